@@ -49,7 +49,7 @@ _SCHEDULED_JOBS = f"""
 insert into retoma.jobs (run, rank, version, tenant, revision, state, step, queue, created_at, ready_at)
 select {_ID}, n, $2, $1, 1, 'ready', s.step, s.queue, now(), now() + interval '1 day' + n * interval '1 ms'
   from generate_series(1, $3::int) n, retoma.steps s
- where s.version = $2 and s.needs = 0
+ where s.version = $2 and s.dependency_count = 0
 """
 _SCHEDULED_EVENTS = f"""
 insert into retoma.events (run, at, revision, kind)
@@ -124,7 +124,7 @@ async def insert_history(testbed: Testbed, pipeline: str, count: int, statements
     for table in TABLES:
         await testbed.connection.execute(f"vacuum analyze retoma.{table}")
     for _ in range(3):  # each counts what the one before has seen
-        await testbed.connection.execute("select retoma.tally($1)", 2 * count)
+        await testbed.connection.execute("select retoma.update_metric_counters($1)", 2 * count)
     await testbed.connection.execute("checkpoint")
 
 

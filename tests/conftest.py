@@ -72,20 +72,20 @@ async def empty_database(database: Database) -> None:
     tables = (
         "delivery_attempts",
         "deliveries",
-        "announcements",
-        "hooks",
+        "pending_webhook_events",
+        "run_webhooks",
         "endpoints",
         "webhook_secrets",
-        "tallies",
+        "metric_counters",
         "delivery_ends",
         "reviews",
-        "remakes",
-        "stuck",
+        "pending_reruns",
+        "stuck_runs",
         "callbacks",
-        "outside",
+        "external_work",
         "effects",
         "charges",
-        "facts",
+        "tenant_facts",
         "prices",
         "holdings",
         "pools",
@@ -93,7 +93,7 @@ async def empty_database(database: Database) -> None:
         "jobs",
         "runs",
         "start_keys",
-        "lanes",
+        "worker_links",
         "workers",
         "servers",
         "reads",
@@ -103,9 +103,9 @@ async def empty_database(database: Database) -> None:
         "api_keys",
         "sessions",
         "profiles",
-        "act_keys",
+        "action_keys",
         "tenants",
     )
     async with database.connection() as connection:
         await connection.execute("".join(f"delete from retoma.{table};" for table in tables))
-        await connection.execute("update retoma.tallied set through = 0, next = 0, writers = '{}'")
+        await connection.execute("update retoma.metric_cursor set through = 0, next = 0, writers = '{}'")

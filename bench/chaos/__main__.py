@@ -62,7 +62,7 @@ REQUIRED_COUNTS = (
 REQUIRED_FAULTS = (
     "worker killed (SIGKILL)",
     "PostgreSQL killed (SIGKILL)",
-    "answer lost after commit (retoma.exchange)",
+    "answer lost after commit (retoma.finish_and_claim)",
 )
 # How often each kind of fault must at least hit in ten minutes, by the beginning of its name.
 IN_TEN_MINUTES = {

@@ -30,7 +30,7 @@ from retoma.store.database import Connection
 
 _COUNTERS = Path(__file__).with_name("counters.sql").read_text()
 _SLOTS = Path(__file__).with_name("slots.sql").read_text()
-_OPEN = "select count(*) from retoma.runs where ended_at is null and ends_as is null"
+_OPEN = "select count(*) from retoma.runs where ended_at is null and final_state is null"
 LATEST_RECOVERY = 60.0
 LATEST_AFTER_CANCEL = 3.0
 FINAL_STATES = {"completed", "completed_with_errors", "failed", "rejected", "cancelled"}
@@ -68,10 +68,11 @@ class Store:
             "from retoma.runs r join retoma.versions v on v.id = r.version"
         )
         jobs = await connection.fetch(
-            "select j.run, j.step, j.item, j.revision, j.state::text as state, j.attempt, j.deaths, j.crashes, "
+            "select j.run, j.step, j.item, j.revision, j.state::text as state, j.attempt, j.worker_deaths, "
+            "j.child_crashes, "
             "j.waiting_on, j.worker, j.code, j.output::text as output, j.author is not null as edited, "
             "m.reused_from is not null as reused "
-            "from retoma.jobs j left join retoma.remakes m using (run, step, item, revision) order by j.revision"
+            "from retoma.jobs j left join retoma.pending_reruns m using (run, step, item, revision) order by j.revision"
         )
         events = await connection.fetch(
             "select run, revision, attempt, kind, step, item, data::text as data from retoma.events"
@@ -278,8 +279,8 @@ def _surprises_of(
 
 def _surprise(name: model.JobName, job: asyncpg.Record, story: model.Story) -> str | None:
     state, expected = job["state"], story.states.get(name)
-    if state == "quarantined" and max(job["deaths"], job["crashes"]) < 3:
-        return f"is quarantined after {job['deaths']} deaths and {job['crashes']} crashes"
+    if state == "quarantined" and max(job["worker_deaths"], job["child_crashes"]) < 3:
+        return f"is quarantined after {job['worker_deaths']} deaths and {job['child_crashes']} crashes"
     if state in ("failed", "succeeded") and expected and state != expected:
         return f"is {state} ({job['code']}), the model says {expected}"
     if state == "succeeded" and name in story.values and json.loads(job["output"])["value"] != story.values[name]:
@@ -357,7 +358,7 @@ def _add_figures(
         "starts sent twice": user_log.sent_twice,
         "starts without an answer, sent again": user_log.unanswered,
         "delayed starts": user_log.delayed,
-        "jobs reclaimed from dead workers": sum(job["deaths"] > 0 for job in store.jobs.values()),
+        "jobs reclaimed from dead workers": sum(job["worker_deaths"] > 0 for job in store.jobs.values()),
         "jobs quarantined after three deaths": sum(job["state"] == "quarantined" for job in store.jobs.values()),
         "worst recovery (s)": round(max(recoveries, default=0.0), 2),
         "median recovery (s)": round(statistics.median(recoveries), 2) if recoveries else 0.0,

@@ -21,16 +21,22 @@ from retoma.store.database import CALL_TIMEOUT, Database
 
 SECONDS_BETWEEN_SERVER_KILLS = 9.0
 LONGEST_RESTART = 5.0  # of PostgreSQL
-CALLS = ("retoma.exchange", "retoma.start_runs", "retoma.cancel_once", "retoma.sweep", "retoma.promote")
+CALLS = (
+    "retoma.finish_and_claim",
+    "retoma.start_runs",
+    "retoma.cancel_once",
+    "retoma.reap_dead_workers",
+    "retoma.release_due_jobs",
+)
 EXTERNAL_WORK_CALLS = (
     "retoma.begin_effect",
     "update retoma.effects",
-    "retoma.looks_due",
-    "retoma.record_look",
-    "retoma.call_back",
+    "retoma.poll_due",
+    "retoma.record_poll",
+    "retoma.record_callback",
 )
 REVIEW_CALLS = ("retoma.decide_review",)
-WEBHOOK_CALLS = ("retoma.claim_deliveries", "retoma.record_attempt", "update retoma.deliveries")
+WEBHOOK_CALLS = ("retoma.claim_deliveries", "retoma.record_delivery_attempt", "update retoma.deliveries")
 WORKER_PAUSED = "worker stopped beyond its lease, then continued"
 
 

@@ -102,7 +102,8 @@ class Deliveries:
     @classmethod
     async def read(cls, connection: Connection) -> Deliveries:
         hooks = await connection.fetch(
-            "select h.run, h.events, r.state::text as state from retoma.hooks h join retoma.runs r on r.id = h.run"
+            "select h.run, h.events, r.state::text as state "
+            "from retoma.run_webhooks h join retoma.runs r on r.id = h.run"
         )
         rows = await connection.fetch(
             "select id, run, seq, event, state::text as state, attempt from retoma.deliveries"

@@ -98,7 +98,7 @@ async def latency(order: Order) -> None:
         print_latency(listening.noted, "LISTEN")
 
 
-class OpenApplication:  # noqa: N801  (used as a function)
+class OpenApplication:
     """The application on empty tables."""
 
     def __init__(self, order: Order) -> None:

@@ -147,7 +147,8 @@ def _decode_secret(secret: str) -> bytes:
         key = b""
     if not _MIN_SECRET_BYTES <= len(key) <= _MAX_SECRET_BYTES:
         raise ValueError(
-            f"a secret that begins with {PREFIX} goes on with the base64 of at least {_MIN_SECRET_BYTES} bytes and at most "
+            f"a secret that begins with {PREFIX} goes on with the base64 of at least {_MIN_SECRET_BYTES} bytes and "
+            "at most "
             f"{_MAX_SECRET_BYTES}: echo {PREFIX}$(openssl rand -base64 {_NEW_SECRET_BYTES})"
         )
     return key

@@ -1,6 +1,6 @@
 """The states of runs, jobs, reviews and deliveries, and every move between them that is permitted.
 
-The database holds the same tables (`retoma.moves`) and refuses any other move; a test compares the two.
+The database holds the same tables (`retoma.transitions`) and refuses any other move; a test compares the two.
 """
 
 from __future__ import annotations

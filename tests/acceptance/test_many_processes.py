@@ -127,8 +127,8 @@ async def are_all_ended(client: Client, runs: set[UUID]) -> Counter[str]:
 
 async def get_final_states(database: Database) -> list[int]:
     async with database.connection() as connection:
-        rows = await connection.fetch("select count(*) as times from retoma.events where kind = 'end' group by run")
-    return [row["times"] for row in rows]
+        rows = await connection.fetch("select count(*) as count from retoma.events where kind = 'end' group by run")
+    return [row["count"] for row in rows]
 
 
 async def test_what_was_acknowledged_ends_once_though_a_server_and_a_worker_die(tmp_path: Path) -> None:

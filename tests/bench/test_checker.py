@@ -58,7 +58,7 @@ def a_run(run: UUID) -> dict[str, Any]:
 
 def a_job(run: UUID, step: str, story: model.Story) -> dict[str, Any]:
     output = {"value": story.values[step, ""], "attempt": 1, "token": step}
-    counts = {"attempt": 1, "deaths": 0, "crashes": 0, "waiting_on": 0, "worker": 1, "code": None}
+    counts = {"attempt": 1, "worker_deaths": 0, "child_crashes": 0, "waiting_on": 0, "worker": 1, "code": None}
     origin = {"edited": False, "reused": False}
     key = {"run": run, "step": step, "item": "", "revision": 1}
     return {**key, **counts, **origin, "state": "succeeded", "output": json.dumps(output)}

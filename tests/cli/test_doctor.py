@@ -234,7 +234,7 @@ def embedded(tmp_path: Path) -> Iterator[Terminal]:
 def test_the_embedded_database_is_made_when_it_is_first_used(embedded: Terminal) -> None:
     before = embedded.run("db", "status")
     assert (before.returncode, f"schema 0 of {NEWEST}" in before.stdout) == (1, True)
-    assert "0001_core" in embedded.out("db", "upgrade")
+    assert "0001_initial_schema" in embedded.out("db", "upgrade")
     assert embedded.json("db", "status")["is_current"] is True
     assert embedded.out("db", "upgrade").endswith("already up to date\n")
     assert "embedded PostgreSQL" in embedded.out("doctor")

@@ -105,7 +105,7 @@ async def _open_two_reviews(database: Database) -> None:
 async def _send(api: Api, outcome: str) -> None:
     async with api.sandbox.database.connection() as connection:
         await connection.execute(
-            "select retoma.record_attempt(id, attempt, $1, '0', null, 5, 200, null, null) "
+            "select retoma.record_delivery_attempt(id, attempt, $1, '0', null, 5, 200, null, null) "
             "from retoma.claim_deliveries('{img2vid}', 1, 1, '1 minute')",
             outcome,
         )

@@ -203,7 +203,7 @@ async def a_dead_letter(scene: Scene, outcome: str = "dead") -> str:
     await scene.api.post(f"/jobs/{scene.variables['JOB']}/cancel")
     sent = await rows(
         scene.api.sandbox,
-        f"select id, retoma.record_attempt(id, attempt, '{outcome}', '0', null, 5, 500, 'HTTP 500', null) "
+        f"select id, retoma.record_delivery_attempt(id, attempt, '{outcome}', '0', null, 5, 500, 'HTTP 500', null) "
         "from retoma.claim_deliveries('{img2vid}', 1, 1, '1 minute')",
     )
     return str(sent[0]["id"])

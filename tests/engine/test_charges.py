@@ -74,7 +74,7 @@ async def test_attempts_that_fail_are_charged_too(
 
 async def release_due_jobs(sandbox: Sandbox) -> None:
     async with sandbox.database.connection() as connection:
-        await connection.execute("select retoma.promote(100)")
+        await connection.execute("select retoma.release_due_jobs(100)")
 
 
 async def test_an_attempt_whose_lease_has_ended_is_charged_all_the_same(open_sandbox: OpenSandbox) -> None:

@@ -165,7 +165,7 @@ async def work(
 async def check_counters(sandbox: Sandbox, run: UUID, graph: Graph) -> None:
     """What is stored equals what a count of the rows gives."""
     ((open_sinks, ends_as, ended),) = await rows(
-        sandbox, "select open_sinks, ends_as, ended_at is not null from retoma.runs where id = $1", run
+        sandbox, "select open_sinks, final_state, ended_at is not null from retoma.runs where id = $1", run
     )
     if ends_as is not None:
         return
@@ -179,7 +179,7 @@ async def check_counters(sandbox: Sandbox, run: UUID, graph: Graph) -> None:
     ends = await rows(
         sandbox,
         "select from_step from retoma.edges e join retoma.runs r on r.version = e.version "
-        "where r.id = $1 and e.act = 'end' and e.via = ''",
+        "where r.id = $1 and e.edge_kind = 'end' and e.via = ''",
         run,
     )
     assert open_sinks == sum(count.left(row["from_step"]) for row in ends)

@@ -908,7 +908,7 @@ async def test_tokens_of_callbacks_are_nowhere_in_the_database(open_sandbox: Ope
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         await start_parked(sandbox, pipeline)
         token = token_of(host.callbacks[0])
-        for table in ("callbacks", "effects", "outside", "events", "jobs"):
+        for table in ("callbacks", "effects", "external_work", "events", "jobs"):
             kept = await rows(sandbox, f"select t::text as row from retoma.{table} t")
             assert not [row for row in kept if token in row["row"]]
 
@@ -920,9 +920,9 @@ async def test_only_the_last_poll_counts(open_sandbox: OpenSandbox) -> None:
         host.reports["scene-1"] = PollResult("succeeded", result="late")
         polled = host.status
 
-        async def slow(handle: str) -> PollResult:
-            await rows(sandbox, "update retoma.outside set looks = looks + 1")
-            return await polled(handle)
+        async def slow(external_id: str) -> PollResult:
+            await rows(sandbox, "update retoma.external_work set polls = polls + 1")
+            return await polled(external_id)
 
         host.status = slow  # type: ignore[method-assign]
         await poll(sandbox)
@@ -1007,7 +1007,7 @@ def token_of(url: str | None) -> str:
 
 async def let_it_park(sandbox: Sandbox, step: str) -> None:
     """As if a job of this step had been parked before."""
-    assert await rows(sandbox, "update retoma.steps set parks = true where step = $1 returning step", step)
+    assert await rows(sandbox, "update retoma.steps set may_park = true where step = $1 returning step", step)
 
 
 class Wordless(BaseException):
@@ -1174,7 +1174,9 @@ async def test_polls_that_died_beside_a_killer_are_tried_one_at_a_time(open_sand
             await start_parked(sandbox, pipeline)
         await sandbox.clock.advance(EVERY)
         assert [await die_while_polling(sandbox) for _ in range(2)] == [3, 1]
-        assert await value(sandbox, "select array_agg(deaths order by deaths) from retoma.outside") == [1, 1, 2]
+        assert await value(
+            sandbox, "select array_agg(worker_deaths order by worker_deaths) from retoma.external_work"
+        ) == [1, 1, 2]
 
 
 async def test_a_poll_that_was_answered_is_trusted_again(open_sandbox: OpenSandbox) -> None:
@@ -1184,7 +1186,7 @@ async def test_a_poll_that_was_answered_is_trusted_again(open_sandbox: OpenSandb
         await sandbox.clock.advance(EVERY)
         await die_while_polling(sandbox)
         assert await poll(sandbox) == 1
-        assert await value(sandbox, "select deaths from retoma.outside") == 0
+        assert await value(sandbox, "select worker_deaths from retoma.external_work") == 0
 
 
 async def test_a_suspect_poll_waits_while_its_worker_tries_a_suspect_step(open_sandbox: OpenSandbox) -> None:
@@ -1208,5 +1210,5 @@ async def test_a_worker_that_stops_leaves_its_polls_to_others_at_once(open_sandb
         await sandbox.clock.advance(EVERY)
         async with sandbox.manual_worker() as hands:
             await external_work.poll_due(sandbox.database, hands.versions, 100, minutes(2), hands.worker)
-        assert await value(sandbox, "select deaths from retoma.outside") == 0
+        assert await value(sandbox, "select worker_deaths from retoma.external_work") == 0
         assert await poll(sandbox, seconds(0)) == 1

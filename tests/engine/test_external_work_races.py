@@ -70,7 +70,7 @@ async def test_two_claims_at_once_take_no_more_slots_than_there_are(open_sandbox
 
 
 async def wait_until_done_or_blocked(sandbox: Sandbox, task: asyncio.Task[Any]) -> bool:
-    return task.done() or await is_blocked(sandbox, "exchange")
+    return task.done() or await is_blocked(sandbox, "finish_and_claim")
 
 
 async def test_a_slot_that_gets_free_while_another_claims_is_given_to_one_job(open_sandbox: OpenSandbox) -> None:
@@ -108,7 +108,7 @@ async def test_a_cancel_that_meets_the_end_frees_slots_and_ends_once(open_sandbo
         (look,) = await claim_polls(sandbox)
         cancel = "select retoma.cancel_run($1, null, 'test')", run
         record = (
-            "select retoma.record_look($1, $2, '', 1, $3, 'succeeded', null, '1', null, false, false)",
+            "select retoma.record_poll($1, $2, '', 1, $3, 'succeeded', null, '1', null, false, false)",
             run,
             look.step,
             look.polls,
@@ -116,7 +116,7 @@ async def test_a_cancel_that_meets_the_end_frees_slots_and_ends_once(open_sandbo
         one, other = (cancel, record) if first == "cancel" else (record, cancel)
         async with open_transaction(sandbox, *one) as commit:
             meeting = asyncio.create_task(rows(sandbox, *other))
-            await wait_until(lambda: is_blocked(sandbox, "cancel_run" if first == "report" else "record_look"))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_run" if first == "report" else "record_poll"))
             await commit()
             await meeting
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)
@@ -124,7 +124,7 @@ async def test_a_cancel_that_meets_the_end_frees_slots_and_ends_once(open_sandbo
 
 
 async def claim_polls(sandbox: Sandbox) -> list[DuePoll]:
-    await rows(sandbox, "update retoma.outside set next_at = retoma.now()")
+    await rows(sandbox, "update retoma.external_work set next_at = retoma.now()")
     return await make_due(sandbox)
 
 
@@ -155,7 +155,7 @@ async def test_a_callback_that_meets_a_job_that_parks_is_seen(open_sandbox: Open
         (claim,) = await lane.call(room=1)
         await external_work.begin_effect(sandbox.database, lane.worker, part(claim), TOKEN, HOUR)
         if first == "call":
-            async with open_transaction(sandbox, "select retoma.call_back($1, '{}')", TOKEN) as commit:
+            async with open_transaction(sandbox, "select retoma.record_callback($1, '{}')", TOKEN) as commit:
                 parks = asyncio.create_task(lane.call(park_results([claim])))
                 await wait_until(lambda: wait_until_done_or_blocked(sandbox, parks))
                 await commit()
@@ -163,7 +163,7 @@ async def test_a_callback_that_meets_a_job_that_parks_is_seen(open_sandbox: Open
         else:
             async with begin_uncommitted_call(sandbox, lane, park_results([claim])) as commit:
                 calls = asyncio.create_task(external_work.record_callback(sandbox.database, TOKEN, "{}"))
-                await wait_until(lambda: is_blocked(sandbox, "call_back"))
+                await wait_until(lambda: is_blocked(sandbox, "record_callback"))
                 await commit()
                 assert await calls == "taken"
         (look,) = await make_due(sandbox)
@@ -253,7 +253,7 @@ async def test_who_writes_to_a_pool_holds_all_of_them_in_one_order(open_sandbox:
         claim = next(claim for claim in await lane.call(room=2) if claim.step == "b")
         async with open_transaction(sandbox, "select from retoma.pools where name = 'a' for update") as commit:
             told = asyncio.create_task(lane.call([AttemptOutcome(claim, "wait", delay=HOUR, code="RATE_LIMITED")]))
-            await wait_until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             assert await rows(sandbox, "select name from retoma.pools where name = 'b' for update skip locked")
             await commit()
             await told

@@ -23,8 +23,8 @@ from tests.engine.builders import RawChannel, find_claim, names, open_channel, r
 
 HISTORY = 8_000
 FEW = 100
-KEPT = ("events", "start_keys", "holdings", "reviews", "remakes", "deliveries")
-LARGE = {"jobs", "runs", "workers", "versions", "steps", "edges", "outside", "callbacks", "effects", *KEPT}
+KEPT = ("events", "start_keys", "holdings", "reviews", "pending_reruns", "deliveries")
+LARGE = {"jobs", "runs", "workers", "versions", "steps", "edges", "external_work", "callbacks", "effects", *KEPT}
 
 Table = Literal["empty when planned", "never analysed", "analysed"]
 TABLES: list[Table] = ["empty when planned", "never analysed", "analysed"]
@@ -38,7 +38,7 @@ async def test_a_claim_reads_only_the_index_of_ready_jobs(open_sandbox: OpenSand
             claims = await call(connection, reins, room=10)
     assert len(claims) == 10
     assert read.whole_tables == {}
-    assert 10 <= read.entries["jobs_ready"] <= FEW
+    assert 10 <= read.entries["jobs_ready_by_queue"] <= FEW
     assert sum(read.entries.values()) <= FEW
 
 
@@ -97,10 +97,10 @@ async def test_stopping_a_run_reads_only_that_run(open_sandbox: OpenSandbox, tab
 @pytest.mark.parametrize("table", TABLES)
 async def test_maintenance_reads_nothing_while_nothing_is_due(open_sandbox: OpenSandbox, table: Table) -> None:
     async with prepare_history(open_sandbox, table) as (_, _, connection), measure_reads(connection) as read:
-        await connection.fetch("select * from retoma.promote(100)")
-        await connection.fetch("select * from retoma.sweep('1 hour')")
+        await connection.fetch("select * from retoma.release_due_jobs(100)")
+        await connection.fetch("select * from retoma.reap_dead_workers('1 hour')")
     assert read.whole_tables == {}
-    assert read.entries.keys() <= {"jobs_due", "runs_watched", "workers_alive"}
+    assert read.entries.keys() <= {"jobs_delayed", "open_runs_by_watch_at", "alive_workers"}
     assert sum(read.entries.values()) <= FEW
 
 
@@ -110,8 +110,8 @@ async def test_a_dead_workers_jobs_are_found_among_open_runs_only(open_sandbox: 
         await sandbox.client.start("labels")
         await call(connection, reins, room=2)
         async with measure_reads(connection) as read:
-            held = await connection.fetch("select * from retoma.held_by($1)", reins.worker)
-            await connection.fetch("select retoma.bury($1, 'died', 'WORKER_DIED')", reins.worker)
+            held = await connection.fetch("select * from retoma.claimed_jobs_of_worker($1)", reins.worker)
+            await connection.fetch("select retoma.deregister_worker($1, 'died', 'WORKER_DIED')", reins.worker)
     assert len(held) == 2
     assert read.whole_tables == {}
     assert read.entries["jobs_pkey"] <= FEW, "a run that has not begun has nothing that runs"
@@ -153,14 +153,14 @@ async def test_looks_and_callbacks_read_only_what_they_are_about(open_sandbox: O
         async with measure_reads(connection) as read_by_report:
             for due in looks:
                 await connection.fetch(
-                    "select retoma.record_look($1, $2, $3, 1, $4, 'running', null, null, null, false, false)",
+                    "select retoma.record_poll($1, $2, $3, 1, $4, 'running', null, null, null, false, false)",
                     due["run"],
                     due["step"],
                     due["item"],
-                    due["looks"],
+                    due["polls"],
                 )
         async with measure_reads(connection) as read_by_callback:
-            assert await connection.fetchval("select retoma.call_back($1, '{}')", b"token-1") == "taken"
+            assert await connection.fetchval("select retoma.record_callback($1, '{}')", b"token-1") == "taken"
         async with measure_reads(connection) as read_by_effect:
             await connection.fetch(
                 "select * from retoma.begin_effect(1, $1, 'documents', '', 1, 1, 'submit', false, null, null)",
@@ -198,17 +198,17 @@ async def send_back_approve_and_rerun(connection: Connection, channel: RawChanne
     await finish(connection, channel)
     await finish(connection, channel)
     await connection.fetch(
-        "select * from retoma.rerun($1, null, 'ana', null, array['text'], null, false, false, false, '{}')", run
+        "select * from retoma.rerun_steps($1, null, 'ana', null, array['text'], null, false, false, false, '{}')", run
     )
     await finish(connection, channel)
-    await connection.fetch("select retoma.attend_reviews(100)")
+    await connection.fetch("select retoma.process_due_reviews(100)")
 
 
 async def finish(connection: Connection, channel: RawChannel) -> None:
     """One job, as a worker does that looks at what was before."""
     (claim,) = await call(connection, channel, room=1)
     key = (claim.run, claim.step, claim.item, claim.revision)
-    await connection.fetch("select * from retoma.what_came_before($1, $2, $3, $4)", *key)
+    await connection.fetch("select * from retoma.previous_work($1, $2, $3, $4)", *key)
     await call(connection, channel, [make_result(claim)])
 
 
@@ -246,13 +246,13 @@ async def clear(sandbox: Sandbox) -> None:
         await rows(sandbox, f"alter table retoma.{table} set (autovacuum_enabled = false)")
     tables = (
         "reviews",
-        "remakes",
-        "outside",
+        "pending_reruns",
+        "external_work",
         "callbacks",
         "effects",
         "deliveries",
         "delivery_attempts",
-        "hooks",
+        "run_webhooks",
         "endpoints",
         "webhook_secrets",
         "holdings",
@@ -261,7 +261,7 @@ async def clear(sandbox: Sandbox) -> None:
         "runs",
         "events",
         "start_keys",
-        "lanes",
+        "worker_links",
         "workers",
         "reads",
         "edges",
@@ -283,17 +283,17 @@ async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:
     items = await call(connection, reins, room=10)
     await call(connection, reins, [make_result(items[0]), AttemptOutcome(items[1], "failed", code="ERROR")])
     (join,) = await call(connection, reins, room=10)
-    await connection.fetch("select * from retoma.held_by($1)", reins.worker)
+    await connection.fetch("select * from retoma.claimed_jobs_of_worker($1)", reins.worker)
     await call(connection, reins, [make_result(join)])
     await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
-    await connection.fetch("select * from retoma.promote(100)")
-    await connection.fetch("select * from retoma.sweep('1 hour')")
+    await connection.fetch("select * from retoma.release_due_jobs(100)")
+    await connection.fetch("select * from retoma.reap_dead_workers('1 hour')")
     await claim_due_polls(connection, 0)
     if "reviewed" in sandbox.app.pipelines:
         other = (await sandbox.client.start("reviewed")).id
         await send_back_approve_and_rerun(connection, reins, other)
         await connection.fetch("select retoma.cancel_run($1, null, 'test')", other)
-    await connection.fetch("select retoma.bury($1, 'died', 'WORKER_DIED')", reins.worker)
+    await connection.fetch("select retoma.deregister_worker($1, 'died', 'WORKER_DIED')", reins.worker)
 
 
 async def make_history(sandbox: Sandbox) -> None:
@@ -301,7 +301,7 @@ async def make_history(sandbox: Sandbox) -> None:
     await rows(
         sandbox,
         """
-        with one as (select * from retoma.runs limit 1), made as (
+        with one as (select * from retoma.runs limit 1), created as (
           insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at, ended_at)
           select gen_random_uuid(), tenant, version,
                  case when number % 4 = 0 then 'pending' else 'completed' end::retoma.run_state, 0, input, created_at,
@@ -313,7 +313,7 @@ async def make_history(sandbox: Sandbox) -> None:
                case when ended_at is null then 'ready' else 'succeeded' end::retoma.job_state,
                case when ended_at is not null then 0 end,
                case when ended_at is null then retoma.now() + interval '1 year' end, retoma.now()
-          from made, unnest(array['documents', 'taxonomy', 'label', 'report']) with ordinality as s (step, number)
+          from created, unnest(array['documents', 'taxonomy', 'label', 'report']) with ordinality as s (step, number)
         """,
         HISTORY,
     )
@@ -332,12 +332,12 @@ async def make_history(sandbox: Sandbox) -> None:
         ), held as (
           insert into retoma.holdings (run, step, item, revision, pool, slots)
           select id, 'label', '', 1, 'old', 1 from retoma.runs
-        ), asked as (
+        ), requested as (
           insert into retoma.reviews (run, step, item, revision, version, tenant, planned, state, opened_at,
                                       decided_by, ended_at)
           select id, 'label', '', 1, version, tenant, true, 'approved', created_at, 'ana', created_at from retoma.runs
         ), made_anew as (
-          insert into retoma.remakes (run, revision, step, item) select id, 2, 'label', '' from retoma.runs
+          insert into retoma.pending_reruns (run, revision, step, item) select id, 2, 'label', '' from retoma.runs
         )
         insert into retoma.deliveries (run, endpoint, seq, tenant, pipeline, host, event, schedule, state, next_at,
                                        created_at, ended_at)
@@ -363,8 +363,8 @@ async def make_external_work_history(sandbox: Sandbox) -> None:
           insert into retoma.effects (run, step, item, revision, name, fence, begun_at, done_at, value)
           select run, step, item, revision, 'submit', 1, retoma.now(), retoma.now(), '1' from chosen
         )
-        insert into retoma.outside (run, step, item, revision, version, handle, every, total_for, next_at, parked_at,
-                                    state, ended_at)
+        insert into retoma.external_work (run, step, item, revision, version, external_id, poll_interval, total_timeout,
+                                          next_at, parked_at, state, ended_at)
         select run, step, item, revision, version, '1', '1 minute', '1 hour',
                retoma.now() + case when number <= 3 then interval '0' else interval '1 minute' end, retoma.now(),
                case when number > 3 and number % 4 > 0 then 'succeeded' else 'queued' end,
@@ -375,7 +375,7 @@ async def make_external_work_history(sandbox: Sandbox) -> None:
 
 
 async def claim_due_polls(connection: Connection, version: int) -> list[Any]:
-    return await connection.fetch("select * from retoma.looks_due(array[$1::int], 100, '1 minute')", version)
+    return await connection.fetch("select * from retoma.poll_due(array[$1::int], 100, '1 minute')", version)
 
 
 @asynccontextmanager
@@ -406,7 +406,9 @@ async def counters(connection: Connection) -> dict[tuple[str, str], int]:
 async def call(
     connection: Connection, channel: RawChannel, outcomes: Sequence[Result | AttemptOutcome] = (), room: int = 0
 ) -> list[Claim]:
-    answer = await connection.fetch(statements("calls")["exchange"].sql, *channel.next_call(outcomes, room=room))
+    answer = await connection.fetch(
+        statements("engine")["finish_and_claim"].sql, *channel.next_call(outcomes, room=room)
+    )
     return [Claim(*row[1:]) for row in answer if row["what"] in ("claimed", "kept")]
 
 

@@ -107,7 +107,9 @@ async def test_a_worker_that_sends_heartbeats_keeps_its_jobs(open_sandbox: OpenS
         for _ in range(5):
             await sandbox.clock.advance(timedelta(seconds=5))
             await value(
-                sandbox, "update retoma.workers set beat_at = retoma.now() where id = $1 returning id", hands.worker
+                sandbox,
+                "update retoma.workers set heartbeat_at = retoma.now() where id = $1 returning id",
+                hands.worker,
             )
             assert await workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT) == []
         await run_claims(hands, claims)

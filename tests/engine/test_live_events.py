@@ -143,4 +143,4 @@ async def test_new_events_are_found_by_their_number(open_sandbox: OpenSandbox) -
             )
         finally:
             await connection.execute("reset enable_seqscan")
-        assert any("events_by_number" in row[0] for row in plan)
+        assert any("events_by_id" in row[0] for row in plan)

@@ -44,8 +44,8 @@ async def beside_a_long_transaction(open_sandbox: OpenSandbox) -> AsyncIterator[
 async def look_back_in(connection: Connection, channel: RawChannel, when: str) -> None:
     """Set the time of a look-back that is planned."""
     done = await connection.execute(
-        "update retoma.lanes set look_back_at = clock_timestamp() + $2::text::interval"
-        " where worker = $1 and look_back_at is not null",
+        "update retoma.worker_links set rescan_at = clock_timestamp() + $2::text::interval"
+        " where worker = $1 and rescan_at is not null",
         channel.worker,
         when,
     )
@@ -56,13 +56,13 @@ async def test_claims_do_not_read_what_was_claimed_before_again_and_again(open_s
     async with beside_a_long_transaction(open_sandbox) as (sandbox, reins, connection):
         async with measure_reads(connection) as first:
             assert await call(connection, reins, room=10) == []
-        assert first.entries["jobs_ready"] >= CLAIMED_BEFORE
+        assert first.entries["jobs_ready_by_queue"] >= CLAIMED_BEFORE
         await call(connection, reins, room=10)
         await look_back_in(connection, reins, "1 hour")
         await sandbox.client.start("labels")
         async with measure_reads(connection) as read:
             assert len(await call(connection, reins, room=10)) == 2
-        assert read.entries["jobs_ready"] <= FEW
+        assert read.entries["jobs_ready_by_queue"] <= FEW
 
 
 async def test_jobs_of_earlier_runs_are_claimed_at_the_next_look_back(open_sandbox: OpenSandbox) -> None:
@@ -81,9 +81,11 @@ async def test_jobs_of_earlier_runs_are_claimed_at_the_next_look_back(open_sandb
 async def test_claims_read_everything_again_once_there_is_little_to_read(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(labels()) as sandbox:
         reins = await open_channel(sandbox)
-        await rows(sandbox, "update retoma.lanes set look_back_at = clock_timestamp() where worker = $1", reins.worker)
+        await rows(
+            sandbox, "update retoma.worker_links set rescan_at = clock_timestamp() where worker = $1", reins.worker
+        )
         await reins.call(room=1)
-        assert await value(sandbox, "select look_back_at from retoma.lanes where worker = $1", reins.worker) is None
+        assert await value(sandbox, "select rescan_at from retoma.worker_links where worker = $1", reins.worker) is None
 
 
 async def test_a_worker_link_resets_its_key_now_and_then(open_sandbox: OpenSandbox) -> None:
@@ -92,9 +94,11 @@ async def test_a_worker_link_resets_its_key_now_and_then(open_sandbox: OpenSandb
         reins = await open_channel(sandbox)
         for _ in range(3):
             await reins.call()
-        await rows(sandbox, "update retoma.lanes set call = 999 where worker = $1", reins.worker)
+        await rows(sandbox, "update retoma.worker_links set call_number = 999 where worker = $1", reins.worker)
         reins.link._call = 999
         await reins.call()
-        assert await value(sandbox, "select part from retoma.lanes where worker = $1", reins.worker) == 1
+        assert await value(sandbox, "select call_block from retoma.worker_links where worker = $1", reins.worker) == 1
         await reins.call()
-        assert await value(sandbox, "select call from retoma.lanes where worker = $1", reins.worker) == 1001
+        assert (
+            await value(sandbox, "select call_number from retoma.worker_links where worker = $1", reins.worker) == 1001
+        )

@@ -28,7 +28,7 @@ from tests.engine.builders import RawChannel, kinds, name, names, open_channel, 
 from tests.faults.testbed import get_server_address, url_by
 from tests.wait_timeout import WAIT_TIMEOUT
 
-_ACTION = re.compile(r"retoma\.(rerun|rerun_failed|edit_result|skip_items|fork_run|decide_review)\(")
+_ACTION = re.compile(r"retoma\.(rerun_steps|rerun_failed|edit_result|skip_items|fork_run|decide_review)\(")
 
 
 async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_what_it_holds(
@@ -141,7 +141,7 @@ async def test_a_socket_cut_between_commit_and_answer_loses_nothing(open_sandbox
         async with sandbox.database.connection() as blocker:
             async with blocker.transaction():
                 # The call reaches the server and waits there, so that its connection can be cut under it.
-                await blocker.fetch("select from retoma.lanes where worker = $1 for update", reins.worker)
+                await blocker.fetch("select from retoma.worker_links where worker = $1 for update", reins.worker)
                 call = asyncio.create_task(exchange(reins, Result(claim, "1"), room=1))
                 await wait_until(lambda: waiting_calls(sandbox, 1))
                 get_connection(reins.link).terminate()
@@ -292,7 +292,7 @@ async def waiting_calls(sandbox: Sandbox, count: int) -> bool:
     waiting = await value(
         sandbox,
         "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' "
-        "and query like '%retoma.exchange%'",
+        "and query like '%retoma.finish_and_claim%'",
     )
     return bool(waiting == count)
 

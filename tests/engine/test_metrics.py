@@ -117,7 +117,7 @@ async def test_two_concurrent_reads_count_nothing_twice(open_sandbox: OpenSandbo
     async with open_sandbox(a_pipeline()) as sandbox:
         await sandbox.run("film")
         async with sandbox.database.connection() as other, other.transaction():
-            await other.execute("select retoma.tally(100)")
+            await other.execute("select retoma.update_metric_counters(100)")
             during = count_ended(await read_metrics(sandbox.database))
         after = count_ended(await read_metrics(sandbox.database))
     assert during == {}
@@ -360,10 +360,10 @@ async def test_a_webhook_that_nobody_sends_is_late(open_sandbox: OpenSandbox) ->
 async def test_the_buckets_are_those_that_servers_show(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(a_pipeline()) as sandbox:
         bounds = [
-            (await rows(sandbox, "select retoma.bucket($1::float * interval '1 second')", bound))[0][0]
+            (await rows(sandbox, "select retoma.histogram_bucket($1::float * interval '1 second')", bound))[0][0]
             for bound in (*BUCKET_BOUNDS, BUCKET_BOUNDS[-1] + 1)
         ]
-        above = (await rows(sandbox, "select retoma.bucket(interval '1.001 seconds')"))[0][0]
+        above = (await rows(sandbox, "select retoma.histogram_bucket(interval '1.001 seconds')"))[0][0]
     assert bounds == [*BUCKET_BOUNDS, inf]
     assert above == BUCKET_BOUNDS[1]
 
@@ -436,7 +436,7 @@ async def get_delivery_metrics(sandbox: Sandbox) -> tuple[int, int, dict[str, in
 async def send(sandbox: Sandbox, outcome: str) -> None:
     sent = await rows(
         sandbox,
-        "select retoma.record_attempt(id, attempt, $1, '0', null, 5, 200, null, null) "
+        "select retoma.record_delivery_attempt(id, attempt, $1, '0', null, 5, 200, null, null) "
         "from retoma.claim_deliveries('{film}', 1, 1, '1 minute')",
         outcome,
     )

@@ -109,7 +109,7 @@ async def test_steps_that_only_wait_may_be_left_out(open_sandbox: OpenSandbox) -
     async with open_sandbox(a_film([], waits=[timedelta(hours=20)])) as sandbox:
         await run_film(sandbox, minutes(1))
         assert (await get_pipeline_metrics(sandbox)).mean_seconds == 20 * 3600
-        assert (await get_pipeline_metrics(sandbox, without=["publication"])).mean_seconds == 0
+        assert (await get_pipeline_metrics(sandbox, exclude_steps=["publication"])).mean_seconds == 0
 
 
 async def test_finished_steps_of_open_runs_count(open_sandbox: OpenSandbox) -> None:
@@ -117,7 +117,7 @@ async def test_finished_steps_of_open_runs_count(open_sandbox: OpenSandbox) -> N
         run = await sandbox.client.start("film")
         await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews(run=run.id)
-        figures = await get_pipeline_metrics(sandbox, without=["publication"])
+        figures = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
         assert (figures.ended, figures.steps, figures.retried, figures.timed) == (0, 1, 0, 0)
         await sandbox.client.decide(review.id, APPROVE)
         await sandbox.work(advance_clock=False)
@@ -138,18 +138,18 @@ async def test_an_open_run_with_only_left_out_steps_to_go_is_timed(open_sandbox:
         (review,) = await sandbox.client.reviews(run=run.id)
         await sandbox.client.decide(review.id, APPROVE)
         await sandbox.work(advance_clock=False)
-        figures = await get_pipeline_metrics(sandbox, without=["publication"])
+        figures = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
         assert (figures.ended, figures.steps, figures.timed, figures.mean_seconds) == (0, 3, 1, 180)
         assert (await get_pipeline_metrics(sandbox)).timed == 0
         await sandbox.clock.advance(timedelta(days=31))
-        figures = await get_pipeline_metrics(sandbox, without=["publication"])
+        figures = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
         assert (figures.steps, figures.timed) == (0, 0)
 
 
 async def test_leaving_out_a_step_leaves_in_the_work_before_it(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(a_film(["again"], waits=[timedelta(hours=20)])) as sandbox:
         await run_film(sandbox, minutes(1))
-        figures = await get_pipeline_metrics(sandbox, without=["publication"])
+        figures = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
         assert figures.mean_seconds == pytest.approx(60, rel=0.11)  # the delay of the retry of the cut
 
 
@@ -162,7 +162,7 @@ async def test_a_step_left_out_takes_nothing_off_where_it_did_not_run(open_sandb
             (review,) = await sandbox.client.reviews(run=run.id)
             await sandbox.client.decide(review.id, decision)
             await sandbox.work(advance_clock=False)
-        assert (await get_pipeline_metrics(sandbox, without=["publication"])).mean_seconds == 180
+        assert (await get_pipeline_metrics(sandbox, exclude_steps=["publication"])).mean_seconds == 180
 
 
 async def test_other_pipelines_and_older_runs_do_not_count(open_sandbox: OpenSandbox) -> None:

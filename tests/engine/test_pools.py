@@ -288,7 +288,10 @@ async def test_free_slots_are_not_kept_for_a_job_that_no_live_worker_serves(open
         await sandbox.client.start(pipeline)
         first = await hands.claim(1, queues=["default"])
         assert await hands.claim(1) != []
-        await rows(sandbox, "update retoma.pools set head_at = head_at - interval '1 hour' where head_run is not null")
+        await rows(
+            sandbox,
+            "update retoma.pools set reserved_at = reserved_at - interval '1 hour' where reserved_run is not null",
+        )
         await run_claims(hands, first)
         await rows(sandbox, "update retoma.workers set queues = '{default}'")
         assert len(await hands.claim(1, queues=["default"])) == 1

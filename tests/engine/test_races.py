@@ -86,7 +86,7 @@ async def test_the_second_of_two_last_items_waits_for_the_first_and_fires_the_jo
         mine, others = await first.call(room=1), await second.call(room=1)
         async with begin_uncommitted_call(sandbox, first, results(mine)) as commit:
             ending = asyncio.create_task(second.call(results(others), room=1))
-            await wait_until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             assert not ending.done()
             await commit()
             assert names(await ending) == ["total"]
@@ -100,7 +100,7 @@ async def test_of_two_last_sinks_that_end_at_once_the_second_ends_the_run(open_s
         mine, others = await first.call(room=1), await second.call(room=1)
         async with begin_uncommitted_call(sandbox, first, results(mine)) as commit:
             ending = asyncio.create_task(second.call(results(others)))
-            await wait_until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             await commit()
             await ending
         assert await state(sandbox, run) == "completed"
@@ -172,7 +172,7 @@ async def test_a_successor_made_while_its_run_is_stopped_by_a_failure_starts_not
             failing = asyncio.create_task(
                 other.call([AttemptOutcome(find_claim(claims, "broken"), "failed", code="ERROR")])
             )
-            await wait_until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             await commit()
             await failing
         assert await lane.call(results(await lane.link.list_held()), room=5) == []
@@ -190,7 +190,7 @@ async def test_a_finish_that_waits_for_a_cancel_starts_nothing(open_sandbox: Ope
         await transaction.start()
         await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
         finish = asyncio.create_task(lane.call(results(claims), room=5))
-        await wait_until(lambda: is_blocked(sandbox, "exchange"))
+        await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
         await transaction.commit()
         assert await finish == []
         await connection.close()
@@ -208,7 +208,7 @@ async def test_the_last_two_jobs_of_a_cancelled_run_end_it_once_when_they_end_at
         assert await sandbox.client.cancel(run) == "cancelling"
         async with begin_uncommitted_call(sandbox, first, results(mine)) as commit:
             ending = asyncio.create_task(second.call(results(others)))
-            await wait_until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             await commit()
             await ending
         assert await state(sandbox, run) == "cancelled"
@@ -234,7 +234,7 @@ async def test_a_source_and_what_its_items_share_may_end_at_once(
         (second_to_commit,) = ends.keys() - {first_to_commit}
         async with begin_uncommitted_call(sandbox, holders[first_to_commit], [ends[first_to_commit]]) as commit:
             ending = asyncio.create_task(holders[second_to_commit].call([ends[second_to_commit]]))
-            await wait_until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             await commit()
             await ending
         found = await states(sandbox, run)
@@ -344,7 +344,7 @@ async def begin_uncommitted_call(
     transaction = connection.transaction()
     await transaction.start()
     try:
-        await connection.fetch(statements("calls")["exchange"].sql, *arguments)
+        await connection.fetch(statements("engine")["finish_and_claim"].sql, *arguments)
         yield transaction.commit
     finally:
         await connection.close()
@@ -463,7 +463,7 @@ async def test_a_call_with_outcomes_locks_jobs_in_the_order_of_stops(
             async with connection.transaction():
                 await connection.fetch("select from retoma.jobs where step = 'a' for update")
                 call = asyncio.create_task(lane.call([Result(claims["a"], "1"), AttemptOutcome(claims["b"], "retry")]))
-                await wait_until(lambda: is_blocked(sandbox, "exchange"))
+                await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
                 assert await rows(sandbox, "select step from retoma.jobs where step = 'b' for update skip locked")
             await call
         finally:
@@ -491,7 +491,7 @@ async def test_a_call_that_may_stop_its_run_waits_for_who_stops_it_before_it_hol
             async with connection.transaction():
                 await connection.execute("select retoma.lock_runs('stop', array[$1::uuid])", run)
                 call = asyncio.create_task(lane.call([Result(claims["a"], "1"), AttemptOutcome(claims["b"], "failed")]))
-                await wait_until(lambda: is_blocked(sandbox, "exchange"))
+                await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
                 assert len(await rows(sandbox, "select step from retoma.jobs for update skip locked")) == 2
             await call
         finally:
@@ -540,7 +540,7 @@ async def test_a_job_that_becomes_ready_and_is_claimed_while_its_run_is_cancelle
                     await wait_until(lambda: is_blocked_by_another(sandbox, waits))
                     await commit()
                     assert await cancel == "cancelling"
-        assert await rows(sandbox, "select step from retoma.jobs where state = 'running' and not ending") == []
+        assert await rows(sandbox, "select step from retoma.jobs where state = 'running' and not stopping") == []
         assert await states(sandbox, run) == {
             "a": "running",
             "b": "running",

@@ -44,7 +44,7 @@ END = """
 update retoma.jobs set state = '{state}', worker = 0, ready_at = null, ended_at = retoma.now()
  where run = $1 and step = 'second'
 """
-STOP = "update retoma.runs set ends_as = '{ends_as}', state = '{state}' where id = $1"
+STOP = "update retoma.runs set final_state = '{ends_as}', state = '{state}' where id = $1"
 BROKEN_STATES = {
     "its last step failed": ([END.format(state="failed")], "failed"),
     "its last step succeeded": ([END.format(state="succeeded")], "completed"),

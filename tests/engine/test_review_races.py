@@ -257,7 +257,7 @@ async def test_the_last_two_that_end_beside_a_review_let_the_run_stand_still(ope
         (theirs,) = await other.call(room=1)
         async with begin_uncommitted_call(sandbox, lane, [result(claims["left"])]) as commit:
             ending = asyncio.create_task(other.call([result(theirs)]))
-            await wait_until(lambda: is_blocked(sandbox, "exchange"))
+            await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             await commit()
             await ending
         assert await state(sandbox, run) == "paused"

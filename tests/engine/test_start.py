@@ -203,7 +203,7 @@ async def test_two_clients_with_the_same_key_and_other_inputs_have_one_winner(op
                 other.start(pipeline, {"topic": "coffee"}, key=f"key {number}"),
                 return_exceptions=True,
             )
-            assert sorted(type(one).__name__ for one in both) == ["KeyReused", "Started"]
+            assert sorted(type(one).__name__ for one in both) == ["KeyReused", "StartedRun"]
         await other.close()
 
 
@@ -263,7 +263,7 @@ async def test_runs_started_together_keep_their_order(open_sandbox: OpenSandbox)
 
 async def release_after(sandbox: Sandbox, time: timedelta) -> int:
     await sandbox.clock.advance(time)
-    promoted: int = await value(sandbox, "select promoted from retoma.promote(10)")
+    promoted: int = await value(sandbox, "select released from retoma.release_due_jobs(10)")
     return promoted
 
 

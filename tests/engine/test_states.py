@@ -32,7 +32,9 @@ DELIVERY_ENDS = (DeliveryState.DELIVERED, DeliveryState.DEAD)
 
 async def test_the_database_knows_the_same_transitions_as_the_code(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        stored = {tuple(row) for row in await rows(sandbox, "select of, before, after from retoma.moves")}
+        stored = {
+            tuple(row) for row in await rows(sandbox, "select entity, from_state, to_state from retoma.transitions")
+        }
     assert stored == list_transitions("job", JOB_TRANSITIONS) | list_transitions(
         "run", RUN_TRANSITIONS
     ) | list_transitions("review", REVIEW_TRANSITIONS) | list_transitions("delivery", DELIVERY_TRANSITIONS)
@@ -86,7 +88,7 @@ async def test_a_run_is_over_if_and_only_if_it_has_an_end_time(open_sandbox: Ope
     async with open_sandbox(one_step()) as sandbox:
         run = (await sandbox.client.start("one")).id
         for wrong in ("state = 'completed'", "ended_at = now()"):
-            with pytest.raises(asyncpg.CheckViolationError, match="over_means_ended"):
+            with pytest.raises(asyncpg.CheckViolationError, match="ended_at_is_set_when_final"):
                 await value(sandbox, f"update retoma.runs set {wrong} where id = $1 returning 1", run)
 
 
@@ -146,7 +148,7 @@ async def can_transition(connection: Connection, table: str, key: str, run: UUID
             f"update retoma.{table} set state = '{after}'{_required_columns(table, after)} where {key} = '{run}'"
         )
     except asyncpg.CheckViolationError as error:
-        return bool(error.constraint_name != "only_permitted_moves")
+        return bool(error.constraint_name != "only_permitted_transitions")
     finally:
         await savepoint.rollback()
     return True

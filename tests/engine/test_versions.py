@@ -325,7 +325,7 @@ async def test_a_step_that_went_over_items_and_is_plain_today_is_not_run(open_sa
         assert (await codes(sandbox, run))["label:a"] == "UNDEFINED_STEP"
     async with open_sandbox(fan_out()) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.clock.advance(timedelta(minutes=5))
-        await rows(sandbox, "select retoma.promote(10)")
+        await rows(sandbox, "select retoma.release_due_jobs(10)")
         await run_next(hands, "label:a", "label:b")
     async with open_sandbox(plain) as sandbox, sandbox.manual_worker() as hands:
         await run_next(hands, "report")

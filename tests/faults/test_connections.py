@@ -36,7 +36,7 @@ async def test_a_start_whose_answer_was_lost_is_one_run(testbed: Testbed) -> Non
 
 async def test_lost_answers_of_claim_calls_cost_no_attempt(testbed: Testbed) -> None:
     calls = count()
-    testbed.proxy.loses_answer = lambda call: "retoma.exchange" in call.sql and next(calls) % 3 == 0
+    testbed.proxy.loses_answer = lambda call: "retoma.finish_and_claim" in call.sql and next(calls) % 3 == 0
     worker = testbed.worker()
     shapes = ("chain", "album", "diamond", "film", "gallery", "parcel")
     runs = [await testbed.start(shape, shape, size=3) for shape in shapes]
@@ -96,7 +96,7 @@ async def test_a_connection_that_died_silently_is_replaced(testbed: Testbed, mon
 
     def silences(call: Call) -> bool:
         """The first answer that brings a job never comes, and nobody is told."""
-        if "retoma.exchange" in call.sql and call.rows and not silenced:
+        if "retoma.finish_and_claim" in call.sql and call.rows and not silenced:
             silenced.append(call.sql)
             for connection in testbed.proxy.connections:
                 connection.open.clear()

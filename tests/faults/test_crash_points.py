@@ -35,7 +35,7 @@ SIZES = {
 }
 MOST_POINTS = 40
 MOST_ENDED_EARLY = 20
-EXTERNAL_WORK_CALLS = ("retoma.begin_effect", "update retoma.effects", "retoma.looks_due", "retoma.record_look")
+EXTERNAL_WORK_CALLS = ("retoma.begin_effect", "update retoma.effects", "retoma.poll_due", "retoma.record_poll")
 RESULTS, SETBACKS = 3, 13  # which parameters of an exchange hold the runs of its outcomes
 
 
@@ -66,7 +66,7 @@ class Killer:
 
 
 def is_claim_call(call: Call) -> bool:
-    return "retoma.exchange" in call.sql
+    return "retoma.finish_and_claim" in call.sql
 
 
 def is_external_work(call: Call) -> bool:

@@ -42,7 +42,7 @@ async def test_a_poll_result_is_refused_after_another_worker_took_the_poll(testb
     heir = testbed.worker(by_proxy=False, heartbeat_timeout=LONG_TIMEOUT)
     await wait_until(lambda: poll_marker("late", heir.pid).exists(), "another poller asks")
 
-    reported = count_answers(testbed, "retoma.record_look")
+    reported = count_answers(testbed, "retoma.record_poll")
     zombie.signal(signal.SIGCONT)
     await wait_until(lambda: reported, "the late report is answered")
     assert await states(testbed, run) == PARKED
@@ -65,7 +65,7 @@ def count_answers(testbed: Testbed, name: str) -> list[Call]:
     return seen
 
 
-@pytest.mark.parametrize("call", ["retoma.begin_effect", "update retoma.effects", "retoma.record_look"])
+@pytest.mark.parametrize("call", ["retoma.begin_effect", "update retoma.effects", "retoma.record_poll"])
 async def test_an_answer_that_is_lost_after_its_commit_costs_nothing(testbed: Testbed, call: str) -> None:
     answer_file("once").write_text("succeeded")
     lost: list[Call] = []
@@ -88,7 +88,7 @@ async def test_an_answer_that_is_lost_after_its_commit_costs_nothing(testbed: Te
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("call", ["retoma.looks_due", "retoma.record_look"])
+@pytest.mark.parametrize("call", ["retoma.poll_due", "retoma.record_poll"])
 async def test_a_cancel_reaches_external_work_though_its_worker_is_killed(
     testbed: Testbed, moment: str, call: str
 ) -> None:

@@ -162,7 +162,7 @@ class ClassifierApp:
 
     async def jobs(self, execution: str) -> dict[tuple[str, str, int], dict[str, Any]]:
         """What the database has of every job of every round."""
-        sql = "select step, item, revision, state, attempt, deaths, output from retoma.jobs where run = $1"
+        sql = "select step, item, revision, state, attempt, worker_deaths, output from retoma.jobs where run = $1"
         async with self._database.connection() as connection:
             rows = await connection.fetch(sql, UUID(execution))
         return {(row["step"], row["item"], row["revision"]): dict(row) for row in rows}

@@ -16,7 +16,9 @@ BOTH = ("run.started", "run.ended")
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("call", ["retoma.claim_deliveries", "update retoma.deliveries", "retoma.record_attempt"])
+@pytest.mark.parametrize(
+    "call", ["retoma.claim_deliveries", "update retoma.deliveries", "retoma.record_delivery_attempt"]
+)
 async def test_a_sender_killed_at_any_point_loses_nothing(testbed: Testbed, moment: str, call: str) -> None:
     async with receiver() as there:
         sender = testbed.worker(heartbeat_timeout=LONG_TIMEOUT)
@@ -45,7 +47,7 @@ async def test_a_sender_killed_at_any_point_loses_nothing(testbed: Testbed, mome
     sent = [(got.json["type"], got.headers["webhook-id"], got.body) for got in there.requests]
     assert [kind for kind, _, _ in dict.fromkeys(sent)] == ["run.started", "run.completed"]
     assert {delivery for _, delivery, _ in sent} == {str(each.id) for each in owed}
-    again = call == "retoma.record_attempt" and moment == "before"
+    again = call == "retoma.record_delivery_attempt" and moment == "before"
     assert len(sent) == 2 + again  # sent and not recorded: the one case in which it comes twice
     await testbed.check()
 

@@ -152,7 +152,7 @@ async def test_a_step_that_blocks_the_loop_does_not_make_its_worker_dead(testbed
 
 
 async def get_last_heartbeat(testbed: Testbed, pid: int) -> datetime:
-    sql = "select beat_at from retoma.workers where ended_at is null and name like '%:' || $1"
+    sql = "select heartbeat_at from retoma.workers where ended_at is null and name like '%:' || $1"
     async with testbed.database.connection() as connection:
         beat_at: datetime = await connection.fetchval(sql, str(pid))
         return beat_at
@@ -175,19 +175,19 @@ async def test_nobody_is_declared_dead_because_the_database_was_away(
 
     def notes(call: Call) -> bool:
         nonlocal passed
-        if "retoma.promote" in call.sql:
+        if "retoma.release_due_jobs" in call.sql:
             passed += pace
-        answered.extend(name for name in ("promote", "sweep") if f"retoma.{name}" in call.sql)
+        answered.extend(name for name in ("release_due_jobs", "reap_dead_workers") if f"retoma.{name}" in call.sql)
         return False
 
     testbed.proxy.loses_answer = notes
     ticks = asyncio.create_task(running_maintenance(testbed.through, silence).run())
     try:
-        await wait_until(lambda: answered[-1:] == ["sweep"], "it sweeps")
+        await wait_until(lambda: answered[-1:] == ["reap_dead_workers"], "it sweeps")
         answered.clear()
         passed += HOUR  # in which the database did not answer
         await wait_for_heartbeat_timeout(testbed, silent)
-        await wait_until(lambda: answered.count("sweep") >= 3, "the database answers again")
+        await wait_until(lambda: answered.count("reap_dead_workers") >= 3, "the database answers again")
         assert await is_registered(testbed, silent)
         pace = LONG_TIMEOUT / 4  # from now on it answers every few seconds
         await wait_until(lambda: was_deregistered(testbed, silent), "a worker that stays silent is declared dead")
@@ -207,7 +207,7 @@ async def was_deregistered(testbed: Testbed, worker: int) -> bool:
 async def wait_for_heartbeat_timeout(testbed: Testbed, worker: int) -> None:
     async with testbed.database.connection() as connection:
         await connection.execute(
-            "update retoma.workers set beat_at = beat_at - interval '1 hour' where id = $1", worker
+            "update retoma.workers set heartbeat_at = heartbeat_at - interval '1 hour' where id = $1", worker
         )
 
 

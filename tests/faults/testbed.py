@@ -192,7 +192,8 @@ class Testbed:
         async def none_is_left() -> bool:
             async with self.database.connection() as connection:
                 await connection.execute(
-                    "select retoma.bury(id, 'died', 'WORKER_DIED') from retoma.workers where ended_at is null"
+                    "select retoma.deregister_worker(id, 'died', 'WORKER_DIED') "
+                    "from retoma.workers where ended_at is null"
                 )
             return not await workers.list_alive(self.database)
 

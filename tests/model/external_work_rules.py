@@ -274,7 +274,7 @@ async def read_resources(database: Database) -> dict[str, Any]:
         held = await connection.fetch("select run, step, item, pool, slots from retoma.holdings")
         effects = await connection.fetch("select run, step, item, name, fence, value::text from retoma.effects")
         works = await connection.fetch(
-            "select run, step, item, state, looks, next_at, handle::text from retoma.outside"
+            "select run, step, item, state, polls, next_at, external_id::text from retoma.external_work"
         )
         waiting = await connection.fetch(
             "select run, step, item, pool from retoma.jobs where state in ('ready', 'running', 'parked')"
@@ -283,7 +283,7 @@ async def read_resources(database: Database) -> dict[str, Any]:
         "slots": {tuple(row) for row in held},
         "effects": {tuple(row) for row in effects},
         "outside": {
-            (*row[:5], row["next_at"] if row["state"] in ("queued", "running") else None, row["handle"])
+            (*row[:5], row["next_at"] if row["state"] in ("queued", "running") else None, row["external_id"])
             for row in works
         },
         "pools": {tuple(row) for row in waiting},

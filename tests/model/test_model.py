@@ -355,7 +355,8 @@ async def describe_database(database: Database) -> dict[UUID, Any]:
     async with database.connection() as connection:
         runs = await connection.fetch("select id, state::text from retoma.runs")
         jobs = await connection.fetch(
-            "select run, step, item, state::text, attempt, failures, crashes, deaths, ready_at is not null, "
+            "select run, step, item, state::text, attempt, failures, child_crashes, worker_deaths, "
+            "ready_at is not null, "
             "case when state = 'skipped' then code end "
             "from retoma.jobs where state <> 'waiting' and not (state = 'cancelled' and waiting_on > 0)"
         )

@@ -529,7 +529,7 @@ class People(RuleBasedStateMachine):
             assert row["state"] == run.state, (row["state"], run.state)
             assert row["revision"] == run.revision
             assert (row["ended_at"] is not None) == run.is_over
-            if row["ended_at"] is None and row["ends_as"] is None:
+            if row["ended_at"] is None and row["final_state"] is None:
                 left = {step: run.left(run.shape(step)) for step in row["ends"]}
                 assert row["open_sinks"] == sum(left.values()), (row["open_sinks"], left)
             self.check_jobs(number, run, [job for job in jobs if job["run"] == number])
@@ -586,9 +586,9 @@ def describe_outcome(outcome: Result | AttemptOutcome) -> tuple[str, Any]:
 async def rows_of(database: Database) -> tuple[dict[UUID, Any], list[Any]]:
     async with database.connection() as connection:
         runs = await connection.fetch(
-            "select id, state::text, revision, open_sinks, ends_as::text, ended_at, "
+            "select id, state::text, revision, open_sinks, final_state::text, ended_at, "
             "array(select e.from_step from retoma.edges e "
-            "where e.version = r.version and e.act = 'end' and e.via = '') as ends from retoma.runs r"
+            "where e.version = r.version and e.edge_kind = 'end' and e.via = '') as ends from retoma.runs r"
         )
         jobs = await connection.fetch(
             "select run, step, item, revision, state::text, output::text, code, "

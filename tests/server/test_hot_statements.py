@@ -27,7 +27,7 @@ async def test_a_key_is_found_without_looking_at_others(open_sandbox: OpenSandbo
         made = await sandbox.client.make_key("one", ["runs:read"])
         await sandbox.client.key_of(made.secret)
         async with measure_reads(connection) as read:
-            await connection.fetch(statements("keys")["use_key"].sql, hash_secret(made.secret))
+            await connection.fetch(statements("api_keys")["use_key"].sql, hash_secret(made.secret))
     assert "jobs" not in read.whole_tables
     assert "runs" not in read.whole_tables
 
@@ -79,7 +79,7 @@ async def test_the_errors_of_a_run_are_found_among_its_own_events(open_sandbox: 
             run,
         )
         await connection.execute("analyze retoma.events")
-        names = ("last_errors_of_run", "count_errors_of_run", "last_failure_of_run")
+        names = ("list_last_errors", "count_errors", "get_last_failure")
         errors, count, last = (statements("runs")[name] for name in names)
         asked = {"run": run, "through": None, "limit": 3, "with_stack": False}
         async with measure_reads(connection) as read:
@@ -88,7 +88,7 @@ async def test_the_errors_of_a_run_are_found_among_its_own_events(open_sandbox: 
             await connection.fetch(last.sql, run, 1)
     assert [(row["item"], row["attempt"]) for row in found] == [("0", 20), ("1", 16), ("2", 17)]
     assert jobs == 5
-    assert 40 <= read.entries["events_of_run"] <= sum(read.entries.values()) <= FEW
+    assert 40 <= read.entries["events_by_run"] <= sum(read.entries.values()) <= FEW
 
 
 async def test_of_many_that_make_a_key_of_one_name_two_succeed(api: Api) -> None:

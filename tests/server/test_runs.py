@@ -157,8 +157,8 @@ async def test_of_many_errors_only_those_that_are_shown_leave_the_database(api: 
     for key, stacks in ((own, 0), (api.key, 100)):
         rows_read.clear()
         shown = (await api.get(f"/api/v1/runs/{run}", key=key)).json()
-        assert len(shown["errors"]) == len(rows_read["last_errors_of_run"]) == 100
-        assert sum("Traceback" in row for row in rows_read["last_errors_of_run"]) == stacks
+        assert len(shown["errors"]) == len(rows_read["list_last_errors"]) == 100
+        assert sum("Traceback" in row for row in rows_read["list_last_errors"]) == stacks
     assert len(await api.client.errors(run)) == await api.client.error_count(run) == 110
 
 

@@ -182,7 +182,13 @@ async def everything_shown(api: Api, runs: list[str]) -> dict[str, str]:
 
 async def everything_stored(sandbox: Sandbox) -> dict[str, str]:
     """Rows of errors, events and deliveries. The URL of an endpoint is what its sender calls."""
-    tables = {"events": "e::text", "jobs": "e::text", "outside": "e::text", "reviews": "e::text", "runs": "e::text"}
+    tables = {
+        "events": "e::text",
+        "jobs": "e::text",
+        "external_work": "e::text",
+        "reviews": "e::text",
+        "runs": "e::text",
+    }
     tables |= {"deliveries": "e::text", "delivery_attempts": "e::text"}
     return {
         f"table {name}": "".join(

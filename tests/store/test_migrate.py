@@ -57,7 +57,7 @@ async def test_an_older_release_refuses_the_tables_of_a_newer_one(database: Data
 
 async def test_a_migration_that_was_changed_after_it_was_applied_is_refused(database: Database) -> None:
     await execute(database, "update retoma.migrations set checksum = 'another'")
-    with pytest.raises(SchemaMismatch, match="0001_core was changed after it was applied"):
+    with pytest.raises(SchemaMismatch, match="0001_initial_schema was changed after it was applied"):
         await database.upgrade()
 
 
@@ -66,6 +66,19 @@ async def test_an_empty_database_says_how_to_begin(database: Database) -> None:
     with pytest.raises(SchemaMismatch, match="run `retoma db upgrade`"):
         await database.require_current()
     assert (await database.upgrade())[-1] == "functions"
+
+
+async def test_a_database_of_a_version_before_the_first_release_is_refused(database: Database) -> None:
+    await execute(
+        database,
+        "update retoma.migrations set name = '0001_core', checksum = 'another';"
+        "insert into retoma.migrations (number, name, checksum) values (22, 'last', '')",
+    )
+    for attempt in (database.upgrade, database.require_current):
+        with pytest.raises(
+            SchemaMismatch, match=r"before the first release.*: create a new database, or drop the schema"
+        ):
+            await attempt()
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
@@ -90,6 +103,15 @@ def another_migration(database: Database, monkeypatch: pytest.MonkeyPatch) -> mi
     monkeypatch.setattr(migrate, "list_migrations", lambda: [*known, later])
     monkeypatch.setattr(migrate, "LOCK_TIMEOUT", "50ms")
     return later
+
+
+async def test_a_later_migration_is_applied_once(database: Database, another_migration: migrate.Migration) -> None:
+    with pytest.raises(SchemaMismatch, match="run `retoma db upgrade`"):
+        await database.require_current()
+    assert await database.upgrade() == [another_migration.name]
+    assert await database.upgrade() == []
+    await database.require_current()
+    await execute(database, "select later from retoma.runs")
 
 
 @pytest.mark.usefixtures("another_migration")
@@ -127,15 +149,14 @@ async def test_an_upgrade_that_waited_in_vain_says_what_to_end(
             await database.upgrade()
 
 
+@pytest.mark.usefixtures("another_migration")
 async def test_external_work_submitted_before_an_upgrade_continues_after_it(database: Database) -> None:
     pipeline = a_film()
     async with sandbox(App("studio", pipelines=[pipeline]), database) as working:
         parked, waiting = [(await working.client.start(pipeline)).id for _ in range(2)]
         async with working.manual_worker() as hands:
             await hands.record_outcomes(await hands.attempt(await hands.claim(1)))
-        columns = "alter table retoma.outside drop effect; alter table retoma.effects drop findable;"
-        await execute(database, f"{columns} delete from retoma.migrations where number = 14")
-        assert "0014_submissions_by_name" in await database.upgrade()
+        assert await database.upgrade() == ["later"]
         await working.work()
         assert await working.client.results(parked) == await working.client.results(waiting) == {"clip": "video"}
 

@@ -87,7 +87,7 @@ async def test_deliveries_are_enqueued_in_the_transaction_of_their_event(open_sa
             select count(distinct xmin::text)
               from (select xmin from retoma.runs where id = $1
                     union all select xmin from retoma.deliveries where run = $1 and event = $2
-                    union all select xmin from retoma.hooks where run = $1 and $2 = 'run.started') as rows
+                    union all select xmin from retoma.run_webhooks where run = $1 and $2 = 'run.started') as rows
         """
         assert await value(sandbox, written, run, "run.started") == 1
         await sandbox.work()
@@ -173,9 +173,9 @@ async def test_an_end_that_meets_the_previous_deliverys_end_is_not_forgotten(ope
         async with open_sandbox(one_step()) as sandbox:
             run = (await sandbox.client.start("one", webhook=Webhook(URL, events=BOTH))).id
             (started,) = await rows(sandbox, "select * from retoma.claim_deliveries('{one}', 1, 1, '1 minute')")
-            owe = "select retoma.owe(retoma.now(), array[$1::uuid], 'run.completed')", run
+            owe = "select retoma.enqueue_deliveries(retoma.now(), array[$1::uuid], 'run.completed')", run
             record = (
-                "select * from retoma.record_attempt($1, 1, 'delivered', '0', null, 1, 200, null, null)",
+                "select * from retoma.record_delivery_attempt($1, 1, 'delivered', '0', null, 1, 200, null, null)",
                 started["id"],
             )
             first, second = (owe, record) if owes_first else (record, owe)

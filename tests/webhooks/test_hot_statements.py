@@ -18,7 +18,7 @@ HISTORY = 6_000
 FEW = 150
 Statistics = Literal["of now", "none", "of one row", "the size alone, of one row"]
 STATISTICS: list[Statistics] = ["of now", "none", "of one row", "the size alone, of one row"]
-RECORD = "select * from retoma.record_attempt($1, $2, 'delivered', '0', null, 5, 200, null, 'thanks')"
+RECORD = "select * from retoma.record_delivery_attempt($1, $2, 'delivered', '0', null, 5, 200, null, 'thanks')"
 CLAIM = "select * from retoma.claim_deliveries('{one}', 50, 8, '30 seconds')"
 
 
@@ -78,7 +78,7 @@ async def test_a_start_with_a_webhook_reads_nothing_of_other_runs(open_sandbox: 
         async with sandbox.database.connection() as connection, connection.transaction():
             before = await counters(connection)
             await connection.fetch(
-                "select retoma.hook_runs(retoma.now(), array[$1::uuid], array[$2::int], array[$3::json])",
+                "select retoma.add_run_webhooks(retoma.now(), array[$1::uuid], array[$2::int], array[$3::json])",
                 run,
                 tenant,
                 hook,
@@ -93,7 +93,9 @@ async def test_a_start_with_a_webhook_reads_nothing_of_other_runs(open_sandbox: 
 async def test_a_subscription_costs_a_job_nothing(open_sandbox: OpenSandbox) -> None:
     without, subscribed = [await read_by_jobs(open_sandbox, events) for events in ([], list(EVENTS))]
     assert subscribed == without
-    assert not any(name.startswith(("announcements", "deliveries", "endpoints", "hooks")) for _, name in subscribed)
+    assert not any(
+        name.startswith(("pending_webhook_events", "deliveries", "endpoints", "run_webhooks")) for _, name in subscribed
+    )
 
 
 async def read_by_jobs(open_sandbox: OpenSandbox, events: list[str]) -> dict[tuple[str, str], int]:

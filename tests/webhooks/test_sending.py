@@ -263,7 +263,7 @@ async def test_results_that_could_never_fit_are_not_even_read(open_sandbox: Open
         await sandbox.send_webhooks()
     told = there.requests[0].json["data"]
     assert (told["results"], told["omitted"]) == (None, ["results"])
-    assert rows_read["results_of_run"] == []
+    assert rows_read["list_results"] == []
 
 
 async def test_the_word_of_the_start_has_no_results_however_late_it_is_sent(open_sandbox: OpenSandbox) -> None:
@@ -367,7 +367,7 @@ async def test_a_rotation_that_is_sent_twice_keeps_the_previous_secret(open_sand
         (endpoint,) = await sandbox.client.endpoints()
         for _ in range(2):
             await deliveries.rotate_secret(sandbox.database, endpoint.id, None, "whsec_new", timedelta(hours=1))
-        assert tuple((await rows(sandbox, "select secret, former from retoma.webhook_secrets"))[0]) == (
+        assert tuple((await rows(sandbox, "select secret, previous_secret from retoma.webhook_secrets"))[0]) == (
             "whsec_new",
             former,
         )

@@ -145,10 +145,10 @@ async def test_a_review_that_opens_is_told_with_links_that_need_no_key(database:
         await api.client.subscribe(there.url, ["review.opened"])
         run = (await api.client.start("talk")).id
         await api.sandbox.work()
-        assert await value(api.sandbox, "select count(*) from retoma.announcements") == 1
+        assert await value(api.sandbox, "select count(*) from retoma.pending_webhook_events") == 1
         await api.sandbox.send_webhooks(Settings(public_url=PUBLIC))
         (review,) = await api.client.reviews()
-        (got,) = there.got
+        (got,) = there.requests
         told = got.json["data"]["review"]
         (file,) = told["files"]
         link = file["url"].removeprefix(PUBLIC)
@@ -190,7 +190,7 @@ async def test_the_event_of_a_review_is_written_in_the_transaction_that_opens_it
         written = """
             select count(*), count(distinct xmin::text)
               from (select xmin from retoma.events where kind = 'review'
-                    union all select xmin from retoma.announcements) as rows
+                    union all select xmin from retoma.pending_webhook_events) as rows
         """
         (found,) = await rows(api.sandbox, written)
     assert tuple(found) == (2, 1)
@@ -206,7 +206,7 @@ async def test_each_round_of_a_review_is_told_once_and_in_order(database: Databa
             await api.sandbox.clock.advance(timedelta(minutes=1))
             await api.sandbox.work()
         await api.sandbox.send_webhooks()
-    told = [(got.json["type"], got.json["data"]["seq"]) for got in there.got]
+    told = [(got.json["type"], got.json["data"]["seq"]) for got in there.requests]
     assert told == [("review.opened", 1), ("review.opened", 2), ("run.completed", 3)]
 
 
@@ -215,7 +215,7 @@ async def test_reviews_of_runs_that_nobody_listens_to_are_not_announced(database
         await api.client.subscribe(there.url, ["run.ended"])
         await api.client.start("talk", webhook=Webhook(there.url))
         await api.sandbox.work()
-        assert await rows(api.sandbox, "select * from retoma.announcements") == []
+        assert await rows(api.sandbox, "select * from retoma.pending_webhook_events") == []
 
 
 async def test_subscriptions_over_http_are_those_of_the_keys_tenant(database: Database) -> None:

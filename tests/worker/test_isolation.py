@@ -242,7 +242,8 @@ async def test_limits_of_one_step_do_not_stay_with_the_child_for_another(open_sa
 
 def test_a_child_lifts_no_limit_under_which_its_worker_was_started() -> None:
     """Nor does it die of trying to."""
-    code = "import resource; from retoma.worker import child_process; child_process._limit_disk(); child_process._limit_cpu(None)"
+    code = "import resource; from retoma.worker import child_process as child"
+    code += "; child._limit_disk(); child._limit_cpu(None)"
     code += "; print(*resource.getrlimit(resource.RLIMIT_FSIZE), *resource.getrlimit(resource.RLIMIT_CPU))"
     python = f"ulimit -f 1000; ulimit -t 1000; exec {sys.executable} -c '{code}'"
     limits = subprocess.run(["bash", "-c", python], capture_output=True, text=True, check=True).stdout.split()

@@ -209,7 +209,7 @@ async def test_a_worker_declared_dead_goes_on_under_a_new_id(open_sandbox: OpenS
         started = await sandbox.client.start(pipeline)
         await began.wait()
         (before,) = await sandbox.client.workers()
-        assert await value(sandbox, "select retoma.bury($1, 'died', 'WORKER_DIED')", before.id) == 1
+        assert await value(sandbox, "select retoma.deregister_worker($1, 'died', 'WORKER_DIED')", before.id) == 1
         run = await sandbox.client.wait(started.id, SOON)
         (after,) = await sandbox.client.workers()
         assert run.state == "completed"
@@ -303,7 +303,7 @@ def lose_every_other_answer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         async def fetch(self, statement: Any, *rest: Any) -> Any:
             rows = await self._link.fetch(statement, *rest)
             self._calls += 1
-            if statement.name == "exchange" and self._calls % 2:
+            if statement.name == "finish_and_claim" and self._calls % 2:
                 lost.append(statement.name)
                 raise ConnectionResetError("the connection was cut before the answer")
             return rows
@@ -547,7 +547,7 @@ async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_
     fetch = DedicatedConnection.fetch
 
     async def patient(
-        link: DedicatedConnection, statement: Any, arguments: list[Any], patience: float = WAIT_TIMEOUT
+        link: DedicatedConnection, statement: Any, arguments: list[Any], timeout: float = WAIT_TIMEOUT
     ) -> Any:
         """A heart that beats so often has little patience, and gives its worker up only once."""
         return await fetch(link, statement, arguments, WAIT_TIMEOUT)

@@ -26,7 +26,8 @@ def read_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         raise typer.BadParameter(
-            f"a setting is wrong: {describe_validation_error(error)}; `retoma config show --help` says where they come from"
+            f"a setting is wrong: {describe_validation_error(error)}; `retoma config show --help` says where they "
+            "come from"
         ) from None
     except TOMLDecodeError as error:
         raise typer.BadParameter(f"retoma.toml cannot be read: {error}") from None

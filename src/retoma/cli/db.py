@@ -75,6 +75,8 @@ async def _print_url(with_password: bool) -> None:
 def describe_schema(status: migrate.SchemaStatus) -> str:
     if status.is_current:
         return f"schema {status.applied}, up to date"
+    if status.is_prerelease:
+        return "schema of a version before the first release: create a new database, or drop the schema `retoma`"
     if status.applied > status.newest:
         return f"schema {status.applied} is newer than this release's {status.newest}: upgrade Retoma here"
     if status.applied == status.newest:

@@ -95,7 +95,8 @@ def _format_times(run: Run) -> str:
     tenant = f"tenant {escape_text(run.tenant)}, version {run.version}, revision {run.revision}{forked}"
     if run.ended_at is not None:
         took = printing.format_duration(run.ended_at - run.run_at)
-        return f"{tenant}, started {printing.format_time(run.created_at)}, ended {printing.format_time(run.ended_at)} after {took}"
+        ended = printing.format_time(run.ended_at)
+        return f"{tenant}, started {printing.format_time(run.created_at)}, ended {ended} after {took}"
     later = f", begins {printing.format_time(run.run_at)}" if run.run_at > run.created_at else ""
     return f"{tenant}, started {printing.format_time(run.created_at)}{later}"
 

@@ -103,6 +103,7 @@ def describe_lacking_workers(hosts: Iterable[str], running: Iterable[WorkerRecor
             missing := Guard.from_hosts(worker.allow_hosts).list_not_allowed(wanted)
         ):
             yield (
-                f"worker {escape_text(worker.name)!r} lacks {', '.join(missing)} in its RETOMA_ALLOW_HOSTS: it refuses to "
+                f"worker {escape_text(worker.name)!r} lacks {', '.join(missing)} in its RETOMA_ALLOW_HOSTS: it "
+                "refuses to "
                 "call URLs that the server accepts"
             )

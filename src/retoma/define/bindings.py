@@ -157,7 +157,8 @@ def _check_item_dependency(dependency: Step, as_items: bool, scope: Scope) -> No
 def check_same_items(dependency: Step, sources: tuple[str, ...], location: Location) -> None:
     if dependency.each and dependency.sources != sources:
         raise location.error(
-            f"{dependency.name!r} is an each step over {quote_names(dependency.sources)}, not over {quote_names(sources)}; "
+            f"{dependency.name!r} is an each step over {quote_names(dependency.sources)}, not over "
+            f"{quote_names(sources)}; "
             f"{suggest_join(dependency.name)}"
         )
 
@@ -170,5 +171,6 @@ def _check_type(parameter: Parameter, subject: str, actual: Any, scope: Scope, e
     expected = parameter.annotation if expected is None else expected
     if not is_compatible(actual, expected):
         raise scope.location.error(
-            f"parameter {parameter.name!r} wants {format_annotation(expected)}, but {subject} {format_annotation(actual)}"
+            f"parameter {parameter.name!r} wants {format_annotation(expected)}, but {subject} "
+            f"{format_annotation(actual)}"
         )

@@ -54,7 +54,7 @@ class ParkRequest:
     effect: str | None = None
 
     def to_json(self) -> str:
-        """As `retoma.hand_over` reads it: durations in seconds."""
+        """As `retoma.record_external_work` reads it: durations in seconds."""
         return json.dumps(vars(self), default=timedelta.total_seconds)
 
 

@@ -41,7 +41,8 @@ def _check_key_field(key: Key | None, source: str, element: Any, location: Locat
         return
     if key not in element.model_fields and not hasattr(element, key):
         raise location.error(
-            f"key= names {key!r}, which an element of {source!r} does not have; {suggest_name(key, element.model_fields)}"
+            f"key= names {key!r}, which an element of {source!r} does not have; "
+            f"{suggest_name(key, element.model_fields)}"
         )
 
 

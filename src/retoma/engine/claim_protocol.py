@@ -24,7 +24,7 @@ from retoma.store.database import (
 from retoma.store.statements import statements
 
 log = get_logger("retoma.claim_protocol")
-_SQL = statements("calls")
+_SQL = statements("engine")
 _NO_DELAY = timedelta(0)
 
 OutcomeKind = Literal[
@@ -146,14 +146,16 @@ class WorkerLink:
         """Make the next call, as often as it takes. Raises WorkerGone if this worker was declared dead."""
         self._call += 1
         try:
-            return _parse_response(await self._fetch("exchange", self._build_arguments(results, outcomes, request)))
+            return _parse_response(
+                await self._fetch("finish_and_claim", self._build_arguments(results, outcomes, request))
+            )
         except Exception:
             self._call -= 1  # nothing of it was committed
             raise
 
     async def list_held(self) -> list[Claim]:
         """All that this worker holds, as the database sees it."""
-        return [_parse_claim(row) for row in await self._fetch("held_by", [self.worker])]
+        return [_parse_claim(row) for row in await self._fetch("list_held_jobs", [self.worker])]
 
     async def _fetch(self, name: str, arguments: list[Any]) -> list[Row]:
         patience = CALL_TIMEOUT

@@ -25,7 +25,7 @@ from retoma.store.database import (
 from retoma.store.notify import WorkerNotifier
 from retoma.store.statements import statements
 
-_SQL = statements("calls")
+_SQL = statements("engine")
 MAX_BATCH_SIZE = 1_000
 SECONDS_BETWEEN_NOTIFICATIONS = 0.005
 

@@ -35,6 +35,6 @@ class Tenants:
 
     async def get_name(self, number: int) -> str:
         if number not in self._names:
-            rows = await self._database.fetch(_SQL["tenant_names"])
+            rows = await self._database.fetch(_SQL["list_tenants"])
             self._names = {row["id"]: row["name"] for row in rows}
         return self._names[number]

@@ -108,7 +108,8 @@ def _check_host_name(host: str) -> str:
     name = host.lower().removesuffix(".")
     if not is_host_name(name):
         raise DefinitionError(
-            f"{ALLOW_HOSTS_SETTING} has {host!r:.80}; name a host, an address or a network, such as n8n.internal or 10.20.0.0/16, "
+            f"{ALLOW_HOSTS_SETTING} has {host!r:.80}; name a host, an address or a network, such as n8n.internal or "
+            "10.20.0.0/16, "
             "without a scheme, a port or a wildcard"
         )
     return name

@@ -32,8 +32,8 @@ _DEV_REFUSALS = {
     "others in, run `retoma serve` and `retoma worker`, and make an API key with `retoma keys create`",
     DevRefusal.NOT_LOCAL: "`retoma dev` serves only programs on its own machine, under that machine's own name; to let "
     "others in, run `retoma serve` and `retoma worker`, and make an API key with `retoma keys create`",
-    DevRefusal.NO_TOKEN: "this needs the token of this `retoma dev`, or an API key, in the header X-API-Key; the token is "
-    "in the file `dev-key` in RETOMA_HOME, and in the address that `retoma dev` printed when it started",
+    DevRefusal.NO_TOKEN: "this needs the token of this `retoma dev`, or an API key, in the header X-API-Key; the token "
+    "is in the file `dev-key` in RETOMA_HOME, and in the address that `retoma dev` printed when it started",
 }
 
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-TOKEN_PARAMETER = "token"  # of the printed address
+TOKEN_PARAMETER = "token"  # noqa: S105  (the name of the query parameter in the printed address)
 _PROXY_HEADERS = frozenset(
     {"forwarded", "via", "client-ip", "true-client-ip", "wl-proxy-client-ip", "proxy-client-ip", "cdn-loop"}
 )

@@ -11,7 +11,7 @@ from retoma.records import KeyRecord, Scope
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
-_SQL = statements("keys")
+_SQL = statements("api_keys")
 
 
 async def add_key(
@@ -25,7 +25,7 @@ async def add_key(
     expires_at: datetime | None,
 ) -> KeyRecord | None:
     """None if the name has two live keys already."""
-    await database.fetch(_SQL["free_places"], tenant=tenant, name=name)
+    await database.fetch(_SQL["free_key_slots"], tenant=tenant, name=name)
     await database.fetch(
         _SQL["add_key"],
         name=name,
@@ -47,11 +47,11 @@ async def use_key(database: Database, digest: bytes) -> KeyRecord | None:
 
 async def find_live(database: Database, digests: Iterable[bytes]) -> set[bytes]:
     """Return those whose keys are live."""
-    return {row["digest"] for row in await database.fetch(_SQL["live_keys"], digests=list(digests))}
+    return {row["digest"] for row in await database.fetch(_SQL["list_live_keys"], digests=list(digests))}
 
 
 async def get_key(database: Database, number: int) -> KeyRecord | None:
-    row = await database.fetchrow(_SQL["show_key"], id=number)
+    row = await database.fetchrow(_SQL["get_key"], id=number)
     return _make_record(row) if row else None
 
 
@@ -66,7 +66,7 @@ async def revoke_key(database: Database, number: int) -> None:
 
 
 async def expire_after(database: Database, number: int, overlap: timedelta) -> None:
-    await database.fetch(_SQL["let_key_expire"], id=number, overlap=overlap)
+    await database.fetch(_SQL["expire_key"], id=number, overlap=overlap)
 
 
 def _make_record(row: asyncpg.Record) -> KeyRecord:

@@ -51,7 +51,7 @@ async def write(database: Database, entries: Sequence[ChargeEntry]) -> None:
 
 
 async def list_for_run(database: Database, run: UUID, after: UUID | None, limit: int) -> list[ChargeRecord]:
-    rows = await database.fetch(_SQL["charges_of_run"], run=run, after=after, limit=limit)
+    rows = await database.fetch(_SQL["list_charges"], run=run, after=after, limit=limit)
     return [ChargeRecord(**row) for row in rows]
 
 
@@ -67,7 +67,7 @@ async def sum_charges(
 ) -> list[ChargeTotal]:
     """The most costly first."""
     rows = await database.fetch(
-        _SQL["charge_totals"], by=list(by), run=run, tenant=tenant, since=since, until=until, limit=limit
+        _SQL["sum_charges"], by=list(by), run=run, tenant=tenant, since=since, until=until, limit=limit
     )
     return [ChargeTotal(**row) for row in rows]
 
@@ -86,4 +86,4 @@ async def set_price(database: Database, provider: str, what: str, **micros: int)
         except Exception as error:
             if not is_duplicate(error):  # another has set it at the same moment, and ours comes after
                 raise
-    return Price(**await database.fetch_one(_SQL["newest_price"], **values))
+    return Price(**await database.fetch_one(_SQL["get_newest_price"], **values))

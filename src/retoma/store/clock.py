@@ -11,7 +11,7 @@ _SQL = statements("clock")
 
 
 async def now(database: Database) -> datetime:
-    row = await database.fetch_one(_SQL["now"])
+    row = await database.fetch_one(_SQL["get_time"])
     at: datetime = row["at"]
     return at
 
@@ -21,7 +21,7 @@ async def make_settable(database: Database) -> None:
     if (await database.fetch_one(_SQL["is_settable"]))["yes"]:
         return
     async with database.connection() as connection:
-        for name in ("add_clock", "read_clock"):
+        for name in ("add_clock", "use_clock"):
             await connection.execute(_SQL[name].sql)
 
 

@@ -29,7 +29,7 @@ UNREADABLE_ADDRESS = (
     "an address that cannot be read (is it postgresql://user:password@host:port/name, with %-encoded signs?)"
 )
 DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-_WORKER_GONE = "RT001"  # raised by retoma.exchange
+_WORKER_GONE = "RT001"  # raised by retoma.finish_and_claim
 _CONNECTION_LOST = (
     OSError,
     asyncpg.PostgresConnectionError,

@@ -53,7 +53,7 @@ async def claim_deliveries(
     database: Database, pipelines: Sequence[str], limit: int, per_host: int, lease: timedelta
 ) -> list[ClaimedDelivery]:
     rows = await database.fetch(
-        _SQL["claim_deliveries"], pipelines=list(pipelines), limit=limit, each=per_host, lease=lease
+        _SQL["claim_deliveries"], pipelines=list(pipelines), limit=limit, per_host=per_host, lease=lease
     )
     return [ClaimedDelivery(**row) for row in rows]
 
@@ -122,14 +122,14 @@ async def get_delivery(database: Database, delivery: UUID, tenant: int | None) -
     found = await list_deliveries(database, id=delivery, tenant=tenant, limit=1)
     if not found:
         return None
-    body = await database.fetch_one(_SQL["body_of_delivery"], id=delivery)
-    attempts = await database.fetch(_SQL["attempts_of_delivery"], id=delivery)
+    body = await database.fetch_one(_SQL["get_delivery_body"], id=delivery)
+    attempts = await database.fetch(_SQL["list_delivery_attempts"], id=delivery)
     return replace(found[0], body=body["body"], attempts=tuple(map(_attempt, attempts)))
 
 
 async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
     """The newest ids of deliveries in this range."""
-    rows = await database.fetch(_SQL["deliveries_between"], first=first, last=last, limit=limit)
+    rows = await database.fetch(_SQL["find_deliveries_by_id_range"], first=first, last=last, limit=limit)
     return [row["id"] for row in rows]
 
 
@@ -145,7 +145,7 @@ async def redrive_deliveries(
 ) -> int:
     """How many dead deliveries are due again."""
     row = await database.fetch_one(
-        _SQL["redrive"], tenant=tenant, id=id, endpoint=endpoint, url=url, from_at=from_at, to_at=to_at
+        _SQL["redrive_deliveries"], tenant=tenant, id=id, endpoint=endpoint, url=url, from_at=from_at, to_at=to_at
     )
     return int(row["deliveries"])
 
@@ -168,7 +168,7 @@ async def list_endpoints(
 
 async def get_event_data(database: Database, delivery: UUID) -> dict[str, Any]:
     """Return what the event of this delivery says beside its run."""
-    row = await database.fetch_one(_SQL["event_of_delivery"], id=delivery)
+    row = await database.fetch_one(_SQL["get_event_data"], id=delivery)
     return json.loads(row["data"]) if row["data"] else {}
 
 
@@ -193,7 +193,7 @@ async def unsubscribe(database: Database, endpoint: int, tenant: int | None) -> 
 
 async def get_or_create_signing_key(database: Database, purpose: str, secret: str) -> str:
     """Return the secret of this purpose: `secret`, if there was none yet."""
-    rows = await database.fetch(_SQL["signing_key"], purpose=purpose, secret=secret)
+    rows = await database.fetch(_SQL["get_or_create_signing_key"], purpose=purpose, secret=secret)
     # No row: somebody else has made it just now, which only a new statement sees.
     return str(rows[0]["secret"]) if rows else await get_or_create_signing_key(database, purpose, secret)
 

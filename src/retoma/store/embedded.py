@@ -185,7 +185,8 @@ class Embedded:
                 os.close(held)
         if not (self.folder / roles.PASSWORD_FILE).exists():
             raise DatabaseUnavailable(
-                f"{self.folder / roles.PASSWORD_FILE} is missing: end every process that uses the embedded PostgreSQL of "
+                f"{self.folder / roles.PASSWORD_FILE} is missing: end every process that uses the embedded "
+                "PostgreSQL of "
                 f"{self.home}, then start again, which makes a new one"
             )
 

@@ -15,7 +15,7 @@ from retoma.store.database import Database
 from retoma.store.runs import parse_event_data
 from retoma.store.statements import statements
 
-_SQL = statements("live")
+_SQL = statements("event_stream")
 
 
 @dataclass(frozen=True)
@@ -32,32 +32,32 @@ NO_MARK = Mark(None, 0, ())
 
 
 async def advance_mark(database: Database, mark: Mark) -> Mark:
-    return Mark(**await database.fetch_one(_SQL["next_mark"], number=mark.number, writers=list(mark.writers)))
+    return Mark(**await database.fetch_one(_SQL["advance_mark"], number=mark.number, writers=list(mark.writers)))
 
 
 async def list_between(
     database: Database, after: int, through: int, *, tenant: int | None = None, limit: int
 ) -> list[LiveEvent]:
     """Those of all tenants, or of one."""
-    rows = await database.fetch(_SQL["events_between"], after=after, through=through, tenant=tenant, limit=limit)
+    rows = await database.fetch(_SQL["list_events_between"], after=after, through=through, tenant=tenant, limit=limit)
     return [_make_event(row) for row in rows]
 
 
 async def list_run_events_between(
     database: Database, run: UUID, after: int, through: int, *, limit: int
 ) -> list[LiveEvent]:
-    rows = await database.fetch(_SQL["events_of_run_between"], run=run, after=after, through=through, limit=limit)
+    rows = await database.fetch(_SQL["list_run_events_between"], run=run, after=after, through=through, limit=limit)
     return [_make_event(row) for row in rows]
 
 
 async def get_run_states(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
-    rows = await database.fetch(_SQL["states_of_runs"], runs=list(runs))
+    rows = await database.fetch(_SQL["get_run_states"], runs=list(runs))
     return {row["id"]: RunState(row["state"]) for row in rows}
 
 
 async def get_last_event_id(database: Database, run: UUID) -> int:
     """The number of its newest event, also of one that may not be read yet; 0 if it has none."""
-    return (await database.fetch_one(_SQL["last_of_run"], run=run))["id"] or 0
+    return (await database.fetch_one(_SQL["get_last_event_id"], run=run))["id"] or 0
 
 
 def _make_event(row: asyncpg.Record) -> LiveEvent:

@@ -13,7 +13,7 @@ from retoma.records import ExternalWork
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
-_SQL = statements("outside")
+_SQL = statements("external_work")
 EffectState = Literal["new", "begun", "done", "lost"]
 CallbackResult = Literal["taken", "repeated", "expired", "unknown"]
 
@@ -67,7 +67,7 @@ class EndedWork:
 
 async def get_ended_work(database: Database, run: UUID, step: str, item: str, revision: int) -> EndedWork | None:
     """None while it goes on, or if there is none."""
-    row = await database.fetchrow(_SQL["outside_of_job"], run=run, step=step, item=item, revision=revision)
+    row = await database.fetchrow(_SQL["get_ended_work"], run=run, step=step, item=item, revision=revision)
     if row is None:
         return None
     return EndedWork(
@@ -76,7 +76,7 @@ async def get_ended_work(database: Database, run: UUID, step: str, item: str, re
 
 
 async def list_for_run(database: Database, run: UUID) -> list[ExternalWork]:
-    rows = await database.fetch(_SQL["outside_of_run"], run=run)
+    rows = await database.fetch(_SQL["list_external_work"], run=run)
     return [
         ExternalWork(**{**row, "external_id": _parse_json(row["external_id"]), "error": _parse_json(row["error"])})
         for row in rows
@@ -123,7 +123,7 @@ async def poll_due(
 ) -> list[DuePoll]:
     """Claim looks for a worker; with `suspect`, at most one of those during which a worker has died."""
     rows = await database.fetch(
-        _SQL["looks_due"], versions=list(versions), limit=limit, lease=lease, worker=worker, suspect=suspect
+        _SQL["poll_due"], versions=list(versions), limit=limit, lease=lease, worker=worker, suspect=suspect
     )
     return [DuePoll(**row) for row in rows]
 
@@ -141,12 +141,12 @@ async def record_poll(
 ) -> bool:
     """False if a later look was made, or the work had ended."""
     row = await database.fetch_one(
-        _SQL["record_look"],
+        _SQL["record_poll"],
         run=poll.run,
         step=poll.step,
         item=poll.item,
         revision=poll.revision,
-        looks=poll.polls,
+        polls=poll.polls,
         state=state,
         progress=progress,
         result=result,
@@ -162,7 +162,9 @@ async def has_callback(database: Database, token_hash: bytes) -> bool:
 
 
 async def record_callback(database: Database, token_hash: bytes, body: str) -> CallbackResult:
-    answer: CallbackResult = (await database.fetch_one(_SQL["call_back"], token_hash=token_hash, body=body))["answer"]
+    answer: CallbackResult = (await database.fetch_one(_SQL["record_callback"], token_hash=token_hash, body=body))[
+        "answer"
+    ]
     return answer
 
 

@@ -29,7 +29,7 @@ async def list_items(
 ) -> list[Item]:
     if not states and not search and only is None:
         # So that how a page of items stands is found without looking at all the others.
-        keys = await database.fetch(_SQL["item_keys"], run=run, source=source, after=after, limit=limit)
+        keys = await database.fetch(_SQL["list_item_keys"], run=run, source=source, after=after, limit=limit)
         only = [row["item"] for row in keys]
     rows = await database.fetch(
         _SQL["list_items"],
@@ -48,7 +48,7 @@ async def list_items(
 
 
 async def count_by_state(database: Database, run: UUID, source: str) -> ItemTotals:
-    rows = await database.fetch(_SQL["item_totals"], run=run, source=source)
+    rows = await database.fetch(_SQL["count_items_by_state"], run=run, source=source)
     last = max((row for row in rows if row["last_at"]), key=lambda row: row["last_at"], default=None)
     return ItemTotals(
         {JobState(row["state"]): row["items"] for row in rows},
@@ -58,7 +58,7 @@ async def count_by_state(database: Database, run: UUID, source: str) -> ItemTota
 
 
 async def count_by_code(database: Database, run: UUID, source: str) -> list[tuple[str, int]]:
-    rows = await database.fetch(_SQL["item_codes"], run=run, source=source)
+    rows = await database.fetch(_SQL["count_items_by_code"], run=run, source=source)
     return [(row["code"], row["items"]) for row in rows]
 
 

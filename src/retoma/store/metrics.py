@@ -13,7 +13,7 @@ from retoma.store import clock, reviews
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
-_SQL = statements("gauges")
+_SQL = statements("metrics")
 MAX_RUNS = 20_000  # no index holds what runs, so that a look goes through open runs one by one
 MAX_TENANTS = 20  # of each queue, whose first job in line is looked at
 MAX_ENDS = 10_000  # counted at a time; what is left is counted by the next look
@@ -26,7 +26,7 @@ async def get_ready_ages(database: Database) -> tuple[ReadyAges, ReadyAges]:
     """How long the job that comes next has been ready, by queue, and where it waits for a pool, by pool."""
     of_queues: ReadyAges = {}
     of_pools: ReadyAges = {}
-    for row in await database.fetch(_SQL["oldest_ready"], most_tenants=MAX_TENANTS):
+    for row in await database.fetch(_SQL["list_ready_ages"], max_tenants=MAX_TENANTS):
         found, name = (of_queues, row["queue"]) if row["pool"] is None else (of_pools, row["pool"])
         found[name] = max(row["age"], found.get(name, row["age"]))
     return of_queues, of_pools
@@ -37,11 +37,11 @@ async def list_queues(
 ) -> list[QueueMetrics]:
     """A worker that was silent for longer than `silence` does not count. What runs is looked for in `most_runs`."""
     jobs: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for row in await database.fetch(_SQL["queue_figures"], most_runs=max_runs):
+    for row in await database.fetch(_SQL["count_jobs_by_queue"], max_runs=max_runs):
         jobs[row["queue"]][row["state"]] = row["jobs"]
     return [
         QueueMetrics(row["queue"], jobs[row["queue"]], ages.get(row["queue"]), row["workers"], row["room"])
-        for row in await database.fetch(_SQL["all_queues"], silence=heartbeat_timeout)
+        for row in await database.fetch(_SQL["list_queues"], heartbeat_timeout=heartbeat_timeout)
     ]
 
 
@@ -51,19 +51,19 @@ async def list_queues_of_tenant(
     """Return every queue with the jobs of one tenant alone. Its workers serve all tenants."""
     jobs: defaultdict[str, dict[str, int]] = defaultdict(dict)
     ages: ReadyAges = {}
-    for row in await database.fetch(_SQL["queue_figures_of_tenant"], tenant=tenant, most_runs=max_runs):
+    for row in await database.fetch(_SQL["count_tenant_jobs_by_queue"], tenant=tenant, max_runs=max_runs):
         jobs[row["queue"]][row["state"]] = row["jobs"]
         if row["age"] is not None:
             ages[row["queue"]] = row["age"]
     return [
         QueueMetrics(row["queue"], jobs[row["queue"]], ages.get(row["queue"]), row["workers"], row["room"])
-        for row in await database.fetch(_SQL["all_queues"], silence=heartbeat_timeout)
+        for row in await database.fetch(_SQL["list_queues"], heartbeat_timeout=heartbeat_timeout)
     ]
 
 
 async def count_open_runs(database: Database) -> dict[tuple[str, RunState], int]:
     """By pipeline and state."""
-    rows = await database.fetch(_SQL["open_runs"])
+    rows = await database.fetch(_SQL["count_open_runs_by_state"])
     return {(row["pipeline"], RunState(row["state"])): row["runs"] for row in rows}
 
 
@@ -75,7 +75,7 @@ async def count_open_and_stuck(database: Database) -> tuple[int, int]:
 
 async def count_runs_not_started(database: Database) -> dict[str, int]:
     """By pipeline; those whose time has not come are left out."""
-    rows = await database.fetch(_SQL["runs_not_begun"], most_runs=MAX_RUNS)
+    rows = await database.fetch(_SQL["count_runs_not_started"], max_runs=MAX_RUNS)
     return {row["pipeline"]: row["runs"] for row in rows}
 
 
@@ -90,28 +90,28 @@ async def list_open_reviews(database: Database) -> list[OpenReviewMetrics]:
 
 async def update_counters(database: Database) -> None:
     """Count what has ended since the last time."""
-    await database.fetch(_SQL["tally"], limit=MAX_ENDS)
+    await database.fetch(_SQL["update_counters"], limit=MAX_ENDS)
 
 
 async def list_counters(database: Database) -> list[MetricCounter]:
     """Brought up to date first."""
     await update_counters(database)
-    return [MetricCounter(**row) for row in await database.fetch(_SQL["tallies"])]
+    return [MetricCounter(**row) for row in await database.fetch(_SQL["list_counters"])]
 
 
 async def list_pools(database: Database, ages: ReadyAges) -> list[PoolMetrics]:
-    rows = await database.fetch(_SQL["pool_figures"])
+    rows = await database.fetch(_SQL["list_pool_metrics"])
     return [PoolMetrics(**row, oldest_for=ages.get(row["name"])) for row in rows]
 
 
 async def get_delivery_metrics(database: Database) -> DeliveryMetrics:
-    return DeliveryMetrics(**await database.fetch_one(_SQL["delivery_figures"]))
+    return DeliveryMetrics(**await database.fetch_one(_SQL["get_delivery_metrics"]))
 
 
 async def get_pipeline_metrics(
     database: Database, pipeline: str, since: datetime, excluded_steps: Sequence[str]
 ) -> PipelineMetrics:
     row = await database.fetch_one(
-        _SQL["pipeline_figures"], pipeline=pipeline, since=since, without=list(excluded_steps)
+        _SQL["get_pipeline_metrics"], pipeline=pipeline, since=since, excluded_steps=list(excluded_steps)
     )
     return PipelineMetrics(**dict(row))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _STORE = files("retoma.store")
 RELEASE = version("retoma")
+_PRERELEASE_SCHEMA = "0001_core"  # the first migration of the development versions before the first release
 _LOCK = 7_361_726_001  # the advisory lock that only migrations take
 LOCK_TIMEOUT = "2s"  # for a lock on a table: whoever comes later for that table waits behind us
 
@@ -34,12 +35,16 @@ class Migration:
 
 @dataclass(frozen=True)
 class SchemaStatus:
-    """What the database has: the last migration, and which release's functions. `newest` is what this release has."""
+    """The last migration in the database, and the release of its functions. `newest` is the last one of this release.
+
+    `is_prerelease` means that a development version before the first release created the schema.
+    """
 
     applied: int
     newest: int
     functions_of: str | None
     functions_are_ours: bool
+    is_prerelease: bool = False
 
     @property
     def is_newer(self) -> bool:
@@ -48,7 +53,8 @@ class SchemaStatus:
     @property
     def is_current(self) -> bool:
         """A newer release's functions serve this one too: they stay callable by the release before."""
-        return self.applied == self.newest and (self.functions_are_ours or self.is_newer)
+        is_same = self.applied == self.newest and not self.is_prerelease
+        return is_same and (self.functions_are_ours or self.is_newer)
 
 
 def list_migrations() -> list[Migration]:
@@ -68,7 +74,7 @@ async def upgrade(connection: Connection) -> list[str]:
         await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
         await connection.execute(_BOOKKEEPING)
         found = await get_status(connection)
-        _refuse_newer_schema(found)
+        _refuse_unusable_schema(found)
         applied = await _apply_migrations(connection)
         return applied if found.is_newer else applied + await _apply_functions(connection)
 
@@ -78,19 +84,21 @@ async def get_status(connection: Connection) -> SchemaStatus:
     if not await connection.fetchval("select to_regclass('retoma.functions') is not null"):
         return SchemaStatus(applied=0, newest=newest, functions_of=None, functions_are_ours=False)
     applied = await connection.fetchval("select coalesce(max(number), 0) from retoma.migrations")
+    first = await connection.fetchval("select name from retoma.migrations where number = 1")
     functions = await connection.fetchrow("select digest, release from retoma.functions")
     return SchemaStatus(
         applied=applied,
         newest=newest,
         functions_of=functions["release"] if functions else None,
         functions_are_ours=functions is not None and functions["digest"] == _functions_digest(),
+        is_prerelease=first == _PRERELEASE_SCHEMA,
     )
 
 
 async def require_current(connection: Connection) -> None:
     """Raise SchemaMismatch unless this release can work on the schema."""
     found = await get_status(connection)
-    _refuse_newer_schema(found)
+    _refuse_unusable_schema(found)
     if found.applied == 0:
         raise SchemaMismatch("the database has none of Retoma's tables yet: run `retoma db upgrade`")
     if not found.is_current:
@@ -100,7 +108,12 @@ async def require_current(connection: Connection) -> None:
         )
 
 
-def _refuse_newer_schema(found: SchemaStatus) -> None:
+def _refuse_unusable_schema(found: SchemaStatus) -> None:
+    if found.is_prerelease:
+        raise SchemaMismatch(
+            "the database was created by a development version of Retoma before the first release, and cannot be "
+            "upgraded: create a new database, or drop the schema `retoma`, which deletes all its runs"
+        )
     if found.applied > found.newest:
         raise SchemaMismatch(
             f"the database is at schema {found.applied}, newer than the {found.newest} of release {RELEASE}: "

@@ -13,7 +13,7 @@ from retoma.store.database import DATABASE_ERRORS, Database, DedicatedConnection
 from retoma.store.statements import statements
 
 log = get_logger("retoma.notify")
-_NOTIFY = statements("workers")["tell_of_work"]
+_NOTIFY = statements("workers")["notify_workers"]
 CHANNEL = "retoma_ready"
 QUIET_SECONDS = 0.02  # seconds
 

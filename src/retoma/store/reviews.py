@@ -48,7 +48,9 @@ async def list_reviews(
 
 
 async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
-    return [row["id"] for row in await database.fetch(_SQL["reviews_between"], first=first, last=last, limit=limit)]
+    return [
+        row["id"] for row in await database.fetch(_SQL["find_reviews_by_id_range"], first=first, last=last, limit=limit)
+    ]
 
 
 async def count_open(database: Database, tenant: int | None) -> list[ReviewCount]:
@@ -56,7 +58,7 @@ async def count_open(database: Database, tenant: int | None) -> list[ReviewCount
 
 
 async def list_subjects(database: Database, review: UUID) -> list[Subject]:
-    rows = await database.fetch(_SQL["subjects_of_review"], review=review)
+    rows = await database.fetch(_SQL["list_review_subjects"], review=review)
     return [Subject(row["step"], row["revision"], json.loads(row["output"] or "null")) for row in rows]
 
 
@@ -82,7 +84,7 @@ async def assign_review(database: Database, review: UUID, tenant: int | None, as
 
 
 async def get_metrics(database: Database, pipeline: str, since: datetime) -> ReviewMetrics:
-    row = await database.fetch_one(_SQL["review_figures"], pipeline=pipeline, since=since)
+    row = await database.fetch_one(_SQL["get_review_metrics"], pipeline=pipeline, since=since)
     return ReviewMetrics(row["decided"], row["first_decided"], row["approved_at_once"], row["mean_wait"])
 
 

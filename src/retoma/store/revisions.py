@@ -37,7 +37,7 @@ async def find_answer(database: Database, run: UUID, tenant: int | None, action_
     """Return the first answer to this act, or None if it was not done yet."""
     try:
         row = await database.fetchrow(
-            _SQL["answered_before"], run=run, tenant=tenant, ask=json.dumps(asdict(action_key))
+            _SQL["find_answer"], run=run, tenant=tenant, action_key=json.dumps(asdict(action_key))
         )
     except asyncpg.PostgresError as error:
         raise _translate_error(run, error) from error
@@ -46,13 +46,13 @@ async def find_answer(database: Database, run: UUID, tenant: int | None, action_
 
 async def get_answer(database: Database, run: UUID, key: str) -> Any:
     """Return the answer that was kept under this key of the run, or None."""
-    row = await database.fetchrow(_SQL["kept_answer"], run=run, key=key)
+    row = await database.fetchrow(_SQL["get_answer"], run=run, key=key)
     return None if row is None else json.loads(row["answer"])
 
 
 async def record_answer(database: Database, run: UUID, action_key: ActionKey, answer: str) -> Any:
     """Keep an answer, as JSON, unless the key has one already. Return the one that is kept."""
-    await database.fetch(_SQL["keep_answer"], run=run, ask=json.dumps(asdict(action_key)), answer=answer)
+    await database.fetch(_SQL["record_answer"], run=run, action_key=json.dumps(asdict(action_key)), answer=answer)
     return await get_answer(database, run, action_key.key)
 
 
@@ -101,7 +101,7 @@ async def edit_result(
     keep_dependents: bool,
 ) -> Revision | None:
     """None if there is no such job. `value` is JSON; with `stay` what depends on it is left as it is."""
-    asked = {"tenant": tenant, "by": by, "step": step, "item": item, "value": value, "stay": keep_dependents}
+    asked = {"tenant": tenant, "by": by, "step": step, "item": item, "value": value, "keep_dependents": keep_dependents}
     return _make_revision(await _run_action(database, "edit_result", run, action_key, **asked))
 
 
@@ -127,12 +127,12 @@ async def rerun(
         action_key,
         tenant=tenant,
         by=by,
-        why=reason,
+        reason=reason,
         steps=None if steps is None else list(steps),
         items=None if items is None else list(items),
         stale=stale,
-        alone=isolated,
-        fresh=no_reuse,
+        isolated=isolated,
+        no_reuse=no_reuse,
     )
     return _make_revision(row)
 
@@ -156,11 +156,11 @@ async def fork_run(
 
 
 async def list_stale(database: Database, run: UUID) -> list[tuple[str, str]]:
-    return [(row["step"], row["item"]) for row in await database.fetch(_SQL["stale"], run=run)]
+    return [(row["step"], row["item"]) for row in await database.fetch(_SQL["list_stale_jobs"], run=run)]
 
 
 async def get_step_history(database: Database, run: UUID, step: str, item: str, limit: int) -> list[StepRevision]:
-    rows = await database.fetch(_SQL["made"], run=run, step=step, item=item, limit=limit)
+    rows = await database.fetch(_SQL["get_step_history"], run=run, step=step, item=item, limit=limit)
     return [_make_step_revision(row) for row in rows]
 
 
@@ -179,7 +179,7 @@ class PreviousWork:
 
 
 async def get_previous_work(database: Database, run: UUID, step: str, item: str, revision: int) -> PreviousWork:
-    row = await database.fetch_one(_SQL["what_came_before"], run=run, step=step, item=item, revision=revision)
+    row = await database.fetch_one(_SQL["get_previous_work"], run=run, step=step, item=item, revision=revision)
     return PreviousWork(**row)
 
 
@@ -207,7 +207,7 @@ async def _run_action(
     database: Database, action: str, run: UUID, action_key: ActionKey, **values: Any
 ) -> asyncpg.Record:
     try:
-        return await database.fetch_one(_SQL[action], run=run, ask=json.dumps(asdict(action_key)), **values)
+        return await database.fetch_one(_SQL[action], run=run, action_key=json.dumps(asdict(action_key)), **values)
     except asyncpg.PostgresError as error:
         raise _translate_error(run, error) from error
 

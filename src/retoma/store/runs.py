@@ -21,13 +21,13 @@ _NOT_COMPLETED = RUN_FINAL_STATES - {RunState.COMPLETED}
 
 
 async def get_run(database: Database, run: UUID, tenant: int | None = None, *, with_input: bool = True) -> Run | None:
-    row = await database.fetchrow(_SQL["show_run"], run=run, tenant=tenant, with_input=with_input)
+    row = await database.fetchrow(_SQL["get_run"], run=run, tenant=tenant, with_input=with_input)
     return _make_run(row) if row else None
 
 
 async def get_input(database: Database, run: UUID) -> str:
     """The input of a run that is there, as JSON."""
-    row = await database.fetch_one(_SQL["input_of"], run=run)
+    row = await database.fetch_one(_SQL["get_input"], run=run)
     return str(row["input"])
 
 
@@ -35,7 +35,7 @@ async def get_earlier_work(
     database: Database, run: UUID, steps: Sequence[str], item: str, revision: int
 ) -> tuple[int, int, int | None]:
     """Return the failures, the milliseconds of work of these steps on the item, and the run's limit of retries."""
-    row = await database.fetch_one(_SQL["earlier_work"], run=run, steps=list(steps), item=item, revision=revision)
+    row = await database.fetch_one(_SQL["get_earlier_work"], run=run, steps=list(steps), item=item, revision=revision)
     return row["failures"], row["milliseconds"], row["most_retries"]
 
 
@@ -76,36 +76,36 @@ def _choose_index(pipeline: str | None, states: Sequence[RunState] | None) -> st
 
 
 async def find_by_key(database: Database, tenant: int, pipeline: str, key: str) -> UUID | None:
-    found = await database.fetch(_SQL["started_by"], tenant=tenant, pipeline=pipeline, key=key)
+    found = await database.fetch(_SQL["find_run_by_key"], tenant=tenant, pipeline=pipeline, key=key)
     return found[0]["run"] if found else None
 
 
 async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
     """The newest ids of runs in this range."""
-    rows = await database.fetch(_SQL["runs_between"], first=first, last=last, limit=limit)
+    rows = await database.fetch(_SQL["find_runs_by_id_range"], first=first, last=last, limit=limit)
     return [row["id"] for row in rows]
 
 
 async def get_ended_states(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
     """Those of these runs that are over."""
-    rows = await database.fetch(_SQL["states_of"], runs=list(runs))
+    rows = await database.fetch(_SQL["get_ended_states"], runs=list(runs))
     return {row["id"]: RunState(row["state"]) for row in rows}
 
 
 async def get_start_times(database: Database, runs: Iterable[UUID]) -> dict[UUID, datetime]:
     """When work began, of those of these runs in which it has."""
-    rows = await database.fetch(_SQL["began"], runs=list(runs))
-    return {row["id"]: row["began_at"] for row in rows}
+    rows = await database.fetch(_SQL["get_start_times"], runs=list(runs))
+    return {row["id"]: row["started_at"] for row in rows}
 
 
 async def list_jobs(database: Database, run: UUID, through: int | None = None) -> list[Job]:
     """The current job of every step and item, or that of a revision, in the order of items."""
-    rows = await database.fetch(_SQL["jobs_of_run"], run=run, through=through)
+    rows = await database.fetch(_SQL["list_jobs"], run=run, through=through)
     return sorted((_make_job(row) for row in rows), key=lambda job: (job.created_at, job.step, job.position))
 
 
 async def get_progress(database: Database, run: UUID) -> list[StepProgress]:
-    rows = await database.fetch(_SQL["steps_of_run"], run=run)
+    rows = await database.fetch(_SQL["count_jobs_by_step"], run=run)
     by_step: dict[str, list[asyncpg.Record]] = {}
     for row in rows:
         by_step.setdefault(row["step"], []).append(row)
@@ -115,7 +115,7 @@ async def get_progress(database: Database, run: UUID) -> list[StepProgress]:
 async def get_results(database: Database, run: UUID, through: int | None = None) -> dict[str, Any]:
     """The current results by step, or those of a revision; of an `each` step, a dictionary by item."""
     found: dict[str, Any] = {}
-    for row in await database.fetch(_SQL["results_of_run"], run=run, through=through):
+    for row in await database.fetch(_SQL["list_results"], run=run, through=through):
         if row["each"]:
             found.setdefault(row["step"], {})[row["item"]] = json.loads(row["output"])
         else:
@@ -125,7 +125,7 @@ async def get_results(database: Database, run: UUID, through: int | None = None)
 
 async def measure_results(database: Database, run: UUID, through: int) -> int:
     """In bytes of JSON, through this revision."""
-    row = await database.fetch_one(_SQL["size_of_results"], run=run, through=through)
+    row = await database.fetch_one(_SQL["measure_results"], run=run, through=through)
     return int(row["bytes"])
 
 
@@ -133,7 +133,7 @@ async def list_events(
     database: Database, run: UUID, kinds: Sequence[str] | None, after: int, limit: int
 ) -> list[Event]:
     chosen = None if kinds is None else list(kinds)
-    rows = await database.fetch(_SQL["events_of_run"], run=run, kinds=chosen, after=after, limit=limit)
+    rows = await database.fetch(_SQL["list_events"], run=run, kinds=chosen, after=after, limit=limit)
     return [Event(**{**row, "data": parse_event_data(row)}) for row in rows]
 
 
@@ -149,7 +149,7 @@ async def list_jobs_of_step(
 ) -> list[Job]:
     """In the order of items. `after` is the position of the last one of the page before."""
     rows = await database.fetch(
-        _SQL["jobs_of_step"],
+        _SQL["list_jobs_of_step"],
         run=run,
         step=step,
         states=list(states) if states else None,
@@ -162,13 +162,13 @@ async def list_jobs_of_step(
 
 async def list_events_of_job(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Event]:
     """The newest first."""
-    rows = await database.fetch(_SQL["events_of_job"], run=run, step=step, item=item, limit=limit)
+    rows = await database.fetch(_SQL["list_events_of_job"], run=run, step=step, item=item, limit=limit)
     return [Event(**{**row, "data": parse_event_data(row)}) for row in rows]
 
 
 async def list_failed_attempts(database: Database, run: UUID, step: str, item: str, limit: int) -> list[FailedAttempt]:
     """Those that gave no result, of steps that have one job, and of this item."""
-    rows = await database.fetch(_SQL["tries_of_run"], run=run, step=step, item=item, limit=limit)
+    rows = await database.fetch(_SQL["list_failed_attempts"], run=run, step=step, item=item, limit=limit)
     return [FailedAttempt(**row) for row in rows]
 
 
@@ -177,7 +177,7 @@ async def find_data_with_text(
 ) -> list[Any]:
     """Inputs and results that have this text in their JSON; not `of_items`, only results of steps that have one job."""
     rows = await database.fetch(
-        _SQL["data_with_text" if of_items else "results_with_text"], run=run, text=text, limit=limit
+        _SQL["find_data_with_text" if of_items else "find_results_with_text"], run=run, text=text, limit=limit
     )
     return [_parse_json(row["said"]) for row in rows]
 
@@ -187,9 +187,7 @@ async def get_last_errors(
 ) -> dict[tuple[str, str], Any]:
     """What the newest failure or retry of each job said, in which attempt, and whether it was retried since, by step
     and item; those of jobs that have failed come first."""
-    rows = await database.fetch(
-        _SQL["last_errors_of_run"], run=run, through=through, limit=limit, with_stack=with_stack
-    )
+    rows = await database.fetch(_SQL["list_last_errors"], run=run, through=through, limit=limit, with_stack=with_stack)
     return {
         (row["step"], row["item"]): {**_parse_json(row["data"]), "attempt": row["attempt"], "retried": row["retried"]}
         for row in rows
@@ -197,13 +195,13 @@ async def get_last_errors(
 
 
 async def count_errors(database: Database, run: UUID) -> ErrorCounts:
-    row = await database.fetch_one(_SQL["count_errors_of_run"], run=run)
+    row = await database.fetch_one(_SQL["count_errors"], run=run)
     return ErrorCounts(row["failed"], row["recovered"], row["retried_attempts"])
 
 
 async def get_last_failure(database: Database, run: UUID, through: int) -> dict[str, str]:
     """What failed last through this revision: step, item, code and message, where there is one."""
-    row = await database.fetchrow(_SQL["last_failure_of_run"], run=run, through=through)
+    row = await database.fetchrow(_SQL["get_last_failure"], run=run, through=through)
     return {name: value for name, value in (row or {}).items() if value}
 
 

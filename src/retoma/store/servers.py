@@ -17,12 +17,12 @@ HEARTBEAT_TIMEOUT = timedelta(seconds=30)
 async def send_heartbeat(database: Database, server: UUID, allow_hosts: Sequence[str], public_url: str | None) -> None:
     """Record that this server is running. It counts as running for `HEARTBEAT_TIMEOUT`, so repeat it."""
     await database.fetch(
-        _SQL["announce_server"], server=server, allow_hosts=sorted(set(allow_hosts)), public_url=public_url
+        _SQL["send_server_heartbeat"], server=server, allow_hosts=sorted(set(allow_hosts)), public_url=public_url
     )
 
 
 async def deregister_server(database: Database, server: UUID) -> None:
-    await database.fetch(_SQL["end_server"], server=server)
+    await database.fetch(_SQL["deregister_server"], server=server)
 
 
 async def list_running(database: Database) -> list[ServerRecord]:

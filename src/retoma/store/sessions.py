@@ -12,7 +12,7 @@ _SQL = statements("sessions")
 
 
 async def add_session(database: Database, digest: bytes, password: bytes, idle: timedelta, longest: timedelta) -> None:
-    await database.fetch(_SQL["open_session"], digest=digest, password=password, idle=idle, longest=longest)
+    await database.fetch(_SQL["add_session"], digest=digest, password=password, idle=idle, longest=longest)
 
 
 async def use_session(database: Database, digest: bytes, password: bytes, idle: timedelta, longest: timedelta) -> bool:
@@ -26,7 +26,7 @@ async def find_live(
 ) -> set[bytes]:
     """Return those whose sessions are live."""
     rows = await database.fetch(
-        _SQL["live_sessions"], digests=list(digests), password=password, idle=idle, longest=longest
+        _SQL["list_live_sessions"], digests=list(digests), password=password, idle=idle, longest=longest
     )
     return {row["digest"] for row in rows}
 

@@ -104,7 +104,7 @@ async def set_limits(
 
 async def list_newer(database: Database, pipelines: Sequence[str], newest: int) -> list[tuple[int, str]]:
     """Versions of these pipelines beyond the newest one known: their ids and graphs."""
-    rows = await database.fetch(_SQL["versions_of"], pipelines=list(pipelines), newest=newest)
+    rows = await database.fetch(_SQL["list_newer_versions"], pipelines=list(pipelines), newest=newest)
     return [(row["id"], row["graph"]) for row in rows]
 
 
@@ -115,21 +115,21 @@ async def list_pipelines(database: Database) -> list[str]:
 
 async def get_graph(database: Database, version: int) -> str:
     """The graph of a version that is there, as JSON."""
-    row = await database.fetch_one(_SQL["graph_of_version"], version=version)
+    row = await database.fetch_one(_SQL["get_graph"], version=version)
     return str(row["graph"])
 
 
 async def list_open_graphs(database: Database) -> list[asyncpg.Record]:
-    return await database.fetch(_SQL["open_shapes"])
+    return await database.fetch(_SQL["list_open_graphs"])
 
 
 async def list_open_work(database: Database) -> list[asyncpg.Record]:
     """What open runs still have to do: a row for each version and set of steps whose jobs are not final."""
-    return await database.fetch(_SQL["open_work"])
+    return await database.fetch(_SQL["list_open_work"])
 
 
 async def list_open_inputs(database: Database, version: int, limit: int) -> list[asyncpg.Record]:
-    return await database.fetch(_SQL["open_inputs"], version=version, limit=limit)
+    return await database.fetch(_SQL["list_open_inputs"], version=version, limit=limit)
 
 
 async def _execute(connection: Connection, statement: Statement, **values: Any) -> Any:

@@ -44,25 +44,25 @@ class StalledRun:
 
 async def claim_runs_to_check(database: Database, limit: int, lease: timedelta) -> list[StalledRun]:
     """Runs to look at, each given to one caller until `lease` is over."""
-    return [StalledRun(**row) for row in await database.fetch(_SQL["watch_due"], limit=limit, lease=lease)]
+    return [StalledRun(**row) for row in await database.fetch(_SQL["claim_runs_to_check"], limit=limit, lease=lease)]
 
 
 async def list_running_jobs(database: Database, run: UUID) -> list[asyncpg.Record]:
     """Its jobs that run, the oldest first."""
-    return await database.fetch(_SQL["running_of"], run=run, grace=GRACE)
+    return await database.fetch(_SQL["list_running_jobs"], run=run, grace=GRACE)
 
 
 async def get_last_item(database: Database, run: UUID) -> asyncpg.Record | None:
-    return await database.fetchrow(_SQL["last_item"], run=run)
+    return await database.fetchrow(_SQL["get_last_item"], run=run)
 
 
 async def count_resumes(database: Database, run: UUID) -> int:
-    row = await database.fetch_one(_SQL["resumes_of"], run=run)
+    row = await database.fetch_one(_SQL["count_resumes"], run=run)
     return int(row["resumes"])
 
 
 async def postpone_check(database: Database, run: UUID, pause: timedelta) -> None:
-    await database.fetch(_SQL["put_off"], run=run, pause=pause)
+    await database.fetch(_SQL["postpone_check"], run=run, pause=pause)
 
 
 async def mark_stuck(
@@ -70,7 +70,12 @@ async def mark_stuck(
 ) -> bool:
     """False if it has progressed meanwhile."""
     row = await database.fetch_one(
-        _SQL["mark_stuck"], run=run, seen=last_progress_event, cause=cause, data=json.dumps(data), pause=pause
+        _SQL["mark_stuck"],
+        run=run,
+        last_progress_event=last_progress_event,
+        cause=cause,
+        data=json.dumps(data),
+        pause=pause,
     )
     return bool(row["done"])
 
@@ -91,17 +96,23 @@ async def clear_stuck(database: Database, run: UUID, pause: timedelta) -> None:
 
 async def fail_stuck_run(database: Database, run: UUID, last_progress_event: int) -> bool:
     """False if it has progressed meanwhile."""
-    return bool((await database.fetch_one(_SQL["give_up_run"], run=run, seen=last_progress_event, grace=GRACE))["done"])
+    return bool(
+        (
+            await database.fetch_one(
+                _SQL["fail_stuck_run"], run=run, last_progress_event=last_progress_event, grace=GRACE
+            )
+        )["done"]
+    )
 
 
 async def set_run_deadline(database: Database, job: Mapping[str, Any], limit: timedelta) -> None:
     """Let the job's run fail if it is not over so long from now, unless it has less time already."""
-    await database.fetch(_SQL["limit_run"], **job, limit=limit)
+    await database.fetch(_SQL["set_run_deadline"], **job, limit=limit)
 
 
 async def fail_overdue_run(database: Database, run: UUID) -> bool:
     """False if it is stopping or over."""
-    return bool((await database.fetch_one(_SQL["expire_run"], run=run))["done"])
+    return bool((await database.fetch_one(_SQL["fail_overdue_run"], run=run))["done"])
 
 
 async def list_stuck(

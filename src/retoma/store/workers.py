@@ -13,7 +13,7 @@ from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("workers")
-_CALLS = statements("calls")
+_CALLS = statements("engine")
 
 
 async def register_worker(
@@ -36,8 +36,8 @@ async def register_worker(
         name=name,
         queues=queues,
         concurrency=concurrency,
-        lanes=links,
-        silence=heartbeat_timeout,
+        links=links,
+        heartbeat_timeout=heartbeat_timeout,
         pipelines=None if pipelines is None else list(pipelines),
         allow_hosts=None if allow_hosts is None else sorted(set(allow_hosts)),
     )
@@ -46,12 +46,12 @@ async def register_worker(
 
 async def send_heartbeat(database: Database, worker: int) -> bool:
     """The worker lives. False if it was declared dead."""
-    return bool(await database.fetch(_SQL["beat"], worker=worker))
+    return bool(await database.fetch(_SQL["send_heartbeat"], worker=worker))
 
 
 async def deregister_worker(database: Database, worker: int) -> int:
     """The worker stops; gives how many jobs it still held, which are ready again."""
-    row = await database.fetch_one(_SQL["end_worker"], worker=worker)
+    row = await database.fetch_one(_SQL["deregister_worker"], worker=worker)
     return int(row["jobs"])
 
 
@@ -69,7 +69,10 @@ async def reap_dead_workers(
     database: a worker that was silent before may have been cut off just as the caller was.
     """
     return [
-        tuple(row) for row in await database.fetch(_CALLS["sweep"], silence=heartbeat_timeout, seen_for=reachable_for)
+        tuple(row)
+        for row in await database.fetch(
+            _CALLS["reap_dead_workers"], heartbeat_timeout=heartbeat_timeout, reachable_for=reachable_for
+        )
     ]
 
 
@@ -84,7 +87,7 @@ class ReleasedJobs:
 
 
 async def release_due_jobs(database: Database, limit: int) -> ReleasedJobs:
-    return ReleasedJobs(**await database.fetch_one(_CALLS["promote"], limit=limit))
+    return ReleasedJobs(**await database.fetch_one(_CALLS["release_due_jobs"], limit=limit))
 
 
 async def repair_runs(database: Database, after: UUID | None, limit: int) -> tuple[list[UUID], UUID | None]:
@@ -98,4 +101,4 @@ async def find_unwanted(database: Database, worker: int, jobs: Sequence[ClaimKey
     columns = {
         name: [job[place] for job in jobs] for place, name in enumerate(("run", "step", "item", "revision", "fence"))
     }
-    return {tuple(row) for row in await database.fetch(_SQL["unwanted_jobs"], worker=worker, **columns)}
+    return {tuple(row) for row in await database.fetch(_SQL["find_unwanted_jobs"], worker=worker, **columns)}

@@ -78,13 +78,13 @@ class HeartbeatThread:
         stack = "".join(traceback.format_stack(sys._current_frames()[self._loop_thread]))
         log.error("the event loop is blocked: make this step a plain `def`", worker=self._worker, steps=steps, at=stack)
         with suppress(*DATABASE_ERRORS):
-            await link.fetch(_SQL["bury_blocked_worker"], [self._worker], timeout=self._interval)
+            await link.fetch(_SQL["deregister_blocked_worker"], [self._worker], timeout=self._interval)
         self._on_blocked()
 
     async def _send_heartbeat(self, link: DedicatedConnection) -> bool | None:
         """False if the worker was declared dead; None if the database does not answer, which is not death."""
         try:
-            return bool(await link.fetch(_SQL["beat"], [self._worker], timeout=self._interval))
+            return bool(await link.fetch(_SQL["send_heartbeat"], [self._worker], timeout=self._interval))
         except Exception as error:  # noqa: BLE001  (the next beat tries again, whatever it was)
             log.warning("a beat was missed", worker=self._worker, error=error)
             return None

@@ -10,7 +10,8 @@ from tests.server.api import film
 from tests.server.pages.visitor import HASH, OpenPages, token_of
 
 TEMPLATE = """{% extends "base.html" %}{% block title %}x{% endblock %}{% block main %}
-<form method="post"><input type="hidden" name="csrf" value="{{ context.csrf_token }}"></form><p>{{ given }}</p>{% endblock %}"""
+<form method="post"><input type="hidden" name="csrf" value="{{ context.csrf_token }}"></form>
+<p>{{ given }}</p>{% endblock %}"""
 
 
 async def show(visit: PageContext) -> Response:

@@ -204,11 +204,11 @@ async def test_a_page_reads_no_more_than_it_shows(open_pages: OpenPages, rows_re
         await visitor.api.sandbox.work()
         for query in ("", "?state=completed_with_errors", f"?q={run.id}"):
             await visitor.get(f"/runs{query}")
-        runs = [*rows_read["list_runs"], *rows_read["show_run"]]
+        runs = [*rows_read["list_runs"], *rows_read["get_run"]]
         assert len(runs) == 3
         assert not [row for row in runs if "bad" in row]
         assert "and 5 more, by step" in visible_text(await visitor.get(f"/runs/{run.id}"))
-        assert len(rows_read["last_errors_of_run"]) == 20
+        assert len(rows_read["list_last_errors"]) == 20
 
 
 def get_panel(answer: httpx2.Response) -> str:

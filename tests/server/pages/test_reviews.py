@@ -411,7 +411,8 @@ async def test_colleagues_see_who_looks_at_it_and_whose_it_is(visitor: Visitor) 
 async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: OpenPages, tmp_path: Path) -> None:
     (tmp_path / "own.html").write_text(
         """<h2>{{ subjects.draft.value.title }} {{ file_url(subjects.draft.value.picture) }} {{ review.step }}</h2>
-        <input name="value.picture" value="{{ submitted['value.picture'] }}" form="approve">{{ errors['value.picture'] }}"""
+        <input name="value.picture" value="{{ submitted['value.picture'] }}" form="approve">
+        {{ errors['value.picture'] }}"""
     )
     application = an_application(tmp_path, templates=tmp_path, review_templates={"final_review": "own.html"})
     async with open_pages(application=application) as visitor:

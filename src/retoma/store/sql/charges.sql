@@ -1,5 +1,5 @@
 -- name: write_charges
--- What attempts have used, with what it costs by the price of now, unless the provider told the sum.
+-- Record what attempts have used, priced at the current price unless the provider reported the cost.
 insert into retoma.charges
   (id, run, step, item, revision, attempt, tenant, at, provider, what, tokens_in, tokens_out, units, micros, price)
 select c.id, c.run, c.step, c.item, c.revision, c.attempt, c.tenant, retoma.now(), c.provider, c.what, c.tokens_in, c.tokens_out,
@@ -16,16 +16,16 @@ select c.id, c.run, c.step, c.item, c.revision, c.attempt, c.tenant, retoma.now(
      order by p.version desc limit 1) p on true
     on conflict (id) do nothing;
 
--- name: charges_of_run
--- In the order in which they were made.
+-- name: list_charges
+-- In the order in which they were recorded.
 select id, run, step, item, revision, attempt, at, provider, what, tokens_in, tokens_out, units, micros, price
   from retoma.charges
  where run = :run and (:after::uuid is null or id > :after)
  order by id
  limit :limit;
 
--- name: charge_totals
--- Sums of charges, apart by each of the names in `by`.
+-- name: sum_charges
+-- Sum charges, grouped by the names in `by`.
 select case when 'tenant' = any (:by::text[]) then t.name end as tenant,
        case when 'run' = any (:by) then c.run end as run,
        case when 'step' = any (:by) then c.step end as step,
@@ -50,7 +50,7 @@ select provider, what, version, since, tokens_in, tokens_out, unit
   from retoma.prices
  order by provider, what, version desc;
 
--- name: newest_price
+-- name: get_newest_price
 select provider, what, version, since, tokens_in, tokens_out, unit
   from retoma.prices
  where provider = :provider and what = :what
@@ -58,7 +58,7 @@ select provider, what, version, since, tokens_in, tokens_out, unit
  limit 1;
 
 -- name: add_price
--- A new version, unless the newest says the same.
+-- Add a version, unless the newest has the same prices.
 insert into retoma.prices (provider, what, version, since, tokens_in, tokens_out, unit)
 select :provider, :what, coalesce(max(version), 0) + 1, retoma.now(), :tokens_in, :tokens_out, :unit
   from retoma.prices

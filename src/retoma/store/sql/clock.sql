@@ -1,8 +1,8 @@
--- name: now
+-- name: get_time
 select retoma.now() as at;
 
 -- name: is_settable
--- Whether the clock has been replaced: to replace it again would make every connection plan anew.
+-- Whether the clock was replaced already: replacing it again would make every connection plan again.
 select prosrc like '%retoma.clock%' as yes
   from pg_proc
  where oid = 'retoma.now'::regproc;
@@ -11,7 +11,7 @@ select prosrc like '%retoma.clock%' as yes
 -- For tests: a clock that is a row.
 create table if not exists retoma.clock as select clock_timestamp() as at;
 
--- name: read_clock
+-- name: use_clock
 create or replace function retoma.now() returns timestamptz language sql stable as 'select at from retoma.clock';
 
 -- name: set_clock

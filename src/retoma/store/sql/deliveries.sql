@@ -1,22 +1,23 @@
 -- name: claim_deliveries
--- Take up deliveries that are due, with all that sending them takes.
-select *
-  from retoma.claim_deliveries(:pipelines::text[], :limit, :each, :lease);
+-- Claim deliveries that are due, with everything needed to send them.
+select id, attempt, schedule_attempt, run, seq, event, schedule, retries, body, created_at, endpoint, url, now,
+       secret, previous_secret
+  from retoma.claim_deliveries(:pipelines::text[], :limit, :per_host, :lease);
 
 -- name: freeze_body
--- Keep what will be sent, unless it is kept already, if this attempt still owns the delivery.
+-- Store the body, unless one is stored already, if this attempt still owns the delivery.
 update retoma.deliveries
    set body = coalesce(body, :body)
  where id = :id and attempt = :attempt and state = 'sending'
 returning body;
 
 -- name: record_attempt
--- Say how an attempt went; no row if another has taken the delivery up.
+-- Record the outcome of an attempt. Returns no row if another sender has claimed the delivery.
 select state, disabled, retry_in
-  from retoma.record_attempt(:id, :attempt, :outcome, :delay, :pause, :ms, :status, :error, :answer);
+  from retoma.record_delivery_attempt(:id, :attempt, :outcome, :delay, :pause, :ms, :status, :error, :answer);
 
 -- name: list_deliveries
--- Newest first, after the one that ended the page before.
+-- Newest first, after the last one of the previous page.
 select d.id, d.run, coalesce(t.name, '*') as tenant, d.pipeline, d.event, d.seq, d.endpoint, e.url, d.state::text as state, d.attempt,
        case when d.ended_at is null and d.next_at < 'infinity' then d.next_at end as next_at,
        d.created_at, d.ended_at, a.status,
@@ -39,18 +40,18 @@ select d.id, d.run, coalesce(t.name, '*') as tenant, d.pipeline, d.event, d.seq,
  order by d.number desc
  limit :limit;
 
--- name: body_of_delivery
+-- name: get_delivery_body
 select body
   from retoma.deliveries
  where id = :id;
 
--- name: attempts_of_delivery
+-- name: list_delivery_attempts
 select attempt, at, ms, status, error, answer
   from retoma.delivery_attempts
  where delivery = :id
  order by attempt;
 
--- name: deliveries_between
+-- name: find_deliveries_by_id_range
 -- The newest deliveries whose ids are in this range.
 select id
   from retoma.deliveries
@@ -58,9 +59,9 @@ select id
  order by number desc
  limit :limit;
 
--- name: redrive
--- Let dead deliveries be sent again; gives how many.
-select retoma.redrive(:tenant, :id, :endpoint, :url, :from_at, :to_at) as deliveries;
+-- name: redrive_deliveries
+-- Redrive dead deliveries. Returns how many.
+select retoma.redrive_deliveries(:tenant, :id, :endpoint, :url, :from_at, :to_at) as deliveries;
 
 -- name: list_endpoints
 select e.id, coalesce(t.name, '*') as tenant, e.url, e.created_at, e.failures, e.failing_since, e.open_until,
@@ -83,17 +84,18 @@ update retoma.endpoints
 returning id;
 
 -- name: rotate_secret
--- A new secret for the endpoint's tenant and host; the former signs beside it for a while. Told twice, it does it once.
+-- Set a new secret for the endpoint's tenant and host. The previous one signs too for a while. Repeating the call changes
+-- nothing.
 update retoma.webhook_secrets s
-   set former = case when s.secret = :secret then s.former else s.secret end,
-       former_until = retoma.now() + :overlap,
+   set previous_secret = case when s.secret = :secret then s.previous_secret else s.secret end,
+       previous_secret_until = retoma.now() + :overlap,
        secret = :secret
   from retoma.endpoints e
  where e.id = :id and (:tenant::int is null or e.tenant = :tenant) and s.tenant = e.tenant and s.host = e.host
 returning s.host;
 
--- name: event_of_delivery
--- What the event says beside its run.
+-- name: get_event_data
+-- The data of the event, besides its run.
 select data::text as data
   from retoma.deliveries
  where id = :id;
@@ -104,7 +106,7 @@ select count(*)::int as subscriptions
  where tenant = :tenant and events is not null;
 
 -- name: subscribe
--- Let a URL have these events of all runs of a tenant, in place of those that it had. The secret of its host stays.
+-- Subscribe a URL to these events of all runs of a tenant, replacing its earlier subscription. The secret of its host stays.
 with kept as (
   insert into retoma.webhook_secrets as s (tenant, host, secret)
   values (:tenant, :host, :secret)
@@ -128,15 +130,15 @@ update retoma.endpoints
  where id = :id and (:tenant::int is null or tenant = :tenant) and events is not null
 returning id;
 
--- name: signing_key
--- The secret for this purpose; the first to ask makes it.
-with made as (
+-- name: get_or_create_signing_key
+-- Return the secret for this purpose. The first caller creates it.
+with created as (
   insert into retoma.signing_keys (purpose, secret)
   values (:purpose, :secret)
       on conflict do nothing
   returning secret
 )
-select secret from made
+select secret from created
 union all
 select secret from retoma.signing_keys where purpose = :purpose
 limit 1;

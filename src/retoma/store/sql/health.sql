@@ -1,30 +1,30 @@
--- name: server
--- What kind of server it is, whether it keeps what it says it has kept, and whether we may do anything there.
+-- name: get_server
+-- What kind of server it is, whether commits are durable, and whether we are a superuser.
 select current_setting('server_version') as version, pg_is_in_recovery() as is_standby,
        current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off' as is_durable,
        current_setting('is_superuser') = 'on' as is_superuser;
 
--- name: old_transactions
--- Transactions that have been open for longer than this: they hold up cleaning, and perhaps locks.
+-- name: list_old_transactions
+-- Transactions that have been open for longer than this: they block vacuum, and perhaps locks.
 select pid, coalesce(usename, '') as "user", coalesce(application_name, '') as application, coalesce(state, '') as state,
        clock_timestamp() - xact_start as open_for
   from pg_stat_activity
  where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend' and xact_start < clock_timestamp() - :age::interval
  order by xact_start;
 
--- name: ready_by_queue
+-- name: count_ready_by_queue
 -- Jobs that could be claimed now.
 select queue, count(*) as jobs
-  from (select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths = 0 and pool is null
+  from (select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and worker_deaths = 0 and pool is null
         union all
-        select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths > 0 and pool is null
+        select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and worker_deaths > 0 and pool is null
         union all
         select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and pool is not null) as ready
  group by queue
  order by queue;
 
--- name: undefined_steps
--- Steps that a worker has met and does not define.
+-- name: list_undefined_steps
+-- Steps that a worker has claimed and does not define.
 select v.pipeline, j.step, count(*) as jobs
   from retoma.jobs j
   join retoma.versions v on v.id = j.version

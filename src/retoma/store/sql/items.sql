@@ -1,7 +1,7 @@
 -- name: list_items
--- Items in their order, after that of the page before, with what the last error of each said.
+-- Items in their order, after the last one of the previous page, with the last error of each.
 with page as materialized (
-  select * from retoma.items_of(:run, :source) i
+  select * from retoma.item_states(:run, :source) i
    where (:states::text[] is null or i.state = any (:states))
      and (:search::text is null or position(lower(:search) in lower(i.item)) > 0)
      and (:only::text[] is null or i.item = any (:only))
@@ -9,7 +9,7 @@ with page as materialized (
    order by i.position
    limit :limit
 ), errors as (
-  -- The run's events are read once, whatever the number of items.
+  -- Read the run's events once, whatever the number of items.
   select distinct on (e.item, e.revision) e.item, e.revision, e.data, e.at
     from retoma.events e
    where exists (select from page p where p.tried)
@@ -30,19 +30,19 @@ select i.item, i.position, v.input::text as value, i.state, i.step, i.attempt, i
   left join lateral (
     select j.output, j.author
       from retoma.runs r
-      join retoma.steps s on s.version = r.version and s.source = :source and s.each and not s.hidden
+      join retoma.steps s on s.version = r.version and s.source = :source and s.each and not s.internal
       join retoma.jobs j on j.run = :run and j.step = s.step and j.item = i.item
      where r.id = :run and j.state = 'succeeded' and i.state = 'succeeded'
-     order by s.place desc, j.revision desc
+     order by s.position desc, j.revision desc
      limit 1) o on true
   left join errors e on e.item = i.item and e.revision = i.revision
  order by i.position;
 
--- name: item_keys
+-- name: list_item_keys
 -- The keys of a page of items, whatever their state.
 select j.item
   from retoma.runs r
-  join retoma.steps s on s.version = r.version and s.source = :source and s.each and not s.hidden
+  join retoma.steps s on s.version = r.version and s.source = :source and s.each and not s.internal
   join retoma.jobs j on j.run = :run and j.step = s.step
  where r.id = :run
  group by j.item
@@ -50,17 +50,17 @@ having min(j.position) > :after
  order by min(j.position)
  limit :limit;
 
--- name: item_totals
--- How many items are in which state, and the last of them that was final.
+-- name: count_items_by_state
+-- How many items are in which state, and the last that became final.
 select i.state, count(*)::int as items, max(i.ended_at) filter (where i.state <> 'cancelled') as last_at,
        (array_agg(i.item order by i.ended_at desc) filter (where i.ended_at is not null and i.state <> 'cancelled'))[1] as last_item
-  from retoma.items_of(:run, :source) i
+  from retoma.item_states(:run, :source) i
  group by i.state;
 
--- name: item_codes
--- How many items failed for which code, the most frequent first.
+-- name: count_items_by_code
+-- How many items failed with which code, the most frequent first.
 select coalesce(i.code, 'ERROR') as code, count(*)::int as items
-  from retoma.items_of(:run, :source) i
+  from retoma.item_states(:run, :source) i
  where i.state = 'failed'
  group by 1
  order by items desc, code;

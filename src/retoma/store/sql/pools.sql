@@ -1,5 +1,6 @@
 -- name: declare_pool
--- A pool as an application gives it. What a person has set since stays, unless the application gives other numbers now.
+-- Declare a pool as the application defines it. Limits that a person has set since stay, unless the application declares others
+-- now.
 insert into retoma.pools as p (name, declared, capacity, rate, burst, per_tenant, tokens, tokens_at)
 values (:name, json_build_object('capacity', :capacity::int, 'rate', :rate::float, 'burst', :burst::int, 'per_tenant', :per_tenant::int),
         :capacity, :rate, :burst, :per_tenant, :burst, retoma.now())
@@ -9,7 +10,7 @@ values (:name, json_build_object('capacity', :capacity::int, 'rate', :rate::floa
  where jsonb_strip_nulls(p.declared::jsonb) <> jsonb_strip_nulls(excluded.declared::jsonb);
 
 -- name: set_pool
--- Change what is given; the rest stays.
+-- Change the given limits; the others stay.
 update retoma.pools p
    set capacity = coalesce(:capacity::int, p.capacity),
        rate = case when :rate::float = 0 then null else coalesce(:rate::float, p.rate) end,
@@ -24,7 +25,7 @@ update retoma.pools p
 returning p.name;
 
 -- name: list_pools
--- All, or the one of this name. Those that wait are one tenant's, if one is given.
+-- All pools, or the one of this name. `waiting` counts the jobs of one tenant, if one is given.
 select p.name, p.capacity, p.rate, p.burst, p.per_tenant, case when p.paused_until > retoma.now() then p.paused_until end as paused_until,
        p.failures, case when p.open_until > retoma.now() then p.open_until end as open_until, p.trouble,
        coalesce(h.used, 0)::int as used, coalesce(h.holders, 0)::int as holders, coalesce(w.waiting, 0)::int as waiting

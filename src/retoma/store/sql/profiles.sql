@@ -1,5 +1,5 @@
 -- name: list_profiles
--- What an application knows of all tenants, or of one.
+-- The profiles of all tenants, or of one.
 select t.name as tenant, p.value::text as value, p.revision, p.created_at, p.changed_at
   from retoma.profiles p
   join retoma.tenants t on t.id = p.tenant
@@ -13,7 +13,7 @@ values (:app, :tenant, :value, 1, retoma.now(), retoma.now())
 returning revision;
 
 -- name: change_profile
--- If it is still of the revision that was seen, or whatever it is.
+-- If it still has the revision that the caller saw; any revision if none is given.
 update retoma.profiles
    set value = :value, revision = revision + 1, changed_at = retoma.now()
  where app = :app and tenant = :tenant and (:revision::int is null or revision = :revision)

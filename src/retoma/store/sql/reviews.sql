@@ -1,12 +1,12 @@
 -- name: list_reviews
--- The oldest first, after the one that ended the page before.
+-- The oldest first, after the last one of the previous page.
 select v.id, v.run, t.name as tenant, g.pipeline, v.step, v.item, v.revision, v.planned, v.state::text as state,
        v.reason::text as reason, v.opened_at, v.due_at, v.expires_at, v.assignee,
        case when v.claimed_until > retoma.now() then v.claimed_by end as claimed_by,
        v.decided_by, v.via, v.decided_at, v.effective_at, v.applied_at, v.value::text as value, v.notes,
        v.feedback::text as feedback, v.back_to, v.back_items,
        (select s.review::text from retoma.steps s where s.version = v.version and s.step = v.step) as policy,
-       retoma.times_sent_back(v) as times_sent_back
+       retoma.count_sent_back(v) as times_sent_back
   from retoma.reviews v
   join retoma.tenants t on t.id = v.tenant
   join retoma.versions g on g.id = v.version
@@ -21,15 +21,15 @@ select v.id, v.run, t.name as tenant, g.pipeline, v.step, v.item, v.revision, v.
  order by v.opened_at, v.id
  limit :limit;
 
--- name: reviews_between
--- The newest reviews whose ids lie between these two.
+-- name: find_reviews_by_id_range
+-- The newest reviews whose ids are in this range.
 select v.id from retoma.reviews v
  where v.id between :first and :last
  order by v.opened_at desc
  limit :limit;
 
 -- name: count_open_reviews
--- How many wait for people, of which kind, how many of them too long, and since when the oldest.
+-- How many reviews wait for people at each step, how many of them are overdue, and since when the oldest.
 select g.pipeline, v.step, count(*)::int as open, (count(*) filter (where v.due_at < retoma.now()))::int as overdue,
        min(v.opened_at) as oldest_at
   from retoma.reviews v
@@ -38,8 +38,8 @@ select g.pipeline, v.step, count(*)::int as open, (count(*) filter (where v.due_
  group by 1, 2
  order by 1, 2;
 
--- name: subjects_of_review
--- What a person looks at: the results that the review is of, as they are now.
+-- name: list_review_subjects
+-- The subjects of a review: the results that a person reviews, as they are now.
 select d.from_step as step, p.output::text as output, p.revision
   from retoma.reviews v
   join retoma.reads d on d.version = v.version and d.step = v.step
@@ -59,7 +59,7 @@ select retoma.decide_review(:review, :tenant, :state::retoma.review_state, :by, 
 select retoma.undo_decision(:review, :tenant, :by) as undone;
 
 -- name: claim_review
--- Say that this person looks at it, unless another does. Gives who.
+-- Claim a review for this person, unless another has claimed it. Returns who has.
 with claimed as (
   update retoma.reviews v
      set claimed_by = :by, claimed_until = retoma.now() + :lasts::interval
@@ -76,14 +76,14 @@ with assigned as (
    where v.id = :review and (:tenant::int is null or v.tenant = :tenant) and v.state = 'open'
   returning v.*
 )
-select retoma.tell_review(retoma.now(), a::retoma.reviews, jsonb_build_object('what', 'assigned', 'by', :by::text, 'to', :assignee::text))
+select retoma.log_review_event(retoma.now(), a::retoma.reviews, jsonb_build_object('what', 'assigned', 'by', :by::text, 'to', :assignee::text))
   from assigned a;
 
--- name: review_figures
--- What reviews of a pipeline have come to since then.
+-- name: get_review_metrics
+-- The outcomes of a pipeline's reviews since then.
 select count(*) filter (where v.state in ('approved', 'sent_back', 'rejected'))::int as decided,
-       count(*) filter (where retoma.is_first(v) and v.state = 'approved')::int as approved_at_once,
-       count(*) filter (where retoma.is_first(v) and v.state in ('approved', 'sent_back', 'rejected'))::int as first_decided,
+       count(*) filter (where retoma.is_first_review(v) and v.state = 'approved')::int as approved_at_once,
+       count(*) filter (where retoma.is_first_review(v) and v.state in ('approved', 'sent_back', 'rejected'))::int as first_decided,
        avg(extract(epoch from v.decided_at - v.opened_at)) filter (where v.decided_at is not null)::float as mean_wait
   from retoma.reviews v
   join retoma.versions g on g.id = v.version

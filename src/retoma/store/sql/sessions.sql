@@ -1,5 +1,5 @@
--- name: open_session
--- A new session. Those that are over by now are forgotten.
+-- name: add_session
+-- Add a session, and delete those that have ended.
 with over as (
   delete from retoma.sessions
    where created_at <= retoma.now() - :longest::interval or used_at <= retoma.now() - :idle::interval
@@ -8,7 +8,7 @@ insert into retoma.sessions (digest, password, created_at, used_at)
 values (:digest, :password, retoma.now(), retoma.now());
 
 -- name: use_session
--- The session if it is live. That it was used is noted at most once a minute.
+-- Return the session if it is live, and record its use at most once a minute.
 with found as (
   select digest, used_at
     from retoma.sessions
@@ -23,8 +23,8 @@ with found as (
 select digest
   from found;
 
--- name: live_sessions
--- Those of these digests whose sessions are live.
+-- name: list_live_sessions
+-- Return those of these digests whose sessions are live.
 select digest
   from retoma.sessions
  where digest = any(:digests::bytea[]) and password = :password

@@ -8,6 +8,6 @@ select id
   from retoma.tenants
  where name = :name;
 
--- name: tenant_names
+-- name: list_tenants
 select id, name
   from retoma.tenants;

@@ -1,5 +1,5 @@
 -- name: add_version
--- Store a version, unless it is there.
+-- Add a version, unless it exists.
 insert into retoma.versions (pipeline, digest, graph, sinks)
 values (:pipeline, :digest, :graph, :sinks)
     on conflict (pipeline, digest) do nothing
@@ -11,25 +11,25 @@ select id
  where pipeline = :pipeline and digest = :digest;
 
 -- name: add_steps
-insert into retoma.steps (version, step, place, queue, head_start, needs, each, source, hidden, born, on_failure, item_from, pool,
+insert into retoma.steps (version, step, position, queue, head_start, dependency_count, each, source, internal, created_on, on_failure, item_from, pool,
                           slots)
 select :version, s.*
-  from unnest(:step::text[], :place::int[], :queue::text[], :head_start::bigint[], :needs::int[], :each::boolean[], :source::text[],
-              :hidden::boolean[], :born::text[], :on_failure::text[], :item_from::text[], :pool::text[],
+  from unnest(:step::text[], :position::int[], :queue::text[], :head_start::bigint[], :dependency_count::int[], :each::boolean[], :source::text[],
+              :internal::boolean[], :created_on::text[], :on_failure::text[], :item_from::text[], :pool::text[],
               :slots::int[]) as s;
 
 -- name: add_edges
-insert into retoma.edges (version, from_step, to_step, act, via, same_item, optional, light, queue, head_start, needs, pool)
+insert into retoma.edges (version, from_step, to_step, edge_kind, via, same_item, optional, self_contained, queue, head_start, dependency_count, pool)
 select :version, e.*
-  from unnest(:from_step::text[], :to_step::text[], :act::text[], :via::text[], :same_item::boolean[],
-              :optional::boolean[], :light::boolean[], :queue::text[], :head_start::bigint[], :needs::int[], :pool::text[]) as e;
+  from unnest(:from_step::text[], :to_step::text[], :edge_kind::text[], :via::text[], :same_item::boolean[],
+              :optional::boolean[], :self_contained::boolean[], :queue::text[], :head_start::bigint[], :dependency_count::int[], :pool::text[]) as e;
 
 -- name: add_reads
 insert into retoma.reads (version, step, position, from_step, what)
 select :version, r.*
   from unnest(:step::text[], :position::int[], :from_step::text[], :what::text[]) as r;
 
--- name: versions_of
+-- name: list_newer_versions
 -- Every version of these pipelines that is newer than the newest one known.
 select id, pipeline, graph::text as graph
   from retoma.versions
@@ -41,8 +41,8 @@ select distinct pipeline
   from retoma.versions
  order by pipeline;
 
--- name: open_shapes
--- The graphs that open runs keep, with how many runs keep each.
+-- name: list_open_graphs
+-- The graphs of open runs, with the number of runs of each.
 select v.id, v.pipeline, v.graph::text as graph, count(*) as runs
   from retoma.runs r
   join retoma.versions v on v.id = r.version
@@ -50,28 +50,28 @@ select v.id, v.pipeline, v.graph::text as graph, count(*) as runs
  group by v.id
  order by v.id;
 
--- name: graph_of_version
+-- name: get_graph
 select graph::text as graph
   from retoma.versions
  where id = :version;
 
--- name: open_work
--- Open runs that still start work, by version and by the steps that have jobs which are not final.
+-- name: list_open_work
+-- Open runs that still start work, by version and by the steps whose jobs are not final.
 select version, steps, count(*) as runs, min(id::text)::uuid as example
   from (
     select r.id, r.version, array_agg(distinct j.step order by j.step) as steps
       from retoma.runs r
       join retoma.jobs j on j.run = r.id and j.state in ('waiting', 'ready', 'running', 'parked')
-     where r.ended_at is null and r.ends_as is null
+     where r.ended_at is null and r.final_state is null
      group by r.id) as work
  group by version, steps
  order by version, steps;
 
--- name: open_inputs
+-- name: list_open_inputs
 -- The inputs of the newest open runs of a version.
 select id, input::text as input
   from retoma.runs
- where ended_at is null and ends_as is null and version = :version
+ where ended_at is null and final_state is null and version = :version
  order by id desc
  limit :limit;
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from retoma_apps.videos.models import Language, Scene
 
-TOPIC_PLACEHOLDER = "TÓPICO"
+TOPIC = "TÓPICO"
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ def _scenes(*texts: tuple[str, str]) -> tuple[Scene, ...]:
 
 
 _PORTUGUESE = ScriptTexts(
-    title=f"{TOPIC_PLACEHOLDER}: um primeiro olhar",
+    title=f"{TOPIC}: um primeiro olhar",
     opening=Scene(
         visual="caderno e caneta",
-        text=f"O assunto de hoje é: {TOPIC_PLACEHOLDER}. Este roteiro foi escrito offline, com textos prontos e fatos guardados.",
+        text=f"O assunto de hoje é: {TOPIC}. Este roteiro foi escrito offline, com textos prontos e fatos guardados.",
     ),
     leads=(
         "Comece por aqui.",
@@ -54,7 +54,7 @@ _PORTUGUESE = ScriptTexts(
     passages=_scenes(
         (
             "pergunta no quadro",
-            f"A primeira pergunta sobre {TOPIC_PLACEHOLDER} é a mais simples: do que se trata? Muita coisa parece pequena vista de "
+            f"A primeira pergunta sobre {TOPIC} é a mais simples: do que se trata? Muita coisa parece pequena vista de "
             "fora. Um olhar de perto costuma mostrar mais partes do que se esperava.",
         ),
         (
@@ -69,7 +69,7 @@ _PORTUGUESE = ScriptTexts(
         ),
         (
             "lanterna no escuro",
-            f"Nem tudo se sabe sobre {TOPIC_PLACEHOLDER}. Há perguntas abertas e gente que trabalha nelas todos os dias. Algumas "
+            f"Nem tudo se sabe sobre {TOPIC}. Há perguntas abertas e gente que trabalha nelas todos os dias. Algumas "
             "respostas de hoje vão parecer outras daqui a dez anos.",
         ),
         (
@@ -134,7 +134,7 @@ _PORTUGUESE = ScriptTexts(
         ),
         (
             "jornal dobrado",
-            f"Volta e meia há notícias sobre {TOPIC_PLACEHOLDER}. Um dia traz uma promessa, outro traz um alerta. O que ainda vale "
+            f"Volta e meia há notícias sobre {TOPIC}. Um dia traz uma promessa, outro traz um alerta. O que ainda vale "
             "depois de um ano costuma valer mais do que o que foi dito primeiro.",
         ),
         (
@@ -169,7 +169,7 @@ _PORTUGUESE = ScriptTexts(
         visual="pessoa lendo",
         text="Este foi um primeiro olhar, ainda sem fontes. Tire as suas próprias conclusões e até a próxima.",
     ),
-    summary=f"Um primeiro olhar sobre {TOPIC_PLACEHOLDER}.",
+    summary=f"Um primeiro olhar sobre {TOPIC}.",
     sources="Fontes:",
     offline="Material offline: roteiro montado com textos prontos e fatos guardados, sem modelo de linguagem e sem "
     "pesquisa na internet.",
@@ -178,10 +178,10 @@ _PORTUGUESE = ScriptTexts(
 )
 
 _ENGLISH = ScriptTexts(
-    title=f"{TOPIC_PLACEHOLDER}: a first look",
+    title=f"{TOPIC}: a first look",
     opening=Scene(
         visual="notebook and pen",
-        text=f"Today's subject: {TOPIC_PLACEHOLDER}. This script was written offline, from ready-made text and stored facts.",
+        text=f"Today's subject: {TOPIC}. This script was written offline, from ready-made text and stored facts.",
     ),
     leads=(
         "Start here.",
@@ -198,7 +198,7 @@ _ENGLISH = ScriptTexts(
     passages=_scenes(
         (
             "question on blackboard",
-            f"A first question about {TOPIC_PLACEHOLDER} is the simplest one: what is at the heart of it? Many things look small "
+            f"A first question about {TOPIC} is the simplest one: what is at the heart of it? Many things look small "
             "from outside. A closer look often shows more parts than anyone expected.",
         ),
         (
@@ -213,7 +213,7 @@ _ENGLISH = ScriptTexts(
         ),
         (
             "flashlight in dark",
-            f"Not everything about {TOPIC_PLACEHOLDER} is known. There are open questions, and people who work on them every day. "
+            f"Not everything about {TOPIC} is known. There are open questions, and people who work on them every day. "
             "Some of today's answers will look different in ten years.",
         ),
         (
@@ -278,7 +278,7 @@ _ENGLISH = ScriptTexts(
         ),
         (
             "folded newspaper",
-            f"Now and then there is news about {TOPIC_PLACEHOLDER}. One day brings a promise, another a warning. What still holds "
+            f"Now and then there is news about {TOPIC}. One day brings a promise, another a warning. What still holds "
             "after a year is usually worth more than what was said first.",
         ),
         (
@@ -313,7 +313,7 @@ _ENGLISH = ScriptTexts(
         visual="person reading",
         text="This was a first look, without sources as yet. Draw your own conclusions, and see you next time.",
     ),
-    summary=f"A first look at {TOPIC_PLACEHOLDER}.",
+    summary=f"A first look at {TOPIC}.",
     sources="Sources:",
     offline="Offline material: a script put together from ready-made text and stored facts, without a language model "
     "and without a search of the internet.",

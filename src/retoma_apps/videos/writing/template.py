@@ -12,7 +12,7 @@ from retoma_apps.videos.models import Brief, Fact, Language, Scene, Script
 from retoma_apps.videos.spoken_text import clean_text, fold, seconds_for_words, truncate, word_count, words_for_seconds
 from retoma_apps.videos.writing.drafts import build_script, select_new_facts
 from retoma_apps.videos.writing.offline_facts import find_facts, find_visual
-from retoma_apps.videos.writing.offline_texts import SCRIPT_TEXTS, TOPIC_PLACEHOLDER, ScriptTexts
+from retoma_apps.videos.writing.offline_texts import SCRIPT_TEXTS, TOPIC, ScriptTexts
 from retoma_apps.videos.writing.phrases import content_words, noun_phrases
 from retoma_apps.videos.writing.port import ResearchResult, ScriptResult, UsageCallback
 
@@ -172,12 +172,12 @@ def _description(texts: ScriptTexts, topic: str, facts: Sequence[Fact]) -> str:
 
 
 def _fill_topic(topic: str, scene: Scene) -> Scene:
-    return Scene(text=scene.text.replace(TOPIC_PLACEHOLDER, topic), visual=scene.visual)
+    return Scene(text=scene.text.replace(TOPIC, topic), visual=scene.visual)
 
 
 def _fill_title(text: str, topic: str) -> str:
-    room = 100 - len(text) + len(TOPIC_PLACEHOLDER)
-    filled = text.replace(TOPIC_PLACEHOLDER, truncate(topic, room))
+    room = 100 - len(text) + len(TOPIC)
+    filled = text.replace(TOPIC, truncate(topic, room))
     return filled[0].upper() + filled[1:]
 
 

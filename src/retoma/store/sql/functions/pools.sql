@@ -1,5 +1,5 @@
--- Tenants with work for a pool that these queues, versions and suspects allow (null: any), each once, in turn after the
--- one that was served last.
+-- Tenants with jobs for a pool that these queues, versions and suspects allow (null: any), each once, in turn after the tenant
+-- that was served last.
 create or replace function retoma.tenants_for_pool(
   p_pool text, p_queues text[], p_versions int[], p_suspect boolean, p_after int, p_limit int,
   p_from bigint default -9223372036854775808, p_before bigint default 9223372036854775807) returns setof int
@@ -9,7 +9,7 @@ stable language sql as $$
       where j.pool = p_pool and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
         and (p_queues is null or j.queue = any (p_queues)) and (p_versions is null or j.version = any (p_versions))
         and j.rank >= p_from and j.rank < p_before
-        and (j.deaths = 0 or p_suspect)
+        and (j.worker_deaths = 0 or p_suspect)
       order by j.tenant limit 1)
     union all
     select (select j.tenant from retoma.jobs j
@@ -17,15 +17,15 @@ stable language sql as $$
                and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
                and (p_queues is null or j.queue = any (p_queues)) and (p_versions is null or j.version = any (p_versions))
                and j.rank >= p_from and j.rank < p_before
-               and (j.deaths = 0 or p_suspect)
+               and (j.worker_deaths = 0 or p_suspect)
              order by j.tenant limit 1)
       from found where found.tenant is not null
   )
   select tenant from found where tenant is not null order by tenant <= p_after, tenant limit p_limit;
 $$;
 
--- Whether some live worker takes jobs of this queue.
-create or replace function retoma.is_served(p_queue text) returns boolean stable language sql as $$
+-- Whether a live worker serves this queue.
+create or replace function retoma.queue_has_worker(p_queue text) returns boolean stable language sql as $$
   select exists (select from retoma.workers w where w.ended_at is null and p_queue = any (w.queues));
 $$;
 
@@ -33,8 +33,8 @@ create or replace function retoma.free_slots(p_pool text, p_capacity int) return
   select p_capacity - coalesce(sum(slots), 0)::int from retoma.holdings where pool = p_pool;
 $$;
 
--- How many more slots this tenant may take, beside those of the jobs that are about to begin.
-create or replace function retoma.room_of(p_pool retoma.pools, p_tenant int, p_jobs tid[]) returns int stable language sql as $$
+-- How many more slots this tenant may take, besides those of the jobs that are about to start.
+create or replace function retoma.tenant_slots_left(p_pool retoma.pools, p_tenant int, p_jobs tid[]) returns int stable language sql as $$
   select case when p_pool.per_tenant is null then 1000000000 else p_pool.per_tenant - (
     select coalesce(sum(t.slots), 0)::int from (
       select h.slots from retoma.holdings h
@@ -46,8 +46,8 @@ create or replace function retoma.room_of(p_pool retoma.pools, p_tenant int, p_j
        where j.ctid = any (p_jobs) and j.tenant = p_tenant) t) end;
 $$;
 
--- Take these jobs, and their slots. The caller holds the pool's row.
-create or replace function retoma.admit(p_worker int, p_now timestamptz, p_jobs tid[]) returns setof retoma.claimed
+-- Claim these jobs with their slots. The caller holds the pool's row.
+create or replace function retoma.claim_with_slots(p_worker int, p_now timestamptz, p_jobs tid[]) returns setof retoma.claimed_job
 language sql as $$
   with taken as (
     update retoma.jobs j
@@ -62,19 +62,19 @@ language sql as $$
       from taken t
       join retoma.steps s on s.version = t.version and s.step = t.step
   )
-  select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt, t.failures, t.deaths, t.spent_ms, t.version,
+  select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt, t.failures, t.worker_deaths, t.spent_ms, t.version,
          t.tenant, p.run_input, p.item_value, p.results
-    from taken t, retoma.parameters_of(t.run, t.step, t.item, t.version, t.input, retoma.latest()) p
+    from taken t, retoma.job_parameters(t.run, t.step, t.item, t.version, t.input, retoma.max_revision()) p
    order by t.rank, t.run, t.position;
 $$;
 
--- Claim jobs that need a pool: tenants in turn, and for each the lowest rank. One that comes first and does not fit
--- is passed by smaller ones for the pool's patience; then what gets free is kept for it.
--- A row 'later' tells in how many milliseconds a rate lets the next begin.
+-- Claim jobs that need a pool: tenants take turns, and the lowest rank of each goes first. Smaller jobs may overtake one that
+-- does not fit for the pool's patience; after that, free slots are reserved for it. A row 'later' says in how many milliseconds
+-- the rate lets the next job start.
 create or replace function retoma.claim_pooled(
   p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_room int, p_suspect boolean,
   p_from bigint, p_before bigint)
-returns setof retoma.claimed language plpgsql as $$
+returns setof retoma.claimed_job language plpgsql as $$
 declare
   v_left int := p_room;
   v_suspect boolean := p_suspect;
@@ -93,13 +93,13 @@ begin
     continue when v_pool.paused_until > p_now;
     continue when v_pool.open_until > p_now;
     if v_pool.rate is not null then
-      -- An error here would end every claim, whatever its pool: no number may get too small or too large.
+      -- An error here would fail every claim, whatever its pool: no number may become too small or too large.
       v_pool.rate := greatest(v_pool.rate, 0.000001);
       v_elapsed := greatest(0, extract(epoch from p_now - v_pool.tokens_at)); -- a clock may be set back
       v_pool.tokens := least(v_pool.burst, greatest(0, v_pool.tokens) + v_pool.rate * v_elapsed);
       v_pool.tokens_at := p_now;
     end if;
-    v_share := retoma.share_out(
+    v_share := retoma.allocate_slots(
       p_now, v_pool, p_queues, p_versions, case when retoma.is_tripped(v_pool) then 1 else v_left end, v_suspect,
       p_from, p_before);
     v_pool := v_share.o_pool;
@@ -110,31 +110,31 @@ begin
         v_pool.open_until := p_now + interval '1 minute';
         v_pool.probed_at := p_now;
       end if;
-      return query select * from retoma.admit(p_worker, p_now, v_share.o_jobs);
+      return query select * from retoma.claim_with_slots(p_worker, p_now, v_share.o_jobs);
     end if;
     if v_pool.rate is not null and v_pool.tokens < 1 then
       return query select 'later', null::uuid, null, null, null::int, ceil((1 - v_pool.tokens) / v_pool.rate * 1000)::int,
                           null::int, null::int, null::int, null::int, null::int, null::int, null::json, null::json, null::json[];
     end if;
-    -- The next claim reads every version of this row that cannot be vacuumed: make none without a need.
+    -- The next claim reads every version of this row that vacuum cannot remove: create none without need.
     update retoma.pools p
-       set (open_until, probed_at, tokens, tokens_at, last_tenant, head_run, head_step, head_item, head_revision,
-            head_at, head_seen_at)
+       set (open_until, probed_at, tokens, tokens_at, last_tenant, reserved_run, reserved_step, reserved_item, reserved_revision,
+            reserved_at, reserved_seen_at)
          = (v_pool.open_until, v_pool.probed_at, v_pool.tokens, v_pool.tokens_at, v_pool.last_tenant,
-            v_pool.head_run, v_pool.head_step, v_pool.head_item, v_pool.head_revision, v_pool.head_at,
-            v_pool.head_seen_at)
+            v_pool.reserved_run, v_pool.reserved_step, v_pool.reserved_item, v_pool.reserved_revision, v_pool.reserved_at,
+            v_pool.reserved_seen_at)
      where p.name = v_pool.name
-       and (p.open_until, p.probed_at, p.tokens, p.tokens_at, p.last_tenant, p.head_run, p.head_step,
-            p.head_item, p.head_revision, p.head_at, p.head_seen_at)
+       and (p.open_until, p.probed_at, p.tokens, p.tokens_at, p.last_tenant, p.reserved_run, p.reserved_step,
+            p.reserved_item, p.reserved_revision, p.reserved_at, p.reserved_seen_at)
            is distinct from
            (v_pool.open_until, v_pool.probed_at, v_pool.tokens, v_pool.tokens_at, v_pool.last_tenant,
-            v_pool.head_run, v_pool.head_step, v_pool.head_item, v_pool.head_revision, v_pool.head_at,
-            v_pool.head_seen_at);
+            v_pool.reserved_run, v_pool.reserved_step, v_pool.reserved_item, v_pool.reserved_revision, v_pool.reserved_at,
+            v_pool.reserved_seen_at);
   end loop;
 end $$;
 
--- Which jobs of one pool may begin, in their order. They are locked and not changed yet.
-create or replace function retoma.share_out(
+-- Choose the jobs of one pool that may start, in order. They are locked, but not changed yet.
+create or replace function retoma.allocate_slots(
   p_now timestamptz, p_pool retoma.pools, p_queues text[], p_versions int[], p_room int, p_suspect boolean,
   p_from bigint, p_before bigint,
   out o_pool retoma.pools, out o_jobs tid[], out o_suspect boolean)
@@ -147,37 +147,38 @@ declare
   v_job record;
   v_got int;
   v_room int;                              -- slots that the tenant may take
-  v_passed boolean := false;               -- one that does not fit was passed: look only at what does
+  v_passed boolean := false;               -- a job that does not fit was overtaken: consider only those that fit
   v_fitting boolean;
 begin
   o_pool := p_pool;
   o_jobs := '{}';
   o_suspect := false;
-  if p_pool.head_run is not null then
-    select j.ctid as job, s.slots, j.tenant, j.deaths > 0 as suspect,
-           j.queue = any (p_queues) and j.version = any (p_versions) and (j.deaths = 0 or p_suspect) as mine,
-           p_pool.head_at <= p_now - p_pool.patience as kept_for
+  if p_pool.reserved_run is not null then
+    select j.ctid as job, s.slots, j.tenant, j.worker_deaths > 0 as suspect,
+           j.queue = any (p_queues) and j.version = any (p_versions) and (j.worker_deaths = 0 or p_suspect) as mine,
+           p_pool.reserved_at <= p_now - p_pool.patience as kept_for
       into v_job
       from retoma.jobs j
       join retoma.steps s on s.version = j.version and s.step = j.step
-     where j.run = p_pool.head_run and j.step = p_pool.head_step and j.item = p_pool.head_item and j.revision = p_pool.head_revision
+     where j.run = p_pool.reserved_run and j.step = p_pool.reserved_step and j.item = p_pool.reserved_item and j.revision = p_pool.reserved_revision
        and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool = p_pool.name
-       and retoma.is_served(j.queue)
+       and retoma.queue_has_worker(j.queue)
        for update of j skip locked;
     if found and v_job.mine then
-      o_pool.head_seen_at := p_now;
+      o_pool.reserved_seen_at := p_now;
     end if;
-    -- One that nobody can take any more, whose tenant has its share, or that a narrowed pool can never hold, holds up nobody.
-    if not found or v_job.slots > least(p_pool.capacity, retoma.room_of(p_pool, v_job.tenant, '{}'))
-       or o_pool.head_seen_at < p_now - interval '30 seconds' then
-      o_pool := retoma.without_head(o_pool);
+    -- A job that nobody can claim any more, whose tenant has used its share, or that a reduced pool can never hold must not
+    -- block others.
+    if not found or v_job.slots > least(p_pool.capacity, retoma.tenant_slots_left(p_pool, v_job.tenant, '{}'))
+       or o_pool.reserved_seen_at < p_now - interval '30 seconds' then
+      o_pool := retoma.without_reservation(o_pool);
     elsif v_job.slots > v_free then
       if v_job.kept_for then
         return;
       end if;
       v_passed := true;
     elsif v_job.mine and v_left > 0 then
-      o_pool := retoma.without_head(retoma.after_taking(o_pool, v_job.tenant));
+      o_pool := retoma.without_reservation(retoma.pool_after_claim(o_pool, v_job.tenant));
       o_jobs := array[v_job.job];
       o_suspect := v_job.suspect;
       v_free := v_free - v_job.slots;
@@ -196,16 +197,16 @@ begin
     exit when v_tenants = '{}';
     foreach v_tenant in array v_tenants loop
       exit when v_left <= 0 or v_free <= 0;
-      v_room := retoma.room_of(p_pool, v_tenant, o_jobs);
+      v_room := retoma.tenant_slots_left(p_pool, v_tenant, o_jobs);
       for v_job in
-        select j.ctid as job, j.run, j.step, j.item, j.revision, s.slots, j.deaths > 0 as suspect
+        select j.ctid as job, j.run, j.step, j.item, j.revision, s.slots, j.worker_deaths > 0 as suspect
           from retoma.jobs j
           join retoma.steps s on s.version = j.version and s.step = j.step
          where j.pool = p_pool.name and j.tenant = v_tenant
            and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
            and j.rank >= p_from and j.rank < p_before
            and j.queue = any (p_queues) and j.version = any (p_versions)
-           and (j.deaths = 0 or p_suspect and not o_suspect)
+           and (j.worker_deaths = 0 or p_suspect and not o_suspect)
            and (not v_fitting or s.slots <= v_free) and s.slots <= v_room
            and j.ctid <> all (o_jobs)
          order by j.rank, j.run, j.position
@@ -215,17 +216,17 @@ begin
         continue when v_job.suspect and o_suspect or v_job.slots > v_room;
         if v_job.slots > v_free then
           v_passed := true;
-          if o_pool.head_run is null and v_job.slots <= p_pool.capacity then
-            o_pool.head_run := v_job.run;
-            o_pool.head_step := v_job.step;
-            o_pool.head_item := v_job.item;
-            o_pool.head_revision := v_job.revision;
-            o_pool.head_at := p_now;
-            o_pool.head_seen_at := p_now;
+          if o_pool.reserved_run is null and v_job.slots <= p_pool.capacity then
+            o_pool.reserved_run := v_job.run;
+            o_pool.reserved_step := v_job.step;
+            o_pool.reserved_item := v_job.item;
+            o_pool.reserved_revision := v_job.revision;
+            o_pool.reserved_at := p_now;
+            o_pool.reserved_seen_at := p_now;
           end if;
           continue;
         end if;
-        o_pool := retoma.after_taking(o_pool, v_tenant);
+        o_pool := retoma.pool_after_claim(o_pool, v_tenant);
         o_jobs := o_jobs || v_job.job;
         o_suspect := o_suspect or v_job.suspect;
         v_free := v_free - v_job.slots;
@@ -234,12 +235,12 @@ begin
         v_got := v_got + 1;
       end loop;
     end loop;
-    -- With one tenant one round takes all there is; with several, another shares out what is left.
+    -- With one tenant, one round takes everything. With several, another round distributes the rest.
     exit when v_got = 0 and v_fitting = v_passed;
   end loop;
 end $$;
 
-create or replace function retoma.after_taking(p_pool retoma.pools, p_tenant int) returns retoma.pools language plpgsql immutable as $$
+create or replace function retoma.pool_after_claim(p_pool retoma.pools, p_tenant int) returns retoma.pools language plpgsql immutable as $$
 begin
   p_pool.last_tenant := p_tenant;
   if p_pool.rate is not null then
@@ -248,33 +249,33 @@ begin
   return p_pool;
 end $$;
 
-create or replace function retoma.without_head(p_pool retoma.pools) returns retoma.pools language plpgsql immutable as $$
+create or replace function retoma.without_reservation(p_pool retoma.pools) returns retoma.pools language plpgsql immutable as $$
 begin
-  p_pool.head_run := null;
-  p_pool.head_step := null;
-  p_pool.head_item := null;
-  p_pool.head_revision := null;
-  p_pool.head_at := null;
-  p_pool.head_seen_at := null;
+  p_pool.reserved_run := null;
+  p_pool.reserved_step := null;
+  p_pool.reserved_item := null;
+  p_pool.reserved_revision := null;
+  p_pool.reserved_at := null;
+  p_pool.reserved_seen_at := null;
   return p_pool;
 end $$;
 
--- Whoever writes to a pool and may then claim holds all of them, in one order.
+-- Whoever writes to a pool and may then claim holds all pools, in one order.
 create or replace function retoma.lock_pools() returns void language sql as $$
   select from retoma.pools order by name for update;
 $$;
 
--- Give back the slots of jobs that have ended, or go back to be tried again.
-create or replace function retoma.release(p_jobs retoma.handle[]) returns void language sql as $$
+-- Release the slots of jobs that have ended or will be retried.
+create or replace function retoma.release_slots(p_jobs retoma.job_key[]) returns void language sql as $$
   delete from retoma.holdings where ctid = any (array(
     select h.ctid
       from unnest(p_jobs) j,
-           -- Job by job, also if this was planned while nothing was held.
+           -- Job by job, even if this was planned while nothing was held.
            lateral (select o.ctid from retoma.holdings o
                      where o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision offset 0) h));
 $$;
 
--- Let nothing new begin in the pools of these jobs until the time that their providers named.
+-- Start nothing in the pools of these jobs until the time that their providers named.
 create or replace function retoma.pause_pools(p_now timestamptz, p_run uuid[], p_step text[], p_delay interval[], p_code text[])
 returns void language plpgsql as $$
 begin

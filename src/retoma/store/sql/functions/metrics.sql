@@ -1,16 +1,16 @@
--- Jobs that are not final, by queue. What runs, is parked or waits is looked for in the oldest open runs, since no index
--- may hold it.
-create or replace function retoma.jobs_by_queue(p_most_runs int) returns table (queue text, state text, jobs bigint)
+-- Jobs that are not final, by queue. Running, parked and waiting jobs are searched in the oldest open runs, because no index
+-- may contain their state.
+create or replace function retoma.jobs_by_queue(p_max_runs int) returns table (queue text, state text, jobs bigint)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 stable language sql as $$
   with found as (
     select queue, 'ready' as state, count(*) as jobs
-      from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths = 0 and pool is null
+      from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and worker_deaths = 0 and pool is null
      group by queue
     union all
     select queue, 'ready', count(*)
-      from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and deaths > 0 and pool is null
+      from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and worker_deaths > 0 and pool is null
      group by queue
     union all
     select queue, 'ready', count(*)
@@ -22,7 +22,7 @@ stable language sql as $$
      group by queue
     union all
     select j.queue, j.state::text, count(*)
-      from (select id from retoma.runs where ended_at is null order by id limit p_most_runs) r,
+      from (select id from retoma.runs where ended_at is null order by id limit p_max_runs) r,
            lateral (select queue, state from retoma.jobs j
                      where j.run = r.id and j.state in ('waiting', 'running', 'parked') offset 0) j
      group by 1, 2
@@ -30,15 +30,15 @@ stable language sql as $$
   select queue, state, sum(jobs)::bigint from found group by 1, 2;
 $$;
 
--- The same of one tenant, among its oldest open runs, with how long the job that comes next in each queue has been ready.
-create or replace function retoma.jobs_of_tenant_by_queue(p_tenant int, p_most_runs int)
+-- The same for one tenant, among its oldest open runs, with how long the next job of each queue has been ready.
+create or replace function retoma.jobs_of_tenant_by_queue(p_tenant int, p_max_runs int)
   returns table (queue text, state text, jobs bigint, age interval)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 stable language sql as $$
   with open_jobs as (
     select j.*, case when j.ready_at is not null then 'delayed' else j.state::text end as stands
-      from (select id from retoma.runs where ended_at is null and tenant = p_tenant order by id limit p_most_runs) r,
+      from (select id from retoma.runs where ended_at is null and tenant = p_tenant order by id limit p_max_runs) r,
            lateral (select * from retoma.jobs j
                      where j.run = r.id and j.state in ('waiting', 'ready', 'running', 'parked') offset 0) j
   ), next_ready as (
@@ -66,24 +66,24 @@ stable language sql as $$
    group by 1;
 $$;
 
--- Tenants with ready work in a queue, that needs no pool.
+-- Tenants with ready jobs in a queue that need no pool.
 create or replace function retoma.tenants_ready(p_queue text, p_limit int) returns setof int stable language sql as $$
   with recursive found (tenant) as (
     (select j.tenant from retoma.jobs j
-      where j.queue = p_queue and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0 and j.pool is null
+      where j.queue = p_queue and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths = 0 and j.pool is null
       order by j.tenant limit 1)
     union all
     select (select j.tenant from retoma.jobs j
              where j.queue = p_queue and j.tenant > found.tenant
-               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0 and j.pool is null
+               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths = 0 and j.pool is null
              order by j.tenant limit 1)
       from found where found.tenant is not null
   )
   select tenant from found where tenant is not null limit p_limit;
 $$;
 
--- The jobs that come next: of each queue, and of each pool, the first of every tenant.
-create or replace function retoma.next_in_line(p_tenants int) returns setof retoma.jobs
+-- The next jobs: of each queue and each pool, the first of every tenant.
+create or replace function retoma.next_ready_jobs(p_tenants int) returns setof retoma.jobs
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 stable language sql as $$
@@ -92,14 +92,14 @@ stable language sql as $$
          retoma.tenants_ready(q.queue, p_tenants) as t (tenant),
          lateral (select * from retoma.jobs j
                    where j.queue = q.queue and j.tenant = t.tenant
-                     and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths = 0 and j.pool is null
+                     and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths = 0 and j.pool is null
                    order by j.rank limit 1) j
   union all
   select j.*
     from (select distinct queue from retoma.steps) q,
          lateral (select * from retoma.jobs j
                    where j.queue = q.queue
-                     and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.deaths > 0 and j.pool is null
+                     and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths > 0 and j.pool is null
                    order by j.rank limit 1) j
   union all
   select j.*
@@ -111,14 +111,15 @@ stable language sql as $$
                    order by j.rank, j.position limit 1) j;
 $$;
 
--- Since when a ready job could run: since it was made or due, its last need or its outside work ended, or it was set back.
+-- Since when a ready job could run: since it was created or due, its last dependency or its external work ended, or it was
+-- released.
 create or replace function retoma.ready_since(p_job retoma.jobs) returns timestamptz
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 stable language sql as $$
   select greatest(p_job.created_at,
                   (select r.run_at from retoma.runs r where r.id = p_job.run),
-                  (select o.ended_at from retoma.outside o
+                  (select o.ended_at from retoma.external_work o
                     where o.run = p_job.run and o.step = p_job.step and o.item = p_job.item and o.revision = p_job.revision),
                   (select max(e.at)
                      from retoma.events e
@@ -129,16 +130,16 @@ stable language sql as $$
                                          and (not g.same_item or g.via <> '' or e.item = p_job.item)))));
 $$;
 
--- Runs that are due and in which no work has begun, among the oldest that are open.
-create or replace function retoma.runs_not_begun(p_most_runs int) returns table (run uuid, version int)
+-- Runs that are due and whose work has not started, among the oldest open ones.
+create or replace function retoma.runs_not_started(p_max_runs int) returns table (run uuid, version int)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 stable language sql as $$
   select r.id, r.version
-    from (select id, version, state from retoma.runs where ended_at is null order by id limit p_most_runs) r,
+    from (select id, version, state from retoma.runs where ended_at is null order by id limit p_max_runs) r,
          lateral (select exists (select from retoma.jobs j
                                    join retoma.steps s on s.version = j.version and s.step = j.step
                                   where j.run = r.id and j.started_at is not null
-                                    and (s.pool is not null or not retoma.has_pools(r.version))) as began offset 0) w
+                                    and (s.pool is not null or not retoma.uses_pools(r.version))) as began offset 0) w
    where r.state <> 'pending' and not w.began;
 $$;

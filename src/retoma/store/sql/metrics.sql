@@ -1,29 +1,29 @@
--- name: queue_figures
+-- name: count_jobs_by_queue
 -- Jobs that are not final, by queue.
 select queue, state, jobs
-  from retoma.jobs_by_queue(:most_runs);
+  from retoma.jobs_by_queue(:max_runs);
 
--- name: queue_figures_of_tenant
--- The same of one tenant, with how long the job that comes next has been ready.
+-- name: count_tenant_jobs_by_queue
+-- The same for one tenant, with how long the next job has been ready.
 select queue, state, jobs, age
-  from retoma.jobs_of_tenant_by_queue(:tenant, :most_runs);
+  from retoma.jobs_of_tenant_by_queue(:tenant, :max_runs);
 
--- name: all_queues
--- Every queue that a step is on or a worker serves, but for the one of people, with the workers that live and what they can run at once.
+-- name: list_queues
+-- Every queue of a step or a worker, except that of reviews, with its live workers and their total concurrency.
 select queue, count(w.id)::int as workers, coalesce(sum(w.concurrency), 0)::int as room
   from (select queue from retoma.steps where queue <> '' union select unnest(queues) from retoma.workers where ended_at is null) q
-  left join retoma.workers w on w.ended_at is null and w.beat_at >= retoma.now() - coalesce(w.silence, :silence::interval) and q.queue = any (w.queues)
+  left join retoma.workers w on w.ended_at is null and w.heartbeat_at >= retoma.now() - coalesce(w.heartbeat_timeout, :heartbeat_timeout::interval) and q.queue = any (w.queues)
  group by queue
  order by queue;
 
--- name: oldest_ready
--- How long those have been ready that come next, those that wait for a pool apart.
+-- name: list_ready_ages
+-- How long the next jobs have been ready, separately for those that wait for a pool.
 select queue, pool, max(retoma.now() - retoma.ready_since(j)) as age
-  from retoma.next_in_line(:most_tenants) j
+  from retoma.next_ready_jobs(:max_tenants) j
  group by queue, pool;
 
--- name: open_runs
--- Runs that are not over.
+-- name: count_open_runs_by_state
+-- Runs that have not ended.
 select v.pipeline, r.state::text as state, sum(r.runs)::bigint as runs
   from (select version, state, count(*) as runs from retoma.runs where ended_at is null group by version, state) r
   join retoma.versions v on v.id = r.version
@@ -31,28 +31,28 @@ select v.pipeline, r.state::text as state, sum(r.runs)::bigint as runs
  order by 1, 2;
 
 -- name: count_open_runs
--- How many runs are not over, and how many of them are stuck.
+-- How many runs have not ended, and how many of them are stuck.
 select (select count(*) from retoma.runs where ended_at is null) as open,
-       (select count(*) from retoma.stuck s join retoma.runs r on r.id = s.run where r.state = 'stuck') as stuck;
+       (select count(*) from retoma.stuck_runs s join retoma.runs r on r.id = s.run where r.state = 'stuck') as stuck;
 
--- name: runs_not_begun
--- Runs whose time has come and in which no work has begun, among the oldest that are open.
+-- name: count_runs_not_started
+-- Runs that are due and whose work has not started, among the oldest open ones.
 select v.pipeline, count(*) as runs
-  from retoma.runs_not_begun(:most_runs) r
+  from retoma.runs_not_started(:max_runs) r
   join retoma.versions v on v.id = r.version
  group by 1
  order by 1;
 
--- name: tally
-select retoma.tally(:limit);
+-- name: update_counters
+select retoma.update_metric_counters(:limit);
 
--- name: tallies
-select pipeline, what, outcome, under, times, seconds
-  from retoma.tallies
- order by pipeline, what, outcome, under;
+-- name: list_counters
+select pipeline, what, outcome, bucket, count, seconds
+  from retoma.metric_counters
+ order by pipeline, what, outcome, bucket;
 
--- name: delivery_figures
--- What is owed, what is dead and could be sent again, endpoints that get nothing any more, and by how much the sending is late.
+-- name: get_delivery_metrics
+-- Deliveries that are due, dead ones that could be redriven, disabled endpoints, and how late the oldest due delivery is.
 select count(*) filter (where state = 'due') as due, count(*) filter (where state = 'sending') as sending,
        (select count(*) from retoma.deliveries d join retoma.endpoints e on e.id = d.endpoint
          where d.state = 'dead' and e.disabled_at is null) as dead,
@@ -61,7 +61,7 @@ select count(*) filter (where state = 'due') as due, count(*) filter (where stat
   from retoma.deliveries
  where ended_at is null;
 
--- name: pool_figures
+-- name: list_pool_metrics
 -- The slots of each pool, the jobs that wait for them, and how long ago one last got its slots.
 select p.name, p.capacity, coalesce(h.used, 0)::int as used, coalesce(w.waiting, 0)::int as waiting,
        coalesce(p.paused_until > retoma.now(), false) as is_paused, retoma.now() - h.newest_at as newest_for
@@ -73,25 +73,24 @@ select p.name, p.capacity, coalesce(h.used, 0)::int as used, coalesce(w.waiting,
   left join retoma.jobs_by_pool() w on w.pool = p.name
  order by p.name;
 
--- name: pipeline_figures
--- What the runs of a pipeline that ended since then, and those that are open, have come to. An open run counts with the steps
--- that it has finished since then, and with its time if only the steps named here are left. What took no time of theirs is taken
--- off: open reviews, the steps named here from when all that they need had ended, and the time between an end and what was asked
--- for after it.
+-- name: get_pipeline_metrics
+-- Outcomes of the runs of a pipeline that ended since then or are open. An open run counts with the steps that it finished
+-- since then, and with its duration if only the excluded steps are left. The duration leaves out open reviews, the excluded
+-- steps from when their dependencies had ended, and the time between an end and the rerun that followed it.
 with counted as (
-  select r.id, r.revision, r.version, greatest(r.created_at, r.run_at) as began_at, r.ended_at, r.state = 'failed' as has_failed,
+  select r.id, r.revision, r.version, greatest(r.created_at, r.run_at) as started_at, r.ended_at, r.state = 'failed' as has_failed,
          case
            when r.state = 'completed' then r.ended_at
-           when r.ended_at is null and r.state <> 'pending' and cardinality(:without::text[]) > 0 then (
-             select max(j.ended_at) filter (where j.step <> all (:without::text[]))
-               from retoma.standing(r.id) j
-             having bool_and(j.step = any (:without::text[]) or j.state in ('succeeded', 'skipped')))
+           when r.ended_at is null and r.state <> 'pending' and cardinality(:excluded_steps::text[]) > 0 then (
+             select max(j.ended_at) filter (where j.step <> all (:excluded_steps::text[]))
+               from retoma.current_jobs(r.id) j
+             having bool_and(j.step = any (:excluded_steps::text[]) or j.state in ('succeeded', 'skipped')))
          end as done_at
     from retoma.runs r
     join retoma.versions g on g.id = r.version
    where g.pipeline = :pipeline and (r.ended_at >= :since or r.ended_at is null)
 ), done as (
-  select c.id, c.revision, c.version, c.began_at, c.done_at
+  select c.id, c.revision, c.version, c.started_at, c.done_at
     from counted c
    where c.done_at >= :since
 ), aside as (
@@ -102,7 +101,7 @@ with counted as (
   union all
   select e.id, greatest(j.created_at, max(n.ended_at)), j.ended_at
     from done e
-    join retoma.jobs j on j.run = e.id and j.step = any (:without::text[]) and j.attempt > 0
+    join retoma.jobs j on j.run = e.id and j.step = any (:excluded_steps::text[]) and j.attempt > 0
     left join retoma.edges g on g.version = e.version and g.to_step = j.step
     left join retoma.jobs n on n.run = e.id and n.step = g.from_step and n.revision <= j.revision
    group by e.id, j.step, j.item, j.revision, j.created_at, j.ended_at
@@ -112,24 +111,24 @@ with counted as (
     join retoma.events v on v.run = e.id
    where e.revision > 1 and v.kind = 'end'
 ), took as (
-  select extract(epoch from e.done_at - e.began_at - coalesce((
+  select extract(epoch from e.done_at - e.started_at - coalesce((
            select sum(upper(span) - lower(span))
-             from (select unnest(range_agg(tstzrange(a.first_at, a.last_at)) * tstzmultirange(tstzrange(e.began_at, e.done_at)))
+             from (select unnest(range_agg(tstzrange(a.first_at, a.last_at)) * tstzmultirange(tstzrange(e.started_at, e.done_at)))
                      from aside a
                     where a.run = e.id and a.last_at > a.first_at) as spans (span)), '0'))::float as seconds
     from done e
-), made as (
-  select count(*) as steps, count(*) filter (where j.failures > 0 or j.deaths > 0) as retried
+), counted_steps as (
+  select count(*) as steps, count(*) filter (where j.failures > 0 or j.worker_deaths > 0) as retried
     from counted e
     join retoma.jobs j on j.run = e.id
     join retoma.steps s on s.version = e.version and s.step = j.step
-   where j.attempt > 0 and j.state in ('succeeded', 'failed', 'quarantined') and s.review is null and not s.hidden
+   where j.attempt > 0 and j.state in ('succeeded', 'failed', 'quarantined') and s.review is null and not s.internal
      and (e.ended_at is not null or j.ended_at >= :since)
 )
 select (select count(*) from counted where ended_at is not null)::int as ended,
        (select count(*) from counted where has_failed)::int as failed,
-       made.steps::int as steps, made.retried::int as retried,
+       counted_steps.steps::int as steps, counted_steps.retried::int as retried,
        (select count(*) from took)::int as timed,
        (select avg(seconds) from took) as mean_seconds,
        (select percentile_cont(0.5) within group (order by seconds) from took) as median_seconds
-  from made;
+  from counted_steps;

@@ -1,9 +1,9 @@
--- name: next_mark
+-- name: advance_mark
 select settled, number, writers
   from retoma.next_mark(:number, :writers);
 
--- name: events_between
--- Events of all runs, or of one tenant's, in the order of their numbers.
+-- name: list_events_between
+-- Events of all runs, or of the runs of one tenant, in the order of their ids.
 select e.id, e.run, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.item,
        case when octet_length(e.data::text) <= 16384 then e.data::text end as data
   from retoma.events e
@@ -12,7 +12,7 @@ select e.id, e.run, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.ite
  order by e.id
  limit :limit;
 
--- name: events_of_run_between
+-- name: list_run_events_between
 select e.id, e.run, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.item,
        case when octet_length(e.data::text) <= 16384 then e.data::text end as data
   from retoma.events e
@@ -21,13 +21,13 @@ select e.id, e.run, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.ite
  order by e.id
  limit :limit;
 
--- name: states_of_runs
+-- name: get_run_states
 select id, state::text as state
   from retoma.runs
  where id = any (:runs::uuid[]);
 
--- name: last_of_run
--- The number of a run's newest event.
+-- name: get_last_event_id
+-- The id of a run's newest event.
 select max(id) as id
   from retoma.events
  where run = :run;
