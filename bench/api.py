@@ -32,7 +32,7 @@ SECONDS_TO_BEGIN = 30
 @asynccontextmanager
 async def open_client(testbed: Testbed) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a server that is ready, with a key."""
-    key = (await testbed.client.make_key("bench", [Scope.RUNS_WRITE])).secret
+    key = (await testbed.client.api_keys.create("bench", [Scope.RUNS_WRITE])).secret
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "retoma", "serve", "bench.workloads:app", "--port", "0"),
         cwd=ROOT,

@@ -106,7 +106,7 @@ async def _label_documents(client: Client, documents: list[Document]) -> float:
     started = await client.start(classification, Batch(criterios=criteria, documentos=documents))
     run = await client.wait(started.id, WAIT_TIMEOUT)
     taken = time.perf_counter() - began
-    found = (await client.results(started.id)).get("summary")
+    found = (await client.runs.get_results(started.id)).get("summary")
     if run.state != "completed" or found is None or found["rotulos"] != {KINDS[0]: len(documents)}:
         raise RuntimeError(f"{len(documents)} documents should have a label; the run is {run.state}, with {found}")
     return taken

@@ -131,7 +131,7 @@ async def insert_history(testbed: Testbed, pipeline: str, count: int, statements
 async def version_and_tenant(testbed: Testbed, pipeline: str) -> tuple[int, int]:
     """As they are known once a run was started; that run is cancelled."""
     run = (await testbed.client.start(pipeline)).id
-    await testbed.client.cancel(run)
+    await testbed.client.runs.cancel(run)
     (row,) = await testbed.connection.fetch("select version, tenant from retoma.runs where id = $1", run)
     return row["version"], row["tenant"]
 

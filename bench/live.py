@@ -71,7 +71,7 @@ class Watcher(asyncio.Protocol):
 @asynccontextmanager
 async def server(testbed: Testbed) -> AsyncIterator[tuple[int, str, str]]:
     """A server that is ready: its process, where it is, and a key."""
-    key = (await testbed.client.make_key("bench", [Scope.RUNS_READ])).secret
+    key = (await testbed.client.api_keys.create("bench", [Scope.RUNS_READ])).secret
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "retoma", "serve", "bench.workloads:app", "--port", "0"),
         cwd=ROOT,
@@ -113,7 +113,7 @@ async def measure_start_delay(testbed: Testbed, watchers: int) -> float:
     Watcher.received, Watcher.wanted = 0, b"event: start"
     began = time.perf_counter()
     await testbed.client.start(drain)
-    await _until("heard", watchers)
+    await _until("received", watchers)
     return time.perf_counter() - began
 
 

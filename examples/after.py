@@ -29,7 +29,7 @@ async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         run = await sandbox.run(media)
         print(run.state, run.results)
-        for job in await sandbox.client.jobs(run.id):
+        for job in await sandbox.client.runs.list_jobs(run.id):
             print(job.step, job.state, job.code)
 
 

@@ -26,9 +26,9 @@ def main() -> None:
     with blocking.connect(app) as client:
         tomorrow = datetime.now(UTC) + timedelta(days=1)
         started = client.start(letters, {"to": "Ana"}, run_at=tomorrow)
-        print(client.show(started.id).state)
-        print(client.cancel(started.id, by="bruno"))
-        print([(event.kind, event.data) for event in client.events(started.id)])
+        print(client.runs.get(started.id).state)
+        print(client.runs.cancel(started.id, by="bruno"))
+        print([(event.kind, event.data) for event in client.runs.list_events(started.id)])
 
 
 if __name__ == "__main__":

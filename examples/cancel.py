@@ -24,10 +24,10 @@ async def main() -> None:
     async with testing.sandbox(app) as sandbox, sandbox.manual_worker() as hands:
         started = await sandbox.client.start(film)
         claims = await hands.claim()  # the script is being written
-        print(await sandbox.client.cancel(started.id, by="ana"))
+        print(await sandbox.client.runs.cancel(started.id, by="ana"))
         await hands.record_outcomes(await hands.attempt(claims))
-        print((await sandbox.client.show(started.id)).state, await sandbox.client.results(started.id))
-        print(*(event.kind for event in await sandbox.client.events(started.id)))
+        print((await sandbox.client.runs.get(started.id)).state, await sandbox.client.runs.get_results(started.id))
+        print(*(event.kind for event in await sandbox.client.runs.list_events(started.id)))
 
 
 if __name__ == "__main__":
@@ -35,4 +35,4 @@ if __name__ == "__main__":
 
 # prints: cancelling
 # prints: cancelled {'script': 'a script'}
-# prints: start act result end
+# prints: start action result end

@@ -30,7 +30,7 @@ app = App("chained_items", pipelines=[documents])
 async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         run = await sandbox.run(documents)
-        for event in await sandbox.client.events(run.id):
+        for event in await sandbox.client.runs.list_events(run.id):
             if event.item:
                 print(f"{event.at:%H:%M}", event.kind, event.step, event.item)
 

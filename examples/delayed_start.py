@@ -21,9 +21,9 @@ async def main() -> None:
         now = await sandbox.clock.now()
         started = await sandbox.client.start(digest, run_at=now + timedelta(hours=18))
         attempts = await sandbox.work(advance_clock=False)
-        print((await sandbox.client.show(started.id)).state, "after", attempts, "attempts")
+        print((await sandbox.client.runs.get(started.id)).state, "after", attempts, "attempts")
         await sandbox.work()  # the clock jumps to the next due job
-        run = await sandbox.client.show(started.id)
+        run = await sandbox.client.runs.get(started.id)
         print(run.state, f"at {run.ended_at:%d %B %H:%M}")
 
 

@@ -38,7 +38,7 @@ async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         run = await sandbox.run(film)
         print(run.results)
-        print([(one.state, one.polls) for one in await sandbox.client.outside(run.id)])
+        print([(one.state, one.polls) for one in await sandbox.client.external_work.list(run.id)])
 
 
 if __name__ == "__main__":

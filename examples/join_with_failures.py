@@ -33,7 +33,7 @@ async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         for numbers in ([2, 3, 4], [3, 4, 5]):
             run = await sandbox.run(batch, {"numbers": numbers})
-            errors = await sandbox.client.errors(run.id)
+            errors = await sandbox.client.runs.get_errors(run.id)
             print(run.state, run.results.get("report") or errors["report", ""]["message"])
 
 

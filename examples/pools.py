@@ -35,7 +35,7 @@ app = App("pools", pipelines=[film])
 async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         print((await sandbox.run(film)).results["reel"], "at most", max(most), "at a time")
-        pool = await sandbox.client.set_pool("gpu", capacity=4)
+        pool = await sandbox.client.pools.update("gpu", capacity=4)
         print(pool.free, "of", pool.capacity, "slots are free")
 
 

@@ -31,7 +31,7 @@ app = App("retry", pipelines=[flaky])
 async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         run = await sandbox.run(flaky)
-        for event in await sandbox.client.events(run.id):
+        for event in await sandbox.client.runs.list_events(run.id):
             print(f"{event.at:%H:%M:%S}", event.kind, event.step or "", (event.data or {}).get("message", ""))
 
 

@@ -23,7 +23,7 @@ async def main() -> None:
         async with sandbox.manual_worker() as hands:
             claims = await hands.claim(2)  # a worker with room for two jobs
             await hands.record_outcomes(await hands.attempt(claims))
-        done = await sandbox.client.runs(states=[RunState.COMPLETED])
+        done = await sandbox.client.runs.list(states=[RunState.COMPLETED])
         print(*(f"{run.tenant}: {run.state}" for run in done), sep=", ")
 
 

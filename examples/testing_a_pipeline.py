@@ -32,7 +32,7 @@ async def main() -> None:
         post["Faro"].append("yes")
         await sandbox.work()
         assert await sandbox.clock.now() - began == timedelta(hours=1)
-        print(await sandbox.client.results(started.id))
+        print(await sandbox.client.runs.get_results(started.id))
 
 
 if __name__ == "__main__":

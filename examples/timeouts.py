@@ -24,7 +24,7 @@ app = App("timeouts", pipelines=[slow])
 async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         run = await sandbox.run(slow)
-        for job in await sandbox.client.jobs(run.id):
+        for job in await sandbox.client.runs.list_jobs(run.id):
             print(f"{job.step}: {job.state} with {job.code} at attempt {job.attempt}")
 
 

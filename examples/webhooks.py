@@ -30,7 +30,7 @@ async def main() -> None:
         for _ in range(2):  # a worker does this automatically
             await sandbox.send_webhooks(Settings(webhook_secret=SECRET))
             await sandbox.clock.advance(seconds(3))
-        (delivery,) = await sandbox.client.deliveries(run=run.id)
+        (delivery,) = await sandbox.client.webhooks.list_deliveries(run=run.id)
         print(delivery.event, delivery.state, "after", delivery.attempt, "attempts")
         headers, body = bodies[-1]
         print(signing.verify(SECRET, headers, body, await sandbox.clock.now()) == str(delivery.id), body[:23].decode())

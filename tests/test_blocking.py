@@ -58,15 +58,15 @@ async def test_runs_are_started_awaited_and_looked_at(settings: Settings, worker
         with blocking.connect(app, settings) as client:
             run = client.start("article", {"topic": "coffee"}, tenant="blog")
             assert client.wait(run.id, timedelta(seconds=WAIT_TIMEOUT)).state == "completed"
-            assert client.results(run.id) == {"outline": ["coffee", "history"]}
+            assert client.runs.get_results(run.id) == {"outline": ["coffee", "history"]}
             assert client.run(article) == {"outline": ["tea", "history"]}
-            assert [found.id for found in client.runs(tenant="blog")] == [run.id]
-            assert client.find(str(run.id)) == [run.id]
-            assert [job.state for job in client.jobs(run.id)] == ["succeeded"]
-            assert [step.total for step in client.progress(run.id)] == [1]
-            assert client.events(run.id)[-1].kind == "end"
-            assert client.cancel(run.id) == "completed"
-            assert len(client.workers()) == 1
+            assert [found.id for found in client.runs.list(tenant="blog")] == [run.id]
+            assert client.runs.find(str(run.id)) == [run.id]
+            assert [job.state for job in client.runs.list_jobs(run.id)] == ["succeeded"]
+            assert [step.total for step in client.runs.get_progress(run.id)] == [1]
+            assert client.runs.list_events(run.id)[-1].kind == "end"
+            assert client.runs.cancel(run.id) == "completed"
+            assert len(client.workers.list()) == 1
 
     await asyncio.to_thread(script)
 
@@ -77,7 +77,7 @@ async def test_what_goes_wrong_is_raised_to_the_caller(settings: Settings, worke
             with pytest.raises(RunFailed, match="there is nothing to say"):
                 client.run(article, {"topic": "nothing"})
             with pytest.raises(NotFound):
-                client.show(uuid4())
+                client.runs.get(uuid4())
 
     await asyncio.to_thread(script)
 
@@ -87,7 +87,7 @@ def test_a_wait_that_is_over_leaves_the_client_usable(settings: Settings) -> Non
         run = client.start(article)
         with pytest.raises(TimeoutError):
             client.wait(run.id, timedelta(seconds=0.01))
-        assert client.cancel(run.id) == "cancelled"
+        assert client.runs.cancel(run.id) == "cancelled"
 
 
 def test_several_threads_may_share_a_client(settings: Settings) -> None:
@@ -101,7 +101,7 @@ def test_a_closed_client_says_so(settings: Settings) -> None:
     with blocking.connect(app, settings) as client:
         pass
     with pytest.raises(RuntimeError, match="this client is closed"):
-        client.workers()
+        client.workers.list()
 
 
 def test_it_has_every_call_of_the_client_with_the_same_signature() -> None:

@@ -40,7 +40,7 @@ class CallbackSender:
         token = (work.callback or "").rpartition("/")[2]
         try:
             for _ in range(1 + (chance("called twice", work.external_id) < 0.3)):
-                taken = await self._client.call_back(token, farm.result_of(work.key))
+                taken = await self._client.external_work.record_callback(token, farm.result_of(work.key))
                 self.delivered += taken
                 self.repeated += not taken
         except DatabaseUnavailable:

@@ -112,7 +112,7 @@ class Users:
 
     async def _renderings(self) -> int:
         with suppress(DatabaseUnavailable):
-            open_runs = (await self._client.figures()).open_runs
+            open_runs = (await self._client.metrics.get_all()).open_runs
             return sum(runs for (pipeline, _), runs in open_runs.items() if pipeline == "rendering")
         return 0
 
@@ -123,7 +123,7 @@ class Users:
     async def _cancel(self, started: Acknowledged) -> None:
         while True:
             with suppress(DatabaseUnavailable):
-                if await self._client.cancel(started.run) in ("cancelling", "cancelled"):
+                if await self._client.runs.cancel(started.run) in ("cancelling", "cancelled"):
                     started.cancelled_at = time.monotonic()
                 return
 

@@ -68,11 +68,11 @@ class Operator:
             return
         one = self._dice.choice(chosen)
         before = [act for act in self.acts if act.run == one.run]
-        if any(act.answer is None for act in before) or (await self._client.show(one.run)).state != "completed":
+        if any(act.answer is None for act in before) or (await self._client.runs.get(one.run)).state != "completed":
             return
         kind = self._dice.choice(CHANGES if before else KINDS)
         step = self._dice.choice(STEPS[one.pipeline])
-        value = (await self._client.results(one.run))[step] if kind == "edit" else None
+        value = (await self._client.runs.get_results(one.run))[step] if kind == "edit" else None
         act = Action(one.run, f"act-{len(self.acts)}", kind, step, value)
         self.acts.append(act)
         act.answer = await self._do(act)
@@ -96,10 +96,10 @@ class Operator:
         options = {"by": "operator", "key": action.key}
         match action.kind:
             case "cancel":
-                return await self._client.cancel(action.run, **options)
+                return await self._client.runs.cancel(action.run, **options)
             case "rerun_failed":
-                return await self._client.rerun_failed(action.run, **options)
+                return await self._client.runs.rerun_failed(action.run, **options)
             case "edit":
-                return await self._client.edit(action.run, action.step, action.value, **options)
+                return await self._client.runs.edit(action.run, action.step, action.value, **options)
             case _:
-                return await self._client.rerun(action.run, action.step, **options)
+                return await self._client.runs.rerun(action.run, action.step, **options)

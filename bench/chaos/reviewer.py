@@ -29,7 +29,7 @@ class Reviewer:
         """Until cancelled."""
         while True:
             try:
-                for review in await self._client.reviews():
+                for review in await self._client.reviews.list():
                     await self._decide(review)
             except DatabaseUnavailable:
                 pass  # in the next round
@@ -39,7 +39,7 @@ class Reviewer:
         action = chance.decision(review.run, review.revision)
         people = ["ana", "rui"][: 1 + (chance.chance("two decide", review.id) < 0.3)]
         answers = await asyncio.gather(
-            *(self._client.decide(review.id, Decision(action, by=by, notes="so it is")) for by in people),
+            *(self._client.reviews.decide(review.id, Decision(action, by=by, notes="so it is")) for by in people),
             return_exceptions=True,
         )
         for by, answer in zip(people, answers, strict=True):

@@ -15,14 +15,14 @@ select 'no slots', j.run, j.step, j.item
 union all
 select 'parked for nothing outside and nobody', j.run, j.step, j.item
   from retoma.jobs j
-  left join retoma.outside o
+  left join retoma.external_work o
     on o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision and o.ended_at is null
  where j.state = 'parked' and o.run is null
    and not exists (select from retoma.reviews v
                     where v.run = j.run and v.step = j.step and v.item = j.item and v.revision = j.revision)
 union all
 select 'outside work of a job that is not parked', o.run, o.step, o.item
-  from retoma.outside o
+  from retoma.external_work o
   join retoma.jobs j on j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
  where o.ended_at is null and j.state <> 'parked'
 union all

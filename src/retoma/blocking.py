@@ -12,15 +12,27 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import update_wrapper
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from retoma import client
 from retoma.app import App
 from retoma.client import Client
+from retoma.client.api_keys import ApiKeys
+from retoma.client.capacity import Pools, Queues, Workers
+from retoma.client.costs import Costs
+from retoma.client.external_work import ExternalWorkQueries
+from retoma.client.files import Files
+from retoma.client.metrics import MetricQueries
+from retoma.client.reviews import Reviews
+from retoma.client.runs import Runs
+from retoma.client.tenants import TenantProfiles
+from retoma.client.webhooks import Webhooks
 from retoma.settings import Settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
+N = TypeVar("N")
+N_co = TypeVar("N_co", covariant=True)
 
 
 class LoopThread:
@@ -50,111 +62,171 @@ class LoopThread:
 
 
 def _blocking(
-    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[BlockingClient, P], T]:
-    def call(self: BlockingClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._loop.run(method(self._client, *args, **kwargs))
+    method: Callable[Concatenate[N, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingNamespace[N], P], T]:
+    def call(self: BlockingNamespace[N], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.run(method(self._wrapped, *args, **kwargs))
 
     return update_wrapper(call, method)
 
 
-class BlockingClient:
-    """A Client whose methods wait. Make it with `connect`; it may be used from any thread but those of steps' loops."""
+class BlockingNamespace(Generic[N_co]):
+    """The methods of a client, or of one of its namespaces, which wait for their result."""
+
+    def __init__(self, wrapped: N_co, loop: LoopThread) -> None:
+        self._wrapped = wrapped
+        self._loop = loop
+
+
+class BlockingRuns(BlockingNamespace[Runs]):
+    get = _blocking(Runs.get)
+    find = _blocking(Runs.find)
+    find_by_key = _blocking(Runs.find_by_key)
+    get_start_times = _blocking(Runs.get_start_times)
+    get_progress = _blocking(Runs.get_progress)
+    estimate_end = _blocking(Runs.estimate_end)
+    list_waits = _blocking(Runs.list_waits)
+    find_missing_worker = _blocking(Runs.find_missing_worker)
+    list_stuck = _blocking(Runs.list_stuck)
+    count_resumes = _blocking(Runs.count_resumes)
+    get_results = _blocking(Runs.get_results)
+    get_errors = _blocking(Runs.get_errors)
+    count_errors = _blocking(Runs.count_errors)
+    get_error_counts = _blocking(Runs.get_error_counts)
+    get_graph = _blocking(Runs.get_graph)
+    list_jobs = _blocking(Runs.list_jobs)
+    list_step_jobs = _blocking(Runs.list_step_jobs)
+    list_job_events = _blocking(Runs.list_job_events)
+    list_failed_attempts = _blocking(Runs.list_failed_attempts)
+    list_events = _blocking(Runs.list_events)
+    get_last_event_id = _blocking(Runs.get_last_event_id)
+    list_items = _blocking(Runs.list_items)
+    get_item_totals = _blocking(Runs.get_item_totals)
+    count_item_codes = _blocking(Runs.count_item_codes)
+    cancel = _blocking(Runs.cancel)
+    resume = _blocking(Runs.resume)
+    get_or_record_answer = _blocking(Runs.get_or_record_answer)
+    has_action = _blocking(Runs.has_action)
+    rerun_failed = _blocking(Runs.rerun_failed)
+    rerun = _blocking(Runs.rerun)
+    list_stale = _blocking(Runs.list_stale)
+    get_step_history = _blocking(Runs.get_step_history)
+    fork = _blocking(Runs.fork)
+    edit = _blocking(Runs.edit)
+    skip = _blocking(Runs.skip)
+    list = _blocking(Runs.list)
+
+
+class BlockingReviews(BlockingNamespace[Reviews]):
+    get = _blocking(Reviews.get)
+    find = _blocking(Reviews.find)
+    count_open = _blocking(Reviews.count_open)
+    get_metrics = _blocking(Reviews.get_metrics)
+    get_subjects = _blocking(Reviews.get_subjects)
+    decide = _blocking(Reviews.decide)
+    decide_many = _blocking(Reviews.decide_many)
+    undo = _blocking(Reviews.undo)
+    claim = _blocking(Reviews.claim)
+    assign = _blocking(Reviews.assign)
+    list = _blocking(Reviews.list)
+
+
+class BlockingFiles(BlockingNamespace[Files]):
+    get = _blocking(Files.get)
+    sign_links = _blocking(Files.sign_links)
+    check_link = _blocking(Files.check_link)
+    list = _blocking(Files.list)
+
+
+class BlockingWebhooks(BlockingNamespace[Webhooks]):
+    list_deliveries = _blocking(Webhooks.list_deliveries)
+    get_delivery = _blocking(Webhooks.get_delivery)
+    find_delivery = _blocking(Webhooks.find_delivery)
+    redrive = _blocking(Webhooks.redrive)
+    redrive_all = _blocking(Webhooks.redrive_all)
+    list_endpoints = _blocking(Webhooks.list_endpoints)
+    get_endpoint = _blocking(Webhooks.get_endpoint)
+    enable_endpoint = _blocking(Webhooks.enable_endpoint)
+    subscribe = _blocking(Webhooks.subscribe)
+    list_subscriptions = _blocking(Webhooks.list_subscriptions)
+    get_subscription = _blocking(Webhooks.get_subscription)
+    unsubscribe = _blocking(Webhooks.unsubscribe)
+    rotate_secret = _blocking(Webhooks.rotate_secret)
+
+
+class BlockingExternalWorkQueries(BlockingNamespace[ExternalWorkQueries]):
+    record_callback = _blocking(ExternalWorkQueries.record_callback)
+    list = _blocking(ExternalWorkQueries.list)
+
+
+class BlockingPools(BlockingNamespace[Pools]):
+    update = _blocking(Pools.update)
+    list = _blocking(Pools.list)
+
+
+class BlockingWorkers(BlockingNamespace[Workers]):
+    list = _blocking(Workers.list)
+
+
+class BlockingQueues(BlockingNamespace[Queues]):
+    list = _blocking(Queues.list)
+
+
+class BlockingMetricQueries(BlockingNamespace[MetricQueries]):
+    get_all = _blocking(MetricQueries.get_all)
+    get_snapshot = _blocking(MetricQueries.get_snapshot)
+    get_pipeline = _blocking(MetricQueries.get_pipeline)
+
+
+class BlockingCosts(BlockingNamespace[Costs]):
+    list_charges = _blocking(Costs.list_charges)
+    get_totals = _blocking(Costs.get_totals)
+    get_spent = _blocking(Costs.get_spent)
+    list_prices = _blocking(Costs.list_prices)
+    set_price = _blocking(Costs.set_price)
+
+
+class BlockingTenantProfiles(BlockingNamespace[TenantProfiles]):
+    get_profile = _blocking(TenantProfiles.get_profile)
+    list_profiles = _blocking(TenantProfiles.list_profiles)
+    set_profile = _blocking(TenantProfiles.set_profile)
+    delete_profile = _blocking(TenantProfiles.delete_profile)
+
+
+class BlockingApiKeys(BlockingNamespace[ApiKeys]):
+    create = _blocking(ApiKeys.create)
+    revoke = _blocking(ApiKeys.revoke)
+    rotate = _blocking(ApiKeys.rotate)
+    find_by_secret = _blocking(ApiKeys.find_by_secret)
+    list = _blocking(ApiKeys.list)
+
+
+class BlockingClient(BlockingNamespace[Client]):
+    """A Client whose methods wait for their result. Create it with `connect`.
+
+    It can be used from any thread except one that runs an event loop of steps.
+    """
 
     def __init__(self, client: Client, loop: LoopThread) -> None:
-        self._client = client
-        self._loop = loop
+        super().__init__(client, loop)
+        self.runs = BlockingRuns(client.runs, loop)
+        self.reviews = BlockingReviews(client.reviews, loop)
+        self.files = BlockingFiles(client.files, loop)
+        self.webhooks = BlockingWebhooks(client.webhooks, loop)
+        self.external_work = BlockingExternalWorkQueries(client.external_work, loop)
+        self.pools = BlockingPools(client.pools, loop)
+        self.workers = BlockingWorkers(client.workers, loop)
+        self.queues = BlockingQueues(client.queues, loop)
+        self.metrics = BlockingMetricQueries(client.metrics, loop)
+        self.costs = BlockingCosts(client.costs, loop)
+        self.tenants = BlockingTenantProfiles(client.tenants, loop)
+        self.api_keys = BlockingApiKeys(client.api_keys, loop)
 
     start = _blocking(Client.start)
     start_many = _blocking(Client.start_many)
-    started_by = _blocking(Client.started_by)
-    wait = _blocking(Client.wait)
     run = _blocking(Client.run)
-    show = _blocking(Client.show)
-    runs = _blocking(Client.runs)
-    find = _blocking(Client.find)
-    results = _blocking(Client.results)
-    jobs = _blocking(Client.jobs)
-    progress = _blocking(Client.progress)
-    step_jobs = _blocking(Client.step_jobs)
-    job_events = _blocking(Client.job_events)
-    tries = _blocking(Client.tries)
-    files = _blocking(Client.files)
-    file = _blocking(Client.file)
-    sign_file_links = _blocking(Client.sign_file_links)
-    check_file_link = _blocking(Client.check_file_link)
-    items = _blocking(Client.items)
-    item_totals = _blocking(Client.item_totals)
-    item_codes = _blocking(Client.item_codes)
-    profile = _blocking(Client.profile)
-    profiles = _blocking(Client.profiles)
-    set_profile = _blocking(Client.set_profile)
-    drop_profile = _blocking(Client.drop_profile)
+    wait = _blocking(Client.wait)
     now = _blocking(Client.now)
-    waits = _blocking(Client.waits)
-    errors = _blocking(Client.errors)
-    error_count = _blocking(Client.error_count)
-    error_counts = _blocking(Client.error_counts)
-    events = _blocking(Client.events)
-    last_event = _blocking(Client.last_event)
-    cancel = _blocking(Client.cancel)
-    rerun_failed = _blocking(Client.rerun_failed)
-    was_done = _blocking(Client.was_done)
-    rerun = _blocking(Client.rerun)
-    stale = _blocking(Client.stale)
-    made = _blocking(Client.made)
-    fork = _blocking(Client.fork)
-    edit = _blocking(Client.edit)
-    skip = _blocking(Client.skip)
-    reviews = _blocking(Client.reviews)
-    review = _blocking(Client.review)
-    find_review = _blocking(Client.find_review)
-    review_counts = _blocking(Client.review_counts)
-    review_figures = _blocking(Client.review_figures)
-    pipeline_figures = _blocking(Client.pipeline_figures)
-    subjects = _blocking(Client.subjects)
-    decide = _blocking(Client.decide)
-    decide_many = _blocking(Client.decide_many)
-    undo = _blocking(Client.undo)
-    claim_review = _blocking(Client.claim_review)
-    assign_review = _blocking(Client.assign_review)
-    stuck = _blocking(Client.stuck)
-    resume = _blocking(Client.resume)
-    resumes = _blocking(Client.resumes)
-    workers = _blocking(Client.workers)
-    lacks_worker = _blocking(Client.lacks_worker)
-    deliveries = _blocking(Client.deliveries)
-    delivery = _blocking(Client.delivery)
-    find_delivery = _blocking(Client.find_delivery)
-    redrive = _blocking(Client.redrive)
-    redrive_all = _blocking(Client.redrive_all)
-    endpoints = _blocking(Client.endpoints)
-    endpoint = _blocking(Client.endpoint)
-    enable_endpoint = _blocking(Client.enable_endpoint)
-    rotate_secret = _blocking(Client.rotate_secret)
-    subscribe = _blocking(Client.subscribe)
-    subscription = _blocking(Client.subscription)
-    subscriptions = _blocking(Client.subscriptions)
-    unsubscribe = _blocking(Client.unsubscribe)
-    began = _blocking(Client.began)
-    pools = _blocking(Client.pools)
-    set_pool = _blocking(Client.set_pool)
-    charges = _blocking(Client.charges)
-    charge_totals = _blocking(Client.charge_totals)
-    spent = _blocking(Client.spent)
-    prices = _blocking(Client.prices)
-    set_price = _blocking(Client.set_price)
-    outside = _blocking(Client.outside)
-    call_back = _blocking(Client.call_back)
-    figures = _blocking(Client.figures)
-    standing = _blocking(Client.standing)
-    queues = _blocking(Client.queues)
-    estimate = _blocking(Client.estimate)
-    make_key = _blocking(Client.make_key)
-    keys = _blocking(Client.keys)
-    revoke_key = _blocking(Client.revoke_key)
-    rotate_key = _blocking(Client.rotate_key)
-    key_of = _blocking(Client.key_of)
 
 
 @contextmanager

@@ -81,8 +81,8 @@ class Sandbox:
         """Start a run and work until nothing is left to do."""
         started = await self.client.start(pipeline, inputs, **options)
         await self.work()
-        run = await self.client.show(started.id)
-        return FinishedRun(run.id, run.state, await self.client.results(run.id))
+        run = await self.client.runs.get(started.id)
+        return FinishedRun(run.id, run.state, await self.client.runs.get_results(run.id))
 
     async def work(self, *, advance_clock: bool = True) -> int:
         """Run all that is ready, and with `until_later` also what is due later; gives the number of attempts."""

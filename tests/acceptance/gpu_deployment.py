@@ -161,7 +161,7 @@ async def running_gpu_deployment(
             given |= {"RUNPOD_API_KEY": "rpa_key", "RUNPOD_BASE_URL": base_url, "RUNPOD_ENDPOINT_ID": "pod"}
         client = Client(None, database)
         later.push_async_callback(client.close)
-        key = (await client.make_key("plant", [Scope.ADMIN])).secret
+        key = (await client.api_keys.create("plant", [Scope.ADMIN])).secret
         http = await later.enter_async_context(
             httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"X-API-Key": key}, timeout=WAIT_TIMEOUT)
         )

@@ -113,7 +113,7 @@ async def test_four_jobs_of_100_images_at_the_same_time_end_one_after_the_other(
     assert [end["jobId"] for end in ended] == jobs
     starts = [datetime.fromisoformat(end["execution"]["startTime"]) for end in ended]
     assert starts == sorted(starts)
-    parts = [await deployment.client.outside(run) for run in filter(None, map(run_id, jobs))]
+    parts = [await deployment.client.external_work.list(run) for run in filter(None, map(run_id, jobs))]
     assert [len(some) for some in parts] == [PARTS] * 4
     for earlier, start in zip(parts, starts[1:], strict=False):
         assert sum(not is_over(part, start) for part in earlier) < SLOTS, "slots are given to the oldest that waits"

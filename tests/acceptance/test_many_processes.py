@@ -134,7 +134,7 @@ async def get_final_states(database: Database) -> list[int]:
 async def test_what_was_acknowledged_ends_once_though_a_server_and_a_worker_die(tmp_path: Path) -> None:
     async with fresh_database() as database:
         client = Client(None, database)
-        key = (await client.make_key("load", [Scope.RUNS_WRITE, Scope.RUNS_READ])).secret
+        key = (await client.api_keys.create("load", [Scope.RUNS_WRITE, Scope.RUNS_READ])).secret
         (tmp_path / "film.py").write_text(FILM)
         variables = {"RETOMA_DATABASE_URL": database.url, "RETOMA_HEARTBEAT_TIMEOUT_SECONDS": "2"}
         terminal = Terminal(tmp_path, variables)
@@ -162,8 +162,8 @@ async def test_what_was_acknowledged_ends_once_though_a_server_and_a_worker_die(
                 (tmp_path / "go").touch()
                 runs = {run for found in load.acknowledged.values() for run in found}
                 assert await are_all_ended(client, runs) == {"completed": len(load.acknowledged)}
-                stored = await client.runs(limit=1_000)
-                died = [job.worker_deaths for run in runs for job in await client.jobs(run)]
+                stored = await client.runs.list(limit=1_000)
+                died = [job.worker_deaths for run in runs for job in await client.runs.list_jobs(run)]
                 await client.close()
         assert [len(found) for found in load.acknowledged.values()] == [1] * (9 + STARTS_BEFORE + STARTS_AFTER)
         assert {run.id for run in stored} == runs

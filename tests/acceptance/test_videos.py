@@ -134,18 +134,20 @@ class VideoDeployment:
     async def wait_for_review(self, run: UUID, step: str) -> Review:
         async with asyncio.timeout(WAIT_TIMEOUT):
             while True:
-                for review in await self.client.reviews(run=run):
+                for review in await self.client.reviews.list(run=run):
                     assert review.step == step
                     return review
                 await asyncio.sleep(0.1)
 
     async def approve(self, run: UUID, step: str, **given: Any) -> None:
-        await self.client.decide((await self.wait_for_review(run, step)).id, Decision("approve", by="ana", **given))
+        await self.client.reviews.decide(
+            (await self.wait_for_review(run, step)).id, Decision("approve", by="ana", **given)
+        )
 
     async def wait_for_end(self, run: UUID) -> RunState:
         async with asyncio.timeout(WAIT_TIMEOUT):
             while True:
-                if (found := await self.client.show(run)).is_over:
+                if (found := await self.client.runs.get(run)).is_over:
                     return found.state
                 await asyncio.sleep(0.1)
 
@@ -162,7 +164,7 @@ async def running_video_deployment(folder: Path) -> AsyncIterator[VideoDeploymen
         client = Client(make_small_app(folder / "ours"), database)
         later.push_async_callback(client.close)
         port = free_port()
-        key = (await client.make_key("crew", [Scope.ADMIN])).secret
+        key = (await client.api_keys.create("crew", [Scope.ADMIN])).secret
         http = await later.enter_async_context(
             httpx2.AsyncClient(
                 base_url=f"http://127.0.0.1:{port}/api/v1", headers={"X-API-Key": key}, timeout=WAIT_TIMEOUT
@@ -280,7 +282,7 @@ async def upload_with_kills(deployment: VideoDeployment, run: UUID) -> None:
 
 
 async def film_of(deployment: VideoDeployment, run: UUID) -> dict[str, Any]:
-    return dict((await deployment.client.results(run))["video_assembly"])
+    return dict((await deployment.client.runs.get_results(run))["video_assembly"])
 
 
 async def only_one_is_published(deployment: VideoDeployment, run: UUID) -> None:
@@ -289,7 +291,7 @@ async def only_one_is_published(deployment: VideoDeployment, run: UUID) -> None:
     assert sha256(video.content).hexdigest() == film["video"]["file"]
     assert video.thumbnail is not None
     assert len(deployment.youtube.sessions) == 1
-    results = await deployment.client.results(run)
+    results = await deployment.client.runs.get_results(run)
     assert (results["upload"]["video_id"], results["final_review"]["thumbnail"]) == (video.id, 3)
     assert len({one.text for one in deployment.speech.said}) == len(deployment.speech.said) - 1
 

@@ -39,7 +39,7 @@ async def test_a_measurement_returns_figures(rig: Rig, measure: str) -> None:
 async def test_work_that_did_not_succeed_at_once_is_no_figure(rig: Rig) -> None:
     async with rig.testbed() as stage:
         first = await stage.start(drain, 1)
-        await stage.client.cancel(first)
+        await stage.client.runs.cancel(first)
         with pytest.raises(RuntimeError, match="should have succeeded"):
             await stage.work(first, jobs=1)
 

@@ -139,7 +139,7 @@ async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(
     await expect(page.locator("#c-errors")).to_contain_text(say.code("FILE_UNSUPPORTED"))
     await page.get_by_role("button", name=say("rerun")).click()
     await expect(page.get_by_role("status")).to_have_text(say("said refazendo"))
-    assert (await classifier_screen.client.show(execution)).revision == 2
+    assert (await classifier_screen.client.runs.get(execution)).revision == 2
 
 
 @pytest.mark.parametrize(("locale", "language"), LANGUAGES)
@@ -186,7 +186,7 @@ async def test_labels_are_corrected_and_confirmed_in_their_rows(
     await page.locator('tr[data-c="bad.bin"]').get_by_role("button", name=say("skip")).click()
     await expect(page.locator('tr[data-c="bad.bin"]')).to_contain_text(say("document PULADO"))
     await classifier_screen.work()
-    assert (await classifier_screen.client.show(execution)).state is RunState.COMPLETED
+    assert (await classifier_screen.client.runs.get(execution)).state is RunState.COMPLETED
 
 
 async def test_filtered_rows_come_and_go_as_documents_change(classifier_screen: ClassifierScreen) -> None:
@@ -231,7 +231,7 @@ async def test_documents_are_found_the_execution_cancelled_and_its_project_chang
     await page.get_by_text(say("delete project")).click()
     await page.get_by_role("button", name=say("delete now")).click()
     await expect(page.get_by_role("status")).to_have_text(say("said excluido"))
-    assert (await classifier_screen.client.show(execution)).state is RunState.CANCELLED
+    assert (await classifier_screen.client.runs.get(execution)).state is RunState.CANCELLED
 
 
 async def test_rows_change_in_place_and_what_somebody_uses_stays(classifier_screen: ClassifierScreen) -> None:

@@ -23,7 +23,7 @@ async def test_a_run_is_found_looked_into_and_cancelled(screen: Screen) -> None:
     await page.get_by_text("Cancel the run").click()
     await page.get_by_role("button", name="Yes, cancel it").click()
     await expect(page.get_by_role("status")).to_have_text("The run is being cancelled.")
-    assert (await screen.sandbox.client.show(run.id)).state is RunState.CANCELLED
+    assert (await screen.sandbox.client.runs.get(run.id)).state is RunState.CANCELLED
 
 
 async def test_a_page_follows_its_run(screen: Screen) -> None:

@@ -41,7 +41,7 @@ async def apply_decisions(screen: Screen) -> None:
 async def end_of(screen: Screen, run: UUID) -> RunState:
     """Return the state in which the run ends; as for the next review, its last work may come a moment later."""
     async with asyncio.timeout(WAIT_TIMEOUT):
-        while not (found := await screen.sandbox.client.show(run)).is_over:
+        while not (found := await screen.sandbox.client.runs.get(run)).is_over:
             await screen.sandbox.work(advance_clock=False)
     return found.state
 
@@ -49,7 +49,7 @@ async def end_of(screen: Screen, run: UUID) -> RunState:
 async def wait_for_review(screen: Screen, run: UUID) -> Review:
     """The next review. The server's own upkeep may carry out the decision, so that its work comes a moment later."""
     async with asyncio.timeout(WAIT_TIMEOUT):
-        while not (found := await screen.sandbox.client.reviews(run=run)):
+        while not (found := await screen.sandbox.client.reviews.list(run=run)):
             await screen.sandbox.work(advance_clock=False)
             await asyncio.sleep(0.01)
     return found[0]
@@ -111,12 +111,12 @@ async def test_who_is_beaten_by_a_colleague_is_told_kindly(newsroom: Screen) -> 
     review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open(f"/reviews/{review.id}#reject")
     await page.get_by_label("Why it is rejected").fill("my reasons")
-    await newsroom.sandbox.client.decide(review.id, Decision("approve", by="Marina"))
+    await newsroom.sandbox.client.reviews.decide(review.id, Decision("approve", by="Marina"))
     await page.get_by_role("button", name="Yes, reject").click()
     await expect(page.locator("#first")).to_contain_text("Marina decided at 2030-01-01 12:00:00: approved.")
     await expect(page.locator("#first")).to_contain_text("my reasons")
     await newsroom.expect_complaints("409")
-    assert (await newsroom.sandbox.client.review(review.id)).state is ReviewState.APPROVED
+    assert (await newsroom.sandbox.client.reviews.get(review.id)).state is ReviewState.APPROVED
 
 
 async def test_an_approval_asks_before_it_drops_what_was_edited_or_marked(newsroom: Screen) -> None:
@@ -131,7 +131,7 @@ async def test_an_approval_asks_before_it_drops_what_was_edited_or_marked(newsro
     await page.get_by_role("link", name="Send back").click()
     await page.get_by_role("radio", name="facts").check()
     await approve.click()
-    assert (await newsroom.sandbox.client.review(review.id)).is_open
+    assert (await newsroom.sandbox.client.reviews.get(review.id)).is_open
     await approve.click()
     await expect(page.locator("#decided")).to_be_visible()
     assert answers == []
@@ -160,7 +160,7 @@ async def test_a_refused_edit_is_shown_where_it_is_wrong_and_is_not_dropped_by_a
     answers = answer_dialogs(page, False)
     await page.get_by_role("button", name="Approve", exact=True).click()
     assert answers == []
-    assert (await newsroom.sandbox.client.review(review.id)).is_open
+    assert (await newsroom.sandbox.client.reviews.get(review.id)).is_open
 
 
 async def test_the_countdown_ends_and_takes_the_button_with_it(newsroom: Screen) -> None:
@@ -196,7 +196,7 @@ async def test_others_see_who_looks_at_it_for_as_long_as_they_do(newsroom: Scree
         await newsroom.sandbox.clock.advance(timedelta(minutes=6))
         async with page.expect_response(re.compile("/claim$")):
             await page.clock.fast_forward(6 * 60_000)
-    assert (await newsroom.sandbox.client.review(review.id)).claimed_by == "administrator"
+    assert (await newsroom.sandbox.client.reviews.get(review.id)).claimed_by == "administrator"
 
 
 async def test_checked_ones_are_approved_at_once_and_stay_checked_while_the_list_follows(newsroom: Screen) -> None:
@@ -212,7 +212,7 @@ async def test_checked_ones_are_approved_at_once_and_stay_checked_while_the_list
     await expect(page.locator("#outcomes")).to_contain_text("approved")
     await page.locator("#outcomes").get_by_role("button", name="Undo").click()
     await expect(page.get_by_role("status")).to_have_text("The decision is taken back.")
-    assert (await newsroom.sandbox.client.review(first.id)).is_open
+    assert (await newsroom.sandbox.client.reviews.get(first.id)).is_open
 
 
 async def test_no_page_is_wider_than_the_screen(newsroom: Screen) -> None:
@@ -234,7 +234,7 @@ UNDER_THE_BAR = """field => {
 @pytest.mark.parametrize("width", [1440, 390])
 async def test_a_field_that_is_missing_is_not_hidden_under_the_bar(newsroom: Screen, width: int) -> None:
     review = await start_until_review(newsroom.sandbox)
-    await newsroom.sandbox.client.decide(review.id, Decision("approve", by="ana"))
+    await newsroom.sandbox.client.reviews.decide(review.id, Decision("approve", by="ana"))
     final = await work_until_review(newsroom.sandbox, review.run)
     page = await newsroom.open(f"/reviews/{final.id}", width)
     await page.set_viewport_size({"width": width, "height": 480})

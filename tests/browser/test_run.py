@@ -50,8 +50,11 @@ async def test_a_result_is_put_right_after_a_slip_and_another_item_left_out(
     await page.get_by_role("button", name=words.word(language, "skip now")).click()
     await expect(page.get_by_role("status")).to_have_text(words.word(language, "said skipped"))
     await screen.sandbox.work()
-    (found,) = await screen.sandbox.client.runs()
-    assert (found.state, (await screen.sandbox.client.results(found.id))["cut"]) == (RunState.COMPLETED, "A LAMP")
+    (found,) = await screen.sandbox.client.runs.list()
+    assert (found.state, (await screen.sandbox.client.runs.get_results(found.id))["cut"]) == (
+        RunState.COMPLETED,
+        "A LAMP",
+    )
 
 
 async def test_items_are_found_by_state_and_by_text(screen: Screen) -> None:

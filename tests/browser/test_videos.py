@@ -29,7 +29,7 @@ async def screen(database: Database, tmp_path: Path) -> AsyncIterator[Screen]:
     channel = LocalChannel(tmp_path / "channel", url=WATCH_URL)
     studio = replace(make_small_services(tmp_path), channel=lambda _: channel)
     async with open_screen(database, application=make_app(studio)) as made:
-        await made.sandbox.client.set_profile("financas", {"seconds": 20})
+        await made.sandbox.client.tenants.set_profile("financas", {"seconds": 20})
         yield made
         assert made.complaints == []
 

@@ -84,7 +84,7 @@ async def a_server(database: Database, **settings: Any) -> AsyncIterator[Running
     await empty_database(database)
     settings_ = Settings(port=0, **settings)
     async with sandbox(app, database) as made:
-        key = (await made.client.make_key("test", [Scope.ADMIN])).secret
+        key = (await made.client.api_keys.create("test", [Scope.ADMIN])).secret
         server = make_server(app, made.client, settings_)
         with bind_socket(settings_, "127.0.0.1") as listening, ExitStack() as sockets:
             async with run_server(server, listening, settings_):

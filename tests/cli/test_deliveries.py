@@ -32,7 +32,7 @@ async def test_a_worker_sends_the_webhooks_of_its_runs(loopback_terminal: Termin
         with worker(loopback_terminal) as process:
             (delivery,) = await in_thread(wait_until, lambda: list_deliveries(loopback_terminal, "delivered"))
             os.kill(process.pid, signal.SIGTERM)
-            assert await in_thread(process.ended) == 0
+            assert await in_thread(process.wait_for_exit) == 0
     (got,) = there.requests
     assert got.json["data"]["run"] == delivery["run"] == run
     assert got.json["data"]["results"]["cut"] == "CALM 0 CALM 1"
@@ -53,7 +53,7 @@ async def test_a_webhook_whose_worker_was_killed_before_it_recorded_is_sent_agai
         await start(loopback_terminal, there.url)
         with worker(loopback_terminal) as victim:
             killed.append(victim)
-            await in_thread(victim.ended)
+            await in_thread(victim.wait_for_exit)
         async with real_time_database.connection() as connection:
             assert await connection.fetchval("select state::text from retoma.deliveries") == "sending"
             await connection.execute("update retoma.deliveries set next_at = retoma.now()")  # its lease is over

@@ -57,15 +57,15 @@ async def _work(sandbox: Sandbox) -> int:
 async def _start_until_review(sandbox: Sandbox, topic: str = "tea") -> Review:
     started = await sandbox.client.start("article", {"topic": topic})
     await _work(sandbox)
-    (review,) = await sandbox.client.reviews(run=started.id)
+    (review,) = await sandbox.client.reviews.list(run=started.id)
     return review
 
 
 async def _run_to_completion(sandbox: Sandbox) -> UUID:
     run = (await _start_until_review(sandbox)).run
     for decision in (Decision("approve", by="ana"), Decision("approve", by="ana", value={"title": 0})):
-        (review,) = await sandbox.client.reviews(run=run)
-        await sandbox.client.decide(review.id, decision)
+        (review,) = await sandbox.client.reviews.list(run=run)
+        await sandbox.client.reviews.decide(review.id, decision)
         await _work(sandbox)
     return run
 

@@ -155,6 +155,6 @@ def test_a_server_and_doctor_name_the_workers_that_lack_its_hosts(terminal: Term
     ):
         server.wait_for_output(lacking)
         found = json.loads(terminal.run("doctor", "-o", "json").stdout)
-    (told,) = [finding["found"] for finding in found if finding["about"] == "RETOMA_ALLOW_HOSTS"]
+    (told,) = [finding["message"] for finding in found if finding["subject"] == "RETOMA_ALLOW_HOSTS"]
     assert lacking in told
     assert "set-up" not in server.output.read_text()

@@ -18,7 +18,7 @@ from retoma import signing
 from retoma_apps.gpu.models import Img2VidJob
 from retoma_apps.gpu.routes import router
 from retoma_apps.gpu.states import Status
-from retoma_apps.videos.decisions import DecisionRequest
+from retoma_apps.videos.decisions import CheckpointDecision
 from tests.system_packages import require
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "n8n"
@@ -334,7 +334,7 @@ def test_a_form_of_n8n_becomes_a_decision(kind: str, form: dict[str, Any], decis
     nodes = {"Ponto": {"json": {"body": {"checkpoint_type": kind, "revision": 3}}}}
     sent = json.loads(value(body, json=form, nodes=nodes))
     assert sent == decision | {"seen_revision": 3}
-    assert DecisionRequest.model_validate(sent)
+    assert CheckpointDecision.model_validate(sent)
 
 
 CHECKPOINT = {

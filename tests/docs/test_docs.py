@@ -228,7 +228,7 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, .
         yield path
         return
     for name, one in command.commands.items():
-        if not one.internal:
+        if not one.hidden:
             yield from _commands(one, (*path, name))
 
 

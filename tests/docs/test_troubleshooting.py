@@ -121,7 +121,7 @@ async def test_a_dead_letter_is_found_and_sent_again(database: Database, tmp_pat
         assert scene.variables["DELIVERY"][:8] in str(await scene.run(listed))
         for line in others:
             await scene.run(line)
-        (delivery,) = await scene.api.client.deliveries()
+        (delivery,) = await scene.api.client.webhooks.list_deliveries()
     assert delivery.state == "due"
 
 
@@ -129,12 +129,12 @@ async def test_a_dead_letter_is_found_and_sent_again(database: Database, tmp_pat
 async def test_a_disabled_endpoint_is_seen_and_enabled(database: Database, tmp_path: Path, way: str) -> None:
     async with a_scene(database, tmp_path) as scene:
         await a_dead_letter(scene, "gone")
-        (endpoint,) = await scene.api.client.endpoints()
+        (endpoint,) = await scene.api.client.webhooks.list_endpoints()
         scene.variables["ENDPOINT"] = str(endpoint.id)
         listed, enable = [line for line in lines("A webhook did not arrive", way) if "endpoints" in line]
         assert "it answered 410 Gone" in str(await scene.run(listed))
         await scene.run(enable)
-        assert (await scene.api.client.endpoint(endpoint.id)).disabled_at is None
+        assert (await scene.api.client.webhooks.get_endpoint(endpoint.id)).disabled_at is None
 
 
 def test_every_line_of_the_page_is_run_by_a_test_above_or_goes_to_runpod() -> None:
@@ -165,7 +165,7 @@ async def a_scene(database: Database, folder: Path) -> AsyncIterator[Scene]:
     )
     async with an_api(database, application=application, scopes=RUNS) as api, api.sandbox.manual_worker() as hands:
         busy = await submit_job(api)
-        await api.client.set_pool("gpu", capacity=1)
+        await api.client.pools.update("gpu", capacity=1)
         await work(hands)
         waiting = await submit_job(api)
         await work(hands)

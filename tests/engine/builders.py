@@ -29,20 +29,20 @@ async def value(sandbox: Sandbox, sql: str, *values: Any) -> Any:
 
 async def states(sandbox: Sandbox, run: UUID) -> dict[str, str]:
     """The state of every job, by `step` or `step:item`."""
-    return {name(job): str(job.state) for job in await sandbox.client.jobs(run)}
+    return {name(job): str(job.state) for job in await sandbox.client.runs.list_jobs(run)}
 
 
 async def codes(sandbox: Sandbox, run: UUID) -> dict[str, str | None]:
-    return {name(job): job.code for job in await sandbox.client.jobs(run)}
+    return {name(job): job.code for job in await sandbox.client.runs.list_jobs(run)}
 
 
 async def state(sandbox: Sandbox, run: UUID) -> str:
-    return str((await sandbox.client.show(run)).state)
+    return str((await sandbox.client.runs.get(run)).state)
 
 
 async def kinds(sandbox: Sandbox, run: UUID) -> list[str]:
     """The run's events, as `kind` or `kind step` or `kind step:item`."""
-    return [f"{event.kind} {name(event)}".strip() for event in await sandbox.client.events(run)]
+    return [f"{event.kind} {name(event)}".strip() for event in await sandbox.client.runs.list_events(run)]
 
 
 def name(thing: Any) -> str:

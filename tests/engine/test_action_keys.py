@@ -41,13 +41,15 @@ def letters(switch: FailureSwitch) -> Pipeline:
 
 Action = Callable[[Client, UUID, str | None], Awaitable[Any]]
 ACTIONS: dict[str, Action] = {
-    "rerun": lambda client, run, key: client.rerun(run, "letter", key=key),
-    "rerun of what is stale": lambda client, run, key: client.rerun(run, stale=True, key=key),
-    "rerun_failed": lambda client, run, key: client.rerun_failed(run, key=key),
-    "edit": lambda client, run, key: client.edit(run, "letter", "z", item="a", key=key),
-    "edit alone": lambda client, run, key: client.edit(run, "letter", "z", item="a", rerun_dependents=False, key=key),
-    "skip": lambda client, run, key: client.skip(run, "letter", ["b"], key=key),
-    "cancel": lambda client, run, key: client.cancel(run, key=key),
+    "rerun": lambda client, run, key: client.runs.rerun(run, "letter", key=key),
+    "rerun of what is stale": lambda client, run, key: client.runs.rerun(run, stale=True, key=key),
+    "rerun_failed": lambda client, run, key: client.runs.rerun_failed(run, key=key),
+    "edit": lambda client, run, key: client.runs.edit(run, "letter", "z", item="a", key=key),
+    "edit alone": lambda client, run, key: client.runs.edit(
+        run, "letter", "z", item="a", rerun_dependents=False, key=key
+    ),
+    "skip": lambda client, run, key: client.runs.skip(run, "letter", ["b"], key=key),
+    "cancel": lambda client, run, key: client.runs.cancel(run, key=key),
 }
 
 
@@ -70,17 +72,17 @@ async def test_every_repetition_gets_the_first_answer(open_sandbox: OpenSandbox,
     async with open_sandbox(letters(mood)) as sandbox:
         run = await run_to_end(sandbox, fails=fails, switch=mood)
         first = await action(sandbox.client, run, "k")
-        revisions = (await sandbox.client.show(run)).revision
+        revisions = (await sandbox.client.runs.get(run)).revision
         assert await action(sandbox.client, run, "k") == first  # at once
         async with sandbox.manual_worker() as hands:
             await hands.claim(1)
             assert await action(sandbox.client, run, "k") == first  # while it is under way
         await sandbox.work()
         assert await action(sandbox.client, run, "k") == first  # when it has ended
-        assert (await sandbox.client.show(run)).revision == revisions
-        await sandbox.client.rerun(run, "names")
+        assert (await sandbox.client.runs.get(run)).revision == revisions
+        await sandbox.client.runs.rerun(run, "names")
         assert await action(sandbox.client, run, "k") == first  # after another act, and while that is under way
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         assert await action(sandbox.client, run, "k") == first  # though it could not be done any more
 
 
@@ -91,23 +93,23 @@ async def test_a_key_with_another_request_is_refused(open_sandbox: OpenSandbox, 
         await action(sandbox.client, run, "k")
         await sandbox.work()
         with pytest.raises(KeyReused):
-            await sandbox.client.rerun(run, "last", reason="another request", key="k")
+            await sandbox.client.runs.rerun(run, "last", reason="another request", key="k")
         with pytest.raises(KeyReused):
-            await sandbox.client.resume(run, key="k")
+            await sandbox.client.runs.resume(run, key="k")
 
 
 async def test_nothing_to_do_is_an_answer_too(open_sandbox: OpenSandbox) -> None:
     mood = FailureSwitch()
     async with open_sandbox(letters(mood)) as sandbox:
         run = await run_to_end(sandbox, fails=False, switch=mood)
-        first = await sandbox.client.rerun_failed(run, key="k")
+        first = await sandbox.client.runs.rerun_failed(run, key="k")
         assert (first.number, first.jobs) == (1, 0)
-        await sandbox.client.rerun(run, "letter")
-        assert await sandbox.client.rerun_failed(run, key="k") == first
+        await sandbox.client.runs.rerun(run, "letter")
+        assert await sandbox.client.runs.rerun_failed(run, key="k") == first
         mood.fails = True
         await sandbox.work()
-        assert await sandbox.client.rerun_failed(run, key="k") == first
-        assert (await sandbox.client.rerun_failed(run, key="another")).jobs > 0
+        assert await sandbox.client.runs.rerun_failed(run, key="k") == first
+        assert (await sandbox.client.runs.rerun_failed(run, key="another")).jobs > 0
 
 
 async def test_a_cancel_that_took_a_while_is_answered_as_it_was_first(open_sandbox: OpenSandbox) -> None:
@@ -115,10 +117,10 @@ async def test_a_cancel_that_took_a_while_is_answered_as_it_was_first(open_sandb
         run = (await sandbox.client.start("letters")).id
         async with sandbox.manual_worker() as hands:
             await hands.claim(1)
-            assert await sandbox.client.cancel(run, key="k") == "cancelling"
+            assert await sandbox.client.runs.cancel(run, key="k") == "cancelling"
         assert await state(sandbox, run) == "cancelled"
-        assert await sandbox.client.cancel(run, key="k") == "cancelling"
-        assert await sandbox.client.cancel(run) == "cancelled"
+        assert await sandbox.client.runs.cancel(run, key="k") == "cancelling"
+        assert await sandbox.client.runs.cancel(run) == "cancelled"
 
 
 def one_step(switch: FailureSwitch) -> Pipeline:
@@ -137,20 +139,20 @@ async def test_a_resume_is_done_once_for_each_key(open_sandbox: OpenSandbox) -> 
     mood = FailureSwitch()
     async with open_sandbox(one_step(mood)) as sandbox:
         run = await run_to_end(sandbox, fails=True, switch=mood)
-        assert await sandbox.client.resume(run, key="k") == "running"
+        assert await sandbox.client.runs.resume(run, key="k") == "running"
         mood.fails = True
         async with sandbox.manual_worker() as hands:
             await run_next(hands, "only")
         assert await state(sandbox, run) == "failed"
-        assert await sandbox.client.resume(run, key="k") == "running"
+        assert await sandbox.client.runs.resume(run, key="k") == "running"
         assert await state(sandbox, run) == "failed"
-        assert await sandbox.client.resume(run, key="another") == "running"
+        assert await sandbox.client.runs.resume(run, key="another") == "running"
 
 
 async def test_a_refused_action_may_be_tried_again_with_its_key(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(letters(FailureSwitch())) as sandbox:
         run = (await sandbox.client.start("letters")).id
         with pytest.raises(RunBusy):
-            await sandbox.client.skip(run, "letter", ["b"], key="k")
+            await sandbox.client.runs.skip(run, "letter", ["b"], key="k")
         await sandbox.work()
-        assert (await sandbox.client.skip(run, "letter", ["b"], key="k")).number == 2
+        assert (await sandbox.client.runs.skip(run, "letter", ["b"], key="k")).number == 2

@@ -58,13 +58,13 @@ async def start_and_claim(sandbox: Sandbox, worker: ManualWorker) -> UUID:
 
 
 async def pool_of(sandbox: Sandbox) -> PoolRecord:
-    (pool,) = await sandbox.client.pools("llm")
+    (pool,) = await sandbox.client.pools.list("llm")
     return pool
 
 
 async def reasons(sandbox: Sandbox, run: UUID) -> set[WaitReason]:
-    sandbox.client.heartbeat_timeout = minutes(9)
-    return {wait.reason for wait in await sandbox.client.waits(run)}
+    sandbox.client._core.heartbeat_timeout = minutes(9)
+    return {wait.reason for wait in await sandbox.client.runs.list_waits(run)}
 
 
 async def test_from_the_fifth_failure_in_a_row_on_no_worker_begins_anything(open_sandbox: OpenSandbox) -> None:
@@ -193,10 +193,12 @@ async def test_a_refusal_holds_up_all_at_once_and_says_what_to_do(open_sandbox: 
         assert (pool.trouble, pool.open_until) == ("PROVIDER_REJECTED", await sandbox.clock.now() + minutes(10))
         assert await hands.claim(100) == []
         said = [
-            wait.explanation for wait in await sandbox.client.waits(run) if wait.reason is WaitReason.PROVIDER_REJECTED
+            wait.explanation
+            for wait in await sandbox.client.runs.list_waits(run)
+            if wait.reason is WaitReason.PROVIDER_REJECTED
         ]
         assert "retoma pools set llm --resume" in said[0]
-        assert (await sandbox.client.set_pool("llm", resume=True)).trouble is None
+        assert (await sandbox.client.pools.update("llm", resume=True)).trouble is None
         assert len(await hands.claim(100)) == 8
 
 
@@ -211,7 +213,7 @@ async def test_a_step_without_a_pool_waits_by_itself(open_sandbox: OpenSandbox) 
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         await sandbox.work(advance_clock=False)
-        (job,) = await sandbox.client.jobs(run)
+        (job,) = await sandbox.client.runs.list_jobs(run)
         assert (job.state, job.code, job.ready_at) == ("ready", "PROVIDER_DOWN", await sandbox.clock.now() + seconds(5))
         provider.error = None
         await sandbox.work()

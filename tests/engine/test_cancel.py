@@ -20,7 +20,7 @@ async def test_a_cancelled_run_is_cancelling_until_its_last_job_has_ended(open_s
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
-        assert await sandbox.client.cancel(run) == "cancelling"
+        assert await sandbox.client.runs.cancel(run) == "cancelling"
         await run_claims(hands, claims, "side")
         assert await state(sandbox, run) == "cancelling"
         await run_claims(hands, claims, "first")
@@ -32,11 +32,11 @@ async def test_a_finish_after_the_cancel_is_kept_and_starts_no_successor(open_sa
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         outcomes = await hands.attempt(claims)
         assert await hands.record_outcomes(outcomes, limit=10) == []
         assert await states(sandbox, run) == {"first": "succeeded", "side": "succeeded", "last": "cancelled"}
-        assert await sandbox.client.results(run) == {"first": 1, "side": 3}
+        assert await sandbox.client.runs.get_results(run) == {"first": 1, "side": 3}
         assert hands.rejected_outcomes == 0
 
 
@@ -45,8 +45,8 @@ async def test_results_committed_before_the_cancel_stay(open_sandbox: OpenSandbo
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         await run_next(hands, "first", "side")
-        assert await sandbox.client.cancel(run) == "cancelled"
-        assert await sandbox.client.results(run) == {"first": 1, "side": 3}
+        assert await sandbox.client.runs.cancel(run) == "cancelled"
+        assert await sandbox.client.runs.get_results(run) == {"first": 1, "side": 3}
         assert (await states(sandbox, run))["second"] == "cancelled"
         assert (await codes(sandbox, run))["second"] == "RUN_STOPPED"
         assert await hands.claim(10) == []
@@ -56,7 +56,7 @@ async def test_a_run_with_nothing_running_is_cancelled_at_once(open_sandbox: Ope
     pipeline = a_chain_and_a_side()
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        assert await sandbox.client.cancel(run) == "cancelled"
+        assert await sandbox.client.runs.cancel(run) == "cancelled"
         assert set((await states(sandbox, run)).values()) == {"cancelled"}
         assert await hands.claim(10) == []
 
@@ -66,11 +66,11 @@ async def test_a_repeated_cancel_gives_the_same_answer_and_changes_nothing(open_
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(10)
-        assert [await sandbox.client.cancel(run) for _ in range(3)] == ["cancelling"] * 3
+        assert [await sandbox.client.runs.cancel(run) for _ in range(3)] == ["cancelling"] * 3
         await run_claims(hands, claims)
-        before = await sandbox.client.events(run)
-        assert [await sandbox.client.cancel(run) for _ in range(2)] == ["cancelled"] * 2
-        assert await sandbox.client.events(run) == before
+        before = await sandbox.client.runs.list_events(run)
+        assert [await sandbox.client.runs.cancel(run) for _ in range(2)] == ["cancelled"] * 2
+        assert await sandbox.client.runs.list_events(run) == before
         assert (await kinds(sandbox, run)).count("action") == 1
 
 
@@ -85,8 +85,8 @@ async def test_a_run_that_is_over_stays_as_it_ended(open_sandbox: OpenSandbox) -
     async with open_sandbox(pipeline, failing) as sandbox:
         completed = await sandbox.run(pipeline)
         failed = await sandbox.run(failing)
-        assert await sandbox.client.cancel(completed.id) == "completed"
-        assert await sandbox.client.cancel(failed.id) == "failed"
+        assert await sandbox.client.runs.cancel(completed.id) == "completed"
+        assert await sandbox.client.runs.cancel(failed.id) == "failed"
 
 
 async def test_a_run_that_has_not_begun_is_cancelled_at_once_and_never_begins(open_sandbox: OpenSandbox) -> None:
@@ -94,7 +94,7 @@ async def test_a_run_that_has_not_begun_is_cancelled_at_once_and_never_begins(op
     async with open_sandbox(pipeline) as sandbox:
         later = await sandbox.clock.now() + timedelta(hours=1)
         run = (await sandbox.client.start(pipeline, run_at=later)).id
-        assert await sandbox.client.cancel(run) == "cancelled"
+        assert await sandbox.client.runs.cancel(run) == "cancelled"
         await sandbox.clock.advance(timedelta(hours=2))
         assert await sandbox.work() == 0
         assert await state(sandbox, run) == "cancelled"
@@ -110,7 +110,7 @@ async def test_a_delayed_retry_is_cancelled_and_never_comes(open_sandbox: OpenSa
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         await run_next(hands, "answer")
-        assert await sandbox.client.cancel(run) == "cancelled"
+        assert await sandbox.client.runs.cancel(run) == "cancelled"
         assert await workers.release_due_jobs(sandbox.database, 10) == ReleasedJobs(0, None, None, ANY)
         assert await states(sandbox, run) == {"answer": "cancelled"}
 
@@ -125,7 +125,7 @@ async def test_an_attempt_that_fails_after_the_cancel_is_not_tried_again(open_sa
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim()
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await run_claims(hands, claims)
         assert await states(sandbox, run) == {"answer": "cancelled"}
         assert await state(sandbox, run) == "cancelled"
@@ -141,7 +141,7 @@ async def test_a_failure_for_good_after_the_cancel_leaves_the_run_cancelled(open
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim()
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await run_claims(hands, claims)
         assert await states(sandbox, run) == {"answer": "failed"}
         assert await state(sandbox, run) == "cancelled"
@@ -165,7 +165,7 @@ async def test_a_source_that_ends_after_the_cancel_makes_no_items(open_sandbox: 
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim()
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await run_claims(hands, claims, "documents")
         assert await states(sandbox, run) == {"documents": "succeeded", "report": "cancelled"}
         assert await state(sandbox, run) == "cancelled"
@@ -176,7 +176,7 @@ async def test_what_a_dead_worker_ran_in_a_cancelled_run_ends_the_run(open_sandb
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         await hands.claim(10)
-        assert await sandbox.client.cancel(run) == "cancelling"
+        assert await sandbox.client.runs.cancel(run) == "cancelling"
         await pass_heartbeat_timeout(sandbox)
         assert await state(sandbox, run) == "cancelled"
         assert set((await states(sandbox, run)).values()) == {"cancelled"}
@@ -188,7 +188,7 @@ async def test_what_a_stopping_worker_hands_back_in_a_cancelled_run_ends_the_run
         run = (await sandbox.client.start(pipeline)).id
         async with sandbox.manual_worker() as hands:
             await hands.claim(10)
-            await sandbox.client.cancel(run)
+            await sandbox.client.runs.cancel(run)
         assert await state(sandbox, run) == "cancelled"
 
 
@@ -207,7 +207,7 @@ async def test_a_cancel_wins_over_a_failure_that_is_stopping_the_run(open_sandbo
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(2)
         await run_claims(hands, claims, "broken")
-        assert await sandbox.client.cancel(run) == "cancelling"
+        assert await sandbox.client.runs.cancel(run) == "cancelling"
         await run_claims(hands, claims, "slow")
         assert await state(sandbox, run) == "cancelled"
 
@@ -216,7 +216,7 @@ async def test_a_cancel_leaves_other_runs_alone(open_sandbox: OpenSandbox) -> No
     pipeline = a_chain_and_a_side()
     async with open_sandbox(pipeline) as sandbox:
         first, second = await sandbox.client.start_many(pipeline, [None, None])
-        await sandbox.client.cancel(first.id)
+        await sandbox.client.runs.cancel(first.id)
         await sandbox.work()
         assert await state(sandbox, second.id) == "completed"
 
@@ -225,8 +225,8 @@ async def test_a_cancel_says_who_asked_for_it(open_sandbox: OpenSandbox) -> None
     pipeline = a_chain_and_a_side()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        await sandbox.client.cancel(run, by="ana")
-        (act,) = (event for event in await sandbox.client.events(run) if event.kind == "action")
+        await sandbox.client.runs.cancel(run, by="ana")
+        (act,) = (event for event in await sandbox.client.runs.list_events(run) if event.kind == "action")
         assert act.data == {"action": "cancel", "by": "ana"}
         assert await kinds(sandbox, run) == ["start", "action", "end"]
 
@@ -236,9 +236,9 @@ async def test_a_tenant_cannot_cancel_the_run_of_another(open_sandbox: OpenSandb
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline, tenant="ours")).id
         with pytest.raises(NotFound):
-            await sandbox.client.cancel(run, tenant="theirs")
+            await sandbox.client.runs.cancel(run, tenant="theirs")
         assert await state(sandbox, run) == "running"
-        assert await sandbox.client.cancel(run, tenant="ours") == "cancelled"
+        assert await sandbox.client.runs.cancel(run, tenant="ours") == "cancelled"
 
 
 def a_chain_and_a_side() -> Pipeline:

@@ -44,14 +44,14 @@ def make_charging_pipeline(error: Exception | None = None, retries: int = 0) -> 
 
 async def a_price(sandbox: Sandbox) -> None:
     """$0.15 for a million tokens in, $0.60 for a million out."""
-    await sandbox.client.set_price(LLM, "small", tokens_in=150_000, tokens_out=600_000)
+    await sandbox.client.costs.set_price(LLM, "small", tokens_in=150_000, tokens_out=600_000)
 
 
 async def test_an_attempt_is_charged_by_the_price_of_the_day(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(make_charging_pipeline()) as sandbox:
         await a_price(sandbox)
         run = (await sandbox.run("ask")).id
-        (charge,) = await sandbox.client.charges(run)
+        (charge,) = await sandbox.client.costs.list_charges(run)
         assert (charge.step, charge.item, charge.attempt, charge.revision) == ("label", "", 1, 1)
         assert (charge.provider, charge.what, charge.tokens_in, charge.tokens_out) == (LLM, "small", 1_000, 10)
         assert (charge.micros, charge.price) == (150 + 6, 1)
@@ -69,7 +69,7 @@ async def test_attempts_that_fail_are_charged_too(
             await run_claims(hands, await hands.claim(1))
             await sandbox.clock.advance(seconds(6))
             await release_due_jobs(sandbox)
-        assert [charge.attempt for charge in await sandbox.client.charges(run)] == attempts
+        assert [charge.attempt for charge in await sandbox.client.costs.list_charges(run)] == attempts
 
 
 async def release_due_jobs(sandbox: Sandbox) -> None:
@@ -86,14 +86,16 @@ async def test_an_attempt_whose_lease_has_ended_is_charged_all_the_same(open_san
             await run_claims(heir, await heir.claim(1))
         with pytest.raises(Exception, match="is gone"):
             await hands.record_outcomes(outcomes)
-        assert len(await sandbox.client.charges(run)) == 2
+        assert len(await sandbox.client.costs.list_charges(run)) == 2
 
 
 async def test_what_an_isolated_step_charges_comes_back_with_its_outcome(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(alone) as sandbox:
         ended = await sandbox.run(alone)
         assert ended.state == "failed"
-        assert [(charge.units, charge.micros) for charge in await sandbox.client.charges(ended.id)] == [(3, 9)]
+        assert [(charge.units, charge.micros) for charge in await sandbox.client.costs.list_charges(ended.id)] == [
+            (3, 9)
+        ]
 
 
 async def test_a_run_that_is_over_has_all_of_its_charges(open_sandbox: OpenSandbox) -> None:
@@ -101,10 +103,10 @@ async def test_a_run_that_is_over_has_all_of_its_charges(open_sandbox: OpenSandb
     async with open_sandbox(make_charging_pipeline()) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start("ask")).id
         outcomes = await hands.attempt(await hands.claim(1))
-        assert await sandbox.client.charges(run) == []
+        assert await sandbox.client.costs.list_charges(run) == []
         await hands.record_outcomes(outcomes)
-        assert (await sandbox.client.show(run)).is_over
-        assert len(await sandbox.client.charges(run)) == 1
+        assert (await sandbox.client.runs.get(run)).is_over
+        assert len(await sandbox.client.costs.list_charges(run)) == 1
 
 
 async def test_the_sum_that_a_provider_tells_is_taken_as_it_is(open_sandbox: OpenSandbox) -> None:
@@ -117,7 +119,7 @@ async def test_the_sum_that_a_provider_tells_is_taken_as_it_is(open_sandbox: Ope
 
     async with open_sandbox(pipeline) as sandbox:
         await a_price(sandbox)
-        (charge,) = await sandbox.client.charges((await sandbox.run("ask")).id)
+        (charge,) = await sandbox.client.costs.list_charges((await sandbox.run("ask")).id)
         assert (charge.micros, charge.price) == (77, None)
 
 
@@ -126,18 +128,21 @@ async def test_a_new_price_changes_nothing_that_was_charged(open_sandbox: OpenSa
         await a_price(sandbox)
         first = (await sandbox.run("ask")).id
         await a_price(sandbox)
-        assert [price.version for price in await sandbox.client.prices()] == [1], "it says the same"
-        dearer = await sandbox.client.set_price(LLM, "small", tokens_in=1_500_000)
+        assert [price.version for price in await sandbox.client.costs.list_prices()] == [1], "it says the same"
+        dearer = await sandbox.client.costs.set_price(LLM, "small", tokens_in=1_500_000)
         assert dearer.version == 2
         second = (await sandbox.run("ask")).id
-        found = [*await sandbox.client.charges(first), *await sandbox.client.charges(second)]
+        found = [
+            *await sandbox.client.costs.list_charges(first),
+            *await sandbox.client.costs.list_charges(second),
+        ]
         assert [(charge.micros, charge.price) for charge in found] == [(156, 1), (1_500, 2)]
 
 
 async def test_what_has_no_price_is_counted_and_not_taken_for_free(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(make_charging_pipeline()) as sandbox:
         run = (await sandbox.run("ask")).id
-        (total,) = await sandbox.client.charge_totals(run=run, by=())
+        (total,) = await sandbox.client.costs.get_totals(run=run, by=())
         assert (total.charges, total.tokens_in, total.micros, total.unpriced) == (1, 1_000, 0, 1)
 
 
@@ -167,7 +172,7 @@ async def test_charges_are_summed_by_item_step_run_and_tenant(open_sandbox: Open
         mine, theirs = [(await sandbox.run("film", tenant=name)).id for name in ("a", "b")]
 
         async def sums(*by: Any, **given: Any) -> dict[Any, int]:
-            found = await sandbox.client.charge_totals(by=by, **given)
+            found = await sandbox.client.costs.get_totals(by=by, **given)
             return {tuple(getattr(total, name) for name in by): total.micros for total in found}
 
         assert await sums("step", "item", run=mine) == {("voice", "2"): 21, ("voice", "1"): 11, ("scenes", ""): 5}
@@ -175,7 +180,7 @@ async def test_charges_are_summed_by_item_step_run_and_tenant(open_sandbox: Open
         assert await sums("run") == {(mine,): 37, (theirs,): 37}
         assert await sums("tenant") == {("a",): 37, ("b",): 37}
         assert await sums("provider", "what", tenant="a") == {("speech", "anna"): 32, (LLM, "small"): 5}
-        (speech,) = [total for total in await sandbox.client.charge_totals(by=["provider"]) if total.provider != LLM]
+        (speech,) = [total for total in await sandbox.client.costs.get_totals(by=["provider"]) if total.provider != LLM]
         assert speech.units == 12.0
 
 
@@ -186,17 +191,17 @@ async def test_what_a_tenant_has_spent_since_a_time(open_sandbox: OpenSandbox) -
         midnight = await sandbox.clock.now()
         await sandbox.run("film", tenant="a")
         await sandbox.run("film", tenant="b")
-        assert await sandbox.client.spent("a") == 74
-        assert await sandbox.client.spent("a", midnight) == 37
-        assert await sandbox.client.spent(since=midnight) == 74
-        assert await sandbox.client.spent("nobody") == 0
+        assert await sandbox.client.costs.get_spent("a") == 74
+        assert await sandbox.client.costs.get_spent("a", midnight) == 37
+        assert await sandbox.client.costs.get_spent(since=midnight) == 74
+        assert await sandbox.client.costs.get_spent("nobody") == 0
 
 
 async def test_a_page_of_charges_follows_the_one_before(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(films()) as sandbox:
         run = (await sandbox.run("film")).id
-        first = await sandbox.client.charges(run, limit=3)
-        rest = await sandbox.client.charges(run, after=first[-1].id, limit=3)
+        first = await sandbox.client.costs.list_charges(run, limit=3)
+        rest = await sandbox.client.costs.list_charges(run, after=first[-1].id, limit=3)
         assert (len(first), len(rest)) == (3, 2)
         assert not {charge.id for charge in first} & {charge.id for charge in rest}
 
@@ -221,7 +226,7 @@ async def test_charges_that_could_not_be_written_are_written_once_later(
         ledger.add(claim, Charge(LLM, "small", tokens_in=2))
         await ledger.flush()
         await ledger.flush()
-        assert [charge.tokens_in for charge in await sandbox.client.charges(run)] == [1, 2]
+        assert [charge.tokens_in for charge in await sandbox.client.costs.list_charges(run)] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -245,4 +250,4 @@ def test_what_cannot_be_a_charge_is_refused_where_it_is_made(wrong: dict[str, An
 async def test_a_price_below_zero_is_refused(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(make_charging_pipeline()) as sandbox:
         with pytest.raises(InvalidInput, match="unit is -1"):
-            await sandbox.client.set_price(LLM, "small", unit=-1)
+            await sandbox.client.costs.set_price(LLM, "small", unit=-1)

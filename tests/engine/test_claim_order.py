@@ -260,7 +260,7 @@ async def test_work_that_a_worker_cannot_serve_does_not_hide_what_it_can(open_sa
         await sandbox.client.start_many(theirs, [None] * 3, tenant="first")
         run = (await sandbox.client.start(ours, tenant="second")).id
         reins = await open_channel(sandbox)
-        (version,) = {(await sandbox.client.show(run)).version}
+        (version,) = {(await sandbox.client.runs.get(run)).version}
         reins.served = [version]
         assert [claim.run for claim in await reins.call(room=1)] == [run]
 

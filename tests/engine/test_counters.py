@@ -99,11 +99,12 @@ async def test_a_random_pipeline_ends_as_plain_code_says_and_its_counters_are_ri
         await work(sandbox, run, pipeline.graph, random.Random(seed))
         expected = run_model(plan)
         found = {
-            (job.step, job.item): JobEnd(str(job.state), job.output, job.code) for job in await sandbox.client.jobs(run)
+            (job.step, job.item): JobEnd(str(job.state), job.output, job.code)
+            for job in await sandbox.client.runs.list_jobs(run)
         }
         assert found == expected
         failed = any(end.state == "failed" for end in expected.values())
-        ended = await sandbox.client.show(run)
+        ended = await sandbox.client.runs.get(run)
         assert ended.state == ("completed_with_errors" if failed else "completed")
 
 
@@ -118,10 +119,10 @@ async def test_a_random_pipeline_that_may_stop_fails_if_something_stops_it_and_l
         await work(sandbox, run, pipeline.graph, random.Random(seed))
         stops = {step.name for step in plan if step.stops}
         stopped = any(end.state == "failed" and name in stops for (name, _), end in run_model(plan).items())
-        shown = await sandbox.client.show(run)
+        shown = await sandbox.client.runs.get(run)
         assert shown.is_over
         assert (shown.state == "failed") == stopped
-        assert {str(job.state) for job in await sandbox.client.jobs(run)} <= set(FINAL)
+        assert {str(job.state) for job in await sandbox.client.runs.list_jobs(run)} <= set(FINAL)
 
 
 @SETTINGS
@@ -133,9 +134,9 @@ async def test_a_random_pipeline_that_is_cancelled_leaves_nothing_alive(
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         answer = await work(sandbox, run, pipeline.graph, random.Random(seed), cancel_after=after)
-        shown = await sandbox.client.show(run)
+        shown = await sandbox.client.runs.get(run)
         assert shown.state == ("cancelled" if answer in ("cancelling", "cancelled") else answer)
-        assert {str(job.state) for job in await sandbox.client.jobs(run)} <= set(FINAL)
+        assert {str(job.state) for job in await sandbox.client.runs.list_jobs(run)} <= set(FINAL)
 
 
 async def work(
@@ -148,7 +149,7 @@ async def work(
         idle = call = 0
         while idle < 2 or any(holding.values()):
             if call == cancel_after:
-                answer = str(await sandbox.client.cancel(run))
+                answer = str(await sandbox.client.runs.cancel(run))
             call += 1
             hands = one if call % 2 else other
             given = [outcome for outcome in holding[hands] if chance.random() < 0.6]
@@ -158,7 +159,7 @@ async def work(
             idle = 0 if given or claims else idle + 1
             await check_counters(sandbox, run, graph)
         if cancel_after is not None and call <= cancel_after:
-            answer = str(await sandbox.client.cancel(run))
+            answer = str(await sandbox.client.runs.cancel(run))
     return answer
 
 

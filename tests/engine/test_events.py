@@ -26,7 +26,7 @@ async def test_an_event_says_when_which_attempt_and_which_worker(open_sandbox: O
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         await run_next(hands, "numbers")
-        start, result = await sandbox.client.events(run)
+        start, result = await sandbox.client.runs.list_events(run)
         now = await sandbox.clock.now()
         assert (start.at, start.revision, start.attempt, start.worker, start.step) == (now, 1, None, None, None)
         assert (result.at, result.revision, result.attempt, result.worker) == (now, 1, 1, hands.worker)
@@ -37,7 +37,7 @@ async def test_a_failure_and_an_end_say_why_and_how(open_sandbox: OpenSandbox) -
     pipeline = a_story()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        events = await sandbox.client.events(run.id)
+        events = await sandbox.client.runs.list_events(run.id)
     (failure,) = (event for event in events if event.kind == "failure")
     assert (failure.data["code"], failure.data["type"], failure.data["message"]) == ("EVEN", "GiveUp", "two is even")
     assert events[-1].data == {"state": "completed_with_errors"}
@@ -47,10 +47,10 @@ async def test_events_can_be_read_on_from_the_last_one_seen(open_sandbox: OpenSa
     pipeline = a_story()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        every = await sandbox.client.events(run.id)
-        first = await sandbox.client.events(run.id, limit=3)
+        every = await sandbox.client.runs.list_events(run.id)
+        first = await sandbox.client.runs.list_events(run.id, limit=3)
         assert first == every[:3]
-        assert await sandbox.client.events(run.id, after=first[-1].id) == every[3:]
+        assert await sandbox.client.runs.list_events(run.id, after=first[-1].id) == every[3:]
 
 
 async def test_an_event_cannot_be_changed(open_sandbox: OpenSandbox) -> None:

@@ -109,7 +109,7 @@ async def poll(sandbox: Sandbox, after: timedelta = EVERY) -> int:
 
 
 async def count_used_slots(sandbox: Sandbox) -> int:
-    return (await sandbox.client.pools("gpu"))[0].used
+    return (await sandbox.client.pools.list("gpu"))[0].used
 
 
 async def test_external_work_holds_no_worker_and_keeps_its_slots(open_sandbox: OpenSandbox) -> None:
@@ -127,14 +127,14 @@ async def test_its_result_comes_back_to_the_step(open_sandbox: OpenSandbox) -> N
         run = await start_parked(sandbox, pipeline)
         host.reports["scene-1"] = PollResult("running", progress=0.5)
         assert await poll(sandbox) == 1
-        (outside,) = await sandbox.client.outside(run)
+        (outside,) = await sandbox.client.external_work.list(run)
         assert (outside.state, outside.progress) == ("running", 0.5)
 
         host.reports["scene-1"] = PollResult("succeeded", result="video.mp4")
         await sandbox.work()
-        assert await sandbox.client.results(run) == {"clip": "video.mp4!"}
+        assert await sandbox.client.runs.get_results(run) == {"clip": "video.mp4!"}
         assert host.submitted == ["scene-1"]
-        (job,) = await sandbox.client.jobs(run)
+        (job,) = await sandbox.client.runs.list_jobs(run)
         assert job.attempt == 1
 
 
@@ -165,8 +165,8 @@ async def test_failed_external_work_is_submitted_again_by_the_retry(open_sandbox
         host.reports["scene-2"] = PollResult("succeeded", result="video")
         await sandbox.work()
         assert host.submitted == ["scene-1", "scene-2"]
-        assert await sandbox.client.results(run) == {"clip": "video!"}
-        (job,) = await sandbox.client.jobs(run)
+        assert await sandbox.client.runs.get_results(run) == {"clip": "video!"}
+        (job,) = await sandbox.client.runs.list_jobs(run)
         assert job.attempt == 2
 
 
@@ -187,7 +187,10 @@ async def test_it_is_resubmitted_also_if_the_answer_contains_the_id(open_sandbox
         host.reports["scene-1"] = PollResult("failed")
         host.reports["scene-2"] = PollResult("succeeded", result="video")
         await sandbox.work()
-        assert (await sandbox.client.results(run), host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
+        assert (await sandbox.client.runs.get_results(run), host.submitted) == (
+            {"clip": "video"},
+            ["scene-1", "scene-2"],
+        )
 
 
 async def test_an_effect_that_repeats_the_external_id_has_not_returned_it(open_sandbox: OpenSandbox) -> None:
@@ -204,7 +207,10 @@ async def test_an_effect_that_repeats_the_external_id_has_not_returned_it(open_s
         host.reports["scene-1"] = PollResult("failed")
         host.reports["scene-2"] = PollResult("succeeded", result="video")
         await sandbox.work()
-        assert (await sandbox.client.results(run), host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
+        assert (await sandbox.client.runs.get_results(run), host.submitted) == (
+            {"clip": "video"},
+            ["scene-1", "scene-2"],
+        )
 
 
 @pytest.mark.parametrize("handle_is_given_by", ["submit", "nothing"])
@@ -235,10 +241,10 @@ async def test_a_retry_of_external_work_takes_its_slots_again(open_sandbox: Open
         host.reports["scene-1"] = PollResult("failed")
         await poll(sandbox)
         await run_next(hands, "clip")
-        await sandbox.client.set_pool("gpu", capacity=0)
+        await sandbox.client.pools.update("gpu", capacity=0)
         await sandbox.work()
         assert host.submitted == ["scene-1"]
-        await sandbox.client.set_pool("gpu", capacity=1)
+        await sandbox.client.pools.update("gpu", capacity=1)
         await sandbox.work(advance_clock=False)
         assert host.submitted == ["scene-1", "scene-2"]
         assert await count_used_slots(sandbox) == 1
@@ -251,7 +257,7 @@ async def test_when_no_try_is_left_the_outsides_code_is_the_jobs(open_sandbox: O
         host.reports["scene-1"] = PollResult("failed", code="CUDA", message="out of memory")
         await sandbox.work()
         assert (await state(sandbox, run), await codes(sandbox, run)) == ("failed", {"clip": "CUDA"})
-        assert (await sandbox.client.errors(run))["clip", ""]["message"] == "out of memory"
+        assert (await sandbox.client.runs.get_errors(run))["clip", ""]["message"] == "out of memory"
         assert await count_used_slots(sandbox) == 0
 
 
@@ -273,7 +279,7 @@ async def test_a_step_that_fails_after_external_work_does_not_repeat_it(open_san
         run = await start_parked(sandbox, pipeline)
         host.reports["scene-1"] = PollResult("succeeded", result="video")
         await sandbox.work()
-        assert await sandbox.client.results(run) == {"clip": "video"}
+        assert await sandbox.client.runs.get_results(run) == {"clip": "video"}
         assert host.submitted == ["scene-1"]
 
 
@@ -285,7 +291,7 @@ async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(op
         host.reports["scene-1"] = PollResult("succeeded", result="video")
         await sandbox.work()
         assert host.submitted == ["scene-1"]
-        assert await sandbox.client.results(run) == {"clip": "video!"}
+        assert await sandbox.client.runs.get_results(run) == {"clip": "video!"}
 
 
 class UnsureHost(Host):
@@ -308,7 +314,7 @@ async def test_a_submission_that_says_that_its_outcome_is_unknown_is_found_witho
         host.reports["scene-1"] = PollResult("succeeded", result="video")
         await sandbox.work()
         assert host.submitted == ["scene-1"]
-        assert await sandbox.client.results(run) == {"clip": "video!"}
+        assert await sandbox.client.runs.get_results(run) == {"clip": "video!"}
 
 
 async def test_a_worker_that_dies_at_its_submission_leaves_it_to_be_found(open_sandbox: OpenSandbox) -> None:
@@ -320,7 +326,7 @@ async def test_a_worker_that_dies_at_its_submission_leaves_it_to_be_found(open_s
         host.reports["scene-1"] = PollResult("succeeded", result="video")
         await sandbox.work()
         assert host.submitted == ["scene-1"]
-        assert await sandbox.client.results(run) == {"clip": "video!"}
+        assert await sandbox.client.runs.get_results(run) == {"clip": "video!"}
 
 
 async def test_a_step_that_was_told_to_wait_at_its_submission_submits_again(open_sandbox: OpenSandbox) -> None:
@@ -422,7 +428,7 @@ async def test_an_answer_that_cannot_be_taken_fails_at_once_and_says_why(
         assert await poll(sandbox) == 1
         assert await count_used_slots(sandbox) == 0
         await sandbox.work(advance_clock=False)
-        error = (await sandbox.client.errors(run))["clip", ""]
+        error = (await sandbox.client.runs.get_errors(run))["clip", ""]
         assert (error["code"], said in error["message"]) == (code, True), error
 
 
@@ -433,7 +439,7 @@ async def test_a_progress_that_is_none_is_left_out(progress: Any, open_sandbox: 
         run = await start_parked(sandbox, pipeline)
         host.reports["scene-1"] = PollResult("running", progress=progress)
         await poll(sandbox)
-        (outside,) = await sandbox.client.outside(run)
+        (outside,) = await sandbox.client.external_work.list(run)
         assert (outside.state, outside.progress) == ("running", None)
 
 
@@ -545,7 +551,7 @@ async def test_a_cancel_reaches_the_provider_and_frees_slots_when_confirmed(open
     host.obeys = False
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
-        assert await sandbox.client.cancel(run) == "cancelling"
+        assert await sandbox.client.runs.cancel(run) == "cancelling"
         assert await poll(sandbox, seconds(0)) == 1
         assert host.cancelled == ["scene-1"]
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelling", 1)
@@ -561,7 +567,7 @@ async def test_an_unconfirmed_cancel_is_repeated_until_its_limit(open_sandbox: O
     host.obeys = False
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await poll(sandbox, seconds(0))
         await poll(sandbox, minutes(60))
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelling", 1)
@@ -581,7 +587,7 @@ async def test_external_work_without_a_poll_is_cancelled_too(open_sandbox: OpenS
 
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await poll(sandbox, seconds(0))
         assert (await state(sandbox, run), host.cancelled) == ("cancelled", ["scene-1"])
 
@@ -592,7 +598,7 @@ async def test_external_work_that_parks_in_a_stopping_run_is_cancelled(open_sand
         run = (await sandbox.client.start(pipeline)).id
         claims = await hands.claim(1)
         outcomes = await hands.attempt(claims)
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await hands.record_outcomes(outcomes)
         assert await state(sandbox, run) == "cancelling"
         await hands.poll_external_work()
@@ -613,9 +619,9 @@ async def test_unrecorded_external_work_is_found_and_cancelled_with_its_run(
             if when == "its answer was lost":
                 await hands.record_outcomes(outcomes)
             if when == "its worker dies later":
-                await sandbox.client.cancel(run)
+                await sandbox.client.runs.cancel(run)
         if when != "its worker dies later":
-            await sandbox.client.cancel(run)
+            await sandbox.client.runs.cancel(run)
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelling", 1)
         await sandbox.work()
         assert (host.submitted, host.cancelled, await count_used_slots(sandbox)) == (["scene-1"], ["scene-1"], 0)
@@ -629,7 +635,7 @@ async def test_the_last_search_for_external_work_begins_nothing(reconciles: bool
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
         taken, host.submitted = host.submitted, []
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await sandbox.work()
         assert (len(taken), host.submitted, host.cancelled) == (1, [], [])
         assert (await state(sandbox, run), await codes(sandbox, run)) == ("cancelled", {"clip": "RUN_STOPPED"})
@@ -651,7 +657,7 @@ async def test_a_step_without_external_work_does_not_restart_once_cancelled(
         await let_it_park(sandbox, "upload")
         async with sandbox.manual_worker() as hands:
             await run_next(hands, "upload")
-        assert await sandbox.client.cancel(run) == "cancelled"
+        assert await sandbox.client.runs.cancel(run) == "cancelled"
         await sandbox.work()
         assert sent == ["try"]
 
@@ -670,7 +676,7 @@ async def test_a_step_that_never_parks_does_not_begin_again_in_a_cancelled_run(o
         run = (await sandbox.client.start(pipeline)).id
         async with sandbox.manual_worker() as hands:
             await run_next(hands, "upload")
-        assert await sandbox.client.cancel(run) == "cancelled"
+        assert await sandbox.client.runs.cancel(run) == "cancelled"
         await sandbox.work()
         assert published == []
 
@@ -691,7 +697,7 @@ async def test_a_last_attempt_does_nothing_by_itself_that_takes_time(open_sandbo
         await let_it_park(sandbox, "upload")
         async with sandbox.manual_worker() as hands:
             await run_next(hands, "upload")
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await sandbox.work()
         assert (await state(sandbox, run), published) == ("cancelled", [])
 
@@ -712,7 +718,7 @@ async def test_what_was_found_is_parked_though_something_is_to_be_noted_first(op
     host.lose_answer = True
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await sandbox.work()
         assert (host.submitted, host.cancelled) == (["scene-1"], ["scene-1"])
         assert 2 not in noted
@@ -731,7 +737,7 @@ async def test_what_was_found_is_parked_though_the_context_is_asked_something_fi
     host.lose_answer = True
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await sandbox.work()
         assert (host.submitted, host.cancelled) == (["scene-1"], ["scene-1"])
 
@@ -753,7 +759,7 @@ async def test_a_last_attempt_that_finds_nothing_to_end_is_the_last(
         await let_it_park(sandbox, "ordered")
         async with sandbox.manual_worker() as hands:
             await run_next(hands, "ordered")
-        assert await sandbox.client.cancel(run) == "cancelling"
+        assert await sandbox.client.runs.cancel(run) == "cancelling"
         await sandbox.work()
         assert len(tries) == 2
         assert (await state(sandbox, run), await states(sandbox, run)) == ("cancelled", {"ordered": "cancelled"})
@@ -772,7 +778,7 @@ async def test_an_unreachable_provider_is_asked_again_for_external_work(open_san
     host.find = find  # type: ignore[method-assign]
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await sandbox.work()
         assert (await state(sandbox, run), host.submitted, host.cancelled) == ("cancelled", ["scene-1"], ["scene-1"])
 
@@ -810,7 +816,7 @@ async def test_work_that_ends_in_the_moment_it_is_cancelled_for_its_time_counts(
         host.reports["scene-1"] = PollResult("succeeded", result="video")
         await poll(sandbox, minutes(6))
         await sandbox.work()
-        assert await sandbox.client.results(run) == {"clip": "video!"}
+        assert await sandbox.client.runs.get_results(run) == {"clip": "video!"}
 
 
 async def test_a_callback_is_a_hint_and_the_poll_is_the_truth(open_sandbox: OpenSandbox) -> None:
@@ -818,12 +824,12 @@ async def test_a_callback_is_a_hint_and_the_poll_is_the_truth(open_sandbox: Open
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
         token = token_of(host.callbacks[0])
-        assert await sandbox.client.call_back(token, {"status": "COMPLETED", "output": "a lie"})
+        assert await sandbox.client.external_work.record_callback(token, {"status": "COMPLETED", "output": "a lie"})
         assert await poll(sandbox, seconds(0)) == 1
         assert await states(sandbox, run) == {"clip": "parked"}
         host.reports["scene-1"] = PollResult("succeeded", result="the truth")
         await sandbox.work()
-        assert await sandbox.client.results(run) == {"clip": "the truth!"}
+        assert await sandbox.client.runs.get_results(run) == {"clip": "the truth!"}
 
 
 def waiting_for_a_callback(retry: Retry | None = None) -> Pipeline:
@@ -841,10 +847,10 @@ async def test_without_a_poll_the_callbacks_body_is_the_result(open_sandbox: Ope
     host, pipeline = Host(), waiting_for_a_callback()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
-        assert await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 42})
-        assert not await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 43})
+        assert await sandbox.client.external_work.record_callback(token_of(host.callbacks[0]), {"answer": 42})
+        assert not await sandbox.client.external_work.record_callback(token_of(host.callbacks[0]), {"answer": 43})
         await sandbox.work()
-        assert await sandbox.client.results(run) == {"clip": {"answer": 42}}
+        assert await sandbox.client.runs.get_results(run) == {"clip": {"answer": 42}}
 
 
 async def test_a_late_call_about_the_first_try_says_nothing_of_the_second(open_sandbox: OpenSandbox) -> None:
@@ -857,19 +863,19 @@ async def test_a_late_call_about_the_first_try_says_nothing_of_the_second(open_s
         await sandbox.work(advance_clock=False)
         assert host.submitted == ["scene-1", "scene-2"]
         with pytest.raises(NotFound):
-            await sandbox.client.call_back(token_of(host.callbacks[0]), "of the first")
-        await sandbox.client.call_back(token_of(host.callbacks[1]), "of the second")
+            await sandbox.client.external_work.record_callback(token_of(host.callbacks[0]), "of the first")
+        await sandbox.client.external_work.record_callback(token_of(host.callbacks[1]), "of the second")
         await sandbox.work()
-        assert await sandbox.client.results(run) == {"clip": "of the second"}
+        assert await sandbox.client.runs.get_results(run) == {"clip": "of the second"}
 
 
 async def test_a_callbacks_body_that_is_no_result_fails_the_step(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), waiting_for_a_callback()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
-        await sandbox.client.call_back(token_of(host.callbacks[0]), LARGE)
+        await sandbox.client.external_work.record_callback(token_of(host.callbacks[0]), LARGE)
         await poll(sandbox, seconds(0))
-        (outside,) = await sandbox.client.outside(run)
+        (outside,) = await sandbox.client.external_work.list(run)
         assert (outside.state, outside.error and outside.error["code"]) == ("failed", "RESULT_TOO_LARGE")
 
 
@@ -878,10 +884,10 @@ async def test_a_callback_that_comes_before_the_job_is_parked_is_not_lost(open_s
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
         outcomes = await hands.attempt(await hands.claim(1))
-        await sandbox.client.call_back(token_of(host.callbacks[0]), {"answer": 42})
+        await sandbox.client.external_work.record_callback(token_of(host.callbacks[0]), {"answer": 42})
         await hands.record_outcomes(outcomes)
         await sandbox.work(advance_clock=False)
-        assert await sandbox.client.results(run) == {"clip": {"answer": 42}}
+        assert await sandbox.client.runs.get_results(run) == {"clip": {"answer": 42}}
 
 
 async def test_a_callback_that_never_comes_is_waited_for_until_the_limit(open_sandbox: OpenSandbox) -> None:
@@ -897,10 +903,10 @@ async def test_a_callback_that_nobody_waits_for_is_refused(open_sandbox: OpenSan
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         await start_parked(sandbox, pipeline)
         with pytest.raises(NotFound, match="no such callback"):
-            await sandbox.client.call_back("guessed")
+            await sandbox.client.external_work.record_callback("guessed")
         await sandbox.clock.advance(timedelta(days=31))
         with pytest.raises(Gone, match="too late"):
-            await sandbox.client.call_back(token_of(host.callbacks[0]))
+            await sandbox.client.external_work.record_callback(token_of(host.callbacks[0]))
 
 
 async def test_tokens_of_callbacks_are_nowhere_in_the_database(open_sandbox: OpenSandbox) -> None:
@@ -938,7 +944,7 @@ async def test_a_poll_that_another_process_could_not_find_is_refused(open_sandbo
 
     async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox:
         ended = await sandbox.run(pipeline)
-        said = (await sandbox.client.errors(ended.id))["clip", ""]["message"]
+        said = (await sandbox.client.runs.get_errors(ended.id))["clip", ""]["message"]
         assert "give a method of one of the step's resources" in said
 
 
@@ -960,7 +966,7 @@ async def test_a_step_that_waits_after_failed_external_work_submits_again(open_s
         host.reports |= {"scene-1": PollResult("failed"), "scene-2": PollResult("succeeded", result="video")}
         ended = await sandbox.run(pipeline)
         assert (ended.results, host.submitted) == ({"clip": "video"}, ["scene-1", "scene-2"])
-        (job,) = await sandbox.client.jobs(ended.id)
+        (job,) = await sandbox.client.runs.list_jobs(ended.id)
         assert (job.attempt, await count_used_slots(sandbox)) == (1, 0)
 
 
@@ -977,7 +983,7 @@ async def test_the_result_of_one_piece_of_work_is_never_given_for_another(open_s
         host.reports["scene-1"] = PollResult("succeeded", result="the first")
         ended = await sandbox.run(pipeline)
         assert (ended.state, ended.results) == ("failed", {})
-        said = (await sandbox.client.errors(ended.id))["clip", ""]["message"]
+        said = (await sandbox.client.runs.get_errors(ended.id))["clip", ""]["message"]
         assert "leave a second piece of outside work to a step of its own" in said
 
 
@@ -1079,7 +1085,7 @@ async def test_whatever_a_poll_raises_is_a_failed_poll_and_limits_hold(open_sand
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         run = await start_parked(sandbox, pipeline)
         await poll(sandbox)
-        (outside,) = await sandbox.client.outside(run)
+        (outside,) = await sandbox.client.external_work.list(run)
         assert (outside.state, outside.failed_polls) == ("queued", 1)
         await sandbox.work()
         assert (await states(sandbox, run), await codes(sandbox, run)) == ({"clip": "failed"}, {"clip": "TIMEOUT"})
@@ -1093,7 +1099,7 @@ async def test_a_run_whose_poll_and_cancel_raise_anything_can_be_cancelled(
     host, pipeline = HostileHost(error), film(retry=0, total_timeout=seconds(40))
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         run = await start_parked(sandbox, pipeline)
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await sandbox.work()
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)
 
@@ -1153,7 +1159,7 @@ async def test_a_poll_that_kills_three_workers_is_quarantined(open_sandbox: Open
             {"clip": "QUARANTINED"},
         )
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("failed", 0)
-        (outside,) = await sandbox.client.outside(run)
+        (outside,) = await sandbox.client.external_work.list(run)
         assert (outside.state, (outside.error or {})["code"]) == ("lost", "QUARANTINED")
 
 
@@ -1161,7 +1167,7 @@ async def test_a_cancelled_run_ends_though_its_poll_kills_workers(open_sandbox: 
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         for _ in range(3):
             await die_while_polling(sandbox)
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)

@@ -92,7 +92,7 @@ async def test_a_cancel_that_meets_a_parking_job_reaches_its_external_work(open_
         run = (await sandbox.client.start(pipeline)).id
         claims = await lane.call(room=1)
         async with begin_uncommitted_call(sandbox, lane, park_results(claims)) as commit:
-            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            cancel = asyncio.create_task(sandbox.client.runs.cancel(run))
             await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelling"
@@ -219,7 +219,7 @@ async def test_ended_external_work_takes_no_further_poll_result(open_sandbox: Op
         (look,) = await claim_polls(sandbox)
         assert await external_work.record_poll(sandbox.database, look, state="succeeded", result="1")
         assert not await external_work.record_poll(sandbox.database, look, state="failed")
-        (found,) = await sandbox.client.outside(run)
+        (found,) = await sandbox.client.external_work.list(run)
         assert found.state == "succeeded"
 
 

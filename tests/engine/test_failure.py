@@ -36,7 +36,7 @@ async def test_a_failed_step_fails_the_run(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         assert await states(sandbox, run.id) == {"broken": "failed"}
-        error = (await sandbox.client.errors(run.id))["broken", ""]
+        error = (await sandbox.client.runs.get_errors(run.id))["broken", ""]
     assert (run.state, run.results) == ("failed", {})
     assert (error["code"], error["type"], error["message"]) == ("ERROR", "OSError", "no route to host")
     assert "async def broken" not in error["stack"]
@@ -62,7 +62,7 @@ async def test_after_a_stop_nothing_new_starts_and_what_runs_keeps_its_result(op
 
         await run_claims(hands, claims, "slow")
         assert await state(sandbox, run) == "failed"
-        assert await sandbox.client.results(run) == {"slow": 1}
+        assert await sandbox.client.runs.get_results(run) == {"slow": 1}
         assert await hands.claim(10) == []
         assert "after_slow" not in await states(sandbox, run)
 
@@ -95,7 +95,7 @@ async def test_a_result_in_the_same_call_as_the_failure_that_stops_is_kept_and_s
         run = (await sandbox.client.start(pipeline)).id
         await run_claims(hands, await hands.claim(2))
         assert await state(sandbox, run) == "failed"
-        assert await sandbox.client.results(run) == {"slow": 1}
+        assert await sandbox.client.runs.get_results(run) == {"slow": 1}
         assert set((await states(sandbox, run)).values()) == {"failed", "succeeded", "cancelled"}
         assert await hands.claim(10) == []
 
@@ -232,7 +232,7 @@ async def test_a_join_goes_on_if_no_more_items_failed_than_it_allows(
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        errors = await sandbox.client.errors(run.id)
+        errors = await sandbox.client.runs.get_errors(run.id)
     assert ("total" in run.results) == proceeds
     if not proceeds:
         assert run.state == "failed"
@@ -452,7 +452,7 @@ async def test_an_input_that_todays_model_refuses_is_a_failed_attempt(open_sandb
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        errors = await sandbox.client.errors(run.id)
+        errors = await sandbox.client.runs.get_errors(run.id)
     assert run.state == "failed"
     assert "datetime" in errors["second", ""]["message"]
 
@@ -466,9 +466,9 @@ async def failure_of(
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         assert run.state == "failed"
-        (job,) = await sandbox.client.jobs(run.id)
+        (job,) = await sandbox.client.runs.list_jobs(run.id)
         assert (job.state, job.attempt) == ("failed", 1)
-        ((_, error),) = (await sandbox.client.errors(run.id)).items()
+        ((_, error),) = (await sandbox.client.runs.get_errors(run.id)).items()
         assert job.code == error["code"]
         return dict(error)
 

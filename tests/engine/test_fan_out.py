@@ -34,7 +34,7 @@ async def test_each_item_is_a_job_of_its_own_key(open_sandbox: OpenSandbox) -> N
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        jobs = [job for job in await sandbox.client.jobs(run.id) if job.step == "size"]
+        jobs = [job for job in await sandbox.client.runs.list_jobs(run.id) if job.step == "size"]
     assert {job.item: job.output for job in jobs} == {"f00": 20, "ba2": 30}
 
 
@@ -47,7 +47,7 @@ async def test_a_join_has_the_results_in_the_order_of_the_items(open_sandbox: Op
         for item in ("text:c", "text:a", "text:b"):
             await run_claims(hands, items, item)
         await sandbox.work()
-        assert (await sandbox.client.results(run))["report"] == ["b2", "c2", "a2"]
+        assert (await sandbox.client.runs.get_results(run))["report"] == ["b2", "c2", "a2"]
 
 
 async def test_an_item_goes_on_while_another_has_not_begun(open_sandbox: OpenSandbox) -> None:
@@ -208,7 +208,7 @@ async def test_many_runs_that_fan_out_in_one_call_keep_their_items_apart(open_sa
         given: list[list[str]] = [["a", "b"], [], ["b"], ["c", "a", "b"]]
         runs = await sandbox.client.start_many(pipeline, [{"documents": documents} for documents in given])
         await sandbox.work()
-        results = [(await sandbox.client.results(run.id))["report"] for run in runs]
+        results = [(await sandbox.client.runs.get_results(run.id))["report"] for run in runs]
     assert results == [["A", "B"], [], ["B"], ["C", "A", "B"]]
 
 
@@ -232,7 +232,7 @@ async def test_a_thousand_items_join_once(open_sandbox: OpenSandbox) -> None:
         while await run_claims(hands, await hands.claim(400)):
             pass
         assert await state(sandbox, run) == "completed"
-        assert (await sandbox.client.results(run))["total"] == sum(n * n for n in range(1000))
+        assert (await sandbox.client.runs.get_results(run))["total"] == sum(n * n for n in range(1000))
 
 
 @pytest.mark.parametrize("gives", [["a", "a"], [""], ["x" * 201], ["tab\t"]])
@@ -251,8 +251,8 @@ async def test_items_whose_keys_cannot_be_keys_are_a_failure_that_is_not_retried
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        errors = await sandbox.client.errors(run.id)
-        jobs = await sandbox.client.jobs(run.id)
+        errors = await sandbox.client.runs.get_errors(run.id)
+        jobs = await sandbox.client.runs.list_jobs(run.id)
     assert run.state == "failed"
     assert [(job.code, job.attempt) for job in jobs if job.step == "documents"] == [("INVALID_ITEMS", 1)]
     assert "of 'documents'" in errors["documents", ""]["message"]
@@ -271,7 +271,7 @@ async def test_a_key_that_cannot_be_told_is_a_failure_that_is_not_retried(open_s
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        error = (await sandbox.client.errors(run.id))["documents", ""]
+        error = (await sandbox.client.runs.get_errors(run.id))["documents", ""]
     assert (error["code"], error["attempt"]) == ("INVALID_ITEMS", 1)
     assert "the key of item 0 of 'documents': KeyError: 'id'" in error["message"]
 
@@ -347,7 +347,7 @@ async def test_a_shared_dependency_counts_once_whenever_and_however_it_ends(
         assert (await states(sandbox, run))["label:a"] == "waiting"
         await run_claims(hands, claims, "rules")
         await sandbox.work()
-        results = await sandbox.client.results(run)
+        results = await sandbox.client.runs.get_results(run)
         assert results["report"] == expected_report(ending, optional)
         assert await state(sandbox, run) == ("completed_with_errors" if ending == "fails" else "completed")
 
@@ -375,7 +375,7 @@ async def test_shared_and_item_dependencies_may_end_in_one_call(open_sandbox: Op
         assert found["label:b"] == "waiting"
         await run_claims(hands, claims, "text:b")
         await sandbox.work()
-        assert (await sandbox.client.results(run))["report"] == expected_report(ending, False)
+        assert (await sandbox.client.runs.get_results(run))["report"] == expected_report(ending, False)
 
 
 async def test_items_whose_shared_dependencies_have_all_ended_are_ready_at_once(open_sandbox: OpenSandbox) -> None:

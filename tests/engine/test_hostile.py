@@ -41,7 +41,7 @@ async def test_whatever_a_step_raises_is_a_failed_attempt(open_sandbox: OpenSand
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        (error,) = (await sandbox.client.errors(run.id)).values()
+        (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
     assert run.state == "failed"
     assert error["type"] == type(raised).__name__
 
@@ -58,7 +58,7 @@ async def test_a_step_that_cancels_its_own_task_has_failed(open_sandbox: OpenSan
 
     async with open_sandbox(pipeline) as sandbox, asyncio.timeout(WAIT_TIMEOUT):  # or it would be tried for ever
         run = await sandbox.run(pipeline)
-        (error,) = (await sandbox.client.errors(run.id)).values()
+        (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
     assert run.state == "failed"
     assert error["message"] == "the step cancelled its own task"
 
@@ -157,7 +157,7 @@ async def test_what_a_start_cannot_be_given_is_said_and_harms_no_other(
         )
         assert isinstance(bad, InvalidInput)
         assert not isinstance(good, BaseException)
-        assert [run.id for run in await sandbox.client.runs()] == [good.id]
+        assert [run.id for run in await sandbox.client.runs.list()] == [good.id]
 
 
 async def test_waiting_for_a_run_that_does_not_exist_is_not_found(open_sandbox: OpenSandbox) -> None:
@@ -184,7 +184,7 @@ async def test_a_join_of_too_much_fails_alone_and_says_what_to_do(open_sandbox: 
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start(pipeline)
         await sandbox.work()
-        run = await sandbox.client.show(started.id)
-        (error,) = (await sandbox.client.errors(run.id)).values()
+        run = await sandbox.client.runs.get(started.id)
+        (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
     assert run.state == "failed"
     assert "of 'blob' are over 100 MB together" in error["message"]

@@ -224,7 +224,7 @@ async def prepare_history(
         await transaction.start()
         if table == "empty when planned":
             await plan_everything(sandbox, connection)
-        await sandbox.client.cancel((await sandbox.client.start("labels")).id)
+        await sandbox.client.runs.cancel((await sandbox.client.start("labels")).id)
         await make_history(sandbox)
         if table == "analysed":
             async with sandbox.database.connection() as other:

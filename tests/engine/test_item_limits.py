@@ -58,7 +58,7 @@ def a_batch(retries: int = 2, **options: Any) -> Pipeline:
 
 
 async def items(sandbox: Sandbox, run: Any) -> dict[str, Any]:
-    return {item.item: item for item in await sandbox.client.items(run.id, "documents", limit=10)}
+    return {item.item: item for item in await sandbox.client.runs.list_items(run.id, "documents", limit=10)}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ async def test_a_rerun_has_all_its_retries_again(open_sandbox: OpenSandbox) -> N
     async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
         desk.sandbox = sandbox
         run = await sandbox.run(pipeline)
-        await sandbox.client.rerun_failed(run.id)
+        await sandbox.client.runs.rerun_failed(run.id)
         await sandbox.work()
         found = await items(sandbox, run)
     assert (found["b"].state, found["b"].attempt, desk.attempts["label", "b"]) == ("succeeded", 3, 4)
@@ -126,7 +126,7 @@ async def test_a_later_step_has_the_time_that_the_earlier_one_left(open_sandbox:
         await hands._runner.run(label, lambda claim: times.append(hands._runner.get_timeout(claim)))
         assert times == [20]
         await hands.record_outcomes([hands._runner.build_timeout_outcome(label)])
-        (found,) = await sandbox.client.items(run.id, "documents", limit=10)
+        (found,) = await sandbox.client.runs.list_items(run.id, "documents", limit=10)
     assert (found.state, found.code, found.attempt) == ("failed", "TIMEOUT", 1)
     assert "what was left of the 120 s that all work on this item may take" in found.error["message"]
 
@@ -154,7 +154,7 @@ async def test_what_hangs_is_not_tried_again_once_its_time_is_used_up(open_sandb
         run = await sandbox.client.start(pipeline)
         (claim,) = await hands.claim(1)
         await hands.record_outcomes([hands._runner.build_timeout_outcome(claim)])
-        (job,) = await sandbox.client.step_jobs(run.id, "forever", limit=1)
+        (job,) = await sandbox.client.runs.list_step_jobs(run.id, "forever", limit=1)
     assert (job.state, job.code, job.attempt) == ("failed", "TIMEOUT", 1)
 
 

@@ -51,18 +51,18 @@ async def test_an_item_has_one_state_over_all_its_steps(open_sandbox: OpenSandbo
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        assert await sandbox.client.items(run, "documents") == []
+        assert await sandbox.client.runs.list_items(run, "documents") == []
         await run_next(hands, "documents")
-        found = format_items(await sandbox.client.items(run, "documents"))
+        found = format_items(await sandbox.client.runs.list_items(run, "documents"))
         assert found == dict.fromkeys(KEYS, ("ready", "text"))
         claims = await hands.claim(100)
-        assert format_items(await sandbox.client.items(run, "documents"))["a"] == ("running", "text")
+        assert format_items(await sandbox.client.runs.list_items(run, "documents"))["a"] == ("running", "text")
         await run_claims(hands, claims)
-        found = format_items(await sandbox.client.items(run, "documents"))
+        found = format_items(await sandbox.client.runs.list_items(run, "documents"))
         assert found["a"] == ("running", "text")
         assert found["skip"] == ("skipped", "label")
         await run_next(hands)
-        found = format_items(await sandbox.client.items(run, "documents"))
+        found = format_items(await sandbox.client.runs.list_items(run, "documents"))
         assert found == dict.fromkeys("bac", ("succeeded", "label")) | {
             "bad": ("failed", "label"),
             "skip": ("skipped", "label"),
@@ -73,8 +73,8 @@ async def test_items_come_in_their_order_page_by_page(open_sandbox: OpenSandbox)
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        first = await sandbox.client.items(run.id, "documents", limit=2)
-        rest = await sandbox.client.items(run.id, "documents", after=first[-1].position)
+        first = await sandbox.client.runs.list_items(run.id, "documents", limit=2)
+        rest = await sandbox.client.runs.list_items(run.id, "documents", after=first[-1].position)
         assert [item.item for item in [*first, *rest]] == list(KEYS)
         assert [item.value for item in first] == [{"key": "b"}, {"key": "a"}]
         assert [item.output for item in first] == ["label of B", "label of A"]
@@ -86,7 +86,7 @@ async def test_items_are_found_by_state_by_a_part_of_the_key_and_by_key(open_san
         run = (await sandbox.run(pipeline)).id
 
         async def found(**query: Any) -> list[str]:
-            return [item.item for item in await sandbox.client.items(run, "documents", **query)]
+            return [item.item for item in await sandbox.client.runs.list_items(run, "documents", **query)]
 
         assert await found(states=[JobState.FAILED]) == ["bad"]
         assert await found(states=[JobState.SUCCEEDED, JobState.SKIPPED]) == ["b", "a", "c", "skip"]
@@ -94,7 +94,7 @@ async def test_items_are_found_by_state_by_a_part_of_the_key_and_by_key(open_san
         assert await found(search="%") == []
         assert await found(only=["c", "a", "none"]) == ["a", "c"]
         assert await found(only=[]) == []
-        assert await sandbox.client.items(run, "nothing") == []
+        assert await sandbox.client.runs.list_items(run, "nothing") == []
 
 
 async def test_an_item_says_its_last_error_with_its_time_and_how_often_it_was_tried(open_sandbox: OpenSandbox) -> None:
@@ -102,11 +102,11 @@ async def test_an_item_says_its_last_error_with_its_time_and_how_often_it_was_tr
     async with open_sandbox(pipeline) as sandbox:
         began = await sandbox.clock.now()
         run = await sandbox.run(pipeline)
-        (bad,) = await sandbox.client.items(run.id, "documents", only=["bad"])
+        (bad,) = await sandbox.client.runs.list_items(run.id, "documents", only=["bad"])
         assert (bad.attempt, bad.code, bad.output) == (2, "ERROR", None)
         assert (bad.error["message"], bad.error_at) == ("no label for this", began + seconds(30))
         assert "world.label" in bad.error["stack"]
-        (good,) = await sandbox.client.items(run.id, "documents", only=["a"])
+        (good,) = await sandbox.client.runs.list_items(run.id, "documents", only=["a"])
         assert (good.attempt, good.code, good.error, good.error_at) == (1, None, None, None)
 
 
@@ -114,7 +114,7 @@ async def test_totals_count_every_item_once_and_name_the_last_that_ended(open_sa
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline)).id
-        totals = await sandbox.client.item_totals(run, "documents")
+        totals = await sandbox.client.runs.get_item_totals(run, "documents")
         assert (totals.total, totals.last_item, totals.last_at) == (0, None, None)
         await run_next(hands, "documents")
         texts = await hands.claim(100)
@@ -122,7 +122,7 @@ async def test_totals_count_every_item_once_and_name_the_last_that_ended(open_sa
         claims = await hands.claim(100)
         await sandbox.clock.advance(seconds(9))
         await run_claims(hands, claims, "label:c")
-        totals = await sandbox.client.item_totals(run, "documents")
+        totals = await sandbox.client.runs.get_item_totals(run, "documents")
         assert totals.states == {JobState.RUNNING: 3, JobState.SUCCEEDED: 1, JobState.SKIPPED: 1}
         assert (totals.total, totals.last_item, totals.last_at) == (5, "c", await sandbox.clock.now())
 
@@ -131,8 +131,8 @@ async def test_what_failed_is_counted_by_its_code(open_sandbox: OpenSandbox) -> 
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
-        assert await sandbox.client.item_codes(run, "documents") == [("ERROR", 1)]
-        assert await sandbox.client.item_codes(run, "label") == []
+        assert await sandbox.client.runs.count_item_codes(run, "documents") == [("ERROR", 1)]
+        assert await sandbox.client.runs.count_item_codes(run, "label") == []
 
 
 async def test_a_rerun_item_has_its_current_position(open_sandbox: OpenSandbox) -> None:
@@ -141,21 +141,21 @@ async def test_a_rerun_item_has_its_current_position(open_sandbox: OpenSandbox) 
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
         world.is_bad = False
-        await sandbox.client.rerun_failed(run)
-        (bad,) = await sandbox.client.items(run, "documents", only=["bad"])
+        await sandbox.client.runs.rerun_failed(run)
+        (bad,) = await sandbox.client.runs.list_items(run, "documents", only=["bad"])
         assert (bad.state, bad.step, bad.attempt, bad.error) == ("running", "text", 1, None)
         await sandbox.work()
-        (bad,) = await sandbox.client.items(run, "documents", only=["bad"])
+        (bad,) = await sandbox.client.runs.list_items(run, "documents", only=["bad"])
         assert (bad.state, bad.output, bad.attempt) == ("succeeded", "label of BAD", 1)
-        assert (await sandbox.client.item_totals(run, "documents")).states[JobState.SUCCEEDED] == 4
+        assert (await sandbox.client.runs.get_item_totals(run, "documents")).states[JobState.SUCCEEDED] == 4
 
 
 async def test_a_persons_result_is_the_items_and_names_the_person(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
-        await sandbox.client.edit(run, "label", "by hand", item="bad", by="ana")
-        (bad,) = await sandbox.client.items(run, "documents", only=["bad"])
+        await sandbox.client.runs.edit(run, "label", "by hand", item="bad", by="ana")
+        (bad,) = await sandbox.client.runs.list_items(run, "documents", only=["bad"])
         assert (bad.state, bad.output, bad.author) == ("succeeded", "by hand", "ana")
 
 
@@ -188,13 +188,13 @@ async def test_a_persons_result_makes_good_what_failed_before_it(open_sandbox: O
     pipeline = unreadable()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
-        assert (await sandbox.client.show(run)).state == "completed_with_errors"
-        await sandbox.client.edit(run, "label", "by hand", item="b", by="ana")
+        assert (await sandbox.client.runs.get(run)).state == "completed_with_errors"
+        await sandbox.client.runs.edit(run, "label", "by hand", item="b", by="ana")
         await sandbox.work()
-        assert (await sandbox.client.show(run)).state == "completed"
-        assert (await sandbox.client.results(run))["report"] == ["a", "by hand"]
-        made = await sandbox.client.rerun_failed(run)
+        assert (await sandbox.client.runs.get(run)).state == "completed"
+        assert (await sandbox.client.runs.get_results(run))["report"] == ["a", "by hand"]
+        made = await sandbox.client.runs.rerun_failed(run)
         assert made.jobs == 0
         await sandbox.work()
-        (item,) = await sandbox.client.items(run, "documents", only=["b"])
+        (item,) = await sandbox.client.runs.list_items(run, "documents", only=["b"])
         assert (item.state, item.output) == ("succeeded", "by hand")

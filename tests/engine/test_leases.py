@@ -41,7 +41,7 @@ async def test_a_stale_fence_cannot_finish_and_is_counted(open_sandbox: OpenSand
         assert hands.rejected_outcomes == 2
         assert await states(sandbox, run) == {"answer": "running"}
         await hands.record_outcomes([Result(claim, '"right"')])
-        assert await sandbox.client.results(run) == {"answer": "right"}
+        assert await sandbox.client.runs.get_results(run) == {"answer": "right"}
 
 
 async def test_a_result_is_recorded_once_and_never_changes(open_sandbox: OpenSandbox) -> None:
@@ -52,7 +52,7 @@ async def test_a_result_is_recorded_once_and_never_changes(open_sandbox: OpenSan
         await hands.record_outcomes([Result(claim, '"first"')])
         await hands.record_outcomes([Result(claim, '"second"')])
         assert hands.rejected_outcomes == 1
-        assert await sandbox.client.results(run) == {"answer": "first"}
+        assert await sandbox.client.runs.get_results(run) == {"answer": "first"}
         assert await kinds(sandbox, run) == ["start", "result answer", "end"]
 
 
@@ -96,7 +96,7 @@ async def test_jobs_are_ready_again_after_the_heartbeat_timeout(open_sandbox: Op
         assert await pass_heartbeat_timeout(sandbox) == [(dying.worker, 2)]
         assert {job.state for job in await all_jobs(sandbox)} == {"ready"}
         assert await sandbox.work() == 3
-        assert {run.state for run in await sandbox.client.runs()} == {"completed"}
+        assert {run.state for run in await sandbox.client.runs.list()} == {"completed"}
 
 
 async def test_a_worker_that_sends_heartbeats_keeps_its_jobs(open_sandbox: OpenSandbox) -> None:
@@ -178,7 +178,7 @@ async def test_a_worker_death_is_recorded_and_counted_with_the_attempt(open_sand
         await pass_heartbeat_timeout(sandbox)
         (job,) = await all_jobs(sandbox)
         assert (job.attempt, job.worker_deaths, job.code) == (1, 1, "WORKER_DIED")
-        (_, event) = await sandbox.client.events(run)
+        (_, event) = await sandbox.client.runs.list_events(run)
         assert (event.kind, event.worker, event.data) == (
             "retry",
             dying.worker,
@@ -249,7 +249,7 @@ async def test_a_quarantined_item_leaves_the_others_to_their_join(open_sandbox: 
                 await pass_heartbeat_timeout(sandbox)
         await sandbox.work()
         assert await state(sandbox, run) == "completed_with_errors"
-        assert (await sandbox.client.results(run))["total"] == ["10", "2 quarantined QUARANTINED"]
+        assert (await sandbox.client.runs.get_results(run))["total"] == ["10", "2 quarantined QUARANTINED"]
 
 
 async def test_a_suspect_that_succeeds_goes_on_as_if_nothing_had_been(open_sandbox: OpenSandbox) -> None:
@@ -269,7 +269,7 @@ async def test_a_suspect_that_succeeds_goes_on_as_if_nothing_had_been(open_sandb
             await dying.claim()
             await pass_heartbeat_timeout(sandbox)
         await sandbox.work()
-        assert await sandbox.client.results(run) == {"first": True, "second": True}
+        assert await sandbox.client.runs.get_results(run) == {"first": True, "second": True}
         assert {job.step: job.worker_deaths for job in await all_jobs(sandbox)} == {"first": 1, "second": 0}
 
 
@@ -291,7 +291,7 @@ async def test_a_successor_that_stayed_with_a_worker_comes_back_when_it_dies(ope
             assert names(kept) == ["second"]
             await pass_heartbeat_timeout(sandbox)
         await sandbox.work()
-        assert await sandbox.client.results(run) == {"first": 1, "second": 2}
+        assert await sandbox.client.runs.get_results(run) == {"first": 1, "second": 2}
 
 
 async def test_two_concurrent_reapers_release_each_job_once(open_sandbox: OpenSandbox) -> None:
@@ -306,7 +306,7 @@ async def test_two_concurrent_reapers_release_each_job_once(open_sandbox: OpenSa
                     *(workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT) for _ in range(4))
                 )
                 assert sorted(dead for some in swept for dead in some) == [(one.worker, 1), (other.worker, 0)]
-            (job,) = await sandbox.client.jobs(run)
+            (job,) = await sandbox.client.runs.list_jobs(run)
             assert (job.state, job.worker_deaths) == ("ready", 1)
             await sandbox.work()
 
@@ -324,7 +324,7 @@ async def test_a_running_call_ends_before_its_worker_is_declared_dead(open_sandb
                     last_call(dying, outcomes), workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT)
                 )
             assert swept == [(dying.worker, 3)], "three that it held, or three that its last call claimed"
-            found = [str(job.state) for run in runs for job in await sandbox.client.jobs(run.id)]
+            found = [str(job.state) for run in runs for job in await sandbox.client.runs.list_jobs(run.id)]
             assert found.count("running") == 0
             assert found.count("succeeded") == (3 if last is not None else 0)
             await sandbox.work()
@@ -350,7 +350,7 @@ async def killed_worker(sandbox: Sandbox) -> AsyncIterator[ManualWorker]:
 
 
 async def all_jobs(sandbox: Sandbox) -> list[Job]:
-    return [job for run in await sandbox.client.runs() for job in await sandbox.client.jobs(run.id)]
+    return [job for run in await sandbox.client.runs.list() for job in await sandbox.client.runs.list_jobs(run.id)]
 
 
 def one_step(retry: Retry | None = None) -> Pipeline:
@@ -368,7 +368,7 @@ async def test_a_worker_is_judged_by_its_own_heartbeat_timeout(open_sandbox: Ope
         patient = await workers.register_worker(sandbox.database, "patient", ["default"], 1, 1, timedelta(seconds=6))
         hasty = await workers.register_worker(sandbox.database, "hasty", ["default"], 1, 1, timedelta(seconds=1))
         await sandbox.clock.advance(timedelta(seconds=3))
-        assert {one.id: one.is_alive(timedelta(seconds=1)) for one in await sandbox.client.workers()} == {
+        assert {one.id: one.is_alive(timedelta(seconds=1)) for one in await sandbox.client.workers.list()} == {
             patient: True,
             hasty: False,
         }

@@ -165,10 +165,10 @@ async def test_a_worker_that_loses_an_answer_still_gets_its_jobs(open_sandbox: O
 
 Action = Callable[[Client, UUID, str | None], Awaitable[Revision]]
 ACTIONS: dict[str, Action] = {
-    "rerun": lambda client, run, key: client.rerun(run, "drawn", items=["a"], key=key),
-    "rerun_failed": lambda client, run, key: client.rerun_failed(run, key=key),
-    "edit": lambda client, run, key: client.edit(run, "drawn", "by hand", item="bad", key=key),
-    "skip": lambda client, run, key: client.skip(run, "drawn", ["bad"], key=key),
+    "rerun": lambda client, run, key: client.runs.rerun(run, "drawn", items=["a"], key=key),
+    "rerun_failed": lambda client, run, key: client.runs.rerun_failed(run, key=key),
+    "edit": lambda client, run, key: client.runs.edit(run, "drawn", "by hand", item="bad", key=key),
+    "skip": lambda client, run, key: client.runs.skip(run, "drawn", ["bad"], key=key),
 }
 
 
@@ -177,16 +177,16 @@ async def test_an_action_whose_answer_is_lost_is_done_once_and_answered(open_san
     async with open_sandbox(a_comic()) as sandbox, open_lossy_client(sandbox) as client:
         run = (await sandbox.run("comic")).id
         assert await ACTIONS[act](client, run, None) == Revision(2, 1)
-        assert (await sandbox.client.show(run)).revision == 2
-        assert len(await sandbox.client.events(run, kinds=["action"])) == 1
+        assert (await sandbox.client.runs.get(run)).revision == 2
+        assert len(await sandbox.client.runs.list_events(run, kinds=["action"])) == 1
 
 
 async def test_a_fork_whose_answer_is_lost_is_one_run(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(a_comic()) as sandbox, open_lossy_client(sandbox) as client:
         run = (await sandbox.run("comic")).id
-        forked = await client.fork(run)
+        forked = await client.runs.fork(run)
         assert forked.created
-        assert {each.id for each in await sandbox.client.runs()} == {run, forked.id}
+        assert {each.id for each in await sandbox.client.runs.list()} == {run, forked.id}
 
 
 @pytest.mark.parametrize("act", ACTIONS)
@@ -200,17 +200,17 @@ async def test_an_action_repeated_with_its_key_is_answered_as_before(open_sandbo
         await hands.record_outcomes(await hands.attempt(claims))
         await sandbox.work()
         assert await ACTIONS[act](sandbox.client, run, "order 1") == made
-        assert (await sandbox.client.show(run)).revision == 2
+        assert (await sandbox.client.runs.get(run)).revision == 2
 
 
 async def test_a_fork_asked_for_again_with_its_key_is_the_same_run(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(a_comic()) as sandbox:
         run = (await sandbox.run("comic")).id
-        first = await sandbox.client.fork(run, key="order 1")
-        again = await sandbox.client.fork(run, key="order 1")
+        first = await sandbox.client.runs.fork(run, key="order 1")
+        again = await sandbox.client.runs.fork(run, key="order 1")
         assert (again.id, first.created, again.created) == (first.id, True, False)
         with pytest.raises(KeyReused, match="order 1"):
-            await sandbox.client.fork(first.id, key="order 1")
+            await sandbox.client.runs.fork(first.id, key="order 1")
         with pytest.raises(KeyReused, match="order 1"):
             await sandbox.client.start("comic", key="order 1")
 
@@ -221,7 +221,7 @@ async def test_a_key_of_one_action_is_not_taken_for_another(open_sandbox: OpenSa
         run = (await sandbox.run("comic")).id
         await ACTIONS[act](sandbox.client, run, "order 1")
         with pytest.raises(KeyReused, match="order 1"):
-            await sandbox.client.rerun(run, "strip", key="order 1")
+            await sandbox.client.runs.rerun(run, "strip", key="order 1")
 
 
 async def test_a_decision_whose_answer_is_lost_is_still_its_makers(open_sandbox: OpenSandbox) -> None:
@@ -230,9 +230,9 @@ async def test_a_decision_whose_answer_is_lost_is_still_its_makers(open_sandbox:
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         await sandbox.work()
-        (review,) = await sandbox.client.reviews(run=run)
+        (review,) = await sandbox.client.reviews.list(run=run)
         async with open_lossy_client(sandbox) as client:
-            decided = await client.decide(review.id, Decision("reject", by="ana", notes="not this"))
+            decided = await client.reviews.decide(review.id, Decision("reject", by="ana", notes="not this"))
         assert (decided.state, decided.decided_by) == ("rejected", "ana")
         assert await state(sandbox, run) == "rejected"
 

@@ -142,7 +142,7 @@ async def test_waiting_and_working_are_told_apart(open_sandbox: OpenSandbox) -> 
 async def test_a_run_that_never_began_neither_waited_nor_worked(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(a_pipeline()) as sandbox:
         run = (await sandbox.client.start("film")).id
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         found = await read_metrics(sandbox.database)
     assert count_ended(found) == {"cancelled": 1}
     assert get_histogram(found, "waited") == get_histogram(found, "worked") == {}
@@ -179,9 +179,12 @@ async def test_the_heartbeat_timeout_is_that_of_the_settings(open_sandbox: OpenS
         await sandbox.clock.advance(timedelta(seconds=7))
         settings = Settings(database_url=sandbox.database.url, heartbeat_timeout_seconds=60)
         async with connect(sandbox.app, settings) as client:
-            assert [wait.reason for wait in await client.waits(run)] == [WaitReason.NOT_CLAIMED]
-            assert ((await client.figures()).workers, (await client.standing()).workers) == (1, 1)
-        assert [wait.reason for wait in await sandbox.client.waits(run)] == [WaitReason.NO_WORKER]
+            assert [wait.reason for wait in await client.runs.list_waits(run)] == [WaitReason.NOT_CLAIMED]
+            assert (
+                (await client.metrics.get_all()).workers,
+                (await client.metrics.get_snapshot()).workers,
+            ) == (1, 1)
+        assert [wait.reason for wait in await sandbox.client.runs.list_waits(run)] == [WaitReason.NO_WORKER]
 
 
 async def test_a_worker_without_heartbeats_does_not_count(open_sandbox: OpenSandbox) -> None:
@@ -312,8 +315,8 @@ async def test_open_reviews_are_counted_by_step_until_somebody_decides(open_sand
             await sandbox.work(advance_clock=False)
             await sandbox.clock.advance(minutes(20))
         found = (await read_metrics(sandbox.database)).reviews
-        for review in await sandbox.client.reviews():
-            await sandbox.client.decide(review.id, Decision("approve", by="ana"))
+        for review in await sandbox.client.reviews.list():
+            await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana"))
         left = (await read_metrics(sandbox.database)).reviews
     assert found == [
         OpenReviewMetrics("story", "good_narration", open=2, overdue=0, oldest_for=minutes(40)),
@@ -329,8 +332,8 @@ async def test_dead_letters_of_a_disabled_endpoint_are_not_counted_until_it_is_e
         await sandbox.client.start("film", webhook=Webhook("https://hooks.example.com", events=("run.started",)))
         await send(sandbox, "gone")
         assert await get_delivery_metrics(sandbox) == (0, 0, {"dead": 1})
-        (endpoint,) = await sandbox.client.endpoints()
-        await sandbox.client.enable_endpoint(endpoint.id)
+        (endpoint,) = await sandbox.client.webhooks.list_endpoints()
+        await sandbox.client.webhooks.enable_endpoint(endpoint.id)
         assert await get_delivery_metrics(sandbox) == (0, 1, {"dead": 1})
 
 
@@ -340,12 +343,12 @@ async def test_a_webhook_that_is_given_up_twice_counts_twice_and_is_one_dead_let
         assert await get_delivery_metrics(sandbox) == (1, 0, {})
         await send(sandbox, "dead")
         assert await get_delivery_metrics(sandbox) == (0, 1, {"dead": 1})
-        (delivery,) = await sandbox.client.deliveries()
-        await sandbox.client.redrive(delivery.id)
+        (delivery,) = await sandbox.client.webhooks.list_deliveries()
+        await sandbox.client.webhooks.redrive(delivery.id)
         assert await get_delivery_metrics(sandbox) == (1, 0, {"dead": 1})
         await send(sandbox, "dead")
         assert await get_delivery_metrics(sandbox) == (0, 1, {"dead": 2})
-        await sandbox.client.redrive(delivery.id)
+        await sandbox.client.webhooks.redrive(delivery.id)
         await send(sandbox, "delivered")
         assert await get_delivery_metrics(sandbox) == (0, 0, {"dead": 2, "delivered": 1})
 
@@ -374,12 +377,12 @@ async def test_metrics_are_read_once_for_all_requests_within_a_second(
     now = 100.0
     monkeypatch.setattr("retoma.engine.metrics.time", SimpleNamespace(monotonic=lambda: now))
     async with open_sandbox(a_pipeline()) as sandbox:
-        first = await sandbox.client.figures()
+        first = await sandbox.client.metrics.get_all()
         await sandbox.client.start("film")
         now = 100.99
-        assert await sandbox.client.figures() is first
+        assert await sandbox.client.metrics.get_all() is first
         now = 101.0
-        assert await sandbox.client.figures() is not first
+        assert await sandbox.client.metrics.get_all() is not first
 
 
 async def test_people_are_shown_the_same_metrics(open_sandbox: OpenSandbox) -> None:

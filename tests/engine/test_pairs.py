@@ -115,8 +115,8 @@ async def test_pairs_and_the_items_of_one_of_their_lists_are_different_fan_outs(
         assert names(await hands.claim(10)) == ["image:beach", "image:city", "scenes*languages"]
         await hands.close()
         await sandbox.work()
-        (run,) = await sandbox.client.runs()
-        assert (await sandbox.client.results(run.id))["film"] == [2, 4]
+        (run,) = await sandbox.client.runs.list()
+        assert (await sandbox.client.runs.get_results(run.id))["film"] == [2, 4]
 
 
 def translations() -> Pipeline:

@@ -37,9 +37,9 @@ def invoices() -> Pipeline:
 async def test_an_error_that_was_retried_is_not_an_error_of_the_run(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(invoices()) as sandbox:
         run = (await sandbox.run("invoices")).id
-        errors = await sandbox.client.errors(run)
-        counts = await sandbox.client.error_counts(run)
-        first = await sandbox.client.errors(run, limit=1)
+        errors = await sandbox.client.runs.get_errors(run)
+        counts = await sandbox.client.runs.get_error_counts(run)
+        first = await sandbox.client.runs.get_errors(run, limit=1)
     assert {item: error["retried"] for (_, item), error in errors.items()} == {"bad": False, "flaky": True}
     assert [item for _, item in first] == ["bad"]
     assert counts == ErrorCounts(failed=1, recovered=1, retried_attempts=2)
@@ -56,12 +56,12 @@ async def test_an_error_that_a_rerun_resolved_is_not_an_error_any_more(open_sand
 
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run("film")).id
-        before = await sandbox.client.error_counts(run)
+        before = await sandbox.client.runs.get_error_counts(run)
         broken[0] = False
-        await sandbox.client.rerun_failed(run, by="ana")
+        await sandbox.client.runs.rerun_failed(run, by="ana")
         await sandbox.work()
-        after = await sandbox.client.error_counts(run)
-        through = await sandbox.client.errors(run, revision=1)
+        after = await sandbox.client.runs.get_error_counts(run)
+        through = await sandbox.client.runs.get_errors(run, revision=1)
     assert (before.failed, after.failed, after.recovered) == (1, 0, 1)
     assert [error["retried"] for error in through.values()] == [False]
 
@@ -91,18 +91,18 @@ def film() -> Pipeline:
 async def test_no_end_is_predicted_while_people_are_asked(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(film()) as sandbox:
         run = await a_run_that_asks(sandbox)
-        (first, *_) = await sandbox.client.reviews(run=run)
-        await sandbox.client.decide(first.id, APPROVE)
+        (first, *_) = await sandbox.client.reviews.list(run=run)
+        await sandbox.client.reviews.decide(first.id, APPROVE)
         await sandbox.work(advance_clock=False)
-        assert len(await sandbox.client.reviews(run=run)) == 1
-        assert await sandbox.client.estimate(run) is None
+        assert len(await sandbox.client.reviews.list(run=run)) == 1
+        assert await sandbox.client.runs.estimate_end(run) is None
 
 
 async def test_the_time_of_people_is_not_that_of_a_run(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(film()) as sandbox:
         run = await a_run_that_asks(sandbox)
-        for review in await sandbox.client.reviews(run=run):
-            await sandbox.client.decide(review.id, APPROVE)
+        for review in await sandbox.client.reviews.list(run=run):
+            await sandbox.client.reviews.decide(review.id, APPROVE)
         await sandbox.work()
         found = await read_metrics(sandbox.database)
     seconds = {tally.what: tally.seconds for tally in found.counters if tally.what in ("asked", "worked")}

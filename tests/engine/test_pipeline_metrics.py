@@ -52,13 +52,15 @@ async def run_film(sandbox: Sandbox, wait: timedelta, decision: Decision = APPRO
     run = await sandbox.client.start("film")
     await sandbox.work(advance_clock=False)
     await sandbox.clock.advance(wait)
-    (review,) = await sandbox.client.reviews(run=run.id)
-    await sandbox.client.decide(review.id, decision)
+    (review,) = await sandbox.client.reviews.list(run=run.id)
+    await sandbox.client.reviews.decide(review.id, decision)
     await sandbox.work()
 
 
 async def get_pipeline_metrics(sandbox: Sandbox, pipeline: str = "film", **options: list[str]) -> PipelineMetrics:
-    return await sandbox.client.pipeline_figures(pipeline, await sandbox.clock.now() - timedelta(days=30), **options)
+    return await sandbox.client.metrics.get_pipeline(
+        pipeline, await sandbox.clock.now() - timedelta(days=30), **options
+    )
 
 
 async def test_the_time_that_people_take_is_not_the_pipelines(open_sandbox: OpenSandbox) -> None:
@@ -88,7 +90,7 @@ async def test_only_what_failed_for_good_has_failed(open_sandbox: OpenSandbox) -
         failing.append("for good")
         await run_film(sandbox, minutes(1))
         stopped = await sandbox.client.start("film")
-        await sandbox.client.cancel(stopped.id)
+        await sandbox.client.runs.cancel(stopped.id)
         await sandbox.client.start("film")
         figures = await get_pipeline_metrics(sandbox)
         assert (figures.ended, figures.failed) == (4, 1)
@@ -97,9 +99,9 @@ async def test_only_what_failed_for_good_has_failed(open_sandbox: OpenSandbox) -
 async def test_what_was_asked_for_after_the_end_begins_when_it_was_asked_for(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(a_film([])) as sandbox:
         await run_film(sandbox, minutes(1))
-        (run,) = await sandbox.client.runs()
+        (run,) = await sandbox.client.runs.list()
         await sandbox.clock.advance(timedelta(days=2))
-        await sandbox.client.rerun(run.id, "publication", by="ana")
+        await sandbox.client.runs.rerun(run.id, "publication", by="ana")
         await sandbox.clock.advance(minutes(3))
         await sandbox.work()
         assert (await get_pipeline_metrics(sandbox)).mean_seconds == 180
@@ -116,10 +118,10 @@ async def test_finished_steps_of_open_runs_count(open_sandbox: OpenSandbox) -> N
     async with open_sandbox(a_film(["again"], waits=[timedelta(days=60)])) as sandbox:
         run = await sandbox.client.start("film")
         await sandbox.work(advance_clock=False)
-        (review,) = await sandbox.client.reviews(run=run.id)
+        (review,) = await sandbox.client.reviews.list(run=run.id)
         figures = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
         assert (figures.ended, figures.steps, figures.retried, figures.timed) == (0, 1, 0, 0)
-        await sandbox.client.decide(review.id, APPROVE)
+        await sandbox.client.reviews.decide(review.id, APPROVE)
         await sandbox.work(advance_clock=False)
         figures = await get_pipeline_metrics(sandbox)
         assert (figures.ended, figures.steps, figures.retried) == (0, 2, 0)  # the cut is yet to be tried again
@@ -135,8 +137,8 @@ async def test_an_open_run_with_only_left_out_steps_to_go_is_timed(open_sandbox:
         await sandbox.clock.advance(minutes(3))
         await sandbox.work(advance_clock=False)
         await sandbox.clock.advance(minutes(90))
-        (review,) = await sandbox.client.reviews(run=run.id)
-        await sandbox.client.decide(review.id, APPROVE)
+        (review,) = await sandbox.client.reviews.list(run=run.id)
+        await sandbox.client.reviews.decide(review.id, APPROVE)
         await sandbox.work(advance_clock=False)
         figures = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
         assert (figures.ended, figures.steps, figures.timed, figures.mean_seconds) == (0, 3, 1, 180)
@@ -159,8 +161,8 @@ async def test_a_step_left_out_takes_nothing_off_where_it_did_not_run(open_sandb
         await sandbox.clock.advance(minutes(3))
         await sandbox.work(advance_clock=False)
         for decision in (Decision("send_back", by="ana", notes="again"), APPROVE):
-            (review,) = await sandbox.client.reviews(run=run.id)
-            await sandbox.client.decide(review.id, decision)
+            (review,) = await sandbox.client.reviews.list(run=run.id)
+            await sandbox.client.reviews.decide(review.id, decision)
             await sandbox.work(advance_clock=False)
         assert (await get_pipeline_metrics(sandbox, exclude_steps=["publication"])).mean_seconds == 180
 
@@ -178,10 +180,10 @@ async def test_an_approval_after_a_rerun_is_not_a_first_approval(
 ) -> None:
     async with open_sandbox(a_film([])) as sandbox:
         await run_film(sandbox, minutes(1))
-        (run,) = await sandbox.client.runs()
-        await sandbox.client.rerun(run.id, "script_review", by="ana")
+        (run,) = await sandbox.client.runs.list()
+        await sandbox.client.runs.rerun(run.id, "script_review", by="ana")
         await sandbox.work(advance_clock=False)
-        (again,) = await sandbox.client.reviews(run=run.id)
-        await sandbox.client.decide(again.id, APPROVE)
-        figures = await sandbox.client.review_figures("film", await sandbox.clock.now() - timedelta(days=30))
+        (again,) = await sandbox.client.reviews.list(run=run.id)
+        await sandbox.client.reviews.decide(again.id, APPROVE)
+        figures = await sandbox.client.reviews.get_metrics("film", await sandbox.clock.now() - timedelta(days=30))
         assert (figures.decided, figures.first_decided, figures.approved_at_once) == (2, 1, 1)

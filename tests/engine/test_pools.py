@@ -33,7 +33,7 @@ def clips(pool: Pool, count: int = 10, slots: int = 1) -> Pipeline:
 
 
 async def count_used_slots(sandbox: Sandbox, name: str = "gpu") -> int:
-    (pool,) = await sandbox.client.pools(name)
+    (pool,) = await sandbox.client.pools.list(name)
     return pool.used
 
 
@@ -110,7 +110,7 @@ async def test_a_cancelled_run_gives_back_its_slots(open_sandbox: OpenSandbox) -
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = await start(sandbox, pipeline)
         claims = await hands.claim(100)
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         await run_claims(hands, claims)
         assert await count_used_slots(sandbox) == 0
 
@@ -162,15 +162,15 @@ async def test_no_tenant_holds_more_than_its_share_of_a_pool(open_sandbox: OpenS
         mine = await start(sandbox, pipeline, tenant="north")
         claims = await hands.claim(100)
         assert names(claims) == ["clip:0", "clip:1"]
-        (wait,) = await sandbox.client.waits(mine)
+        (wait,) = await sandbox.client.runs.list_waits(mine)
         assert "its tenant has as many slots of pool 'gpu' as one may have" in wait.explanation
         theirs = await start(sandbox, pipeline, tenant="south")
-        assert "as one may have" not in (await sandbox.client.waits(theirs))[0].explanation
+        assert "as one may have" not in (await sandbox.client.runs.list_waits(theirs))[0].explanation
         assert names(await hands.claim(100)) == ["clip:0", "clip:1"]
         assert (await count_used_slots(sandbox), await hands.claim(100)) == (4, [])
         await run_claims(hands, claims, "clip:1")
         assert names(await hands.claim(100)) == ["clip:2"]
-        await sandbox.client.set_pool("gpu", per_tenant=0)
+        await sandbox.client.pools.update("gpu", per_tenant=0)
         assert len(await hands.claim(100)) == 1
 
 
@@ -189,10 +189,10 @@ async def test_a_job_whose_tenant_has_its_share_is_no_head_that_others_wait_for(
 async def test_a_share_that_was_narrowed_below_a_job_says_so(open_sandbox: OpenSandbox) -> None:
     pipeline = clips(Pool("gpu", capacity=4, per_tenant=2), slots=2)
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
-        await sandbox.client.set_pool("gpu", per_tenant=1)
+        await sandbox.client.pools.update("gpu", per_tenant=1)
         run = await start(sandbox, pipeline)
         assert await hands.claim(100) == []
-        assert "has fewer slots than it takes" in (await sandbox.client.waits(run))[0].explanation
+        assert "has fewer slots than it takes" in (await sandbox.client.runs.list_waits(run))[0].explanation
 
 
 async def test_what_was_set_stays_when_an_application_starts_that_knows_of_shares(
@@ -201,10 +201,10 @@ async def test_what_was_set_stays_when_an_application_starts_that_knows_of_share
     pipeline = clips(Pool("gpu", capacity=3))
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
-        await sandbox.client.set_pool("gpu", capacity=7)
+        await sandbox.client.pools.update("gpu", capacity=7)
         await rows(sandbox, "update retoma.pools set declared = (declared::jsonb - 'per_tenant')::json")
         await pools.declare_pools(sandbox.database, [Pool("gpu", capacity=3)])
-        (pool,) = await sandbox.client.pools("gpu")
+        (pool,) = await sandbox.client.pools.list("gpu")
         assert pool.capacity == 7
 
 
@@ -303,11 +303,11 @@ async def test_a_pool_can_be_widened_and_narrowed_while_it_is_in_use(open_sandbo
         await start(sandbox, pipeline)
         claims = await hands.claim(100)
         assert len(claims) == 1
-        assert (await sandbox.client.set_pool("gpu", capacity=3)).free == 2
+        assert (await sandbox.client.pools.update("gpu", capacity=3)).free == 2
         claims += await hands.claim(100)
         assert len(claims) == 3
 
-        assert (await sandbox.client.set_pool("gpu", capacity=1)).free == 0
+        assert (await sandbox.client.pools.update("gpu", capacity=1)).free == 0
         await run_claims(hands, claims[:2])
         assert await hands.claim(100) == []
         await run_claims(hands, claims[2:])
@@ -316,25 +316,25 @@ async def test_a_pool_can_be_widened_and_narrowed_while_it_is_in_use(open_sandbo
 
 async def test_what_a_person_set_stays_until_the_application_gives_other_numbers(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(clips(Pool("gpu", capacity=1))) as sandbox, sandbox.manual_worker():
-        await sandbox.client.set_pool("gpu", capacity=7)
+        await sandbox.client.pools.update("gpu", capacity=7)
     async with open_sandbox(clips(Pool("gpu", capacity=1))) as sandbox:
         async with sandbox.manual_worker():
-            await sandbox.client.set_pool("gpu", capacity=7)
+            await sandbox.client.pools.update("gpu", capacity=7)
         async with sandbox.manual_worker():
-            assert (await sandbox.client.pools("gpu"))[0].capacity == 7
+            assert (await sandbox.client.pools.list("gpu"))[0].capacity == 7
         sandbox.app.pipelines["film"] = clips(Pool("gpu", capacity=2))
         async with sandbox.manual_worker():
-            assert (await sandbox.client.pools("gpu"))[0].capacity == 2
+            assert (await sandbox.client.pools.list("gpu"))[0].capacity == 2
 
 
 async def test_a_pool_that_is_not_there_cannot_be_set(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(clips(Pool("gpu", capacity=1))) as sandbox:
         with pytest.raises(NotFound, match="no pool 'gpus'"):
-            await sandbox.client.set_pool("gpus", capacity=1)
+            await sandbox.client.pools.update("gpus", capacity=1)
         with pytest.raises(InvalidInput, match="capacity"):
-            await sandbox.client.set_pool("gpu", capacity=-1)
+            await sandbox.client.pools.update("gpu", capacity=-1)
         with pytest.raises(InvalidInput, match=r"rate is 0, for none, or at least 0.000001; given: 1e-07"):
-            await sandbox.client.set_pool("gpu", rate=1e-7)
+            await sandbox.client.pools.update("gpu", rate=1e-7)
 
 
 async def test_a_rate_lets_only_so_many_begin_in_a_second(open_sandbox: OpenSandbox) -> None:
@@ -393,7 +393,7 @@ async def test_a_provider_that_says_too_many_holds_up_its_pool_and_uses_up_no_at
         run = await start(sandbox, pipeline)
         await run_claims(hands, await hands.claim(1))
         assert await hands.claim(100) == []
-        (pool,) = await sandbox.client.pools()
+        (pool,) = await sandbox.client.pools.list()
         assert pool.paused_until is not None
         limited = False
         await sandbox.work()
@@ -412,7 +412,7 @@ async def test_a_step_that_only_asks_to_wait_holds_up_nobody(open_sandbox: OpenS
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         await sandbox.client.start(pipeline)
         await run_claims(hands, await hands.claim(1))
-        (pool,) = await sandbox.client.pools()
+        (pool,) = await sandbox.client.pools.list()
         assert pool.paused_until is None
 
 
@@ -439,7 +439,7 @@ async def test_a_job_that_a_narrowed_pool_can_never_hold_holds_up_nobody(open_sa
         await run_claims(hands, await hands.claim(1, queues=["default"]))
         held = await hands.claim(1, queues=["default"])
         assert names(await hands.claim(1)) == ["small:1"]
-        await sandbox.client.set_pool("gpu", capacity=2)
+        await sandbox.client.pools.update("gpu", capacity=2)
         await sandbox.clock.advance(minutes(1))
         await run_claims(hands, held)
         assert names(await hands.claim(1)) == ["small:2"]
@@ -503,7 +503,7 @@ async def test_a_wait_says_that_the_pool_is_too_small(open_sandbox: OpenSandbox)
     pipeline = two_sizes(Pool("gpu", capacity=3))
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker():
         run = (await sandbox.client.start(pipeline)).id
-        await sandbox.client.set_pool("gpu", capacity=2)
-        (wait,) = [wait for wait in await sandbox.client.waits(run) if wait.step == "large"]
+        await sandbox.client.pools.update("gpu", capacity=2)
+        (wait,) = [wait for wait in await sandbox.client.runs.list_waits(run) if wait.step == "large"]
         assert wait.reason == "pool_too_small"
         assert "retoma pools set gpu" in wait.explanation

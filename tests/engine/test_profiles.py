@@ -24,12 +24,12 @@ def nothing() -> Pipeline:
 
 async def test_what_an_application_knows_of_a_tenant_is_kept(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(nothing()) as sandbox:
-        made = await sandbox.client.set_profile("blog", {"tone": "calmo"})
+        made = await sandbox.client.tenants.set_profile("blog", {"tone": "calmo"})
         assert (made.tenant, made.value, made.revision) == ("blog", {"tone": "calmo"}, 1)
         assert made.created_at == made.changed_at == await sandbox.clock.now()
-        assert await sandbox.client.profile("blog") == made
-        await sandbox.client.set_profile("atlas", [1])
-        assert [each.tenant for each in await sandbox.client.profiles()] == ["atlas", "blog"]
+        assert await sandbox.client.tenants.get_profile("blog") == made
+        await sandbox.client.tenants.set_profile("atlas", [1])
+        assert [each.tenant for each in await sandbox.client.tenants.list_profiles()] == ["atlas", "blog"]
 
 
 async def test_a_step_reads_what_the_application_knows_of_its_tenant_now(open_sandbox: OpenSandbox) -> None:
@@ -41,7 +41,7 @@ async def test_a_step_reads_what_the_application_knows_of_its_tenant_now(open_sa
 
     async with open_sandbox(pipeline) as sandbox:
         for tone in ("calmo", "vivo"):
-            await sandbox.client.set_profile("blog", {"tone": tone})
+            await sandbox.client.tenants.set_profile("blog", {"tone": tone})
             assert (await sandbox.run(pipeline, tenant="blog")).results == {"known": {"tone": tone}}
         assert (await sandbox.run(pipeline, tenant="atlas")).results == {"known": None}
 
@@ -49,14 +49,14 @@ async def test_a_step_reads_what_the_application_knows_of_its_tenant_now(open_sa
 async def test_a_change_is_made_to_what_was_seen_and_to_nothing_else(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(nothing()) as sandbox:
         client = sandbox.client
-        await client.set_profile("blog", 1, revision=0)
-        assert (await client.set_profile("blog", 2, revision=1)).revision == 2
+        await client.tenants.set_profile("blog", 1, revision=0)
+        assert (await client.tenants.set_profile("blog", 2, revision=1)).revision == 2
         for revision in (0, 1, 3):
             with pytest.raises(Conflict, match="changed by somebody else"):
-                await client.set_profile("blog", 3, revision=revision)
+                await client.tenants.set_profile("blog", 3, revision=revision)
         with pytest.raises(Conflict):
-            await client.set_profile("other", 3, revision=1)
-        assert (await client.set_profile("blog", 4)).revision == 3
+            await client.tenants.set_profile("other", 3, revision=1)
+        assert (await client.tenants.set_profile("blog", 4)).revision == 3
 
 
 async def test_of_many_who_saw_the_same_one_changes_it(open_sandbox: OpenSandbox) -> None:
@@ -64,49 +64,49 @@ async def test_of_many_who_saw_the_same_one_changes_it(open_sandbox: OpenSandbox
 
         async def change(number: int, revision: int) -> Any:
             try:
-                return (await sandbox.client.set_profile("blog", number, revision=revision)).value
+                return (await sandbox.client.tenants.set_profile("blog", number, revision=revision)).value
             except Conflict:
                 return None
 
         for revision in (0, 1):
             answers = await asyncio.gather(*(change(number, revision) for number in range(10)))
             assert len([answer for answer in answers if answer is not None]) == 1
-        assert (await sandbox.client.profile("blog")).revision == 2
+        assert (await sandbox.client.tenants.get_profile("blog")).revision == 2
 
 
 async def test_what_was_dropped_is_not_there_and_the_tenants_runs_stay(open_sandbox: OpenSandbox) -> None:
     pipeline = nothing()
     async with open_sandbox(pipeline) as sandbox:
-        await sandbox.client.set_profile("blog", 1)
+        await sandbox.client.tenants.set_profile("blog", 1)
         run = await sandbox.run(pipeline, tenant="blog")
-        await sandbox.client.drop_profile("blog")
-        for act in (sandbox.client.profile, sandbox.client.drop_profile):
+        await sandbox.client.tenants.delete_profile("blog")
+        for act in (sandbox.client.tenants.get_profile, sandbox.client.tenants.delete_profile):
             with pytest.raises(NotFound, match="there is no 'blog'"):
                 await act("blog")
-        assert (await sandbox.client.show(run.id)).tenant == "blog"
-        assert (await sandbox.client.set_profile("blog", 2, revision=0)).revision == 1
+        assert (await sandbox.client.runs.get(run.id)).tenant == "blog"
+        assert (await sandbox.client.tenants.set_profile("blog", 2, revision=0)).revision == 1
 
 
 async def test_applications_do_not_see_what_others_know(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(nothing()) as sandbox:
-        await sandbox.client.set_profile("blog", "mine")
+        await sandbox.client.tenants.set_profile("blog", "mine")
         other = another(sandbox, "other")
-        assert await other.profiles() == []
-        await other.set_profile("blog", "theirs", revision=0)
-        await other.drop_profile("blog")
-        assert (await sandbox.client.profile("blog")).value == "mine"
+        assert await other.tenants.list_profiles() == []
+        await other.tenants.set_profile("blog", "theirs", revision=0)
+        await other.tenants.delete_profile("blog")
+        assert (await sandbox.client.tenants.get_profile("blog")).value == "mine"
         await other.close()
 
 
 async def test_a_profile_is_json_of_a_tenant_with_a_name(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(nothing()) as sandbox:
         with pytest.raises(InvalidInput, match="cannot be JSON"):
-            await sandbox.client.set_profile("blog", float("nan"))
+            await sandbox.client.tenants.set_profile("blog", float("nan"))
         with pytest.raises(InvalidInput, match="a tenant is 1 to 500 characters"):
-            await sandbox.client.set_profile("", 1)
+            await sandbox.client.tenants.set_profile("", 1)
         nobody = Client(None, sandbox.database)
         with pytest.raises(NotFound, match="has no application"):
-            await nobody.profiles()
+            await nobody.tenants.list_profiles()
         await nobody.close()
 
 

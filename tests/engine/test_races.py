@@ -51,7 +51,7 @@ async def test_a_join_fires_once_however_many_workers_finish_its_last_items_at_o
             ((hands, claims),) = fired
             assert names(claims) == ["total"]
             await run_claims(hands, claims)
-            assert (await sandbox.client.results(run))["total"] == sum(range(WORKERS))
+            assert (await sandbox.client.runs.get_results(run))["total"] == sum(range(WORKERS))
             assert (await kinds(sandbox, run)).count("end") == 1
 
 
@@ -76,7 +76,7 @@ async def test_a_step_of_two_dependencies_is_ready_once_when_both_end(open_sandb
             mine, others = await one_hand.claim(1), await other_hand.claim(1)
             await asyncio.gather(run_claims(one_hand, mine), run_claims(other_hand, others))
             await run_next(one_hand, "both")
-            assert (await sandbox.client.results(run))["both"] == 3
+            assert (await sandbox.client.runs.get_results(run))["both"] == 3
 
 
 async def test_the_second_of_two_last_items_waits_for_the_first_and_fires_the_join(open_sandbox: OpenSandbox) -> None:
@@ -113,7 +113,7 @@ async def test_a_successor_made_while_its_run_is_cancelled_starts_nothing_more(o
         run = (await sandbox.client.start(pipeline)).id
         claims = await lane.call(room=1)
         async with begin_uncommitted_call(sandbox, lane, results(claims), room=1) as commit:
-            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            cancel = asyncio.create_task(sandbox.client.runs.cancel(run))
             await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelling"
@@ -128,7 +128,7 @@ async def test_a_job_claimed_while_its_run_is_cancelled_starts_nothing_more(open
     async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
         run = (await sandbox.client.start(pipeline)).id
         async with begin_uncommitted_call(sandbox, lane, room=1) as commit:
-            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            cancel = asyncio.create_task(sandbox.client.runs.cancel(run))
             await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelling"
@@ -144,7 +144,7 @@ async def test_items_made_while_their_run_is_cancelled_never_run(open_sandbox: O
         claims = await lane.call(room=1)
         source = Result(claims[0], "[0, 1, 2]", {str(number): str(number) for number in range(3)})
         async with begin_uncommitted_call(sandbox, lane, [source]) as commit:
-            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            cancel = asyncio.create_task(sandbox.client.runs.cancel(run))
             await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
             await commit()
             assert await cancel == "cancelled"
@@ -205,7 +205,7 @@ async def test_the_last_two_jobs_of_a_cancelled_run_end_it_once_when_they_end_at
     async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
         run = await start_until_items(sandbox, pipeline)
         mine, others = await first.call(room=1), await second.call(room=1)
-        assert await sandbox.client.cancel(run) == "cancelling"
+        assert await sandbox.client.runs.cancel(run) == "cancelling"
         async with begin_uncommitted_call(sandbox, first, results(mine)) as commit:
             ending = asyncio.create_task(second.call(results(others)))
             await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
@@ -270,7 +270,7 @@ async def test_a_cancel_that_races_with_finishes_leaves_nothing_alive(open_sandb
             working = [asyncio.create_task(work(hands, stop, started_late)) for hands in workers]
             for _ in range(number % 7):
                 await asyncio.sleep(0)
-            answer = await sandbox.client.cancel(run)
+            answer = await sandbox.client.runs.cancel(run)
             stop.set()
             await asyncio.gather(*working)
             assert answer in ("cancelling", "cancelled", "completed")
@@ -529,7 +529,7 @@ async def test_a_job_that_becomes_ready_and_is_claimed_while_its_run_is_cancelle
         claims = {claim.step: claim for claim in await first.call(room=3)}
         await first.call(results([claims["d"]]))
         async with hold_job(sandbox, "a") as runs:
-            cancel = asyncio.create_task(sandbox.client.cancel(run))
+            cancel = asyncio.create_task(sandbox.client.runs.cancel(run))
             await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
             await first.call(results([claims["c"]]))
             async with hold_job(sandbox, "w") as waits:

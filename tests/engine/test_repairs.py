@@ -77,11 +77,11 @@ async def test_a_run_that_was_ended_so_can_go_on(open_sandbox: OpenSandbox) -> N
         run = await start_chain(sandbox)
         await rows(sandbox, "delete from retoma.jobs where run = $1 and step = 'second'", run)
         await repair(sandbox)
-        (event,) = [one for one in await sandbox.client.events(run) if one.kind == "failure"]
+        (event,) = [one for one in await sandbox.client.runs.list_events(run) if one.kind == "failure"]
         assert event.data["code"] == "NO_ACTIVE_JOBS"
-        await sandbox.client.rerun(run, "first")
+        await sandbox.client.runs.rerun(run, "first")
         await sandbox.work()
-        assert (await state(sandbox, run), await sandbox.client.results(run)) == (
+        assert (await state(sandbox, run), await sandbox.client.runs.get_results(run)) == (
             "completed",
             {"first": 1, "second": 2},
         )

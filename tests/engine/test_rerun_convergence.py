@@ -156,7 +156,7 @@ async def work(sandbox: Sandbox, luck: FailurePlan) -> None:
 async def rerun_until_done(sandbox: Sandbox, run: UUID, luck: FailurePlan) -> None:
     for chance in (0.3, 0.2, 0.0):
         luck.chance = chance
-        await sandbox.client.rerun_failed(run)
+        await sandbox.client.runs.rerun_failed(run)
         await work(sandbox, luck)
 
 
@@ -171,8 +171,8 @@ async def test_reruns_lead_to_what_a_run_without_failures_gives(seed: int, open_
         run = (await sandbox.client.start(pipeline)).id
         await work(sandbox, luck)
         await rerun_until_done(sandbox, run, luck)
-        assert (await sandbox.client.show(run)).state == "completed"
-        assert await sandbox.client.results(run) == expected
+        assert (await sandbox.client.runs.get(run)).state == "completed"
+        assert await sandbox.client.runs.get_results(run) == expected
         assert await rows(sandbox, "select * from retoma.runs where open_sinks <> 0") == []
         assert await rows(sandbox, "select * from retoma.jobs where state in ('waiting', 'ready', 'running')") == []
 

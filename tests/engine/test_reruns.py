@@ -70,12 +70,12 @@ async def test_only_failed_jobs_and_their_dependents_are_rerun(open_sandbox: Ope
 
         world.bad.clear()
         world.called.clear()
-        made = await sandbox.client.rerun_failed(run.id)
+        made = await sandbox.client.runs.rerun_failed(run.id)
         assert (made.number, made.jobs) == (2, 2)
         assert await state(sandbox, run.id) == "running"
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
-        results = await sandbox.client.results(run.id)
+        results = await sandbox.client.runs.get_results(run.id)
         assert results["report"] == ["label a", "label b", "label c"]
         assert results["mail"] == 3
         assert sorted(world.called) == ["label b", "label c", "mail", "report", "text b"]
@@ -87,15 +87,15 @@ async def test_what_fails_again_is_an_error_again_and_can_be_made_once_more(open
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         world.bad = {"text c"}
-        assert (await sandbox.client.rerun_failed(run.id)).jobs == 2
+        assert (await sandbox.client.runs.rerun_failed(run.id)).jobs == 2
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed_with_errors"
         world.bad.clear()
-        made = await sandbox.client.rerun_failed(run.id)
+        made = await sandbox.client.runs.rerun_failed(run.id)
         assert (made.number, made.jobs) == (3, 1)
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
-        assert (await sandbox.client.results(run.id))["mail"] == 3
+        assert (await sandbox.client.runs.get_results(run.id))["mail"] == 3
 
 
 async def test_one_of_several_failed_items_can_be_chosen(open_sandbox: OpenSandbox) -> None:
@@ -104,10 +104,10 @@ async def test_one_of_several_failed_items_can_be_chosen(open_sandbox: OpenSandb
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         world.bad.clear()
-        assert (await sandbox.client.rerun_failed(run.id, step="text", items=["b", "a"])).jobs == 1
+        assert (await sandbox.client.runs.rerun_failed(run.id, step="text", items=["b", "a"])).jobs == 1
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed_with_errors"
-        assert (await sandbox.client.results(run.id))["report"] == ["label a", "label b"]
+        assert (await sandbox.client.runs.get_results(run.id))["report"] == ["label a", "label b"]
 
 
 async def test_a_run_that_a_failure_stopped_continues_where_it_stopped(open_sandbox: OpenSandbox) -> None:
@@ -122,9 +122,9 @@ async def test_a_run_that_a_failure_stopped_continues_where_it_stopped(open_sand
         assert await state(sandbox, run) == "failed"
         world.bad.clear()
         world.called.clear()
-        await sandbox.client.rerun_failed(run)
+        await sandbox.client.runs.rerun_failed(run)
         await sandbox.work()
-        assert (await state(sandbox, run), (await sandbox.client.results(run))["mail"]) == ("completed", 3)
+        assert (await state(sandbox, run), (await sandbox.client.runs.get_results(run))["mail"]) == ("completed", 3)
         assert sorted(world.called) == ["label a", "label b", "label c", "mail", "report", "taxonomy"]
 
 
@@ -135,10 +135,10 @@ async def test_what_ended_while_its_run_stopped_has_its_successors_made(open_san
         run = await sandbox.run(pipeline)
         assert run.state == "failed"
         world.bad.clear()
-        await sandbox.client.rerun_failed(run.id)
+        await sandbox.client.runs.rerun_failed(run.id)
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
-        assert (await sandbox.client.results(run.id))["mail"] == 3
+        assert (await sandbox.client.runs.get_results(run.id))["mail"] == 3
 
 
 async def test_a_failed_source_fans_out_when_it_is_rerun(open_sandbox: OpenSandbox) -> None:
@@ -148,10 +148,10 @@ async def test_a_failed_source_fans_out_when_it_is_rerun(open_sandbox: OpenSandb
         run = await sandbox.run(pipeline)
         assert run.state == "failed"
         world.bad.clear()
-        await sandbox.client.rerun_failed(run.id)
+        await sandbox.client.runs.rerun_failed(run.id)
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
-        assert (await sandbox.client.results(run.id))["mail"] == 3
+        assert (await sandbox.client.runs.get_results(run.id))["mail"] == 3
 
 
 async def test_new_items_wait_for_a_dependency_with_a_pending_rerun(open_sandbox: OpenSandbox) -> None:
@@ -178,14 +178,14 @@ async def test_new_items_wait_for_a_dependency_with_a_pending_rerun(open_sandbox
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = await sandbox.run(pipeline)
         world.bad.clear()
-        await sandbox.client.rerun_failed(run.id)
+        await sandbox.client.runs.rerun_failed(run.id)
         await run_next(hands, "first")
         claims = await hands.claim(100)
         assert sorted(claim.step for claim in claims) == ["names", "second"]
         for name in ("names", "second"):
             await hands.record_outcomes(await hands.attempt([claim for claim in claims if claim.step == name]))
         await sandbox.work()
-        assert (await sandbox.client.results(run.id))["greeting"] == {"a": "second a", "b": "second b"}
+        assert (await sandbox.client.runs.get_results(run.id))["greeting"] == {"a": "second a", "b": "second b"}
         assert await state(sandbox, run.id) == "completed"
 
 
@@ -195,7 +195,7 @@ async def test_previous_results_stay(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         world.bad.clear()
-        await sandbox.client.rerun_failed(run.id)
+        await sandbox.client.runs.rerun_failed(run.id)
         await sandbox.work()
         kept = "select count(*) from retoma.jobs where run = $1 and step = 'report' and state = 'succeeded'"
         assert await value(sandbox, kept, run.id) == 2
@@ -215,10 +215,10 @@ async def test_each_round_has_attempts_of_its_own(open_sandbox: OpenSandbox) -> 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         assert (run.state, len(tries)) == ("failed", 2)
-        await sandbox.client.rerun_failed(run.id)
+        await sandbox.client.runs.rerun_failed(run.id)
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
-        (job,) = await sandbox.client.jobs(run.id)
+        (job,) = await sandbox.client.runs.list_jobs(run.id)
         assert (job.revision, job.attempt) == (2, 2)
 
 
@@ -227,12 +227,12 @@ async def test_a_rerun_takes_its_slots_again(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(world, pool=Pool("reading", capacity=1))
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        await sandbox.client.set_pool("reading", capacity=0)
+        await sandbox.client.pools.update("reading", capacity=0)
         world.bad.clear()
-        await sandbox.client.rerun_failed(run.id)
+        await sandbox.client.runs.rerun_failed(run.id)
         await sandbox.work()
         assert (await states(sandbox, run.id))["text:b"] == "ready"
-        await sandbox.client.set_pool("reading", capacity=1)
+        await sandbox.client.pools.update("reading", capacity=1)
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
 
@@ -242,7 +242,7 @@ async def test_of_fifty_callers_one_makes_it_and_all_get_the_same_answer(open_sa
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        answers = await asyncio.gather(*(sandbox.client.rerun_failed(run.id) for _ in range(50)))
+        answers = await asyncio.gather(*(sandbox.client.runs.rerun_failed(run.id) for _ in range(50)))
         assert {(answer.number, answer.jobs) for answer in answers} == {(2, 1)}
         assert (await kinds(sandbox, run.id)).count("action") == 1
 
@@ -253,27 +253,27 @@ async def test_a_run_that_is_not_over_is_left_alone(open_sandbox: OpenSandbox) -
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         with pytest.raises(RunBusy, match="is running: this needs one"):
-            await sandbox.client.rerun_failed(run)
-        await sandbox.client.cancel(run)
+            await sandbox.client.runs.rerun_failed(run)
+        await sandbox.client.runs.cancel(run)
         with pytest.raises(RunBusy, match="is cancelled"):
-            await sandbox.client.rerun_failed(run)
+            await sandbox.client.runs.rerun_failed(run)
 
 
 async def test_a_round_that_was_cancelled_is_not_under_way(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World("text b"))
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        await sandbox.client.rerun_failed(run.id)
-        await sandbox.client.cancel(run.id)
+        await sandbox.client.runs.rerun_failed(run.id)
+        await sandbox.client.runs.cancel(run.id)
         with pytest.raises(RunBusy, match="is cancelled"):
-            await sandbox.client.rerun_failed(run.id)
+            await sandbox.client.runs.rerun_failed(run.id)
 
 
 async def test_a_run_without_failures_stays_over(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        made = await sandbox.client.rerun_failed(run.id)
+        made = await sandbox.client.runs.rerun_failed(run.id)
         assert (made.number, made.jobs, await state(sandbox, run.id)) == (1, 0, "completed")
 
 
@@ -282,9 +282,9 @@ async def test_another_tenants_run_is_not_there(open_sandbox: OpenSandbox) -> No
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         with pytest.raises(NotFound):
-            await sandbox.client.rerun_failed(run.id, tenant="other")
+            await sandbox.client.runs.rerun_failed(run.id, tenant="other")
         with pytest.raises(NotFound):
-            await sandbox.client.rerun_failed(new_run_id())
+            await sandbox.client.runs.rerun_failed(new_run_id())
 
 
 async def test_the_run_enqueues_its_end_webhook_again(open_sandbox: OpenSandbox) -> None:
@@ -293,7 +293,7 @@ async def test_the_run_enqueues_its_end_webhook_again(open_sandbox: OpenSandbox)
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         world.bad.clear()
-        await sandbox.client.rerun_failed(run.id)
+        await sandbox.client.runs.rerun_failed(run.id)
         await sandbox.work()
         assert (await kinds(sandbox, run.id)).count("end") == 2
 
@@ -304,11 +304,11 @@ async def test_a_persons_result_takes_the_place_of_a_failed_one(open_sandbox: Op
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         world.called.clear()
-        made = await sandbox.client.edit(run.id, "label", "by hand", item="b", by="ana")
+        made = await sandbox.client.runs.edit(run.id, "label", "by hand", item="b", by="ana")
         assert made.number == 2
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
-        assert (await sandbox.client.results(run.id))["report"] == ["label a", "by hand", "label c"]
+        assert (await sandbox.client.runs.get_results(run.id))["report"] == ["label a", "by hand", "label c"]
         assert world.called == ["report", "mail"]
         assert await value(sandbox, "select author from retoma.jobs where author is not null") == "ana"
 
@@ -317,9 +317,9 @@ async def test_a_persons_result_for_what_nothing_needs_leaves_the_run_over(open_
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        await sandbox.client.edit(run.id, "mail", 99)
+        await sandbox.client.runs.edit(run.id, "mail", 99)
         assert await state(sandbox, run.id) == "completed"
-        assert (await sandbox.client.results(run.id))["mail"] == 99
+        assert (await sandbox.client.runs.get_results(run.id))["mail"] == 99
 
 
 async def test_a_persons_result_lets_a_failed_run_go_on(open_sandbox: OpenSandbox) -> None:
@@ -327,9 +327,12 @@ async def test_a_persons_result_lets_a_failed_run_go_on(open_sandbox: OpenSandbo
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        await sandbox.client.edit(run.id, "taxonomy", "by hand")
+        await sandbox.client.runs.edit(run.id, "taxonomy", "by hand")
         await sandbox.work()
-        assert (await state(sandbox, run.id), (await sandbox.client.results(run.id))["mail"]) == ("completed", 3)
+        assert (await state(sandbox, run.id), (await sandbox.client.runs.get_results(run.id))["mail"]) == (
+            "completed",
+            3,
+        )
 
 
 async def test_a_persons_result_is_of_the_type_that_the_step_gives(open_sandbox: OpenSandbox) -> None:
@@ -337,8 +340,8 @@ async def test_a_persons_result_is_of_the_type_that_the_step_gives(open_sandbox:
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         with pytest.raises(InvalidInput, match="this is no result of 'label'"):
-            await sandbox.client.edit(run.id, "label", {"x": 1}, item="a")
-        assert (await sandbox.client.show(run.id)).revision == 1
+            await sandbox.client.runs.edit(run.id, "label", {"x": 1}, item="a")
+        assert (await sandbox.client.runs.get(run.id)).revision == 1
 
 
 async def test_a_persons_result_is_refused_if_its_type_is_unknown(open_sandbox: OpenSandbox) -> None:
@@ -346,8 +349,8 @@ async def test_a_persons_result_is_refused_if_its_type_is_unknown(open_sandbox: 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         with pytest.raises(InvalidInput, match="no application that defines pipeline 'labels'"):
-            await Client(None, sandbox.database).edit(run.id, "mail", 99)
-        assert (await sandbox.client.show(run.id)).revision == 1
+            await Client(None, sandbox.database).runs.edit(run.id, "mail", 99)
+        assert (await sandbox.client.runs.get(run.id)).revision == 1
 
 
 async def test_a_list_whose_items_exist_cannot_be_edited(open_sandbox: OpenSandbox) -> None:
@@ -355,8 +358,8 @@ async def test_a_list_whose_items_exist_cannot_be_edited(open_sandbox: OpenSandb
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         with pytest.raises(RunBusy, match="another list"):
-            await sandbox.client.edit(run.id, "documents", ["x"])
-        assert (await sandbox.client.show(run.id)).revision == 1
+            await sandbox.client.runs.edit(run.id, "documents", ["x"])
+        assert (await sandbox.client.runs.get(run.id)).revision == 1
 
 
 async def test_items_that_a_person_does_not_want_are_no_errors(open_sandbox: OpenSandbox) -> None:
@@ -365,7 +368,7 @@ async def test_items_that_a_person_does_not_want_are_no_errors(open_sandbox: Ope
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         world.called.clear()
-        await sandbox.client.skip(run.id, "text", ["b"], by="ana")
+        await sandbox.client.runs.skip(run.id, "text", ["b"], by="ana")
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
         assert (await states(sandbox, run.id))["label:b"] == "skipped"
@@ -377,6 +380,6 @@ async def test_what_is_not_there_can_be_neither_edited_nor_skipped(open_sandbox:
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         with pytest.raises(NotFound, match="no label of z in run"):
-            await sandbox.client.edit(run.id, "label", "x", item="z")
+            await sandbox.client.runs.edit(run.id, "label", "x", item="z")
         with pytest.raises(NotFound):
-            await sandbox.client.skip(run.id, "label", ["z"])
+            await sandbox.client.runs.skip(run.id, "label", ["z"])

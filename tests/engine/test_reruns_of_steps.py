@@ -68,8 +68,8 @@ async def run_to_completion(sandbox: Sandbox, world: World) -> Any:
 
 async def work_to_end(sandbox: Sandbox, run: Any) -> dict[str, Any]:
     await sandbox.work()
-    assert (await sandbox.client.show(run)).state is RunState.COMPLETED
-    return await sandbox.client.results(run)
+    assert (await sandbox.client.runs.get(run)).state is RunState.COMPLETED
+    return await sandbox.client.runs.get_results(run)
 
 
 async def test_a_rerun_step_reruns_its_dependents(open_sandbox: OpenSandbox) -> None:
@@ -77,7 +77,7 @@ async def test_a_rerun_step_reruns_its_dependents(open_sandbox: OpenSandbox) -> 
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
         world.version = 2
-        revision = await sandbox.client.rerun(run, "text", by="ana", reason="news")
+        revision = await sandbox.client.runs.rerun(run, "text", by="ana", reason="news")
         results = await work_to_end(sandbox, run)
         assert revision.number == 2
         assert results["page"] == "café 2: calm a, calm b, calm c"
@@ -89,14 +89,16 @@ async def test_what_would_be_made_of_the_same_keeps_its_result(open_sandbox: Ope
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        await sandbox.client.rerun(run, "text")
+        await sandbox.client.runs.rerun(run, "text")
         await work_to_end(sandbox, run)
         assert world.called == ["text"]
-        assert [(made.revision, made.reused_from) for made in await sandbox.client.made(run, "page")] == [
+        assert [
+            (made.revision, made.reused_from) for made in await sandbox.client.runs.get_step_history(run, "page")
+        ] == [
             (2, 1),
             (1, None),
         ]
-        assert await sandbox.client.stale(run) == []
+        assert await sandbox.client.runs.list_stale(run) == []
 
 
 async def test_a_result_is_kept_though_an_optional_dependency_is_missing(open_sandbox: OpenSandbox) -> None:
@@ -118,7 +120,7 @@ async def test_a_result_is_kept_though_an_optional_dependency_is_missing(open_sa
 
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
-        await sandbox.client.rerun(run, "text")
+        await sandbox.client.runs.rerun(run, "text")
         await sandbox.work()
         assert called == ["text", "page", "text"]
 
@@ -144,9 +146,9 @@ async def test_results_of_previous_revisions_are_not_part_of_a_join(open_sandbox
             large = "update retoma.jobs set output = to_json(repeat('x', 34000000)) where step = 'drawn'"
             await connection.execute(large)
         for generation[0] in (2, 3):
-            await sandbox.client.rerun(run, "drawn")
+            await sandbox.client.runs.rerun(run, "drawn")
             await sandbox.work()
-            results = await sandbox.client.results(run)
+            results = await sandbox.client.runs.get_results(run)
             assert results["album"] == f"1 of {generation[0]}, 2 of {generation[0]}, 3 of {generation[0]}"
 
 
@@ -154,7 +156,7 @@ async def test_fresh_keeps_nothing(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        await sandbox.client.rerun(run, "text", reuse=False)
+        await sandbox.client.runs.rerun(run, "text", reuse=False)
         await work_to_end(sandbox, run)
         assert sorted(world.called) == sorted(["text", "words", "picture a", "picture b", "picture c", "page", "post"])
 
@@ -163,7 +165,7 @@ async def test_everything_from_a_step_on_is_rerun(open_sandbox: OpenSandbox) -> 
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        await sandbox.client.rerun(run, from_step="page")
+        await sandbox.client.runs.rerun(run, from_step="page")
         await work_to_end(sandbox, run)
         assert world.called == ["page", "post"]
 
@@ -175,15 +177,15 @@ async def test_a_new_list_keeps_its_known_items_makes_the_new_ones_and_forgets_t
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
         world.words = ["c", "d", "a"]
-        await sandbox.client.rerun(run, "words")
+        await sandbox.client.runs.rerun(run, "words")
         results = await work_to_end(sandbox, run)
         assert world.called == ["words", "picture d", "page", "post"]
         assert results["page"] == "café 1: calm c, calm d, calm a"
-        assert (await sandbox.client.made(run, "picture", "b"))[0].state is JobState.SUCCEEDED
+        assert (await sandbox.client.runs.get_step_history(run, "picture", "b"))[0].state is JobState.SUCCEEDED
         assert list(results["picture"]) == ["c", "d", "a"]
-        shown = await sandbox.client.items(run, "words")
+        shown = await sandbox.client.runs.list_items(run, "words")
         assert [item.item for item in shown] == ["c", "d", "a"]
-        assert [job.item for job in await sandbox.client.step_jobs(run, "picture")] == ["c", "d", "a"]
+        assert [job.item for job in await sandbox.client.runs.list_step_jobs(run, "picture")] == ["c", "d", "a"]
 
 
 async def test_a_list_that_becomes_empty_is_joined_at_once(open_sandbox: OpenSandbox) -> None:
@@ -191,7 +193,7 @@ async def test_a_list_that_becomes_empty_is_joined_at_once(open_sandbox: OpenSan
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
         world.words = []
-        await sandbox.client.rerun(run, "words")
+        await sandbox.client.runs.rerun(run, "words")
         assert (await work_to_end(sandbox, run))["page"] == "café 1: "
 
 
@@ -199,11 +201,11 @@ async def test_single_items_and_groups_are_rerun(open_sandbox: OpenSandbox) -> N
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        await sandbox.client.rerun(run, "picture", items=["b"])
+        await sandbox.client.runs.rerun(run, "picture", items=["b"])
         await work_to_end(sandbox, run)
         assert world.called == ["picture b"]
         world.called.clear()
-        await sandbox.client.rerun(run, group="images")
+        await sandbox.client.runs.rerun(run, group="images")
         await work_to_end(sandbox, run)
         assert sorted(world.called) == ["picture a", "picture b", "picture c"]
 
@@ -213,25 +215,25 @@ async def test_an_isolated_rerun_leaves_dependents_stale_until_they_rerun(open_s
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
         world.version = 2
-        await sandbox.client.rerun(run, "text", downstream=False)
+        await sandbox.client.runs.rerun(run, "text", downstream=False)
         results = await work_to_end(sandbox, run)
         assert world.called == ["text"]
         assert (results["text"], results["page"]) == ("café 2", "café 1: calm a, calm b, calm c")
-        assert await sandbox.client.stale(run) == [("page", ""), ("words", "")]
-        await sandbox.client.rerun(run, stale=True)
+        assert await sandbox.client.runs.list_stale(run) == [("page", ""), ("words", "")]
+        await sandbox.client.runs.rerun(run, stale=True)
         results = await work_to_end(sandbox, run)
         assert results["page"] == "café 2: calm a, calm b, calm c"
         assert world.called == ["text", "words", "page", "post"]
-        assert await sandbox.client.stale(run) == []
+        assert await sandbox.client.runs.list_stale(run) == []
 
 
 async def test_an_edit_may_leave_what_depends_on_it_stale(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        await sandbox.client.edit(run, "page", "mine", rerun_dependents=False, by="ana")
-        assert await sandbox.client.stale(run) == [("post", "")]
-        await sandbox.client.rerun(run, stale=True)
+        await sandbox.client.runs.edit(run, "page", "mine", rerun_dependents=False, by="ana")
+        assert await sandbox.client.runs.list_stale(run) == [("post", "")]
+        await sandbox.client.runs.rerun(run, stale=True)
         assert (await work_to_end(sandbox, run))["post"] == len("mine")
         assert world.called == ["post"]
 
@@ -241,23 +243,23 @@ async def test_an_edit_that_cannot_be_fanned_out_is_refused(open_sandbox: OpenSa
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
         with pytest.raises(InvalidInput, match="two items of 'words' have the key 'a'"):
-            await sandbox.client.edit(run, "words", ["a", "a"], by="ana")
+            await sandbox.client.runs.edit(run, "words", ["a", "a"], by="ana")
 
 
 async def test_a_fork_shares_what_its_change_does_not_touch_and_publishes_again(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        forked = await sandbox.client.fork(run, {"tone": "loud"}, by="ana")
+        forked = await sandbox.client.runs.fork(run, {"tone": "loud"}, by="ana")
         results = await work_to_end(sandbox, forked.id)
         assert results["page"] == "café 1: loud a, loud b, loud c"
         assert sorted(world.called) == sorted(["picture a", "picture b", "picture c", "page", "post"])
-        assert (await sandbox.client.show(forked.id)).forked_from == run
+        assert (await sandbox.client.runs.get(forked.id)).forked_from == run
         world.called.clear()
-        again = await sandbox.client.fork(run)
+        again = await sandbox.client.runs.fork(run)
         await work_to_end(sandbox, again.id)
         assert world.called == ["post"]
-        assert (await sandbox.client.results(run))["page"] == "café 1: calm a, calm b, calm c"
+        assert (await sandbox.client.runs.get_results(run))["page"] == "café 1: calm a, calm b, calm c"
 
 
 async def test_a_rejected_run_may_be_forked_and_its_review_is_asked_again(open_sandbox: OpenSandbox) -> None:
@@ -276,12 +278,12 @@ async def test_a_rejected_run_may_be_forked_and_its_review_is_asked_again(open_s
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start("article")
         await sandbox.work(advance_clock=False)
-        (review,) = await sandbox.client.reviews()
-        await sandbox.client.decide(review.id, Decision("reject", by="ana", notes="no"))
-        forked = await sandbox.client.fork(started.id, {"topic": "chá"})
+        (review,) = await sandbox.client.reviews.list()
+        await sandbox.client.reviews.decide(review.id, Decision("reject", by="ana", notes="no"))
+        forked = await sandbox.client.runs.fork(started.id, {"topic": "chá"})
         await sandbox.work(advance_clock=False)
-        (again,) = await sandbox.client.reviews(run=forked.id)
-        await sandbox.client.decide(again.id, Decision("approve", by="ana"))
+        (again,) = await sandbox.client.reviews.list(run=forked.id)
+        await sandbox.client.reviews.decide(again.id, Decision("approve", by="ana"))
         assert (await work_to_end(sandbox, forked.id))["page"] == "page of chá"
 
 
@@ -309,16 +311,16 @@ async def test_a_fork_asks_the_last_review_again_before_it_publishes(open_sandbo
         run = (await sandbox.client.start("article")).id
         for _ in range(2):
             await sandbox.work(advance_clock=False)
-            (review,) = await sandbox.client.reviews()
-            await sandbox.client.decide(review.id, Decision("approve", by="ana"))
+            (review,) = await sandbox.client.reviews.list()
+            await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana"))
         await sandbox.work()
-        forked = (await sandbox.client.fork(run)).id
+        forked = (await sandbox.client.runs.fork(run)).id
         await sandbox.work(advance_clock=False)
-        (again,) = await sandbox.client.reviews(run=forked)
+        (again,) = await sandbox.client.reviews.list(run=forked)
         assert (again.step, called) == ("good_page", ["page of café"])
-        await sandbox.client.decide(again.id, Decision("approve", by="ana"))
+        await sandbox.client.reviews.decide(again.id, Decision("approve", by="ana"))
         await sandbox.work()
-        assert ((await sandbox.client.show(forked)).state, len(called)) == (RunState.COMPLETED, 2)
+        assert ((await sandbox.client.runs.get(forked)).state, len(called)) == (RunState.COMPLETED, 2)
 
 
 async def test_what_is_being_made_cannot_be_asked_for_again(open_sandbox: OpenSandbox) -> None:
@@ -328,9 +330,9 @@ async def test_what_is_being_made_cannot_be_asked_for_again(open_sandbox: OpenSa
         async with sandbox.manual_worker() as hands:
             claimed = await hands.claim()
             with pytest.raises(RunBusy, match="is at work on text"):
-                await sandbox.client.rerun(started.id, "text")
+                await sandbox.client.runs.rerun(started.id, "text")
             await hands.record_outcomes(await hands.attempt(claimed))
-        assert (await sandbox.client.rerun(started.id, "text")).number == 2
+        assert (await sandbox.client.runs.rerun(started.id, "text")).number == 2
         assert (await work_to_end(sandbox, started.id))["post"] == 30
 
 
@@ -354,17 +356,17 @@ async def test_an_action_on_a_waiting_run_withdraws_its_open_review(
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start("article")
         await sandbox.work(advance_clock=False)
-        (first,) = await sandbox.client.reviews()
-        await sandbox.client.rerun(started.id, "text")
-        assert (await sandbox.client.show(started.id)).state is RunState.RUNNING
+        (first,) = await sandbox.client.reviews.list()
+        await sandbox.client.runs.rerun(started.id, "text")
+        assert (await sandbox.client.runs.get(started.id)).state is RunState.RUNNING
         await sandbox.work(advance_clock=False)
-        assert (await sandbox.client.review(first.id)).state is ReviewState.WITHDRAWN
-        (second,) = await sandbox.client.reviews()
+        assert (await sandbox.client.reviews.get(first.id)).state is ReviewState.WITHDRAWN
+        (second,) = await sandbox.client.reviews.list()
         assert drafts == [None, "café 1"]
-        await sandbox.client.decide(second.id, Decision("approve", by="ana"))
+        await sandbox.client.reviews.decide(second.id, Decision("approve", by="ana"))
         assert (await work_to_end(sandbox, started.id))["page"] == "page of café 2"
         # Its subject is as it was, so nobody is asked again.
-        await sandbox.client.rerun(started.id, from_step="page")
+        await sandbox.client.runs.rerun(started.id, from_step="page")
         await work_to_end(sandbox, started.id)
 
 
@@ -384,12 +386,12 @@ async def test_a_review_whose_subject_is_unchanged_keeps_its_decision(open_sandb
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start("article")
         await sandbox.work(advance_clock=False)
-        (review,) = await sandbox.client.reviews()
-        await sandbox.client.decide(review.id, Decision("approve", by="ana", value="edited"))
+        (review,) = await sandbox.client.reviews.list()
+        await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", value="edited"))
         await work_to_end(sandbox, started.id)
-        await sandbox.client.rerun(started.id, "text")
+        await sandbox.client.runs.rerun(started.id, "text")
         assert (await work_to_end(sandbox, started.id))["page"] == "page of edited"
-        assert await sandbox.client.reviews() == []
+        assert await sandbox.client.reviews.list() == []
 
 
 async def test_a_late_result_of_superseded_work_is_refused_and_counted(open_sandbox: OpenSandbox) -> None:
@@ -414,13 +416,13 @@ async def test_a_late_result_of_superseded_work_is_refused_and_counted(open_sand
         async with sandbox.manual_worker() as hands:
             await hands.record_outcomes(await hands.attempt(await hands.claim()))
             summary_ = await hands.claim()
-            (review,) = await sandbox.client.reviews()
-            await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="again"))
+            (review,) = await sandbox.client.reviews.list()
+            await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="again"))
             await hands.record_outcomes(await hands.attempt(summary_))
             assert hands.rejected_outcomes == 1
         await sandbox.work(advance_clock=False)
-        (again,) = await sandbox.client.reviews()
-        await sandbox.client.decide(again.id, Decision("approve", by="ana"))
+        (again,) = await sandbox.client.reviews.list()
+        await sandbox.client.reviews.decide(again.id, Decision("approve", by="ana"))
         assert (await work_to_end(sandbox, started.id))["page"] == "cafésummary of café"
 
 
@@ -446,7 +448,7 @@ async def test_a_failed_run_continues_as_a_whole_when_one_step_reruns(open_sandb
         run = await sandbox.run("article")
         assert run.state is RunState.FAILED
         bad.clear()
-        await sandbox.client.rerun(run.id, "a")
+        await sandbox.client.runs.rerun(run.id, "a")
         assert (await work_to_end(sandbox, run.id))["c"] == "c b café"
 
 
@@ -455,20 +457,20 @@ async def test_unknown_steps_and_groups_are_named_with_the_nearest_right_one(ope
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
         with pytest.raises(NotFound, match="did you mean 'picture'"):
-            await sandbox.client.rerun(run, "pictures")
+            await sandbox.client.runs.rerun(run, "pictures")
         with pytest.raises(NotFound, match="did you mean 'images'"):
-            await sandbox.client.rerun(run, group="image")
+            await sandbox.client.runs.rerun(run, group="image")
         with pytest.raises(InvalidInput, match="say what"):
-            await sandbox.client.rerun(run)
+            await sandbox.client.runs.rerun(run)
 
 
 async def test_a_cancelled_run_is_not_rerun(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         started = await sandbox.client.start("article")
-        await sandbox.client.cancel(started.id)
+        await sandbox.client.runs.cancel(started.id)
         with pytest.raises(RunBusy, match="cancelled"):
-            await sandbox.client.rerun(started.id, "text")
+            await sandbox.client.runs.rerun(started.id, "text")
 
 
 async def test_a_stale_review_whose_subject_came_out_the_same_is_not_asked_again(open_sandbox: OpenSandbox) -> None:
@@ -483,24 +485,24 @@ async def test_a_stale_review_whose_subject_came_out_the_same_is_not_asked_again
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start("article")
         await sandbox.work(advance_clock=False)
-        (review,) = await sandbox.client.reviews()
-        await sandbox.client.decide(review.id, Decision("approve", by="ana"))
+        (review,) = await sandbox.client.reviews.list()
+        await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana"))
         await work_to_end(sandbox, started.id)
-        await sandbox.client.rerun(started.id, "text", downstream=False)
+        await sandbox.client.runs.rerun(started.id, "text", downstream=False)
         await work_to_end(sandbox, started.id)
-        assert await sandbox.client.stale(started.id) == [("approved", "")]
-        await sandbox.client.rerun(started.id, stale=True)
+        assert await sandbox.client.runs.list_stale(started.id) == [("approved", "")]
+        await sandbox.client.runs.rerun(started.id, stale=True)
         await work_to_end(sandbox, started.id)
-        assert await sandbox.client.reviews() == []
-        assert await sandbox.client.stale(started.id) == []
+        assert await sandbox.client.reviews.list() == []
+        assert await sandbox.client.runs.list_stale(started.id) == []
 
 
 async def test_an_action_shows_people_neither_its_key_nor_its_digest(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        await sandbox.client.rerun(run, "text", by="ana", key="order 1")
-        (act,) = await sandbox.client.events(run, kinds=["action"])
+        await sandbox.client.runs.rerun(run, "text", by="ana", key="order 1")
+        (act,) = await sandbox.client.runs.list_events(run, kinds=["action"])
         assert act.data["by"] == "ana"
         assert not act.data.keys() & {"key", "digest"}
 
@@ -535,12 +537,12 @@ async def test_steps_used_only_by_an_edited_result_are_not_rerun(open_sandbox: O
     pipeline = page_of_two(then=then)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
-        edited = await sandbox.client.edit(run, "page", "mine", by="ana")
+        edited = await sandbox.client.runs.edit(run, "page", "mine", by="ana")
         await sandbox.work()
         assert edited.jobs == int(then)
-        assert (await sandbox.client.show(run)).state is RunState.COMPLETED_WITH_ERRORS
-        assert [made.revision for made in await sandbox.client.made(run, "bad")] == [1]
-        ends = [event.data["state"] for event in await sandbox.client.events(run, kinds=["end"])]
+        assert (await sandbox.client.runs.get(run)).state is RunState.COMPLETED_WITH_ERRORS
+        assert [made.revision for made in await sandbox.client.runs.get_step_history(run, "bad")] == [1]
+        ends = [event.data["state"] for event in await sandbox.client.runs.list_events(run, kinds=["end"])]
         assert ends == ["failed", "completed_with_errors"]
 
 
@@ -553,10 +555,10 @@ async def test_steps_used_also_by_other_results_are_rerun(open_sandbox: OpenSand
 
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
-        assert (await sandbox.client.edit(run, "page", "mine", by="ana")).jobs == 1
+        assert (await sandbox.client.runs.edit(run, "page", "mine", by="ana")).jobs == 1
         await sandbox.work()
-        assert (await sandbox.client.show(run)).state is RunState.FAILED
-        assert [made.revision for made in await sandbox.client.made(run, "bad")] == [2, 1]
+        assert (await sandbox.client.runs.get(run)).state is RunState.FAILED
+        assert [made.revision for made in await sandbox.client.runs.get_step_history(run, "bad")] == [2, 1]
 
 
 async def test_only_items_that_something_depends_on_are_rerun(open_sandbox: OpenSandbox) -> None:
@@ -587,7 +589,7 @@ async def test_only_items_that_something_depends_on_are_rerun(open_sandbox: Open
         run = (await sandbox.run(pipeline)).id
         first = read[0]
         read.clear()
-        await sandbox.client.edit(run, "label", "mine", item=first, by="ana")
+        await sandbox.client.runs.edit(run, "label", "mine", item=first, by="ana")
         await sandbox.work()
         assert first not in read
         assert read
@@ -597,7 +599,7 @@ async def test_a_pending_rerun_happens_though_another_action_came_first(open_san
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        await sandbox.client.rerun(run, "page", by="ana", reason="the printer had no ink")
-        await sandbox.client.rerun(run, "text", by="rui")
+        await sandbox.client.runs.rerun(run, "page", by="ana", reason="the printer had no ink")
+        await sandbox.client.runs.rerun(run, "text", by="rui")
         await work_to_end(sandbox, run)
         assert world.called == ["text", "page"]

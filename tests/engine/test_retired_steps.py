@@ -48,9 +48,12 @@ async def test_a_retired_step_runs_in_old_runs_and_not_in_new_ones(database: Dat
     async with sandbox(App("studio", pipelines=[of_tuesday()]), database) as tuesday:
         new = (await tuesday.client.start("film")).id
         await tuesday.work()
-        assert [(await tuesday.client.show(run)).state for run in (old, new)] == ["completed", "completed"]
-        assert (await tuesday.client.results(old))["mail"] == {"sea": "mail of sea", "town": "mail of town"}
-        assert await tuesday.client.results(new) == {"scenes": ["sea", "town"], "letter": "letter of 2"}
+        assert [(await tuesday.client.runs.get(run)).state for run in (old, new)] == ["completed", "completed"]
+        assert (await tuesday.client.runs.get_results(old))["mail"] == {
+            "sea": "mail of sea",
+            "town": "mail of town",
+        }
+        assert await tuesday.client.runs.get_results(new) == {"scenes": ["sea", "town"], "letter": "letter of 2"}
 
 
 def test_a_step_cannot_need_one_that_is_retired() -> None:

@@ -57,7 +57,7 @@ async def test_runs_of_one_pipeline_have_limits_of_their_own(open_sandbox: OpenS
         many = (await sandbox.client.start(pipeline)).id
         await sandbox.work()
         for run, attempts in ((few, 2), (many, 6)):
-            assert {job.attempt for job in await sandbox.client.step_jobs(run, "line")} == {attempts}
+            assert {job.attempt for job in await sandbox.client.runs.list_step_jobs(run, "line")} == {attempts}
 
 
 async def test_each_rerun_has_all_its_retries(open_sandbox: OpenSandbox) -> None:
@@ -65,7 +65,7 @@ async def test_each_rerun_has_all_its_retries(open_sandbox: OpenSandbox) -> None
     pipeline = lines(world, Retry(5, delays=[1]))
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline, retries=1)
-        await sandbox.client.rerun_failed(run.id)
+        await sandbox.client.runs.rerun_failed(run.id)
         await sandbox.work()
         assert world.tries == {"a": 4, "b": 4}
 
@@ -87,7 +87,7 @@ async def test_waiting_is_no_retry(open_sandbox: OpenSandbox) -> None:
 async def test_a_crash_is_no_exception(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(fragile) as sandbox:
         run = await sandbox.run(fragile, retries=0)
-        (job,) = await sandbox.client.step_jobs(run.id, "broken")
+        (job,) = await sandbox.client.runs.list_step_jobs(run.id, "broken")
         assert (run.state, job.attempt, job.code) == ("failed", 1, "CRASHED")
 
 

@@ -64,7 +64,7 @@ async def test_a_delay_varies_by_its_jitter(open_sandbox: OpenSandbox) -> None:
         now = await sandbox.clock.now()
         await run_next(hands, "documents")
         await run_next(hands)
-        delays = {job.ready_at - now for job in await sandbox.client.jobs(run) if job.ready_at}
+        delays = {job.ready_at - now for job in await sandbox.client.runs.list_jobs(run) if job.ready_at}
     assert len(delays) > 40
     assert seconds(90) <= min(delays) < seconds(100) < max(delays) <= seconds(110)
 
@@ -126,7 +126,7 @@ async def test_only_the_errors_that_are_named_are_retried(open_sandbox: OpenSand
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         job = await only_job(sandbox)
-        assert (await sandbox.client.errors(run.id))["answer", ""]["message"] == "wrong"
+        assert (await sandbox.client.runs.get_errors(run.id))["answer", ""]["message"] == "wrong"
     assert (run.state, job.attempt) == ("failed", 2)
 
 
@@ -176,7 +176,7 @@ async def test_a_job_that_asked_to_wait_says_so(open_sandbox: OpenSandbox) -> No
         await run_next(hands, "answer")
         job = await only_job(sandbox)
         assert (job.state, job.code, job.attempt) == ("ready", "RETRY_LATER", 0)
-        (_, event) = await sandbox.client.events(run)
+        (_, event) = await sandbox.client.runs.list_events(run)
         assert (event.kind, event.attempt, event.data["message"]) == ("retry", 1, "too many requests")
 
 
@@ -219,7 +219,7 @@ async def test_every_retry_is_told(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         assert await kinds(sandbox, run.id) == ["start", "retry answer", "retry answer", "result answer", "end"]
-        events = await sandbox.client.events(run.id)
+        events = await sandbox.client.runs.list_events(run.id)
     assert [event.attempt for event in events] == [None, 1, 2, 3, None]
     assert events[1].data["message"] == "failed 1 of 2"
 
@@ -245,8 +245,8 @@ async def test_a_retry_in_the_middle_of_a_chain_goes_on_from_there(open_sandbox:
         kept = await hands.record_outcomes(await hands.attempt(await hands.claim()), limit=1)
         await run_claims(hands, kept, "second")
         await sandbox.work()
-        (run,) = await sandbox.client.runs()
-        assert await sandbox.client.results(run.id) == {"first": 1, "second": 2}
+        (run,) = await sandbox.client.runs.list()
+        assert await sandbox.client.runs.get_results(run.id) == {"first": 1, "second": 2}
     assert called == ["first", "second", "second"]
 
 
@@ -265,6 +265,6 @@ def a_flaky_step(retry: Retry, failures: int) -> Pipeline:
 
 
 async def only_job(sandbox: Sandbox) -> Job:
-    (run,) = await sandbox.client.runs()
-    (job,) = await sandbox.client.jobs(run.id)
+    (run,) = await sandbox.client.runs.list()
+    (job,) = await sandbox.client.runs.list_jobs(run.id)
     return job

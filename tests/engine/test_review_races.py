@@ -61,7 +61,7 @@ async def start_until_review(sandbox: Sandbox, worker: ManualWorker) -> tuple[UU
     """A run whose text is done, and its list, and whose pictures are ready."""
     run = (await sandbox.client.start("article")).id
     await worker.record_outcomes(await worker.attempt(await worker.claim(2)))
-    (review,) = await sandbox.client.reviews(run=run)
+    (review,) = await sandbox.client.reviews.list(run=run)
     return run, review
 
 
@@ -87,9 +87,9 @@ async def work_to_end(sandbox: Sandbox, run: UUID) -> str:
         await sandbox.clock.advance(hours(0.001))
         await sandbox.work(advance_clock=False)
         await check(sandbox, run)
-        for review in await sandbox.client.reviews(run=run):
-            await sandbox.client.decide(review.id, APPROVE)
-        if (await sandbox.client.show(run)).is_over:
+        for review in await sandbox.client.reviews.list(run=run):
+            await sandbox.client.reviews.decide(review.id, APPROVE)
+        if (await sandbox.client.runs.get(run)).is_over:
             break
     await sandbox.work(advance_clock=False)
     live = await rows(
@@ -105,8 +105,8 @@ async def work_to_end(sandbox: Sandbox, run: UUID) -> str:
 
 async def check(sandbox: Sandbox, run: UUID) -> None:
     """A run that is not over, and in which nothing can go on, waits for a person."""
-    shown = await sandbox.client.show(run)
-    asked = await sandbox.client.reviews(run=run)
+    shown = await sandbox.client.runs.get(run)
+    asked = await sandbox.client.reviews.list(run=run)
     assert shown.is_over or str(shown.state) == "paused", shown.state
     assert shown.is_over or asked
     assert len({(one.step, one.item) for one in asked}) == len(asked)
@@ -118,31 +118,31 @@ Action = Callable[[Sandbox, UUID, Review], Awaitable[Any]]
 
 
 async def approve(sandbox: Sandbox, run: UUID, review: Review) -> Any:
-    return await sandbox.client.decide(review.id, APPROVE)
+    return await sandbox.client.reviews.decide(review.id, APPROVE)
 
 
 async def send_back(sandbox: Sandbox, run: UUID, review: Review) -> Any:
-    return await sandbox.client.decide(review.id, BACK)
+    return await sandbox.client.reviews.decide(review.id, BACK)
 
 
 async def reject(sandbox: Sandbox, run: UUID, review: Review) -> Any:
-    return await sandbox.client.decide(review.id, REJECT)
+    return await sandbox.client.reviews.decide(review.id, REJECT)
 
 
 async def cancel(sandbox: Sandbox, run: UUID, review: Review) -> Any:
-    return await sandbox.client.cancel(run)
+    return await sandbox.client.runs.cancel(run)
 
 
 async def rerun_text(sandbox: Sandbox, run: UUID, review: Review) -> Any:
-    return await sandbox.client.rerun(run, "text")
+    return await sandbox.client.runs.rerun(run, "text")
 
 
 async def rerun_pictures(sandbox: Sandbox, run: UUID, review: Review) -> Any:
-    return await sandbox.client.rerun(run, "picture", items=["b"])
+    return await sandbox.client.runs.rerun(run, "picture", items=["b"])
 
 
 async def rerun_words(sandbox: Sandbox, run: UUID, review: Review) -> Any:
-    return await sandbox.client.rerun(run, "words")
+    return await sandbox.client.runs.rerun(run, "words")
 
 
 async def run_maintenance(sandbox: Sandbox, run: UUID, review: Review) -> Any:
@@ -269,7 +269,7 @@ async def test_a_decision_waits_for_what_ends_just_now_and_the_run_goes_on(open_
         lane = await open_channel(sandbox)
         claims = await lane.call(room=3)
         async with begin_uncommitted_call(sandbox, lane, [result(claim) for claim in claims]) as commit:
-            deciding = asyncio.create_task(sandbox.client.decide(review.id, APPROVE))
+            deciding = asyncio.create_task(sandbox.client.reviews.decide(review.id, APPROVE))
             await wait_until(lambda: is_blocked(sandbox, "decide_review"))
             await commit()
             assert (await deciding).state is ReviewState.APPROVED

@@ -104,7 +104,7 @@ async def start_until_review(sandbox: Sandbox, inputs: Any = None) -> Review:
     """A run that has come to its review."""
     started = await sandbox.client.start("article", inputs)
     await sandbox.work(advance_clock=False)
-    (review,) = await sandbox.client.reviews(run=started.id)
+    (review,) = await sandbox.client.reviews.list(run=started.id)
     return review
 
 
@@ -114,15 +114,15 @@ async def test_a_run_waits_for_a_person_without_a_worker_and_goes_on_when_they_a
     world = World()
     sandbox = await open_lasting_sandbox(article(world))
     review = await start_until_review(sandbox)
-    assert (await sandbox.client.show(review.run)).state is RunState.PAUSED
+    assert (await sandbox.client.runs.get(review.run)).state is RunState.PAUSED
     assert (review.step, review.state, review.planned) == ("approved_outline", ReviewState.OPEN, True)
-    subjects = await sandbox.client.subjects(review)
+    subjects = await sandbox.client.reviews.get_subjects(review)
     assert subjects["outline"].value == "outline of café #1"
-    decided = await sandbox.client.decide(review.id, APPROVE)
+    decided = await sandbox.client.reviews.decide(review.id, APPROVE)
     assert (decided.state, decided.decided_by) == (ReviewState.APPROVED, "ana")
     await sandbox.work()
-    assert (await sandbox.client.show(review.run)).state is RunState.COMPLETED
-    assert (await sandbox.client.results(review.run))["draft"] == "draft of outline of café #1"
+    assert (await sandbox.client.runs.get(review.run)).state is RunState.COMPLETED
+    assert (await sandbox.client.runs.get_results(review.run))["draft"] == "draft of outline of café #1"
 
 
 async def test_a_review_is_open_in_the_transaction_that_finished_its_subject(open_lasting_sandbox: Opened) -> None:
@@ -131,9 +131,9 @@ async def test_a_review_is_open_in_the_transaction_that_finished_its_subject(ope
     async with sandbox.manual_worker() as hands:
         for _ in range(2):
             await hands.record_outcomes(await hands.attempt(await hands.claim()))
-    (review,) = await sandbox.client.reviews()
+    (review,) = await sandbox.client.reviews.list()
     assert review.run == started.id
-    assert (await sandbox.client.show(started.id)).state is RunState.PAUSED
+    assert (await sandbox.client.runs.get(started.id)).state is RunState.PAUSED
     written = """
         select count(distinct xmin::text)
           from (select xmin from retoma.runs where id = $1
@@ -146,9 +146,9 @@ async def test_a_review_is_open_in_the_transaction_that_finished_its_subject(ope
 async def test_what_a_person_edits_is_what_goes_on(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
-    await sandbox.client.decide(review.id, Decision("approve", by="ana", value="my own"))
+    await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", value="my own"))
     await sandbox.work()
-    results = await sandbox.client.results(review.run)
+    results = await sandbox.client.runs.get_results(review.run)
     assert (results["approved_outline"], results["draft"]) == ("my own", "draft of my own")
     assert results["outline"] == "outline of café #1"
 
@@ -168,53 +168,55 @@ async def test_feedback_that_cannot_be_kept_is_refused(open_lasting_sandbox: Ope
     sandbox = await open_lasting_sandbox(article(World(), feedback_form=create_model("Wishes", tone=(str, ""))))
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput):
-        await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x", undo=minutes(1), **more))
+        await sandbox.client.reviews.decide(
+            review.id, Decision("send_back", by="ana", notes="x", undo=minutes(1), **more)
+        )
     with pytest.raises(InvalidInput):
-        await sandbox.client.decide(review.id, Decision("approve", by="ana", value="x" * 1_000_001))
-    assert (await sandbox.client.review(review.id)).is_open
+        await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", value="x" * 1_000_001))
+    assert (await sandbox.client.reviews.get(review.id)).is_open
     kept = Decision("send_back", by="ana", notes="x", comments=[Comment("C:\\u0000")])
-    assert (await sandbox.client.decide(review.id, kept)).state is ReviewState.SENT_BACK
+    assert (await sandbox.client.reviews.decide(review.id, kept)).state is ReviewState.SENT_BACK
 
 
 async def test_a_decision_that_cannot_take_effect_keeps_no_other_waiting(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     bad, good = await start_until_review(sandbox), await start_until_review(sandbox)
-    await sandbox.client.decide(bad.id, Decision("send_back", by="ana", notes="x", undo=minutes(1)))
-    await sandbox.client.decide(good.id, Decision("approve", by="ana", undo=minutes(1)))
+    await sandbox.client.reviews.decide(bad.id, Decision("send_back", by="ana", notes="x", undo=minutes(1)))
+    await sandbox.client.reviews.decide(good.id, Decision("approve", by="ana", undo=minutes(1)))
     await rows(sandbox, 'update retoma.reviews set feedback = \'{"a": "\\u0000"}\' where id = $1', bad.id)
     await sandbox.clock.advance(minutes(2))
     await sandbox.work(advance_clock=False)
-    assert (await sandbox.client.show(good.run)).state is RunState.COMPLETED
-    assert (await sandbox.client.review(bad.id)).applied_at is None
-    await sandbox.client.undo(bad.id, by="ana")
-    await sandbox.client.decide(bad.id, APPROVE)
+    assert (await sandbox.client.runs.get(good.run)).state is RunState.COMPLETED
+    assert (await sandbox.client.reviews.get(bad.id)).applied_at is None
+    await sandbox.client.reviews.undo(bad.id, by="ana")
+    await sandbox.client.reviews.decide(bad.id, APPROVE)
     await sandbox.work()
-    assert (await sandbox.client.show(bad.run)).state is RunState.COMPLETED
+    assert (await sandbox.client.runs.get(bad.run)).state is RunState.COMPLETED
 
 
 async def test_a_reminder_that_fell_into_the_time_of_an_undo_is_made_up_for(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World(), remind=hours(1), escalate=hours(2), escalate_to="bea"))
     review = await start_until_review(sandbox)
-    await sandbox.client.decide(review.id, Decision("approve", by="ana", undo=hours(1)))
+    await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", undo=hours(1)))
     await sandbox.clock.advance(minutes(59))
-    await sandbox.client.undo(review.id, by="ana")
-    await sandbox.client.decide(review.id, Decision("approve", by="ana", undo=hours(1)))
+    await sandbox.client.reviews.undo(review.id, by="ana")
+    await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", undo=hours(1)))
     await sandbox.clock.advance(minutes(59))
-    await sandbox.client.undo(review.id, by="ana")
+    await sandbox.client.reviews.undo(review.id, by="ana")
     await sandbox.work(advance_clock=False)
-    events = await sandbox.client.job_events(review.run, "approved_outline", "")
+    events = await sandbox.client.runs.list_job_events(review.run, "approved_outline", "")
     assert [event.data["what"] for event in reversed(events)][-1] == "reminded"
     await sandbox.clock.advance(minutes(5))
     await sandbox.work(advance_clock=False)
-    assert (await sandbox.client.review(review.id)).assignee == "bea"
+    assert (await sandbox.client.reviews.get(review.id)).assignee == "bea"
 
 
 async def test_an_edit_of_the_wrong_type_is_refused_and_the_review_stays_open(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="approved_outline"):
-        await sandbox.client.decide(review.id, Decision("approve", by="ana", value=["no text"]))
-    assert (await sandbox.client.review(review.id)).is_open
+        await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", value=["no text"]))
+    assert (await sandbox.client.reviews.get(review.id)).is_open
 
 
 @pytest.mark.parametrize("beside", [(), ("languages",)])
@@ -246,8 +248,8 @@ async def test_a_list_that_cannot_be_fanned_out_is_refused_and_the_review_stays_
     sandbox = await open_lasting_sandbox(pipeline)
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="have the key 'arroz'"):
-        await sandbox.client.decide(review.id, Decision("approve", by="ana", value=["arroz", "arroz"]))
-    assert (await sandbox.client.review(review.id)).is_open
+        await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", value=["arroz", "arroz"]))
+    assert (await sandbox.client.reviews.get(review.id)).is_open
 
 
 async def test_a_feedback_form_knows_where_the_work_goes_back_to(open_lasting_sandbox: Opened) -> None:
@@ -255,25 +257,25 @@ async def test_a_feedback_form_knows_where_the_work_goes_back_to(open_lasting_sa
     review = await start_until_review(sandbox)
     calm = Decision("send_back", by="ana", extra={"tone": "calm"})
     with pytest.raises(InvalidInput, match=r"can be sent back with: tone: facts of default have none$"):
-        await sandbox.client.decide(review.id, replace(calm, to="facts"))
-    assert (await sandbox.client.decide(review.id, calm)).back_to == "outline"
+        await sandbox.client.reviews.decide(review.id, replace(calm, to="facts"))
+    assert (await sandbox.client.reviews.decide(review.id, calm)).back_to == "outline"
 
 
 async def test_work_that_is_sent_back_is_rerun_with_the_feedback(open_lasting_sandbox: Opened) -> None:
     world = World()
     sandbox = await open_lasting_sandbox(article(world))
     review = await start_until_review(sandbox)
-    await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
+    await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
     await sandbox.work(advance_clock=False)
     assert world.called == ["facts", "outline", "outline"]
     assert (world.feedback["outline"].notes, world.feedback["outline"].by) == ("shorter", "ana")
-    (again,) = await sandbox.client.reviews(run=review.run)
+    (again,) = await sandbox.client.reviews.list(run=review.run)
     assert (again.revision, again.times_sent_back) == (2, 1)
-    assert (await sandbox.client.subjects(again))["outline"].value == "outline of café #2"
-    await sandbox.client.decide(again.id, APPROVE)
+    assert (await sandbox.client.reviews.get_subjects(again))["outline"].value == "outline of café #2"
+    await sandbox.client.reviews.decide(again.id, APPROVE)
     await sandbox.work()
-    assert (await sandbox.client.results(review.run))["draft"] == "draft of outline of café #2"
-    assert [made.output for made in await sandbox.client.made(review.run, "outline")] == [
+    assert (await sandbox.client.runs.get_results(review.run))["draft"] == "draft of outline of café #2"
+    assert [made.output for made in await sandbox.client.runs.get_step_history(review.run, "outline")] == [
         "outline of café #2",
         "outline of café #1",
     ]
@@ -285,11 +287,11 @@ async def test_work_may_go_back_to_an_earlier_step_and_what_would_be_the_same_is
     world = World()
     sandbox = await open_lasting_sandbox(article(world))
     review = await start_until_review(sandbox)
-    await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="check", to="facts"))
+    await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="check", to="facts"))
     await sandbox.work(advance_clock=False)
     assert world.called == ["facts", "outline", "facts"]
-    assert await sandbox.client.reviews(run=review.run, states=[ReviewState.OPEN])
-    (kept, _) = await sandbox.client.made(review.run, "outline")
+    assert await sandbox.client.reviews.list(run=review.run, states=[ReviewState.OPEN])
+    (kept, _) = await sandbox.client.runs.get_step_history(review.run, "outline")
     assert (kept.revision, kept.reused_from) == (2, 1)
 
 
@@ -297,27 +299,27 @@ async def test_a_review_may_only_go_back_where_its_pipeline_lets_it(open_lasting
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="may go back to 'outline', 'facts'"):
-        await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x", to="draft"))
+        await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="x", to="draft"))
 
 
 async def test_work_goes_back_only_so_often(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World(), max_revisions=1))
     review = await start_until_review(sandbox)
-    await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="again"))
+    await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="again"))
     await sandbox.work(advance_clock=False)
-    (again,) = await sandbox.client.reviews(run=review.run)
+    (again,) = await sandbox.client.reviews.list(run=review.run)
     with pytest.raises(Conflict, match="as often as it may"):
-        await sandbox.client.decide(again.id, Decision("send_back", by="ana", notes="again"))
-    await sandbox.client.decide(again.id, APPROVE)
+        await sandbox.client.reviews.decide(again.id, Decision("send_back", by="ana", notes="again"))
+    await sandbox.client.reviews.decide(again.id, APPROVE)
 
 
 async def test_a_rejected_run_ends_as_rejected_and_not_as_failed(open_lasting_sandbox: Opened) -> None:
     world = World()
     sandbox = await open_lasting_sandbox(article(world))
     review = await start_until_review(sandbox)
-    await sandbox.client.decide(review.id, Decision("reject", by="ana", notes="off topic"))
+    await sandbox.client.reviews.decide(review.id, Decision("reject", by="ana", notes="off topic"))
     await sandbox.work()
-    assert (await sandbox.client.show(review.run)).state is RunState.REJECTED
+    assert (await sandbox.client.runs.get(review.run)).state is RunState.REJECTED
     assert "draft" not in world.called
 
 
@@ -326,7 +328,7 @@ async def test_who_does_not_approve_says_why(open_lasting_sandbox: Opened, actio
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="notes"):
-        await sandbox.client.decide(review.id, Decision(action, by="ana"))
+        await sandbox.client.reviews.decide(review.id, Decision(action, by="ana"))
 
 
 async def test_fifty_decisions_at_once_have_one_winner_whom_all_others_are_told(open_lasting_sandbox: Opened) -> None:
@@ -338,7 +340,7 @@ async def test_fifty_decisions_at_once_have_one_winner_whom_all_others_are_told(
         for n in range(50)
     ]
     ended = await asyncio.gather(
-        *(sandbox.client.decide(review.id, decision) for decision in actions), return_exceptions=True
+        *(sandbox.client.reviews.decide(review.id, decision) for decision in actions), return_exceptions=True
     )
     winners = [one for one in ended if isinstance(one, Review)]
     assert len(winners) == 1
@@ -351,11 +353,11 @@ async def test_the_same_decision_sent_again_gets_the_same_answer(open_lasting_sa
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     decision = Decision("approve", by="ana", key="k")
-    first = await sandbox.client.decide(review.id, decision)
-    again = await sandbox.client.decide(review.id, decision)
+    first = await sandbox.client.reviews.decide(review.id, decision)
+    again = await sandbox.client.reviews.decide(review.id, decision)
     assert (first.decided_at, first.state) == (again.decided_at, again.state)
     with pytest.raises(AlreadyDecided):
-        await sandbox.client.decide(review.id, Decision("approve", by="ana", key="other"))
+        await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", key="other"))
 
 
 async def test_a_key_is_for_one_decision(open_lasting_sandbox: Opened) -> None:
@@ -363,8 +365,8 @@ async def test_a_key_is_for_one_decision(open_lasting_sandbox: Opened) -> None:
     edited, returned = await start_until_review(sandbox), await start_until_review(sandbox)
     edit = Decision("approve", by="ana", key="k", value="mine")
     back = Decision("send_back", by="ana", key="k", notes="shorter", extra={"tone": "calm"})
-    await sandbox.client.decide(edited.id, edit)
-    await sandbox.client.decide(returned.id, back)
+    await sandbox.client.reviews.decide(edited.id, edit)
+    await sandbox.client.reviews.decide(returned.id, back)
     for review, other in [
         (edited, replace(edit, value="other")),
         (edited, replace(edit, notes="good")),
@@ -374,18 +376,18 @@ async def test_a_key_is_for_one_decision(open_lasting_sandbox: Opened) -> None:
         (returned, replace(back, items=["a"])),
     ]:
         with pytest.raises(KeyReused):
-            await sandbox.client.decide(review.id, other)
+            await sandbox.client.reviews.decide(review.id, other)
     with pytest.raises(AlreadyDecided):
-        await sandbox.client.decide(edited.id, replace(edit, by="bea"))
-    assert (await sandbox.client.decide(edited.id, edit)).value == "mine"
-    assert (await sandbox.client.decide(returned.id, replace(back, to="outline"))).back_to == "outline"
+        await sandbox.client.reviews.decide(edited.id, replace(edit, by="bea"))
+    assert (await sandbox.client.reviews.decide(edited.id, edit)).value == "mine"
+    assert (await sandbox.client.reviews.decide(returned.id, replace(back, to="outline"))).back_to == "outline"
 
 
 async def test_a_decision_about_another_revision_than_was_seen_is_refused(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     with pytest.raises(Conflict, match="look at it again"):
-        await sandbox.client.decide(review.id, Decision("approve", by="ana", seen=7))
+        await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", seen=7))
 
 
 async def test_a_decision_can_be_undone_until_it_takes_effect(open_lasting_sandbox: Opened) -> None:
@@ -393,32 +395,32 @@ async def test_a_decision_can_be_undone_until_it_takes_effect(open_lasting_sandb
     sandbox = await open_lasting_sandbox(article(world))
     review = await start_until_review(sandbox)
     later = Decision("approve", by="ana", undo=timedelta(seconds=10))
-    await sandbox.client.decide(review.id, later)
+    await sandbox.client.reviews.decide(review.id, later)
     await sandbox.work(advance_clock=False)
     assert "draft" not in world.called
     for _ in range(2):  # the second time because the first answer was lost
-        assert (await sandbox.client.undo(review.id, by="ana")).is_open
-    await sandbox.client.decide(review.id, later)
+        assert (await sandbox.client.reviews.undo(review.id, by="ana")).is_open
+    await sandbox.client.reviews.decide(review.id, later)
     await sandbox.clock.advance(timedelta(seconds=11))
     await sandbox.work(advance_clock=False)
     assert "draft" in world.called
     with pytest.raises(Conflict, match="cannot be undone"):
-        await sandbox.client.undo(review.id, by="ana")
+        await sandbox.client.reviews.undo(review.id, by="ana")
 
 
 async def test_an_undone_decision_repeated_with_its_key_is_not_applied_again(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     decision = Decision("approve", by="ana", key="k", undo=timedelta(minutes=1))
-    await sandbox.client.decide(review.id, decision)
-    await sandbox.client.undo(review.id, by="ana")
-    assert (await sandbox.client.decide(review.id, decision)).is_open
+    await sandbox.client.reviews.decide(review.id, decision)
+    await sandbox.client.reviews.undo(review.id, by="ana")
+    assert (await sandbox.client.reviews.decide(review.id, decision)).is_open
     with pytest.raises(KeyReused):
-        await sandbox.client.decide(review.id, replace(decision, value="mine"))
+        await sandbox.client.reviews.decide(review.id, replace(decision, value="mine"))
     with pytest.raises(KeyReused):
-        await sandbox.client.decide(review.id, replace(decision, by="bea"))
-    other = await sandbox.client.decide(review.id, Decision("reject", by="bea", key="b", notes="bad"))
-    assert await sandbox.client.decide(review.id, decision) == other
+        await sandbox.client.reviews.decide(review.id, replace(decision, by="bea"))
+    other = await sandbox.client.reviews.decide(review.id, Decision("reject", by="bea", key="b", notes="bad"))
+    assert await sandbox.client.reviews.decide(review.id, decision) == other
 
 
 async def test_a_cancelled_run_withdraws_its_reviews_and_voids_what_was_not_yet_in_effect(
@@ -427,12 +429,12 @@ async def test_a_cancelled_run_withdraws_its_reviews_and_voids_what_was_not_yet_
     sandbox = await open_lasting_sandbox(article(World()))
     open_one, decided = await start_until_review(sandbox), None
     decided = await start_until_review(sandbox, {"topic": "chá"})
-    await sandbox.client.decide(decided.id, Decision("approve", by="ana", undo=timedelta(seconds=10)))
+    await sandbox.client.reviews.decide(decided.id, Decision("approve", by="ana", undo=timedelta(seconds=10)))
     for review in (open_one, decided):
-        assert await sandbox.client.cancel(review.run) is RunState.CANCELLED
-        assert (await sandbox.client.review(review.id)).state is ReviewState.WITHDRAWN
+        assert await sandbox.client.runs.cancel(review.run) is RunState.CANCELLED
+        assert (await sandbox.client.reviews.get(review.id)).state is ReviewState.WITHDRAWN
     with pytest.raises(AlreadyDecided):
-        await sandbox.client.decide(open_one.id, APPROVE)
+        await sandbox.client.reviews.decide(open_one.id, APPROVE)
 
 
 async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(open_lasting_sandbox: Opened) -> None:
@@ -455,12 +457,12 @@ async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(open_lasting
     sandbox = await open_lasting_sandbox(pipeline)
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match=r"'final' can give: thumbnail: Field required$"):
-        await sandbox.client.decide(review.id, APPROVE)
-    await sandbox.client.decide(review.id, Decision("approve", by="ana", value={"thumbnail": 1}))
+        await sandbox.client.reviews.decide(review.id, APPROVE)
+    await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", value={"thumbnail": 1}))
     await sandbox.work()
-    assert (await sandbox.client.results(review.run))["upload"] == "video of café with two"
+    assert (await sandbox.client.runs.get_results(review.run))["upload"] == "video of café with two"
     with pytest.raises(InvalidInput, match=r"no result of 'final': thumbnail: Input should be a valid integer$"):
-        await sandbox.client.edit(review.run, "final", {"thumbnail": None})
+        await sandbox.client.runs.edit(review.run, "final", {"thumbnail": None})
 
 
 async def test_a_value_is_refused_if_its_type_is_unknown(open_lasting_sandbox: Opened) -> None:
@@ -468,7 +470,7 @@ async def test_a_value_is_refused_if_its_type_is_unknown(open_lasting_sandbox: O
     review = await start_until_review(sandbox)
     edited = Decision("approve", by="ana", value="mine")
     with pytest.raises(InvalidInput, match="no application that defines pipeline 'article'"):
-        await Client(None, sandbox.database).decide(review.id, edited)
+        await Client(None, sandbox.database).reviews.decide(review.id, edited)
     changed = Pipeline("article", Brief)
 
     @changed.step
@@ -476,8 +478,8 @@ async def test_a_value_is_refused_if_its_type_is_unknown(open_lasting_sandbox: O
         return [topic]
 
     with pytest.raises(InvalidInput, match=f"'article' no longer has a step '{review.step}'"):
-        await Client(App("changed", pipelines=[changed]), sandbox.database).decide(review.id, edited)
-    assert (await sandbox.client.review(review.id)).is_open
+        await Client(App("changed", pipelines=[changed]), sandbox.database).reviews.decide(review.id, edited)
+    assert (await sandbox.client.reviews.get(review.id)).is_open
 
 
 async def test_only_doubtful_items_are_reviewed_each_by_itself(open_lasting_sandbox: Opened) -> None:
@@ -502,18 +504,18 @@ async def test_only_doubtful_items_are_reviewed_each_by_itself(open_lasting_sand
     sandbox = await open_lasting_sandbox(pipeline)
     started = await sandbox.client.start("article")
     await sandbox.work(advance_clock=False)
-    first, second = await sandbox.client.reviews(run=started.id)
+    first, second = await sandbox.client.reviews.list(run=started.id)
     assert sorted((first.item, second.item)) == ["b", "c"]
-    await sandbox.client.decide(first.id, Decision("send_back", by="ana", notes="again"))
-    await sandbox.client.decide(second.id, Decision("approve", by="ana", value="mine"))
+    await sandbox.client.reviews.decide(first.id, Decision("send_back", by="ana", notes="again"))
+    await sandbox.client.reviews.decide(second.id, Decision("approve", by="ana", value="mine"))
     await sandbox.work(advance_clock=False)
     assert sorted(made) == sorted(["a", "b", "c", first.item])
-    (again,) = await sandbox.client.reviews(run=started.id)
-    await sandbox.client.decide(again.id, APPROVE)
+    (again,) = await sandbox.client.reviews.list(run=started.id)
+    await sandbox.client.reviews.decide(again.id, APPROVE)
     await sandbox.work()
-    assert (await sandbox.client.show(started.id)).state is RunState.COMPLETED
+    assert (await sandbox.client.runs.get(started.id)).state is RunState.COMPLETED
     expected = {"a": "a1", first.item: f"{first.item}2", second.item: "mine"}
-    assert (await sandbox.client.results(started.id))["report"] == [expected[key] for key in "abc"]
+    assert (await sandbox.client.runs.get_results(started.id))["report"] == [expected[key] for key in "abc"]
 
 
 async def test_a_step_may_ask_for_help_and_a_person_accepts_what_it_has(open_lasting_sandbox: Opened) -> None:
@@ -529,11 +531,11 @@ async def test_a_step_may_ask_for_help_and_a_person_accepts_what_it_has(open_las
 
     sandbox = await open_lasting_sandbox(pipeline)
     review = await start_until_review(sandbox)
-    assert (await sandbox.client.show(review.run)).state is RunState.NEEDS_REVIEW
+    assert (await sandbox.client.runs.get(review.run)).state is RunState.NEEDS_REVIEW
     assert (review.planned, review.reason["code"], review.reason["message"]) == (False, "HIGH", "this looks too high")
-    await sandbox.client.decide(review.id, APPROVE)
+    await sandbox.client.reviews.decide(review.id, APPROVE)
     await sandbox.work()
-    assert (await sandbox.client.results(review.run))["offer"] == "for 900"
+    assert (await sandbox.client.runs.get_results(review.run))["offer"] == "for 900"
 
 
 @pytest.mark.parametrize("action", ["approve", "send_back", "reject"])
@@ -557,15 +559,15 @@ async def test_a_failure_may_ask_a_person_instead_of_stopping_the_run(
     sandbox = await open_lasting_sandbox(pipeline)
     review = await start_until_review(sandbox)
     assert review.reason["code"] == "NO_PICTURE"
-    await sandbox.client.decide(review.id, Decision(action, by="ana", notes="so"))
+    await sandbox.client.reviews.decide(review.id, Decision(action, by="ana", notes="so"))
     await sandbox.work()
-    run = await sandbox.client.show(review.run)
+    run = await sandbox.client.runs.get(review.run)
     expected = {
         "approve": (RunState.COMPLETED, "page with none"),
         "send_back": (RunState.COMPLETED, "page with picture"),
         "reject": (RunState.REJECTED, None),
     }
-    assert (run.state, (await sandbox.client.results(run.id)).get("page")) == expected[action]
+    assert (run.state, (await sandbox.client.runs.get_results(run.id)).get("page")) == expected[action]
 
 
 async def test_a_review_reminds_then_is_escalated_then_expires_with_its_default(open_lasting_sandbox: Opened) -> None:
@@ -585,12 +587,12 @@ async def test_a_review_reminds_then_is_escalated_then_expires_with_its_default(
     assert review.due_at == review.opened_at + timedelta(hours=2)
     await sandbox.clock.advance(timedelta(hours=3, minutes=1))
     await sandbox.work(advance_clock=False)
-    assert (await sandbox.client.review(review.id)).assignee == "chief"
+    assert (await sandbox.client.reviews.get(review.id)).assignee == "chief"
     await sandbox.clock.advance(timedelta(hours=1))
     await sandbox.work(advance_clock=False)
-    assert (await sandbox.client.review(review.id)).state is ReviewState.EXPIRED
-    assert (await sandbox.client.show(review.run)).state is RunState.COMPLETED
-    events = await sandbox.client.events(review.run, kinds=["review"])
+    assert (await sandbox.client.reviews.get(review.id)).state is ReviewState.EXPIRED
+    assert (await sandbox.client.runs.get(review.run)).state is RunState.COMPLETED
+    events = await sandbox.client.runs.list_events(review.run, kinds=["review"])
     assert [event.data["what"] for event in events] == ["opened", "escalated", "reminded", "expired"]
 
 
@@ -615,16 +617,16 @@ async def test_a_run_is_not_paused_while_another_branch_can_go_on(open_lasting_s
     started = await sandbox.client.start("article")
     async with sandbox.manual_worker() as hands:
         await hands.record_outcomes(await hands.attempt(await hands.claim(queues=["default"])))
-        assert (await sandbox.client.show(started.id)).state is RunState.RUNNING
+        assert (await sandbox.client.runs.get(started.id)).state is RunState.RUNNING
         await hands.record_outcomes(await hands.attempt(await hands.claim(queues=["slow"])))
-    assert (await sandbox.client.show(started.id)).state is RunState.PAUSED
+    assert (await sandbox.client.runs.get(started.id)).state is RunState.PAUSED
 
 
 async def test_a_batch_of_decisions_tells_of_each_how_it_ended(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     first, second = await start_until_review(sandbox), await start_until_review(sandbox, {"topic": "chá"})
-    await sandbox.client.decide(second.id, Decision("reject", by="rui", notes="no"))
-    one, other = await sandbox.client.decide_many({first.id: APPROVE, second.id: APPROVE})
+    await sandbox.client.reviews.decide(second.id, Decision("reject", by="rui", notes="no"))
+    one, other = await sandbox.client.reviews.decide_many({first.id: APPROVE, second.id: APPROVE})
     assert one.current is not None
     assert one.current.state is ReviewState.APPROVED
     assert isinstance(other.error, AlreadyDecided)
@@ -633,12 +635,12 @@ async def test_a_batch_of_decisions_tells_of_each_how_it_ended(open_lasting_sand
 async def test_others_see_who_looks_at_a_review_and_may_still_decide_it(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
-    assert await sandbox.client.claim_review(review.id, by="ana", duration=minutes(5)) == "ana"
-    assert await sandbox.client.claim_review(review.id, by="rui", duration=minutes(5)) == "ana"
-    assert (await sandbox.client.review(review.id)).claimed_by == "ana"
+    assert await sandbox.client.reviews.claim(review.id, by="ana", duration=minutes(5)) == "ana"
+    assert await sandbox.client.reviews.claim(review.id, by="rui", duration=minutes(5)) == "ana"
+    assert (await sandbox.client.reviews.get(review.id)).claimed_by == "ana"
     await sandbox.clock.advance(minutes(6))
-    assert await sandbox.client.claim_review(review.id, by="rui", duration=minutes(5)) == "rui"
-    assert (await sandbox.client.decide(review.id, APPROVE)).decided_by == "ana"
+    assert await sandbox.client.reviews.claim(review.id, by="rui", duration=minutes(5)) == "rui"
+    assert (await sandbox.client.reviews.decide(review.id, APPROVE)).decided_by == "ana"
 
 
 class Consent(BaseModel):
@@ -712,16 +714,16 @@ async def test_feedback_is_refused_before_it_is_recorded_if_its_step_cannot_foll
     pipeline.review("check", of=text)
     async with open_sandbox(pipeline, resources={"words": ["shorter"]}) as sandbox:
         run = await sandbox.run(pipeline)
-        (review,) = await sandbox.client.reviews(run=run.id)
+        (review,) = await sandbox.client.reviews.list(run=run.id)
         with pytest.raises(FeedbackNotSupported, match=r"with 2 facts it can be made \['shorter'\]"):
-            await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="funnier"))
-        assert (await sandbox.client.review(review.id)).is_open
+            await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="funnier"))
+        assert (await sandbox.client.reviews.get(review.id)).is_open
         back = Decision("send_back", by="ana", notes="shorter", key="1")
-        decided = await sandbox.client.decide(review.id, back)
+        decided = await sandbox.client.reviews.decide(review.id, back)
         sandbox.app.resources[
             "words"
         ] = []  # the same decision again is answered as before, whatever can be followed now
-        assert await sandbox.client.decide(review.id, back) == decided
+        assert await sandbox.client.reviews.decide(review.id, back) == decided
 
 
 def test_a_check_of_feedback_that_reads_what_is_not_there_is_a_mistake() -> None:

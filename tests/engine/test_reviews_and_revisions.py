@@ -91,8 +91,8 @@ async def test_a_run_runs_again_as_soon_as_its_last_review_is_decided(open_sandb
         run = (await sandbox.client.start("article")).id
         await sandbox.work(advance_clock=False)
         assert await state(sandbox, run) == "paused"
-        (review,) = await sandbox.client.reviews(run=run)
-        await sandbox.client.decide(review.id, APPROVE)
+        (review,) = await sandbox.client.reviews.list(run=run)
+        await sandbox.client.reviews.decide(review.id, APPROVE)
         assert await state(sandbox, run) == "running"
 
 
@@ -101,11 +101,11 @@ async def test_a_rerun_waits_for_dependencies_that_are_still_running(open_sandbo
         run = (await sandbox.client.start("article")).id
         held = await hands.claim(5, queues=["slow"])
         await run_next(hands, "text")
-        (review,) = await sandbox.client.reviews(run=run)
-        await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="again"))
+        (review,) = await sandbox.client.reviews.list(run=run)
+        await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="again"))
         await run_next(hands, "text")
-        (again,) = await sandbox.client.reviews(run=run)
-        await sandbox.client.decide(again.id, APPROVE)
+        (again,) = await sandbox.client.reviews.list(run=run)
+        await sandbox.client.reviews.decide(again.id, APPROVE)
         await run_next(hands, "approved")
         assert (await states(sandbox, run))["page"] == "waiting"
         await hands.record_outcomes(await hands.attempt(held))
@@ -118,10 +118,10 @@ async def test_an_item_whose_content_has_changed_is_rerun(open_sandbox: OpenSand
     async with open_sandbox(album(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
         world.words["b"] = "third"
-        await sandbox.client.rerun(run, "words")
+        await sandbox.client.runs.rerun(run, "words")
         await sandbox.work()
         assert world.called == ["words", "picture b"]
-        assert (await sandbox.client.results(run))["page"] == "picture of first, picture of third"
+        assert (await sandbox.client.runs.get_results(run))["page"] == "picture of first, picture of third"
 
 
 async def test_a_list_and_its_items_may_be_rerun_by_one_action(open_sandbox: OpenSandbox) -> None:
@@ -129,11 +129,11 @@ async def test_a_list_and_its_items_may_be_rerun_by_one_action(open_sandbox: Ope
     async with open_sandbox(album(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
         world.words = {"b": "second", "c": "third"}
-        await sandbox.client.rerun(run, "words", "picture")
+        await sandbox.client.runs.rerun(run, "words", "picture")
         await sandbox.work()
         assert sorted(world.called) == ["picture b", "picture c", "words"]
         assert await state(sandbox, run) == "completed"
-        assert (await sandbox.client.results(run))["page"] == "picture of second, picture of third"
+        assert (await sandbox.client.runs.get_results(run))["page"] == "picture of second, picture of third"
 
 
 @pytest.mark.parametrize("act", ["edit", "rerun"])
@@ -141,9 +141,9 @@ async def test_an_item_is_left_alone_while_its_list_reruns(open_sandbox: OpenSan
     world = World()
     async with open_sandbox(album(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        await sandbox.client.rerun(run, "words")
-        edits = sandbox.client.edit(run, "picture", "mine", item="a")
-        reruns = sandbox.client.rerun(run, "picture", items=["a"])
+        await sandbox.client.runs.rerun(run, "words")
+        edits = sandbox.client.runs.edit(run, "picture", "mine", item="a")
+        reruns = sandbox.client.runs.rerun(run, "picture", items=["a"])
         chosen, other = (edits, reruns) if act == "edit" else (reruns, edits)
         other.close()
         with pytest.raises(RunBusy, match="is at work on picture"):
@@ -158,19 +158,19 @@ async def test_no_person_gives_another_list_to_items_that_exist(open_sandbox: Op
     async with open_sandbox(album(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
         with pytest.raises(RunBusy, match="make the list anew"):
-            await sandbox.client.edit(run, "words", [{"key": "z", "text": "z"}], rerun_dependents=goes_on)
-        assert (await sandbox.client.results(run))["page"] == "picture of first, picture of second"
+            await sandbox.client.runs.edit(run, "words", [{"key": "z", "text": "z"}], rerun_dependents=goes_on)
+        assert (await sandbox.client.runs.get_results(run))["page"] == "picture of first, picture of second"
 
 
 async def test_a_person_is_not_asked_again_about_what_another_gave_a_second_time(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(article()) as sandbox:
         run = (await sandbox.client.start("article")).id
         await sandbox.work(advance_clock=False)
-        (review,) = await sandbox.client.reviews(run=run)
-        await sandbox.client.decide(review.id, APPROVE)
+        (review,) = await sandbox.client.reviews.list(run=run)
+        await sandbox.client.reviews.decide(review.id, APPROVE)
         await sandbox.work()
-        await sandbox.client.edit(run, "text", "tea", by="rui")
-        assert await sandbox.client.reviews(run=run) == []
+        await sandbox.client.runs.edit(run, "text", "tea", by="rui")
+        assert await sandbox.client.reviews.list(run=run) == []
         await sandbox.work()
         assert await state(sandbox, run) == "completed"
 
@@ -181,12 +181,12 @@ async def test_a_run_that_reruns_only_one_review_waits_for_its_person(open_sandb
         for expected in ("paused", "completed"):
             await sandbox.work(advance_clock=False)
             assert await state(sandbox, run) == expected
-            for review in await sandbox.client.reviews(run=run):
-                await sandbox.client.decide(review.id, APPROVE)
-        await sandbox.client.rerun(run, "approved", downstream=False)
+            for review in await sandbox.client.reviews.list(run=run):
+                await sandbox.client.reviews.decide(review.id, APPROVE)
+        await sandbox.client.runs.rerun(run, "approved", downstream=False)
         assert await state(sandbox, run) == "paused"
-        (again,) = await sandbox.client.reviews(run=run)
-        await sandbox.client.decide(again.id, APPROVE)
+        (again,) = await sandbox.client.reviews.list(run=run)
+        await sandbox.client.reviews.decide(again.id, APPROVE)
         await sandbox.work()
         assert await state(sandbox, run) == "completed"
 
@@ -207,13 +207,13 @@ async def test_a_run_whose_only_failure_a_person_makes_good_is_completed(
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run("single")
         assert run.state == "completed_with_errors"
-        await sandbox.client.edit(run.id, "only", "mine", rerun_dependents=goes_on)
+        await sandbox.client.runs.edit(run.id, "only", "mine", rerun_dependents=goes_on)
         assert await state(sandbox, run.id) == "completed"
-        await sandbox.client.rerun(run.id, "only", downstream=False)
+        await sandbox.client.runs.rerun(run.id, "only", downstream=False)
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed_with_errors"
         works[0] = True
-        await sandbox.client.rerun(run.id, "only", downstream=False)
+        await sandbox.client.runs.rerun(run.id, "only", downstream=False)
         await sandbox.work()
         assert await state(sandbox, run.id) == "completed"
 
@@ -230,22 +230,22 @@ async def test_work_does_not_go_back_for_items_that_are_not_there(open_sandbox: 
     async with open_sandbox(shown_album(World(), every_picture=False)) as sandbox:
         await sandbox.client.start("album")
         await sandbox.work(advance_clock=False)
-        (review,) = await sandbox.client.reviews()
+        (review,) = await sandbox.client.reviews.list()
         with pytest.raises(InvalidInput, match="'picture'"):
-            await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x", items=items))
-        assert (await sandbox.client.review(review.id)).is_open
+            await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="x", items=items))
+        assert (await sandbox.client.reviews.get(review.id)).is_open
 
 
 async def test_the_review_of_an_item_does_not_send_back_another_item(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(shown_album(World(), every_picture=True)) as sandbox:
         await sandbox.client.start("album")
         await sandbox.work(advance_clock=False)
-        of_a, _ = sorted(await sandbox.client.reviews(), key=lambda review: review.item)
+        of_a, _ = sorted(await sandbox.client.reviews.list(), key=lambda review: review.item)
         with pytest.raises(InvalidInput, match="leads to 'good' again"):
-            await sandbox.client.decide(of_a.id, Decision("send_back", by="ana", notes="x", items=["b"]))
-        await sandbox.client.decide(of_a.id, Decision("send_back", by="ana", notes="x", items=["a"]))
+            await sandbox.client.reviews.decide(of_a.id, Decision("send_back", by="ana", notes="x", items=["b"]))
+        await sandbox.client.reviews.decide(of_a.id, Decision("send_back", by="ana", notes="x", items=["a"]))
         await sandbox.work(advance_clock=False)
-        assert {review.item for review in await sandbox.client.reviews()} == {"a", "b"}
+        assert {review.item for review in await sandbox.client.reviews.list()} == {"a", "b"}
 
 
 async def test_work_that_has_no_items_does_not_go_back_to_them(open_sandbox: OpenSandbox) -> None:
@@ -254,9 +254,9 @@ async def test_work_that_has_no_items_does_not_go_back_to_them(open_sandbox: Ope
     async with open_sandbox(shown_album(world, every_picture=False)) as sandbox:
         await sandbox.client.start("album")
         await sandbox.work(advance_clock=False)
-        (review,) = await sandbox.client.reviews()
+        (review,) = await sandbox.client.reviews.list()
         with pytest.raises(InvalidInput, match="leads to 'good' again"):
-            await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="x"))
+            await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="x"))
 
 
 async def test_a_review_is_open_again_if_what_was_to_go_back_has_gone_meanwhile(open_sandbox: OpenSandbox) -> None:
@@ -264,13 +264,13 @@ async def test_a_review_is_open_again_if_what_was_to_go_back_has_gone_meanwhile(
     async with open_sandbox(shown_album(world, every_picture=False)) as sandbox:
         run = (await sandbox.client.start("album")).id
         await sandbox.work(advance_clock=False)
-        (review,) = await sandbox.client.reviews()
+        (review,) = await sandbox.client.reviews.list()
         later = Decision("send_back", by="ana", notes="x", items=["a"], undo=minutes(1))
-        await sandbox.client.decide(review.id, later)
+        await sandbox.client.reviews.decide(review.id, later)
         await rows(sandbox, "update retoma.reviews set back_items = array['z']")  # as a new list would have it
         await sandbox.clock.advance(minutes(2))
         await sandbox.work(advance_clock=False)
-        assert (await sandbox.client.review(review.id)).is_open
+        assert (await sandbox.client.reviews.get(review.id)).is_open
         assert await state(sandbox, run) == "paused"
 
 
@@ -290,16 +290,16 @@ async def test_what_a_person_said_counts_until_the_work_has_a_result(open_sandbo
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start("article")).id
         await sandbox.work(advance_clock=False)
-        (review,) = await sandbox.client.reviews()
-        await sandbox.client.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
+        (review,) = await sandbox.client.reviews.list()
+        await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
         await sandbox.work(advance_clock=False)
         assert await state(sandbox, run) == "failed"
         act = getattr(sandbox.client, again)
         await (act(run, "text") if again == "rerun" else act(run))
         await sandbox.work(advance_clock=False)
-        (review,) = await sandbox.client.reviews()
-        await sandbox.client.decide(review.id, APPROVE)
+        (review,) = await sandbox.client.reviews.list()
+        await sandbox.client.reviews.decide(review.id, APPROVE)
         await sandbox.work()
-        await sandbox.client.rerun(run, "text")
+        await sandbox.client.runs.rerun(run, "text")
         await sandbox.work(advance_clock=False)
     assert told == [None, "shorter", "shorter", None]

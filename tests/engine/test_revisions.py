@@ -47,7 +47,7 @@ async def test_a_step_reads_the_latest_result_of_its_dependency(open_sandbox: Op
         await run_next(hands, "outline")
         await insert_revision(sandbox, run, "outline", "", output='"second"')
         await run_next(hands, "draft")
-        assert await sandbox.client.results(run) == {"outline": "second", "draft": "draft of second"}
+        assert await sandbox.client.runs.get_results(run) == {"outline": "second", "draft": "draft of second"}
 
 
 async def test_a_join_sees_each_item_once_at_its_latest_revision(open_sandbox: OpenSandbox) -> None:
@@ -58,7 +58,7 @@ async def test_a_join_sees_each_item_once_at_its_latest_revision(open_sandbox: O
         await run_next(hands, "label:a", "label:b")
         await insert_revision(sandbox, run, "label", "a", output='"A again"')
         await run_next(hands, "report")
-        assert (await sandbox.client.results(run))["report"] == ["A again", "b tax"]
+        assert (await sandbox.client.runs.get_results(run))["report"] == ["A again", "b tax"]
 
 
 async def test_an_item_has_the_value_of_the_latest_revision_of_its_list(open_sandbox: OpenSandbox) -> None:
@@ -82,7 +82,7 @@ async def test_an_item_has_the_value_of_the_latest_revision_of_its_list(open_san
         await run_next(hands, "first:a")
         await insert_revision(sandbox, run, "first", "a", output='"new"', value='{"key": "a", "text": "new"}')
         await run_next(hands, "second:a")
-        (job,) = (job for job in await sandbox.client.jobs(run) if job.step == "second")
+        (job,) = (job for job in await sandbox.client.runs.list_jobs(run) if job.step == "second")
         assert job.output == "new new"
 
 
@@ -97,7 +97,7 @@ async def test_a_shared_dependency_counts_once_though_it_was_rerun(open_sandbox:
         labelled = await hands.claim(10)
         assert names(labelled) == ["label:a", "label:b"]
         await run_claims(hands, labelled)
-        (job,) = (job for job in await sandbox.client.jobs(run) if (job.step, job.item) == ("label", "a"))
+        (job,) = (job for job in await sandbox.client.runs.list_jobs(run) if (job.step, job.item) == ("label", "a"))
         assert job.output == "a new tax"
 
 
@@ -119,9 +119,9 @@ async def test_the_current_job_is_the_one_of_the_latest_revision(open_sandbox: O
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         await insert_revision(sandbox, run.id, "taxonomy", "", output='"new tax"')
-        (job,) = (job for job in await sandbox.client.jobs(run.id) if job.step == "taxonomy")
+        (job,) = (job for job in await sandbox.client.runs.list_jobs(run.id) if job.step == "taxonomy")
         assert (job.revision, job.output) == (2, "new tax")
-        assert (await sandbox.client.results(run.id))["taxonomy"] == "new tax"
+        assert (await sandbox.client.runs.get_results(run.id))["taxonomy"] == "new tax"
         (kept,) = await rows(sandbox, "select output::text from retoma.jobs where step = 'taxonomy' and revision = 1")
         assert kept["output"] == '"tax"'
 

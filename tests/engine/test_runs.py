@@ -264,7 +264,7 @@ async def test_a_successor_that_stays_with_its_worker_has_all_it_reads(open_sand
             claims = await hands.record_outcomes(await hands.attempt(claims), limit=7)
             assert names(claims) == [f"{step}:0", f"{step}:1"]
         await run_claims(hands, claims)
-        assert {job.item: job.output for job in await sandbox.client.jobs(run) if job.step == "checked"} == {
+        assert {job.item: job.output for job in await sandbox.client.runs.list_jobs(run) if job.step == "checked"} == {
             "0": "tea 0 (0 of tea)",
             "1": "tea 1 (1 of tea)",
         }
@@ -313,22 +313,26 @@ async def test_an_input_that_its_model_refuses_starts_nothing(open_sandbox: Open
     async with open_sandbox(pipeline) as sandbox:
         with pytest.raises(InvalidInput, match=next(iter(given))):
             await sandbox.client.start(pipeline, given)
-        assert await sandbox.client.runs() == []
+        assert await sandbox.client.runs.list() == []
 
 
 async def test_a_run_that_does_not_exist_is_not_found(open_sandbox: OpenSandbox) -> None:
     pipeline = a_diamond()
     async with open_sandbox(pipeline) as sandbox:
         with pytest.raises(NotFound):
-            await sandbox.client.show(uuid4())
+            await sandbox.client.runs.get(uuid4())
         with pytest.raises(NotFound):
-            await sandbox.client.cancel(uuid4())
+            await sandbox.client.runs.cancel(uuid4())
 
 
 @pytest.mark.parametrize("revision", [0, 2**31])
 async def test_a_revision_that_no_run_can_have_is_refused(open_sandbox: OpenSandbox, revision: int) -> None:
     async with open_sandbox(a_diamond()) as sandbox:
-        for look in (sandbox.client.results, sandbox.client.jobs, sandbox.client.errors):
+        for look in (
+            sandbox.client.runs.get_results,
+            sandbox.client.runs.list_jobs,
+            sandbox.client.runs.get_errors,
+        ):
             with pytest.raises(InvalidInput, match="a revision is a number from 1"):
                 await look(uuid4(), revision=revision)
 

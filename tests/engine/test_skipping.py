@@ -328,7 +328,7 @@ async def test_a_condition_that_raises_is_a_failed_attempt(open_sandbox: OpenSan
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        errors = await sandbox.client.errors(run.id)
+        errors = await sandbox.client.runs.get_errors(run.id)
     assert run.state == "failed"
     assert errors["answer", ""]["type"] == "ZeroDivisionError"
 

@@ -31,7 +31,7 @@ async def test_a_start_that_returned_is_committed(open_sandbox: OpenSandbox) -> 
     pipeline = an_article()
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start(pipeline, {"topic": "coffee"}, tenant="blog")
-        run = await sandbox.client.show(started.id)
+        run = await sandbox.client.runs.get(started.id)
         assert started.created
         assert (run.state, run.tenant, run.pipeline, run.revision) == ("running", "blog", "article", 1)
         assert run.input == {"topic": "coffee", "words": 100}
@@ -54,7 +54,7 @@ async def test_a_run_of_later_is_pending_until_its_time_has_come(open_sandbox: O
         await sandbox.clock.advance(timedelta(minutes=59))
         assert await sandbox.work(advance_clock=False) == 0
         assert await state(sandbox, run) == "pending"
-        assert (await sandbox.client.show(run)).run_at == at
+        assert (await sandbox.client.runs.get(run)).run_at == at
 
 
 async def test_a_run_whose_time_has_come_is_running(open_sandbox: OpenSandbox) -> None:
@@ -72,7 +72,7 @@ async def test_a_run_at_a_time_that_has_passed_begins_now(open_sandbox: OpenSand
     async with open_sandbox(pipeline) as sandbox:
         now = await sandbox.clock.now()
         run = await sandbox.run(pipeline, run_at=now - timedelta(days=3))
-        assert (await sandbox.client.show(run.id)).run_at == now
+        assert (await sandbox.client.runs.get(run.id)).run_at == now
     assert run.state == "completed"
 
 
@@ -81,7 +81,7 @@ async def test_the_same_key_and_input_give_the_same_run_whatever_its_state(open_
     async with open_sandbox(pipeline) as sandbox:
         first = await sandbox.client.start(pipeline, {"topic": "tea"}, key="monday")
         again = await sandbox.client.start(pipeline, {"words": 100, "topic": "tea"}, key="monday")
-        await sandbox.client.cancel(first.id)
+        await sandbox.client.runs.cancel(first.id)
         once_more = await sandbox.client.start(pipeline, {"topic": "tea"}, key="monday")
         assert [first.created, again.created, once_more.created] == [True, False, False]
         assert first.id == again.id == once_more.id
@@ -95,7 +95,7 @@ async def test_the_same_key_with_another_input_is_a_conflict_that_names_the_run(
         first = await sandbox.client.start(pipeline, {"topic": "tea"}, key="monday")
         with pytest.raises(Conflict, match=str(first.id)):
             await sandbox.client.start(pipeline, {"topic": "coffee"}, key="monday")
-        assert len(await sandbox.client.runs()) == 1
+        assert len(await sandbox.client.runs.list()) == 1
 
 
 async def test_a_key_stands_for_what_was_asked_where_the_input_was_made_of_it(open_sandbox: OpenSandbox) -> None:
@@ -103,7 +103,7 @@ async def test_a_key_stands_for_what_was_asked_where_the_input_was_made_of_it(op
     async with open_sandbox(pipeline) as sandbox:
         first = await sandbox.client.start(pipeline, {"topic": "tea", "words": 300}, key="monday", request=asked)
         again = await sandbox.client.start(pipeline, {"topic": "tea", "words": 900}, key="monday", request=asked)
-        assert (again.id, (await sandbox.client.show(again.id)).input["words"]) == (first.id, 300)
+        assert (again.id, (await sandbox.client.runs.get(again.id)).input["words"]) == (first.id, 300)
         with pytest.raises(Conflict):
             await sandbox.client.start(pipeline, {"words": 300}, key="monday", request=Brief(topic="coffee"))
 
@@ -117,12 +117,12 @@ async def test_a_key_belongs_to_its_tenant_and_its_pipeline(open_sandbox: OpenSa
             await sandbox.client.start(other, {"topic": "cocoa"}, key="monday", tenant="ours"),
         ]
         found = [
-            await sandbox.client.started_by("monday", pipeline, tenant="ours"),
-            await sandbox.client.started_by("monday", pipeline, tenant="theirs"),
-            await sandbox.client.started_by("monday", "other", tenant="ours"),
+            await sandbox.client.runs.find_by_key("monday", pipeline, tenant="ours"),
+            await sandbox.client.runs.find_by_key("monday", pipeline, tenant="theirs"),
+            await sandbox.client.runs.find_by_key("monday", "other", tenant="ours"),
         ]
-        assert await sandbox.client.started_by("monday", other, tenant="theirs") is None
-        assert await sandbox.client.started_by("monday", other, tenant="nobody") is None
+        assert await sandbox.client.runs.find_by_key("monday", other, tenant="theirs") is None
+        assert await sandbox.client.runs.find_by_key("monday", other, tenant="nobody") is None
     assert [run.created for run in runs] == [True] * 3
     assert found == [run.id for run in runs]
 
@@ -135,7 +135,7 @@ async def test_a_key_outlives_its_run(open_sandbox: OpenSandbox) -> None:
             await rows(sandbox, f"delete from retoma.{table} where {column} = $1", first.id)
         again = await sandbox.client.start(pipeline, key="monday")
         assert (again.id, again.created) == (first.id, False)
-        assert await sandbox.client.runs() == []
+        assert await sandbox.client.runs.list() == []
 
 
 async def test_a_key_that_comes_twice_in_one_batch_starts_one_run(open_sandbox: OpenSandbox) -> None:
@@ -144,7 +144,7 @@ async def test_a_key_that_comes_twice_in_one_batch_starts_one_run(open_sandbox: 
         started = await asyncio.gather(*(sandbox.client.start(pipeline, key="monday") for _ in range(20)))
         assert len({run.id for run in started}) == 1
         assert [run.created for run in started].count(True) == 1
-        assert len(await sandbox.client.runs()) == 1
+        assert len(await sandbox.client.runs.list()) == 1
 
 
 async def test_a_conflict_in_a_batch_is_only_its_own(open_sandbox: OpenSandbox) -> None:
@@ -160,7 +160,7 @@ async def test_a_conflict_in_a_batch_is_only_its_own(open_sandbox: OpenSandbox) 
         assert isinstance(other, Conflict)
         assert not isinstance(first, BaseException)
         assert not isinstance(free, BaseException)
-        assert [run.id for run in await sandbox.client.runs()][:-1] == [free.id, first.id]
+        assert [run.id for run in await sandbox.client.runs.list()][:-1] == [free.id, first.id]
 
 
 async def test_a_start_that_the_database_refuses_fails_alone(open_sandbox: OpenSandbox) -> None:
@@ -176,7 +176,7 @@ async def test_a_start_that_the_database_refuses_fails_alone(open_sandbox: OpenS
         assert isinstance(bad, Exception)
         assert isinstance(too_high, Exception)
         assert not isinstance(good, BaseException)
-        assert [run.id for run in await sandbox.client.runs()][:-1] == [good.id]
+        assert [run.id for run in await sandbox.client.runs.list()][:-1] == [good.id]
 
 
 async def test_two_clients_that_start_the_same_key_at_once_start_one_run(open_sandbox: OpenSandbox) -> None:
@@ -190,7 +190,7 @@ async def test_two_clients_that_start_the_same_key_at_once_start_one_run(open_sa
             assert both[0].id == both[1].id
             assert sorted(run.created for run in both) == [False, True]
         await other.close()
-        assert len(await sandbox.client.runs()) == 20
+        assert len(await sandbox.client.runs.list()) == 20
 
 
 async def test_two_clients_with_the_same_key_and_other_inputs_have_one_winner(open_sandbox: OpenSandbox) -> None:
@@ -240,7 +240,7 @@ async def test_a_start_whose_answer_is_lost_is_made_once(
         monkeypatch.setattr(DedicatedConnection, "fetch", fetch_and_lose)
         started = await sandbox.client.start(pipeline)
         assert lost
-        assert [run.id for run in await sandbox.client.runs()] == [started.id]
+        assert [run.id for run in await sandbox.client.runs.list()] == [started.id]
         assert await kinds(sandbox, started.id) == ["start"]
 
 
@@ -249,7 +249,7 @@ async def test_starts_made_at_once_travel_together(open_sandbox: OpenSandbox) ->
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
         await asyncio.gather(*(sandbox.client.start(pipeline) for _ in range(200)))
-        assert len(await sandbox.client.runs(limit=500)) == 201
+        assert len(await sandbox.client.runs.list(limit=500)) == 201
         assert await value(sandbox, "select count(distinct xmin::text) from retoma.runs") < 20
 
 

@@ -102,7 +102,7 @@ async def test_a_refused_move_says_which(open_sandbox: OpenSandbox) -> None:
 async def test_a_run_that_ended_says_when(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         run = await sandbox.run("one")
-        shown = await sandbox.client.show(run.id)
+        shown = await sandbox.client.runs.get(run.id)
         assert (shown.state, shown.is_over) == ("completed", True)
         assert shown.ended_at == await sandbox.clock.now()
 

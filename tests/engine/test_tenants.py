@@ -86,10 +86,10 @@ async def test_a_tenant_sees_its_own_runs_only(open_sandbox: OpenSandbox) -> Non
     async with open_sandbox(pipeline) as sandbox:
         ours = await sandbox.client.start(pipeline, tenant="ours")
         theirs = await sandbox.client.start(pipeline, tenant="theirs")
-        assert [run.id for run in await sandbox.client.runs(tenant="ours")] == [ours.id]
-        assert (await sandbox.client.show(ours.id, tenant="ours")).id == ours.id
+        assert [run.id for run in await sandbox.client.runs.list(tenant="ours")] == [ours.id]
+        assert (await sandbox.client.runs.get(ours.id, tenant="ours")).id == ours.id
         with pytest.raises(NotFound):
-            await sandbox.client.show(theirs.id, tenant="ours")
+            await sandbox.client.runs.get(theirs.id, tenant="ours")
 
 
 async def start_for(sandbox: Sandbox, pipeline: Pipeline, **runs: int) -> dict[int, str]:

@@ -26,7 +26,7 @@ async def test_an_attempt_that_outlives_its_timeout_has_failed(open_sandbox: Ope
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        error = (await sandbox.client.errors(run.id))["answer", ""]
+        error = (await sandbox.client.runs.get_errors(run.id))["answer", ""]
     assert (run.state, error["code"]) == ("failed", "TIMEOUT")
     assert "'answer' was still running after 0.01 s" in error["message"]
     assert cancelled == [True]
@@ -44,7 +44,7 @@ async def test_a_plain_function_that_outlives_its_timeout_is_left_to_itself(open
     async with open_sandbox(pipeline) as sandbox:
         try:
             run = await sandbox.run(pipeline)
-            assert (await sandbox.client.errors(run.id))["answer", ""]["code"] == "TIMEOUT"
+            assert (await sandbox.client.runs.get_errors(run.id))["answer", ""]["code"] == "TIMEOUT"
         finally:
             release.set()
 
@@ -72,7 +72,7 @@ async def test_a_timeout_that_the_step_met_itself_is_its_own_error(open_sandbox:
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        error = (await sandbox.client.errors(run.id))["answer", ""]
+        error = (await sandbox.client.runs.get_errors(run.id))["answer", ""]
     assert (error["code"], error["message"]) == ("ERROR", "the provider took too long")
 
 
@@ -86,8 +86,8 @@ async def test_all_tries_and_their_delays_fit_in_the_total(open_sandbox: OpenSan
     async with open_sandbox(pipeline) as sandbox:
         before = await sandbox.clock.now()
         run = await sandbox.run(pipeline)
-        (job,) = await sandbox.client.jobs(run.id)
-        error = (await sandbox.client.errors(run.id))["answer", ""]
+        (job,) = await sandbox.client.runs.list_jobs(run.id)
+        error = (await sandbox.client.runs.get_errors(run.id))["answer", ""]
         assert await sandbox.clock.now() - before == seconds(40)
     # A third delay would end at 60 s, and the tries themselves take a little.
     assert (run.state, job.attempt, job.code) == ("failed", 3, "TOTAL_TIMEOUT")

@@ -109,7 +109,7 @@ async def test_a_cancelled_run_keeps_the_slots_of_what_may_be_submitted_until_it
         first, _ = await start_two(sandbox, pipeline)
         (claim,) = await dying.claim(10)
         await submit_and_die(sandbox, dying, host, claim)
-        await sandbox.client.cancel(first)
+        await sandbox.client.runs.cancel(first)
         assert await count_used_slots(sandbox) == 1
         host.reports["scene-2"] = PollResult("succeeded", result="video")
         await sandbox.work()
@@ -129,7 +129,7 @@ async def test_a_cancelled_run_gives_back_the_slots_of_what_cannot_be_found(open
         await external_work.begin_effect(sandbox.database, dying.worker, part, None, minutes(1))
         await pass_heartbeat_timeout(sandbox)
         assert await count_used_slots(sandbox) == 1
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         assert (await count_used_slots(sandbox), await state(sandbox, run)) == (0, "cancelled")
 
 
@@ -139,5 +139,5 @@ async def test_a_rerun_gives_back_the_slots_of_what_it_supersedes(open_sandbox: 
         run = (await sandbox.client.start(pipeline)).id
         (claim,) = await dying.claim(10)
         await submit_and_die(sandbox, dying, host, claim)
-        await sandbox.client.rerun(run, "clip")
+        await sandbox.client.runs.rerun(run, "clip")
         assert await count_used_slots(sandbox) == 0

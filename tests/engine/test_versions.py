@@ -71,7 +71,7 @@ async def test_an_open_run_keeps_its_shape_and_runs_todays_functions(open_sandbo
     async with open_sandbox(today) as sandbox:
         new = await sandbox.run("article")
         assert await state(sandbox, begun) == "completed"
-        assert await sandbox.client.results(begun) == {
+        assert await sandbox.client.runs.get_results(begun) == {
             "outline": "old outline",
             "draft": "new draft of old outline",
         }
@@ -128,7 +128,7 @@ async def test_a_worker_of_yesterdays_code_goes_on_with_yesterdays_runs_only(ope
 
     async with open_sandbox(yesterday()) as old, old.manual_worker() as hands, open_sandbox(today) as new:
         await new.client.start("article")
-        (version,) = {run.version for run in await new.client.runs()}
+        (version,) = {run.version for run in await new.client.runs.list()}
         assert await hands.claim(10) == [], "its version was stored after this worker had looked"
         begun = await old.client.start("article")
         (claim,) = await hands.claim(10)
@@ -150,7 +150,7 @@ async def test_a_job_whose_step_is_gone_waits_with_that_cause_and_is_done_when_i
     async with open_sandbox(without_draft) as sandbox, sandbox.manual_worker() as hands:
         now = await sandbox.clock.now()
         await run_next(hands, "draft")
-        (job,) = (job for job in await sandbox.client.jobs(run) if job.step == "draft")
+        (job,) = (job for job in await sandbox.client.runs.list_jobs(run) if job.step == "draft")
         assert (job.state, job.code, job.attempt) == ("ready", "UNDEFINED_STEP", 0)
         assert job.ready_at is not None
         assert job.ready_at > now
@@ -209,7 +209,7 @@ async def test_a_result_that_older_runs_do_not_have_is_taken_only_with_a_default
     async with open_sandbox(with_tone(may_have)) as sandbox:
         await sandbox.clock.advance(timedelta(minutes=5))
         await sandbox.work()
-        assert (await sandbox.client.results(run))["draft"] == "any old outline"
+        assert (await sandbox.client.runs.get_results(run))["draft"] == "any old outline"
 
 
 async def test_a_step_that_has_lost_its_default_is_skipped_where_older_runs_lack_the_result(
@@ -258,7 +258,7 @@ async def test_a_result_that_is_no_longer_taken_is_left_aside(open_sandbox: Open
         await run_next(hands, "outline")
     async with open_sandbox(today) as sandbox:
         await sandbox.work()
-        assert (await sandbox.client.results(run))["draft"] == "draft of nothing"
+        assert (await sandbox.client.runs.get_results(run))["draft"] == "draft of nothing"
 
 
 def fan_out() -> Pipeline:
@@ -299,7 +299,7 @@ async def test_a_run_never_loses_its_items_because_todays_code_does_not_fan_out(
     async with open_sandbox(fan_out()) as sandbox:
         await sandbox.clock.advance(timedelta(minutes=5))
         await sandbox.work()
-        assert (await sandbox.client.results(run))["report"] == 2
+        assert (await sandbox.client.runs.get_results(run))["report"] == 2
 
 
 async def test_a_step_that_went_over_items_and_is_plain_today_is_not_run(open_sandbox: OpenSandbox) -> None:

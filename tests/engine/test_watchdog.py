@@ -68,8 +68,8 @@ async def test_a_worker_counts_however_many_newer_ones_serve_other_queues(open_s
         for number in range(100):
             await workers.register_worker(sandbox.database, f"other-{number}", ["other"], 1, 1)
         run = (await sandbox.client.start(pipeline)).id
-        assert [wait.reason for wait in await sandbox.client.waits(run)] == [WaitReason.NOT_CLAIMED]
-        assert hands.worker in {worker.id for worker in await sandbox.client.workers()}
+        assert [wait.reason for wait in await sandbox.client.runs.list_waits(run)] == [WaitReason.NOT_CLAIMED]
+        assert hands.worker in {worker.id for worker in await sandbox.client.workers.list()}
 
 
 async def test_a_run_that_no_worker_serves_is_stuck_and_goes_on_by_itself(open_sandbox: OpenSandbox) -> None:
@@ -80,7 +80,7 @@ async def test_a_run_that_no_worker_serves_is_stuck_and_goes_on_by_itself(open_s
         assert await state(sandbox, run) == "running"
         await run_watchdog(sandbox, seconds(1))
         assert await state(sandbox, run) == "stuck"
-        (stuck,) = await sandbox.client.stuck()
+        (stuck,) = await sandbox.client.runs.list_stuck()
         assert (stuck.run, stuck.cause, stuck.data["queue"]) == (run, "no_worker", "default")
         assert "start one: retoma worker" in stuck.data["explanation"]
 
@@ -89,7 +89,7 @@ async def test_a_run_that_no_worker_serves_is_stuck_and_goes_on_by_itself(open_s
         assert await state(sandbox, run) == "stuck"
         await sandbox.work()
         assert await state(sandbox, run) == "completed"
-        assert await sandbox.client.stuck() == []
+        assert await sandbox.client.runs.list_stuck() == []
 
 
 async def test_a_worker_that_comes_back_ends_it_before_anything_is_done(open_sandbox: OpenSandbox) -> None:
@@ -119,7 +119,7 @@ async def test_a_job_that_is_held_beyond_its_time_makes_its_run_stuck(open_sandb
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = await start_with_held_item(sandbox, pipeline, hands)
         await run_watchdog(sandbox, minutes(5), hands)
-        (stuck,) = await sandbox.client.stuck(run=run)
+        (stuck,) = await sandbox.client.runs.list_stuck(run=run)
         assert (stuck.cause, stuck.data["step"], stuck.data["item"]) == ("no_progress", "line", "b")
         assert (stuck.data["last_item"], stuck.data["worker"]) == ("a", hands.worker)
         assert "stuck line:b" in await kinds(sandbox, run)
@@ -152,7 +152,7 @@ async def test_it_fails_after_so_many_resumes_without_progress(open_sandbox: Ope
             assert await hands.claim(2)
             await run_watchdog(sandbox, minutes(5), hands)
             assert await state(sandbox, run) == "stuck"
-        (stuck,) = await sandbox.client.stuck()
+        (stuck,) = await sandbox.client.runs.list_stuck()
         assert (stuck.resumes, stuck.max_resumes) == (2, 2)
         await run_watchdog(sandbox, minutes(1), hands)
         assert await state(sandbox, run) == "failed"
@@ -165,11 +165,11 @@ async def test_resumes_of_people_are_not_counted_as_its_own(open_sandbox: OpenSa
         run = await start_with_held_item(sandbox, pipeline, hands)
         await run_watchdog(sandbox, minutes(5), hands)
         await run_watchdog(sandbox, seconds(5), hands)
-        assert await sandbox.client.resumes(run) == 1
+        assert await sandbox.client.runs.count_resumes(run) == 1
         await hands.claim(2)
         await run_watchdog(sandbox, minutes(5), hands)
-        await sandbox.client.resume(run)
-        assert await sandbox.client.resumes(run) == 0
+        await sandbox.client.runs.resume(run)
+        assert await sandbox.client.runs.count_resumes(run) == 0
 
 
 async def test_a_refusal_of_the_provider_makes_a_run_stuck_and_names_the_pool(open_sandbox: OpenSandbox) -> None:
@@ -183,10 +183,10 @@ async def test_a_refusal_of_the_provider_makes_a_run_stuck_and_names_the_pool(op
         run = (await sandbox.client.start(pipeline)).id
         await hands.record_outcomes(await hands.attempt(await hands.claim()))
         await run_watchdog(sandbox, minutes(5), hands)
-        (stuck,) = await sandbox.client.stuck(run=run)
+        (stuck,) = await sandbox.client.runs.list_stuck(run=run)
         assert (stuck.cause, stuck.data["pool"]) == ("provider_rejected", "paid")
         assert "until" in stuck.data
-        assert [event.kind for event in await sandbox.client.events(run, kinds=["stuck"])] == ["stuck"]
+        assert [event.kind for event in await sandbox.client.runs.list_events(run, kinds=["stuck"])] == ["stuck"]
 
 
 async def test_what_the_attempt_before_a_held_one_said_is_told(open_sandbox: OpenSandbox) -> None:
@@ -201,7 +201,7 @@ async def test_what_the_attempt_before_a_held_one_said_is_told(open_sandbox: Ope
         await hands.record_outcomes(await hands.attempt(await hands.claim()))
         await hands.claim()
         await run_watchdog(sandbox, minutes(5), hands)
-        (stuck,) = await sandbox.client.stuck()
+        (stuck,) = await sandbox.client.runs.list_stuck()
         assert (stuck.cause, stuck.data["message"]) == ("no_progress", "no page 3")
         assert "ValueError" in stuck.data["stack"]
 
@@ -217,7 +217,7 @@ async def test_progress_restarts_the_timeout(open_sandbox: OpenSandbox) -> None:
         claims = await hands.claim(2)
         await run_claims(hands, claims, "line:a")
         await run_watchdog(sandbox, minutes(5), hands)
-        (stuck,) = await sandbox.client.stuck()
+        (stuck,) = await sandbox.client.runs.list_stuck()
         assert (stuck.run, stuck.resumes) == (run, 0)
 
 
@@ -228,7 +228,7 @@ async def test_a_person_resumes_it_after_the_automatic_resumes_are_spent(open_sa
         await run_watchdog(sandbox, minutes(5), hands)
         await run_watchdog(sandbox, minutes(1), hands)
         assert await state(sandbox, run) == "failed"
-        assert await sandbox.client.resume(run, by="ana") == "running"
+        assert await sandbox.client.runs.resume(run, by="ana") == "running"
         assert await run_next(hands, "line:b")
         assert await state(sandbox, run) == "completed"
 
@@ -238,7 +238,7 @@ async def test_of_fifty_resumes_one_counts_and_all_get_the_same_answer(open_sand
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = await start_with_held_item(sandbox, pipeline, hands)
         await run_watchdog(sandbox, minutes(5), hands)
-        assert set(await asyncio.gather(*(sandbox.client.resume(run) for _ in range(50)))) == {"running"}
+        assert set(await asyncio.gather(*(sandbox.client.runs.resume(run) for _ in range(50)))) == {"running"}
         assert (await kinds(sandbox, run)).count("resume") == 1
 
 
@@ -247,9 +247,9 @@ async def test_a_run_that_has_ended_well_cannot_be_resumed(open_sandbox: OpenSan
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         with pytest.raises(RunBusy, match="is completed: only a run that is stuck or has failed"):
-            await sandbox.client.resume(run.id)
+            await sandbox.client.runs.resume(run.id)
         with pytest.raises(NotFound):
-            await sandbox.client.resume(new_run_id())
+            await sandbox.client.runs.resume(new_run_id())
 
 
 async def test_a_job_within_its_time_is_no_reason(open_sandbox: OpenSandbox) -> None:
@@ -302,9 +302,9 @@ async def test_external_work_that_no_worker_polls_is_stuck_until_one_does(open_s
         async with sandbox.manual_worker() as hands:
             run = (await sandbox.client.start(pipeline)).id
             await run_claims(hands, await hands.claim(10))
-            (wait,) = await sandbox.client.waits(run)
+            (wait,) = await sandbox.client.runs.list_waits(run)
             assert wait.reason == "external_work"
-        (wait,) = await sandbox.client.waits(run)
+        (wait,) = await sandbox.client.runs.list_waits(run)
         assert wait.reason == "no_worker"
         await run_watchdog(sandbox, minutes(5))
         assert await state(sandbox, run) == "stuck"
@@ -326,7 +326,7 @@ async def test_external_work_is_stuck_while_only_another_application_has_workers
             run = (await mine.client.start(pipeline)).id
             await run_claims(hands, await hands.claim(10))
         async with sandbox(other, mine.database) as theirs, theirs.manual_worker() as others:
-            (wait,) = await mine.client.waits(run)
+            (wait,) = await mine.client.runs.list_waits(run)
             assert wait.reason == "no_worker"
             await run_watchdog(mine, minutes(5), others)
             assert await state(mine, run) == "stuck"
@@ -344,7 +344,7 @@ async def test_a_ready_job_says_that_only_another_application_has_workers(open_s
     async with open_sandbox(lines()) as mine:
         run = (await mine.client.start("lines")).id
         async with sandbox(App("other", pipelines=[other]), mine.database) as theirs, theirs.manual_worker():
-            assert [wait.reason for wait in await mine.client.waits(run)] == ["no_worker"]
+            assert [wait.reason for wait in await mine.client.runs.list_waits(run)] == ["no_worker"]
 
 
 class Host:
@@ -376,7 +376,7 @@ async def test_a_start_may_have_its_own_number_of_resumes(open_sandbox: OpenSand
         await sandbox.client.start(pipeline, resumes=7)
         await hands.claim(1)
         await run_watchdog(sandbox, minutes(5), hands)
-        (stuck,) = await sandbox.client.stuck()
+        (stuck,) = await sandbox.client.runs.list_stuck()
         assert stuck.max_resumes == 7
 
 
@@ -387,7 +387,7 @@ async def test_the_application_says_when_a_run_is_stuck(open_sandbox: OpenSandbo
         run = (await sandbox.client.start(pipeline)).id
         await run_watchdog(sandbox, seconds(30))
         assert await state(sandbox, run) == "stuck"
-        await sandbox.client.cancel(run)
+        await sandbox.client.runs.cancel(run)
         assert await state(sandbox, run) == "cancelled"
 
 
@@ -407,7 +407,7 @@ async def test_a_run_that_is_not_over_by_its_deadline_fails(open_sandbox: OpenSa
         assert await state(sandbox, run) == "running"
         await run_watchdog(sandbox, seconds(1), hands)
         assert await state(sandbox, run) == "failed"
-        assert (await sandbox.client.errors(run))["", ""]["code"] == "DEADLINE"
+        assert (await sandbox.client.runs.get_errors(run))["", ""]["code"] == "DEADLINE"
 
 
 async def test_a_run_that_fails_by_its_deadline_is_logged(
@@ -464,7 +464,7 @@ async def test_a_run_that_is_rerun_has_its_whole_timeout(open_sandbox: OpenSandb
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(pipeline, deadline=minutes(2))).id
         await run_watchdog(sandbox, minutes(2), hands)
-        await sandbox.client.resume(run)
+        await sandbox.client.runs.resume(run)
         await run_watchdog(sandbox, minutes(1), hands)
         assert await state(sandbox, run) == "running"
         await run_watchdog(sandbox, minutes(1), hands)
@@ -496,5 +496,5 @@ async def test_the_databases_clock_decides_when_a_run_is_stuck(open_sandbox: Ope
         for passed in (timedelta(0), minutes(4), minutes(6)):
             await sandbox.clock.set(start + passed)
             await sandbox.run_watchdog()
-            states.append((await sandbox.client.show(run)).state)
+            states.append((await sandbox.client.runs.get(run)).state)
         assert states == ["running", "running", "stuck"]

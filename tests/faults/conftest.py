@@ -10,7 +10,7 @@ from retoma.store.database import Database
 from retoma.testing import fresh_database
 from retoma.worker import external_work_poller
 from tests.conftest import empty_database
-from tests.faults.testbed import LEASE, Testbed, open_testbed
+from tests.faults.testbed import LEASE, FaultEnvironment, open_testbed
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-async def testbed(real_time_database: Database, folder: Path) -> AsyncIterator[Testbed]:
+async def testbed(real_time_database: Database, folder: Path) -> AsyncIterator[FaultEnvironment]:
     await empty_database(real_time_database)
     async with open_testbed(real_time_database, folder) as made:
         yield made

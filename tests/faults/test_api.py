@@ -14,14 +14,14 @@ from retoma.engine import run_starter
 from retoma.server import make_server, request_limits
 from retoma.settings import Settings
 from tests.faults.application import app
-from tests.faults.testbed import Testbed, wait_until
+from tests.faults.testbed import FaultEnvironment, wait_until
 
 KEY = {"X-API-Key": "token"}
 BODY = {"pipeline": "chain", "input": {"nonce": "one", "size": 0}}
 
 
 @asynccontextmanager
-async def an_api(testbed: Testbed) -> AsyncIterator[httpx2.AsyncClient]:
+async def an_api(testbed: FaultEnvironment) -> AsyncIterator[httpx2.AsyncClient]:
     """A server that reaches the database by way of the proxy."""
     client = Client(app, testbed.through)
     server = make_server(app, client, Settings(), dev_token="token")
@@ -38,7 +38,7 @@ async def start_run(api: httpx2.AsyncClient) -> Any:
 
 
 async def test_an_unresponsive_database_is_503_and_a_start_is_repeated(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+    testbed: FaultEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with an_api(testbed) as api:
         assert (await api.get("/api/v1/runs")).status_code == 200
@@ -57,10 +57,10 @@ async def test_an_unresponsive_database_is_503_and_a_start_is_repeated(
 
         answer = await wait_until(acknowledged, "the start is acknowledged")
         assert answer.status_code in (200, 202)
-        assert len(await testbed.client.runs()) == 2
+        assert len(await testbed.client.runs.list()) == 2
 
 
-async def test_connections_that_are_cut_are_not_seen_by_callers(testbed: Testbed) -> None:
+async def test_connections_that_are_cut_are_not_seen_by_callers(testbed: FaultEnvironment) -> None:
     async with an_api(testbed) as api:
         for reset in (True, False, True):
             assert (await api.get("/api/v1/runs")).status_code == 200

@@ -14,11 +14,11 @@ from retoma.settings import Settings
 from retoma.store import database
 from retoma.worker.worker import Worker
 from tests.faults.application import app
-from tests.faults.testbed import LONG_TIMEOUT, Testbed, wait_until
+from tests.faults.testbed import LONG_TIMEOUT, FaultEnvironment, wait_until
 from tests.wait_timeout import WAIT_TIMEOUT
 
 
-async def test_a_start_whose_answer_was_lost_is_one_run(testbed: Testbed) -> None:
+async def test_a_start_whose_answer_was_lost_is_one_run(testbed: FaultEnvironment) -> None:
     answers = count()
     testbed.proxy.loses_answer = lambda call: "retoma.start_runs" in call.sql and next(answers) < 3
     client = Client(app, testbed.through)
@@ -31,10 +31,10 @@ async def test_a_start_whose_answer_was_lost_is_one_run(testbed: Testbed) -> Non
         await client.close()
     assert testbed.proxy.lost_answers == 3
     assert first.id == second.id
-    assert {run.id for run in await testbed.client.runs()} == {first.id, unkeyed.id}
+    assert {run.id for run in await testbed.client.runs.list()} == {first.id, unkeyed.id}
 
 
-async def test_lost_answers_of_claim_calls_cost_no_attempt(testbed: Testbed) -> None:
+async def test_lost_answers_of_claim_calls_cost_no_attempt(testbed: FaultEnvironment) -> None:
     calls = count()
     testbed.proxy.loses_answer = lambda call: "retoma.finish_and_claim" in call.sql and next(calls) % 3 == 0
     worker = testbed.worker()
@@ -47,7 +47,7 @@ async def test_lost_answers_of_claim_calls_cost_no_attempt(testbed: Testbed) -> 
     await testbed.check()
 
 
-async def test_cut_connections_cost_no_attempt(testbed: Testbed) -> None:
+async def test_cut_connections_cost_no_attempt(testbed: FaultEnvironment) -> None:
     worker = testbed.worker()
     await wait_until(lambda: worker.is_ready, "the worker is ready")
     runs = [await testbed.start("album", f"cut-{number}", size=5) for number in range(10)]
@@ -60,7 +60,7 @@ async def test_cut_connections_cost_no_attempt(testbed: Testbed) -> None:
     await testbed.check()
 
 
-async def test_everything_ends_without_notifications(testbed: Testbed) -> None:
+async def test_everything_ends_without_notifications(testbed: FaultEnvironment) -> None:
     testbed.proxy.drops_notifications = True
     worker = testbed.worker()
     await wait_until(lambda: worker.is_ready, "the worker is ready")
@@ -71,13 +71,13 @@ async def test_everything_ends_without_notifications(testbed: Testbed) -> None:
     await testbed.check()
 
 
-async def listeners(testbed: Testbed) -> int:
+async def listeners(testbed: FaultEnvironment) -> int:
     sql = "select count(*) from pg_stat_activity where datname = current_database() and query ilike 'listen %'"
     async with testbed.database.connection() as connection:
         return int(await connection.fetchval(sql))
 
 
-async def test_a_connection_is_replaced_whose_server_said_that_it_ends(testbed: Testbed) -> None:
+async def test_a_connection_is_replaced_whose_server_said_that_it_ends(testbed: FaultEnvironment) -> None:
     """The driver is confused by words that answer nothing, and must not be asked again."""
     worker = testbed.worker()
     await wait_until(lambda: worker.is_ready, "the worker is ready")
@@ -89,7 +89,9 @@ async def test_a_connection_is_replaced_whose_server_said_that_it_ends(testbed: 
     await testbed.check()
 
 
-async def test_a_connection_that_died_silently_is_replaced(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_died_silently_is_replaced(
+    testbed: FaultEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (claim_protocol, database):
         monkeypatch.setattr(module, "CALL_TIMEOUT", 0.3)
     silenced: list[str] = []

@@ -16,7 +16,7 @@ import pytest
 
 from bench.chaos import ledger
 from bench.chaos.proxy import Call
-from tests.faults.testbed import Testbed, WorkerProcess, wait_until
+from tests.faults.testbed import FaultEnvironment, WorkerProcess, wait_until
 
 # Small, but with at least two items where there are any.
 SIZES = {
@@ -86,7 +86,7 @@ POINTS = [(shape, moment) for shape in SIZES for moment in ONLY.get(shape, MOMEN
 
 
 @pytest.mark.parametrize(("shape", "moment"), POINTS)
-async def test_a_worker_killed_at_any_point_costs_nothing(testbed: Testbed, shape: str, moment: str) -> None:
+async def test_a_worker_killed_at_any_point_costs_nothing(testbed: FaultEnvironment, shape: str, moment: str) -> None:
     points = 0
     for number in count(1):
         if not await has_point(testbed, shape, moment, number):
@@ -97,18 +97,18 @@ async def test_a_worker_killed_at_any_point_costs_nothing(testbed: Testbed, shap
     await testbed.check()
 
 
-async def has_point(testbed: Testbed, shape: str, moment: str, number: int) -> bool:
+async def has_point(testbed: FaultEnvironment, shape: str, moment: str, number: int) -> bool:
     """Whether runs of this shape have such a point. One that is rejected or dismissed ends early: it tells nothing."""
     for again in range(MOST_ENDED_EARLY):
         run = await testbed.start(shape, f"{shape}-{number}-{again}", size=SIZES[shape])
         if await crashes(testbed, run, moment, number):
             return True
-        if (await testbed.client.show(run)).state not in ("rejected", "failed"):
+        if (await testbed.client.runs.get(run)).state not in ("rejected", "failed"):
             return False
     raise AssertionError(f"{MOST_ENDED_EARLY} runs in a row ended early")
 
 
-async def crashes(testbed: Testbed, run: UUID, moment: str, number: int) -> bool:
+async def crashes(testbed: FaultEnvironment, run: UUID, moment: str, number: int) -> bool:
     """Whether the run of a worker that is to die at this point had such a point. It ends in any case."""
     killer = Killer(lambda: worker, number)
     if moment == "before a commit":

@@ -11,25 +11,25 @@ import pytest
 from bench.chaos import farm
 from bench.chaos.proxy import Call
 from tests.faults.application import answer_file, hold_file, poll_marker
-from tests.faults.testbed import LONG_TIMEOUT, Testbed, WorkerProcess, wait_until
+from tests.faults.testbed import LONG_TIMEOUT, FaultEnvironment, WorkerProcess, wait_until
 
 PARKED = {"crafted": "parked"}
 
 
-async def states(testbed: Testbed, run: UUID) -> dict[str, str]:
-    return {job.step: str(job.state) for job in await testbed.client.jobs(run)}
+async def states(testbed: FaultEnvironment, run: UUID) -> dict[str, str]:
+    return {job.step: str(job.state) for job in await testbed.client.runs.list_jobs(run)}
 
 
-async def is_parked(testbed: Testbed, run: UUID) -> bool:
+async def is_parked(testbed: FaultEnvironment, run: UUID) -> bool:
     return await states(testbed, run) == PARKED
 
 
-async def slots(testbed: Testbed) -> int:
-    (bench,) = await testbed.client.pools("bench")
+async def slots(testbed: FaultEnvironment) -> int:
+    (bench,) = await testbed.client.pools.list("bench")
     return bench.used
 
 
-async def test_a_poll_result_is_refused_after_another_worker_took_the_poll(testbed: Testbed) -> None:
+async def test_a_poll_result_is_refused_after_another_worker_took_the_poll(testbed: FaultEnvironment) -> None:
     """The poller stands still after it was told of a failure that has been put right in the meantime."""
     answer_file("late").write_text("failed")
     hold_file("late").touch()
@@ -52,7 +52,7 @@ async def test_a_poll_result_is_refused_after_another_worker_took_the_poll(testb
     await testbed.check()
 
 
-def count_answers(testbed: Testbed, name: str) -> list[Call]:
+def count_answers(testbed: FaultEnvironment, name: str) -> list[Call]:
     """The calls of this name that are answered from now on; it is still growing."""
     seen: list[Call] = []
 
@@ -66,7 +66,7 @@ def count_answers(testbed: Testbed, name: str) -> list[Call]:
 
 
 @pytest.mark.parametrize("call", ["retoma.begin_effect", "update retoma.effects", "retoma.record_poll"])
-async def test_an_answer_that_is_lost_after_its_commit_costs_nothing(testbed: Testbed, call: str) -> None:
+async def test_an_answer_that_is_lost_after_its_commit_costs_nothing(testbed: FaultEnvironment, call: str) -> None:
     answer_file("once").write_text("succeeded")
     lost: list[Call] = []
 
@@ -81,7 +81,7 @@ async def test_an_answer_that_is_lost_after_its_commit_costs_nothing(testbed: Te
     run = await testbed.start("outsourced", "once")
     assert await testbed.wait_for_end(run) == ["completed"]
     assert lost
-    (job,) = await testbed.client.jobs(run)
+    (job,) = await testbed.client.runs.list_jobs(run)
     assert job.attempt == 1
     assert len(farm.list_work(testbed.folder)) == 1
     await testbed.check()
@@ -90,7 +90,7 @@ async def test_an_answer_that_is_lost_after_its_commit_costs_nothing(testbed: Te
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("call", ["retoma.poll_due", "retoma.record_poll"])
 async def test_a_cancel_reaches_external_work_though_its_worker_is_killed(
-    testbed: Testbed, moment: str, call: str
+    testbed: FaultEnvironment, moment: str, call: str
 ) -> None:
     messenger = testbed.worker(heartbeat_timeout=LONG_TIMEOUT)
     run = await testbed.start("outsourced", "cancelled")
@@ -102,7 +102,7 @@ async def test_a_cancel_reaches_external_work_though_its_worker_is_killed(
         kill(messenger)
         return True
 
-    assert await testbed.client.cancel(run) == "cancelling"
+    assert await testbed.client.runs.cancel(run) == "cancelling"
     if moment == "before":
         testbed.proxy.loses_call = kills
     else:

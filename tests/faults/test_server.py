@@ -18,7 +18,7 @@ from retoma.errors import DatabaseUnavailable
 from retoma.settings import Settings
 from retoma.store.database import Database
 from tests.faults.application import answer_file, app, poll_marker
-from tests.faults.testbed import LONG_TIMEOUT, Testbed, open_testbed, wait_until
+from tests.faults.testbed import LONG_TIMEOUT, FaultEnvironment, open_testbed, wait_until
 
 KILLS = 2
 USERS = 12
@@ -48,7 +48,7 @@ async def test_external_work_continues_while_the_database_is_killed(postgres: Po
             await kill_while_parked(testbed, postgres)
 
 
-async def kill_while_parked(testbed: Testbed, postgres: Postgres) -> None:
+async def kill_while_parked(testbed: FaultEnvironment, postgres: Postgres) -> None:
     worker = testbed.worker(heartbeat_timeout=LONG_TIMEOUT)
     run = await testbed.start("outsourced", "parked")
     await wait_until(lambda: poll_marker("parked", worker.pid).exists(), "it is looked at")
@@ -56,16 +56,16 @@ async def kill_while_parked(testbed: Testbed, postgres: Postgres) -> None:
     postgres.kill()
     await wait_until(partial(is_another, postgres, before), "the server is started again")
     await wait_until(partial(answers, testbed), "the server answers")
-    (bench,) = await testbed.client.pools("bench")
+    (bench,) = await testbed.client.pools.list("bench")
     assert bench.used == 1
     answer_file("parked").write_text("succeeded")
     assert await testbed.wait_for_end(run) == ["completed"]
-    (job,) = await testbed.client.jobs(run)
+    (job,) = await testbed.client.runs.list_jobs(run)
     assert (job.attempt, len(farm.list_work(testbed.folder)), worker.is_running) == (1, 1, True)
     await testbed.check()
 
 
-async def kill_under_load(testbed: Testbed, postgres: Postgres) -> None:
+async def kill_under_load(testbed: FaultEnvironment, postgres: Postgres) -> None:
     fleet = [testbed.worker(heartbeat_timeout=LONG_TIMEOUT) for _ in range(2)]
     await wait_until(lambda: all(worker.is_ready for worker in fleet), "the workers are ready")
     client = Client(app, testbed.through)
@@ -89,7 +89,7 @@ async def kill_under_load(testbed: Testbed, postgres: Postgres) -> None:
     await testbed.check()
 
 
-async def keep_starting(testbed: Testbed, client: Client, user: int, stop: asyncio.Event) -> list[UUID]:
+async def keep_starting(testbed: FaultEnvironment, client: Client, user: int, stop: asyncio.Event) -> list[UUID]:
     runs: list[UUID] = []
     while not stop.is_set():
         try:
@@ -99,11 +99,11 @@ async def keep_starting(testbed: Testbed, client: Client, user: int, stop: async
     return runs
 
 
-def has_started(testbed: Testbed, runs: int) -> bool:
+def has_started(testbed: FaultEnvironment, runs: int) -> bool:
     return len(testbed.user_log.acknowledged) >= runs
 
 
-async def answers(testbed: Testbed) -> bool:
+async def answers(testbed: FaultEnvironment) -> bool:
     """Its recovery may take longer than a client waits."""
     try:
         return bool(await testbed.client.now())

@@ -9,7 +9,7 @@ import pytest
 
 from bench.chaos.proxy import Call
 from retoma import Webhook
-from tests.faults.testbed import LONG_TIMEOUT, Testbed, wait_until
+from tests.faults.testbed import LONG_TIMEOUT, FaultEnvironment, wait_until
 from tests.receiver import receiver
 
 BOTH = ("run.started", "run.ended")
@@ -19,7 +19,7 @@ BOTH = ("run.started", "run.ended")
 @pytest.mark.parametrize(
     "call", ["retoma.claim_deliveries", "update retoma.deliveries", "retoma.record_delivery_attempt"]
 )
-async def test_a_sender_killed_at_any_point_loses_nothing(testbed: Testbed, moment: str, call: str) -> None:
+async def test_a_sender_killed_at_any_point_loses_nothing(testbed: FaultEnvironment, moment: str, call: str) -> None:
     async with receiver() as there:
         sender = testbed.worker(heartbeat_timeout=LONG_TIMEOUT)
         await wait_until(lambda: sender.is_ready, "the worker is ready")
@@ -52,12 +52,12 @@ async def test_a_sender_killed_at_any_point_loses_nothing(testbed: Testbed, mome
     await testbed.check()
 
 
-async def are_all_ended(testbed: Testbed) -> object:
-    owed = await testbed.client.deliveries()
+async def are_all_ended(testbed: FaultEnvironment) -> object:
+    owed = await testbed.client.webhooks.list_deliveries()
     return owed if len(owed) == 2 and all(each.ended_at for each in owed) else None
 
 
-async def test_a_sender_paused_beyond_its_lease_changes_nothing(testbed: Testbed) -> None:
+async def test_a_sender_paused_beyond_its_lease_changes_nothing(testbed: FaultEnvironment) -> None:
     """It was answered 500, and another sender has delivered in the meantime."""
     async with receiver() as there:
         there.script.append(stops_its_sender := StopsItsSender())
@@ -74,7 +74,7 @@ async def test_a_sender_paused_beyond_its_lease_changes_nothing(testbed: Testbed
             lambda: zombie.list_log_events("a late end of an attempt is refused"), "the late word is refused"
         )
         assert refused["delivery"] == str(delivery.id)
-        (after,) = await testbed.client.deliveries(run=run)
+        (after,) = await testbed.client.webhooks.list_deliveries(run=run)
         assert (str(after.state), after.attempt) == ("delivered", 2)
 
 
@@ -89,5 +89,5 @@ class StopsItsSender:
         await writer.drain()  # type: ignore[attr-defined]
 
 
-async def list_delivered(testbed: Testbed) -> object:
-    return [each for each in await testbed.client.deliveries() if str(each.state) == "delivered"]
+async def list_delivered(testbed: FaultEnvironment) -> object:
+    return [each for each in await testbed.client.webhooks.list_deliveries() if str(each.state) == "delivered"]

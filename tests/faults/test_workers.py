@@ -21,13 +21,13 @@ from retoma.store import workers
 from retoma.store.database import Database
 from retoma.worker import maintenance
 from retoma.worker.heartbeat import HeartbeatThread
-from tests.faults.testbed import HEARTBEAT_TIMEOUT, LONG_TIMEOUT, Testbed, wait_until
+from tests.faults.testbed import HEARTBEAT_TIMEOUT, LONG_TIMEOUT, FaultEnvironment, wait_until
 from tests.system_packages import require
 
 HOUR = 3600
 
 
-async def test_a_worker_paused_beyond_its_lease_changes_nothing(testbed: Testbed) -> None:
+async def test_a_worker_paused_beyond_its_lease_changes_nothing(testbed: FaultEnvironment) -> None:
     zombie = testbed.worker()
     run = await testbed.start("held", "late")
     await wait_until(lambda: testbed.list_starts(run), "the step begins")
@@ -46,12 +46,12 @@ async def test_a_worker_paused_beyond_its_lease_changes_nothing(testbed: Testbed
     (refused,) = await wait_until(lambda: zombie.list_log_events("refused"), "the late result is refused")
     assert refused["jobs"] == 1
     assert await read_all_rows(testbed) == before
-    job = {job.step: job for job in await testbed.client.jobs(run)}["waiting"]
+    job = {job.step: job for job in await testbed.client.runs.list_jobs(run)}["waiting"]
     assert (job.attempt, job.output["attempt"]) == (2, 2)
     await testbed.check()
 
 
-async def read_all_rows(testbed: Testbed) -> list[object]:
+async def read_all_rows(testbed: FaultEnvironment) -> list[object]:
     """All that is kept about runs."""
     async with testbed.database.connection() as connection:
         return [
@@ -60,14 +60,14 @@ async def read_all_rows(testbed: Testbed) -> list[object]:
         ]
 
 
-async def test_only_one_of_many_reapers_reaps_a_dead_worker(testbed: Testbed) -> None:
+async def test_only_one_of_many_reapers_reaps_a_dead_worker(testbed: FaultEnvironment) -> None:
     worker = testbed.worker()
     run = await testbed.start("held", "swept")
     await wait_until(lambda: testbed.list_starts(run), "the step begins")
     await worker.end()
     ((_, jobs),) = await wait_until(testbed.reap_concurrently, "the worker is found dead")
     assert jobs == 1
-    kinds = [event.kind for event in await testbed.client.events(run)]
+    kinds = [event.kind for event in await testbed.client.runs.list_events(run)]
     assert kinds == ["start", "retry"]
     testbed.release("swept")
     async with testbed.other_worker():
@@ -75,7 +75,7 @@ async def test_only_one_of_many_reapers_reaps_a_dead_worker(testbed: Testbed) ->
     await testbed.check()
 
 
-async def test_a_wrong_clock_changes_nothing(testbed: Testbed) -> None:
+async def test_a_wrong_clock_changes_nothing(testbed: FaultEnvironment) -> None:
     library = skew.library(testbed.folder)
     require(library is not None, "a C compiler: apt-get install gcc")
     skewed = [
@@ -89,13 +89,13 @@ async def test_a_wrong_clock_changes_nothing(testbed: Testbed) -> None:
         delayed = await testbed.client.start("chain", {"nonce": "delayed"}, run_at=due)
         runs = [await testbed.start("weather", f"skewed-{number}", size=3) for number in range(4)]
         states = await testbed.wait_for_end(delayed.id, *runs)
-        jobs = [job for run in (delayed.id, *runs) for job in await testbed.client.jobs(run)]
+        jobs = [job for run in (delayed.id, *runs) for job in await testbed.client.runs.list_jobs(run)]
     finally:
         await asyncio.gather(*(one.close(task) for one, task in zip(skewed, keeping, strict=True)))
     assert set(states) == {"completed"}
     assert {round(clock_offset_hours(worker)) for worker in skewed} == {1, -1}
     assert {job.worker_deaths for job in jobs} == {0}
-    assert all(job.started_at >= due for job in await testbed.client.jobs(delayed.id) if job.started_at)
+    assert all(job.started_at >= due for job in await testbed.client.runs.list_jobs(delayed.id) if job.started_at)
     assert {len(worker.exits) for worker in skewed} == {1}
     await testbed.check()
 
@@ -107,7 +107,7 @@ def clock_offset_hours(worker: InstalledWorker) -> float:
     return (said - worker.log.stat().st_mtime) / HOUR
 
 
-async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(testbed: Testbed) -> None:
+async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(testbed: FaultEnvironment) -> None:
     fleet = [testbed.worker(heartbeat_timeout=LONG_TIMEOUT, drain=LONG_TIMEOUT) for _ in range(2)]
     stop = asyncio.Event()
     users = [
@@ -126,7 +126,7 @@ async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(testbed: Test
     await testbed.check()
 
 
-async def keep_using(testbed: Testbed, shape: str, stop: asyncio.Event) -> None:
+async def keep_using(testbed: FaultEnvironment, shape: str, stop: asyncio.Event) -> None:
     """One run after the other."""
     for number in count():
         if stop.is_set():
@@ -134,7 +134,7 @@ async def keep_using(testbed: Testbed, shape: str, stop: asyncio.Event) -> None:
         await testbed.wait_for_end(await testbed.start(shape, f"{shape}-{number}", size=3))
 
 
-async def test_a_step_that_blocks_the_loop_does_not_make_its_worker_dead(testbed: Testbed) -> None:
+async def test_a_step_that_blocks_the_loop_does_not_make_its_worker_dead(testbed: FaultEnvironment) -> None:
     blocked, watching = testbed.worker(), testbed.worker()
     await wait_until(lambda: blocked.is_ready and watching.is_ready, "both are ready")
     nonces = [f"blocking-{number}" for number in range(2)]
@@ -146,24 +146,24 @@ async def test_a_step_that_blocks_the_loop_does_not_make_its_worker_dead(testbed
     for nonce in nonces:
         testbed.release(nonce)
     assert await testbed.wait_for_end(*runs) == ["completed"] * 2
-    jobs = [job for run in runs for job in await testbed.client.jobs(run)]
+    jobs = [job for run in runs for job in await testbed.client.runs.list_jobs(run)]
     assert {(job.attempt, job.worker_deaths) for job in jobs} == {(1, 0)}
     await testbed.check()
 
 
-async def get_last_heartbeat(testbed: Testbed, pid: int) -> datetime:
+async def get_last_heartbeat(testbed: FaultEnvironment, pid: int) -> datetime:
     sql = "select heartbeat_at from retoma.workers where ended_at is null and name like '%:' || $1"
     async with testbed.database.connection() as connection:
         beat_at: datetime = await connection.fetchval(sql, str(pid))
         return beat_at
 
 
-async def has_heartbeat_after(testbed: Testbed, pid: int, previous: datetime) -> bool:
+async def has_heartbeat_after(testbed: FaultEnvironment, pid: int, previous: datetime) -> bool:
     return await get_last_heartbeat(testbed, pid) > previous
 
 
 async def test_nobody_is_declared_dead_because_the_database_was_away(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+    testbed: FaultEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For all were silent then, and need time to beat again."""
     passed = pace = 0.0
@@ -195,16 +195,16 @@ async def test_nobody_is_declared_dead_because_the_database_was_away(
         ticks.cancel()
 
 
-async def is_registered(testbed: Testbed, worker: int) -> bool:
+async def is_registered(testbed: FaultEnvironment, worker: int) -> bool:
     async with testbed.database.connection() as connection:
         return bool(await connection.fetchval("select ended_at is null from retoma.workers where id = $1", worker))
 
 
-async def was_deregistered(testbed: Testbed, worker: int) -> bool:
+async def was_deregistered(testbed: FaultEnvironment, worker: int) -> bool:
     return not await is_registered(testbed, worker)
 
 
-async def wait_for_heartbeat_timeout(testbed: Testbed, worker: int) -> None:
+async def wait_for_heartbeat_timeout(testbed: FaultEnvironment, worker: int) -> None:
     async with testbed.database.connection() as connection:
         await connection.execute(
             "update retoma.workers set heartbeat_at = heartbeat_at - interval '1 hour' where id = $1", worker
@@ -227,7 +227,7 @@ def running_maintenance(database: Database, heartbeat_timeout: timedelta) -> mai
 
 
 async def test_a_job_whose_attempt_could_not_be_made_goes_back(
-    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+    testbed: FaultEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held by a worker that lives, and forgotten by it, it would stay so for ever."""
     name_of, failures = Tenants.get_name, iter([DatabaseUnavailable("away"), OSError("no more processes")])
@@ -241,11 +241,11 @@ async def test_a_job_whose_attempt_could_not_be_made_goes_back(
     async with testbed.other_worker():
         run = await testbed.start("chain", "forgotten")
         assert await testbed.wait_for_end(run) == ["completed"]
-    first = {job.step: job for job in await testbed.client.jobs(run)}["first"]
+    first = {job.step: job for job in await testbed.client.runs.list_jobs(run)}["first"]
     assert first.attempt == 2  # the first gave its attempt back, the second failed
 
 
-async def test_a_paused_worker_is_not_taken_for_blocked(testbed: Testbed) -> None:
+async def test_a_paused_worker_is_not_taken_for_blocked(testbed: FaultEnvironment) -> None:
     """When it goes on, its steps are past their time before its event loop could look at them."""
     number = await workers.register_worker(testbed.database, "stopped", ["default"], 1, 1)
     looks: list[list[str]] = [["long ago"], [], ["long ago"], []]

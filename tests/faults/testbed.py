@@ -118,7 +118,7 @@ class WorkerProcess:
         await asyncio.to_thread(self._process.join)
 
 
-class Testbed:
+class FaultEnvironment:
     def __init__(self, database: Database, proxy: Proxy, through: Database, folder: Path) -> None:
         self.database = database
         self.proxy = proxy
@@ -180,7 +180,7 @@ class Testbed:
         release_file(nonce).touch()
 
     async def is_over(self, run: UUID) -> bool:
-        return (await self.client.show(run)).ended_at is not None
+        return (await self.client.runs.get(run)).ended_at is not None
 
     async def wait_for_end(self, *runs: UUID) -> list[str]:
         """Their states, once they are over."""
@@ -251,12 +251,12 @@ def url_by(database: Database, port: int) -> str:
 
 
 @asynccontextmanager
-async def open_testbed(database: Database, folder: Path) -> AsyncIterator[Testbed]:
+async def open_testbed(database: Database, folder: Path) -> AsyncIterator[FaultEnvironment]:
     async with (
         Proxy(get_server_address(database)) as proxy,
         await Database.open(Settings(database_url=url_by(database, proxy.port))) as through,
     ):
-        testbed = Testbed(database, proxy, through, folder)
+        testbed = FaultEnvironment(database, proxy, through, folder)
         try:
             yield testbed
         finally:

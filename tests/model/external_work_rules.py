@@ -103,7 +103,7 @@ class ExternalWorkRules:
 
     @rule(capacity=st.integers(0, 5))
     def change_pool(self, capacity: int) -> None:
-        self.wait(self.sandbox.client.set_pool(GPU.name, capacity=capacity))
+        self.wait(self.sandbox.client.pools.update(GPU.name, capacity=capacity))
         self.pool.capacity = capacity
 
     @rule(which=NUMBER, handle=NUMBER, name=st.sampled_from(["submit", "pay"]))
@@ -111,7 +111,7 @@ class ExternalWorkRules:
     def begin_effect(self, which: int, handle: int, name: str) -> None:
         hand = choose([hand for hand in self.workers if hand.claims], which)
         claim = choose(hand.claims, handle)
-        job, token = self.job(claim), sha256(repr(claim.handle).encode()).digest()
+        job, token = self.job(claim), sha256(repr(claim.key).encode()).digest()
         begun = self.wait(
             external_work.begin_effect(self.database, hand.lane.worker, part(claim, name), token, FOR_EVER)
         )

@@ -339,7 +339,7 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
         run = self.runs[number]
         if not run.is_over and run.final_state != "cancelled":
             run.stop("cancelled")
-        assert self.wait(self.sandbox.client.cancel(number)) == run.state
+        assert self.wait(self.sandbox.client.runs.cancel(number)) == run.state
 
     @invariant()
     def compare_with_database(self) -> None:

@@ -291,7 +291,7 @@ class People(RuleBasedStateMachine):
 
     def see_open_reviews(self) -> None:
         """People see what is open now, and never forget it."""
-        found = self.wait(self.sandbox.client.reviews(limit=100))
+        found = self.wait(self.sandbox.client.reviews.list(limit=100))
         open_ones = {
             (number, *name, job.revision): (run, name, job, job.review)
             for number, run in self.runs.items()
@@ -333,12 +333,12 @@ class People(RuleBasedStateMachine):
         )
         if not review.is_open:
             with pytest.raises(AlreadyDecided):
-                self.wait(self.sandbox.client.decide(seen.id, decision))
+                self.wait(self.sandbox.client.reviews.decide(seen.id, decision))
         elif wrong or (action == "send_back" and seen.run.times_sent_back(seen.name) >= CAPS.get(step, 99)):
             with pytest.raises(Conflict):
-                self.wait(self.sandbox.client.decide(seen.id, decision))
+                self.wait(self.sandbox.client.reviews.decide(seen.id, decision))
         else:
-            self.wait(self.sandbox.client.decide(seen.id, decision))
+            self.wait(self.sandbox.client.reviews.decide(seen.id, decision))
             review.state = {"approve": "approved", "edit": "approved", "reject": "rejected"}.get(action, "sent_back")
             review.value = "mine" if action == "edit" else None
             review.back_to = back_to or step
@@ -351,7 +351,7 @@ class People(RuleBasedStateMachine):
         if review.state == "sent_back":
             step = review.back_to or ""
             target = step, seen.name[1] if run.shape(step).each else ""
-            if not self.wait(self.sandbox.client.review(seen.id)).applied_at:
+            if not self.wait(self.sandbox.client.reviews.get(seen.id)).applied_at:
                 assert run.waits_for_others({target}, run.affected({target}))
                 review.effective_at = self.now + timedelta(seconds=1)
                 return
@@ -372,9 +372,9 @@ class People(RuleBasedStateMachine):
         seen = choose([one for one in known if not one.review.is_open and not one.review.in_effect] or known, which)
         if seen.review.in_effect:
             with pytest.raises(Conflict):
-                self.wait(self.sandbox.client.undo(seen.id, by="ana"))
+                self.wait(self.sandbox.client.reviews.undo(seen.id, by="ana"))
         else:
-            self.wait(self.sandbox.client.undo(seen.id, by="ana"))
+            self.wait(self.sandbox.client.reviews.undo(seen.id, by="ana"))
             seen.review.state, seen.review.effective_at, seen.review.value = "open", None, None
 
     @rule(seconds=st.sampled_from([1, 11, 11, 11, 3600, 4 * 3600]))
@@ -397,7 +397,7 @@ class People(RuleBasedStateMachine):
         run = self.runs[number]
         if not run.is_over and run.final_state != "cancelled":
             run.stop("cancelled")
-        assert self.wait(self.sandbox.client.cancel(number)) == run.state
+        assert self.wait(self.sandbox.client.runs.cancel(number)) == run.state
 
     def may_be_acted_on(self, run: Run, *, over: bool) -> bool:
         alone = any(job.isolated_rerun and job.is_live for job in run.current_jobs().values())
@@ -438,7 +438,7 @@ class People(RuleBasedStateMachine):
         affected = set() if alone else run.affected(targets)
         to_come = any(run.shape(one).each and run.shape(one).source not in run.lists for one in named)
         try:
-            revision = self.wait(self.sandbox.client.rerun(number, *steps, **options))
+            revision = self.wait(self.sandbox.client.runs.rerun(number, *steps, **options))
         except RunBusy:
             assert (
                 not self.may_be_acted_on(run, over=alone)
@@ -466,7 +466,7 @@ class People(RuleBasedStateMachine):
         affected = run.affected({(step, item)}) - {(step, item)}
         try:
             revision = self.wait(
-                self.sandbox.client.edit(number, step, value, item=item, rerun_dependents=goes_on, by="ana")
+                self.sandbox.client.runs.edit(number, step, value, item=item, rerun_dependents=goes_on, by="ana")
             )
         except RunBusy:
             assert (
@@ -500,13 +500,13 @@ class People(RuleBasedStateMachine):
         changes = {field: f"other {len(self.runs)}"} if field else {}
         if not run.is_over:
             with pytest.raises(RunBusy):
-                self.wait(self.sandbox.client.fork(number, changes, by="ana"))
+                self.wait(self.sandbox.client.runs.fork(number, changes, by="ana"))
             return
         if run.final_state is not None:  # what a cancel or a rejection left undone follows rules of its own
             return
         if len(self.runs) > 3:
             return
-        started = self.wait(self.sandbox.client.fork(number, changes, by="ana"))
+        started = self.wait(self.sandbox.client.runs.fork(number, changes, by="ana"))
         new = run.fork()
         takes = {"topic": {"facts", "words"}, "tone": {"picture", "style"}, None: set()}[field]
         targets = {name for name in new.names() if name[0] in takes | {"post", "approved"}}
@@ -534,7 +534,7 @@ class People(RuleBasedStateMachine):
                 assert row["open_sinks"] == sum(left.values()), (row["open_sinks"], left)
             self.check_jobs(number, run, [job for job in jobs if job["run"] == number])
             if run.is_over and run.final_state is None:
-                found = set(self.wait(self.sandbox.client.stale(number)))
+                found = set(self.wait(self.sandbox.client.runs.list_stale(number)))
                 assert found == run.stale(), (found, run.stale())
 
     def check_jobs(self, number: UUID, run: Run, jobs: list[Any]) -> None:

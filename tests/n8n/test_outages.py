@@ -80,7 +80,7 @@ async def test_a_job_that_ended_is_read_once_retoma_is_back(served: ServedGpuApp
     gateway.is_down = False
     ended = await served.wait_for_execution(workflow, "success", "error")
     assert ended["status"] == "success"
-    (delivery,) = await served.gpu_app.client.deliveries(limit=5)
+    (delivery,) = await served.gpu_app.client.webhooks.list_deliveries(limit=5)
     assert str(delivery.state) == "delivered"
 
 
@@ -109,14 +109,14 @@ async def test_a_callback_that_n8n_answered_with_500_arrives_later(served: Serve
         await again.wait_until(delivered)
         used = await again.wait_for_execution(workflow, "success")
         assert job in await asyncio.to_thread(mended.data, used["id"])
-        (delivery,) = await served.gpu_app.client.deliveries(limit=5)
+        (delivery,) = await served.gpu_app.client.webhooks.list_deliveries(limit=5)
         assert str(delivery.state) == "delivered"
 
 
 async def attempts(served: ServedGpuApp) -> list[int | None]:
     """Return the status that each attempt to deliver the callback was answered with; None for no answer."""
-    (delivery,) = await served.gpu_app.client.deliveries(limit=5)
-    shown = await served.gpu_app.client.delivery(delivery.id)
+    (delivery,) = await served.gpu_app.client.webhooks.list_deliveries(limit=5)
+    shown = await served.gpu_app.client.webhooks.get_delivery(delivery.id)
     return [each.status for each in shown.attempts]
 
 

@@ -133,7 +133,7 @@ async def test_a_person_orders_and_decides_every_checkpoint_in_forms(approval: A
     await approval.video_app.work()
     shown = await approval.video_app.show(video)
     assert (shown["status"], shown["revision"]) == ("completed", 2)
-    (delivery, *_) = await approval.video_app.client.deliveries(limit=10)
+    (delivery, *_) = await approval.video_app.client.webhooks.list_deliveries(limit=10)
     assert (str(delivery.state), delivery.status) == ("delivered", 200)
 
 
@@ -182,4 +182,4 @@ async def test_an_order_that_is_sent_twice_with_a_key_creates_one_video(approval
     answers = [await asyncio.to_thread(lambda: approval.n8n.trigger("/webhook/video", **sent)) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [202, 202]
     assert answers[0].json()["id"] == answers[1].json()["id"]
-    assert len(await approval.video_app.client.runs(limit=5)) == 1
+    assert len(await approval.video_app.client.runs.list(limit=5)) == 1

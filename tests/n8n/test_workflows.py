@@ -115,7 +115,7 @@ async def test_a_forged_callback_changes_nothing(served: ServedGpuApp) -> None:
     execution = (await served.get_last_execution(workflow))["id"]
     forged = {"status": "COMPLETED", "result": {"videos": [{"id": "1", "video_url": "https://evil.example/x.mp4"}]}}
     # The recorded input has the URL without the values of its query, such as a signature.
-    resume = max(await served.gpu_app.client.endpoints(limit=100), key=lambda endpoint: endpoint.id).url
+    resume = max(await served.gpu_app.client.webhooks.list_endpoints(limit=100), key=lambda endpoint: endpoint.id).url
     assert (await served.trigger(resume.removeprefix(served.n8n.address), json=forged)).status_code == 200
     seen = await served.wait_for_execution(workflow, "waiting", "success", "error")
     assert (seen["id"], seen["status"]) == (execution, "waiting")
@@ -138,7 +138,7 @@ async def test_a_signed_callback_is_accepted_and_another_is_refused(served: Serv
     job = await served.gpu_app.submit({**SCRIPT_JOB, "webhook_url": hook})
     await served.gpu_app.work([job])
     await served.gpu_app.api.sandbox.send_webhooks()
-    (delivery,) = await served.gpu_app.client.deliveries(limit=5)
+    (delivery,) = await served.gpu_app.client.webhooks.list_deliveries(limit=5)
     assert (str(delivery.state), delivery.status) == ("delivered", 200)
     await served.wait_for_execution(workflow, "success")
     await switch_off(served, workflow)

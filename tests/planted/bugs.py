@@ -318,8 +318,8 @@ BUGS = [
     Bug(
         "a submission is forgotten when its run is cancelled",
         "worker/context_backend.py",
-        "return await self._finish_despite_cancel(self._run_and_record(effect",
-        "return await (self._run_and_record(effect",
+        "return await self._finish_despite_cancel(",
+        "return await (",
         "tests/worker/test_submissions.py::test_work_submitted_while_its_run_was_cancelled_is_cancelled_too",
     ),
     Bug(

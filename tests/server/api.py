@@ -78,7 +78,7 @@ class Api:
 
     async def make_key(self, *scopes: str, tenant: str | None = None, name: str | None = None) -> str:
         name = name or f"{tenant} {' '.join(scopes)}"
-        return (await self.client.make_key(name, scopes, tenant=tenant)).secret
+        return (await self.client.api_keys.create(name, scopes, tenant=tenant)).secret
 
     def forget_cookies(self) -> None:
         self._http.cookies.clear()
@@ -101,7 +101,7 @@ async def an_api(
     async with sandbox(application, database) as made:
         token = DEVELOPMENT_TOKEN if development else None
         server = make_server(application, made.client, Settings(**settings), dev_token=token)
-        key = token if scopes is None else (await made.client.make_key("test", scopes)).secret
+        key = token if scopes is None else (await made.client.api_keys.create("test", scopes)).secret
         api = Api(server, made, key, address, host)
         try:
             yield api

@@ -134,8 +134,8 @@ async def test_nobody_passes_without_a_valid_key(api: Api, route: Route) -> None
 
 
 async def bad_keys(api: Api) -> list[str | None]:
-    revoked = await api.client.make_key("revoked", list(Scope)[:2])
-    await api.client.revoke_key(revoked.key.id)
+    revoked = await api.client.api_keys.create("revoked", list(Scope)[:2])
+    await api.client.api_keys.revoke(revoked.key.id)
     return [None, "wrong", generate_secret(), revoked.secret]
 
 
@@ -177,8 +177,8 @@ async def check_tenants(api: Api, route: Route, scope: Scope) -> None:
         UUID((await articles.start_until_review(api, tenant="blog"))["id"]) if "/reviews" in route.path else NO_REVIEW
     )
     if "/webhooks" in route.path:
-        there = await api.client.endpoint(delivery.endpoint)
-        await api.client.subscribe(there.url, ["run.ended"], tenant="blog")
+        there = await api.client.webhooks.get_endpoint(delivery.endpoint)
+        await api.client.webhooks.subscribe(there.url, ["run.ended"], tenant="blog")
     key = await api.make_key(scope, tenant="shop")
     own = await api.make_key(scope, tenant="blog")
     path = route.fill_path(delivery.run, delivery.id, delivery.endpoint, review)
@@ -204,7 +204,7 @@ async def test_a_key_starts_runs_of_its_own_tenant_only(api: Api, path: str) -> 
     assert (await api.post(path, key=key, json=BODIES[path] | {"tenant": "blog"})).json()["code"] == "OTHER_TENANT"
     assert (await api.post(path, key=key, json=BODIES[path])).status_code == 202
     assert (await api.post(path, key=key, json=BODIES[path] | {"tenant": "shop"})).status_code == 202
-    assert {run.tenant for run in await api.client.runs()} == {"shop"}
+    assert {run.tenant for run in await api.client.runs.list()} == {"shop"}
 
 
 async def call(api: Api, route: Route, key: str | None) -> Any:
@@ -222,7 +222,7 @@ async def a_delivery(api: Api, tenant: str) -> Delivery:
             "webhook": {"url": "https://hooks.example/x", "events": ["run.started"]},
         },
     )
-    (delivery,) = await api.client.deliveries(run=UUID(answer.json()["id"]))
+    (delivery,) = await api.client.webhooks.list_deliveries(run=UUID(answer.json()["id"]))
     return delivery
 
 

@@ -36,8 +36,8 @@ async def test_planted_secrets_show_nowhere(open_api: OpenApi, caplog: pytest.Lo
     canary, wrong = "canary-5b1f-topic", generate_secret()
     async with open_api(application=application) as api:
         assert api.key is not None
-        revoked = await api.client.make_key("revoked", ["runs:write"])
-        await api.client.revoke_key(revoked.key.id)
+        revoked = await api.client.api_keys.create("revoked", ["runs:write"])
+        await api.client.api_keys.revoke(revoked.key.id)
         with caplog.at_level(logging.DEBUG):
             answers = [
                 await api.post("/api/v1/runs", json={"pipeline": "film", "input": {"scenes": canary}}),

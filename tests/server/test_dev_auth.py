@@ -49,7 +49,7 @@ async def test_without_the_token_of_this_start_nobody_is_let_in(open_api: OpenAp
             assert "dev-key" in answer.json()["detail"]
         answer = await api.post("/api/v1/runs", key=None, json={"pipeline": "film"})
         assert answer.status_code == 401
-        assert await api.client.runs() == []
+        assert await api.client.runs.list() == []
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_a_form_of_a_page_starts_nothing(open_api: OpenApi) -> None:
         for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
             answer = await api.post("/api/v1/runs", content=b'{"pipeline": "film"}', headers={"Content-Type": kind})
             assert answer.status_code == 422
-        assert await api.client.runs() == []
+        assert await api.client.runs.list() == []
 
 
 def an_app(router: APIRouter) -> App:

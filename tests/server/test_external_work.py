@@ -196,4 +196,4 @@ async def test_a_webhook_that_must_not_be_called_is_refused_at_the_start(api: Ap
     for url in ("http://169.254.169.254/latest", "ftp://hooks.example/x", "https://user:pass@hooks.example/x"):
         answer = await api.post("/api/v1/runs", json={"pipeline": "film", "webhook": {"url": url}})
         assert (answer.status_code, answer.json()["code"]) == (422, "UNSAFE_URL"), answer.text
-    assert await api.client.runs() == []
+    assert await api.client.runs.list() == []

@@ -24,8 +24,8 @@ from tests.server.api import Api
 @pytest.mark.parametrize("table", TABLES)
 async def test_a_key_is_found_without_looking_at_others(open_sandbox: OpenSandbox, table: Table) -> None:
     async with prepare_history(open_sandbox, table) as (sandbox, _, connection):
-        made = await sandbox.client.make_key("one", ["runs:read"])
-        await sandbox.client.key_of(made.secret)
+        made = await sandbox.client.api_keys.create("one", ["runs:read"])
+        await sandbox.client.api_keys.find_by_secret(made.secret)
         async with measure_reads(connection) as read:
             await connection.fetch(statements("api_keys")["use_key"].sql, hash_secret(made.secret))
     assert "jobs" not in read.whole_tables
@@ -93,8 +93,8 @@ async def test_the_errors_of_a_run_are_found_among_its_own_events(open_sandbox: 
 
 async def test_of_many_that_make_a_key_of_one_name_two_succeed(api: Api) -> None:
     made = await asyncio.gather(
-        *(api.client.make_key("n8n", ["runs:read"], tenant="blog") for _ in range(8)), return_exceptions=True
+        *(api.client.api_keys.create("n8n", ["runs:read"], tenant="blog") for _ in range(8)), return_exceptions=True
     )
     assert sum(not isinstance(one, BaseException) for one in made) in (1, 2)
     assert all(isinstance(one, Conflict) for one in made if isinstance(one, BaseException))
-    assert len(await api.client.keys(tenant="blog")) == sum(not isinstance(one, BaseException) for one in made)
+    assert len(await api.client.api_keys.list(tenant="blog")) == sum(not isinstance(one, BaseException) for one in made)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from retoma import Client
+from retoma.client.api_keys import ApiKeys
 from retoma.engine.api_keys import generate_secret, hash_secret, is_well_formed
 from retoma.errors import Conflict, InvalidInput, NotFound
 from retoma.records import Scope
@@ -33,7 +33,7 @@ def test_a_secret_can_be_told_from_other_text() -> None:
 
 
 async def test_only_the_digest_of_a_key_is_kept(api: Api) -> None:
-    made = await api.client.make_key("n8n", ["runs:read"])
+    made = await api.client.api_keys.create("n8n", ["runs:read"])
     (row,) = await rows(api.sandbox, "select k::text as text, digest from retoma.api_keys k where name = 'n8n'")
     assert row["digest"] == hash_secret(made.secret)
     assert made.secret not in row["text"]
@@ -68,27 +68,27 @@ async def test_what_is_no_key_is_refused(api: Api, key: str) -> None:
 
 async def test_a_revoked_key_is_refused_by_every_server_within_a_second(open_api: OpenApi) -> None:
     async with open_api() as api:
-        keyring = api.server.state.auth._keyring
+        keyring = api.server.state.auth._key_cache
         now = 100.0
         keyring._clock = lambda: now
         assert (await api.get("/api/v1/runs")).status_code == 200
-        (key,) = await api.client.keys()
-        await api.client.revoke_key(key.id)
+        (key,) = await api.client.api_keys.list()
+        await api.client.api_keys.revoke(key.id)
         now += 0.99
         answer = await api.get("/api/v1/runs")
         assert (answer.status_code, answer.json()["code"]) == (401, "KEY_NEEDED")
 
 
 async def test_a_valid_key_is_looked_up_once_a_moment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    api.server.state.auth._keyring._clock = lambda: 100.0
+    api.server.state.auth._key_cache._clock = lambda: 100.0
     asked: list[str] = []
-    key_of = api.client.key_of
+    key_of = api.client.api_keys.find_by_secret
 
     async def counted(secret: str) -> object:
         asked.append(secret)
         return await key_of(secret)
 
-    monkeypatch.setattr(api.client, "key_of", counted)
+    monkeypatch.setattr(api.client.api_keys, "find_by_secret", counted)
     for _ in range(5):
         assert (await api.get("/api/v1/runs")).status_code == 200
     assert len(asked) == 1
@@ -96,69 +96,69 @@ async def test_a_valid_key_is_looked_up_once_a_moment(api: Api, monkeypatch: pyt
 
 async def test_an_expired_key_is_refused(api: Api) -> None:
     now = await api.sandbox.clock.now()
-    made = await api.client.make_key("short", ["runs:read"], expires_at=now + timedelta(hours=1))
-    assert await api.client.key_of(made.secret)
+    made = await api.client.api_keys.create("short", ["runs:read"], expires_at=now + timedelta(hours=1))
+    assert await api.client.api_keys.find_by_secret(made.secret)
     await api.sandbox.clock.advance(timedelta(hours=1))
-    assert await api.client.key_of(made.secret) is None
+    assert await api.client.api_keys.find_by_secret(made.secret) is None
     assert (await api.get("/api/v1/runs", key=made.secret)).status_code == 401
-    assert [key.name for key in await api.client.keys()] == ["test"]
+    assert [key.name for key in await api.client.api_keys.list()] == ["test"]
 
 
 async def test_its_use_is_noted_to_the_minute(api: Api) -> None:
     first = await api.sandbox.clock.now()
     for later, noted in ((0, first), (59, first), (2, first + timedelta(seconds=61))):
         await api.sandbox.clock.advance(timedelta(seconds=later))
-        await api.client.key_of(api.key or "")
+        await api.client.api_keys.find_by_secret(api.key or "")
         assert await value(api.sandbox, "select used_at from retoma.api_keys") == noted
 
 
 async def test_two_keys_of_a_name_live_at_most(api: Api) -> None:
-    first = await api.client.make_key("n8n", ["runs:read"], tenant="blog")
-    await api.client.make_key("n8n", ["runs:read"], tenant="blog")
-    await api.client.make_key("n8n", ["runs:read"], tenant="shop")
-    await api.client.make_key("n8n", ["runs:read"])
+    first = await api.client.api_keys.create("n8n", ["runs:read"], tenant="blog")
+    await api.client.api_keys.create("n8n", ["runs:read"], tenant="blog")
+    await api.client.api_keys.create("n8n", ["runs:read"], tenant="shop")
+    await api.client.api_keys.create("n8n", ["runs:read"])
     with pytest.raises(Conflict, match="two live keys named 'n8n'"):
-        await api.client.make_key("n8n", ["runs:read"], tenant="blog")
-    await api.client.revoke_key(first.key.id)
-    await api.client.make_key("n8n", ["runs:read"], tenant="blog")
+        await api.client.api_keys.create("n8n", ["runs:read"], tenant="blog")
+    await api.client.api_keys.revoke(first.key.id)
+    await api.client.api_keys.create("n8n", ["runs:read"], tenant="blog")
 
 
 async def test_what_is_wrong_with_a_new_key_is_said_by_its_name(api: Api) -> None:
     with pytest.raises(InvalidInput, match="expires_at is a time with its zone"):
-        await api.client.make_key("n8n", ["runs:read"], expires_at=datetime(2031, 1, 1))
+        await api.client.api_keys.create("n8n", ["runs:read"], expires_at=datetime(2031, 1, 1))
     with pytest.raises(InvalidInput, match="a name is 1 to 500 characters"):
-        await api.client.make_key("", ["runs:read"])
+        await api.client.api_keys.create("", ["runs:read"])
 
 
 async def test_an_expired_key_does_not_keep_its_place(api: Api) -> None:
     now = await api.sandbox.clock.now()
     for _ in range(2):
-        await api.client.make_key("n8n", ["runs:read"], expires_at=now + timedelta(hours=1))
+        await api.client.api_keys.create("n8n", ["runs:read"], expires_at=now + timedelta(hours=1))
     await api.sandbox.clock.advance(timedelta(hours=2))
-    assert await api.client.make_key("n8n", ["runs:read"])
+    assert await api.client.api_keys.create("n8n", ["runs:read"])
 
 
 async def test_rotating_leaves_both_valid_for_a_while(api: Api) -> None:
     now = await api.sandbox.clock.now()
-    former = await api.client.make_key("n8n", ["runs:read"], tenant="blog", expires_at=now + timedelta(days=90))
+    former = await api.client.api_keys.create("n8n", ["runs:read"], tenant="blog", expires_at=now + timedelta(days=90))
     await api.sandbox.clock.advance(timedelta(days=10))
-    made = await api.client.rotate_key(former.key.id, overlap=timedelta(hours=2))
+    made = await api.client.api_keys.rotate(former.key.id, overlap=timedelta(hours=2))
     assert (made.key.tenant, made.key.scopes) == ("blog", frozenset({Scope.RUNS_READ}))
     assert made.key.expires_at == now + timedelta(days=100)
-    assert await api.client.key_of(former.secret)
+    assert await api.client.api_keys.find_by_secret(former.secret)
     await api.sandbox.clock.advance(timedelta(hours=2))
-    assert await api.client.key_of(former.secret) is None
-    assert await api.client.key_of(made.secret)
+    assert await api.client.api_keys.find_by_secret(former.secret) is None
+    assert await api.client.api_keys.find_by_secret(made.secret)
 
 
 async def test_a_key_of_one_tenant_cannot_reach_beyond_it(api: Api) -> None:
     for scope in ("pools:write", "metrics:read", "admin"):
         with pytest.raises(InvalidInput, match="reach beyond the tenant 'blog'"):
-            await api.client.make_key("n8n", [scope], tenant="blog")
+            await api.client.api_keys.create("n8n", [scope], tenant="blog")
 
 
 async def test_a_key_that_is_not_there_is_not_found(api: Api) -> None:
-    for act in (api.client.revoke_key, api.client.rotate_key):
+    for act in (api.client.api_keys.revoke, api.client.api_keys.rotate):
         with pytest.raises(NotFound, match="retoma keys list"):
             await act(0)
 
@@ -166,7 +166,7 @@ async def test_a_key_that_is_not_there_is_not_found(api: Api) -> None:
 async def test_a_key_may_make_so_many_requests_a_minute(open_api: OpenApi) -> None:
     async with open_api(rate_limit_per_minute=3) as api:
         now = 100.0
-        api.server.state.auth._requests._clock = lambda: now
+        api.server.state.auth._request_limiter._clock = lambda: now
         other = await api.make_key("runs:read")
         assert [(await api.get("/api/v1/runs")).status_code for _ in range(4)] == [200, 200, 200, 429]
         refused = await api.get("/api/v1/runs")
@@ -194,10 +194,10 @@ async def test_who_guesses_keys_of_the_right_form_does_not_keep_the_database_bus
     monkeypatch.setattr(auth, "KEY_LOOKUPS_PER_MINUTE", 2)
     looked_for: list[str] = []
 
-    async def none(client: Client, secret: str) -> None:
+    async def none(keys: ApiKeys, secret: str) -> None:
         looked_for.append(secret)
 
-    monkeypatch.setattr(Client, "key_of", none)
+    monkeypatch.setattr(ApiKeys, "find_by_secret", none)
     async with open_api() as api:
         guesses = [(await api.get("/api/v1/runs", key=generate_secret())).status_code for _ in range(9)]
     assert (guesses, len(looked_for)) == ([401] + [429] * 8, 3)

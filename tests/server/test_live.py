@@ -136,7 +136,7 @@ async def test_a_run_is_told_from_its_beginning_to_its_end(api: Api) -> None:
         told = await watcher.wait_for_end()
     assert told.kinds[0] == "start"
     assert told.kinds[-1] == "end"
-    assert told.ids == [event.id for event in await api.client.events(UUID(run))]
+    assert told.ids == [event.id for event in await api.client.runs.list_events(UUID(run))]
     assert {each["run"] for each in told.data} == {run}
 
 
@@ -194,13 +194,13 @@ async def test_what_happens_while_history_is_read_is_told_once(api: Api, when: s
     live.reader.read_history = and_then_it_works  # type: ignore[method-assign]
     async with open_watchers(api, f"/api/v1/runs/{run}/live") as (watcher,):
         told = await watcher.wait_for_end()
-    assert told.ids == [event.id for event in await api.client.events(UUID(run))]
+    assert told.ids == [event.id for event in await api.client.runs.list_events(UUID(run))]
 
 
 async def test_an_event_that_another_server_has_told_already_is_not_told_again(api: Api) -> None:
     async with open_watchers(api, "/api/v1/live"):
         run = await api.client.start("film")
-        (event,) = await api.client.events(run.id)
+        (event,) = await api.client.runs.list_events(run.id)
         async with open_watchers(api, "/api/v1/live", last=event.id) as (watcher,):
             later = await api.client.start("film")
             told = await watcher.until(str(later.id))
@@ -365,7 +365,7 @@ async def test_a_ping_has_a_name_and_says_how_far_all_is_told(api: Api) -> None:
         live: Streams = api.server.state.live
         await live.send_pings(live.list_streams())
         told = await watcher.until("event: ping")
-        (last,) = [event.id for event in await api.client.events(UUID(run))]
+        (last,) = [event.id for event in await api.client.runs.list_events(UUID(run))]
     assert (told.kinds, told.ids, told.data) == (["ping"], [last], [{"through": last}])
 
 
@@ -404,7 +404,7 @@ async def test_a_stream_ends_when_its_time_is_over_and_takes_no_place_any_more(a
 
 
 async def test_a_stream_ends_when_its_key_is_revoked(api: Api) -> None:
-    key = await api.client.make_key("watcher", ["runs:read"])
+    key = await api.client.api_keys.create("watcher", ["runs:read"])
     live: Streams = api.server.state.live
     async with (
         open_watchers(api, "/api/v1/live", key=key.secret) as (revoked,),
@@ -412,7 +412,7 @@ async def test_a_stream_ends_when_its_key_is_revoked(api: Api) -> None:
     ):
         await live.end_invalid_streams()
         assert live.count == 2
-        await api.client.revoke_key(key.key.id)
+        await api.client.api_keys.revoke(key.key.id)
         await live.end_invalid_streams()
         await revoked.wait_for_end()
         assert (live.count, other.task.done()) == (1, False)

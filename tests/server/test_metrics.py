@@ -125,8 +125,8 @@ async def test_reviews_that_wait_are_told_by_pipeline_and_step(database: Databas
 async def test_no_name_breaks_the_text_of_metrics(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = OpenReviewMetrics('a "story"', "good\\text\n1", open=3, overdue=0, oldest_for=timedelta(hours=1))
     async with a_busy_server(database) as api:
-        figures = replace(await api.client.figures(), reviews=[odd])
-        monkeypatch.setattr(api.client, "figures", AsyncMock(return_value=figures))
+        figures = replace(await api.client.metrics.get_all(), reviews=[odd])
+        monkeypatch.setattr(api.client.metrics, "get_all", AsyncMock(return_value=figures))
         found = samples(await fetch_metrics(api))
     assert found["retoma_open_reviews", frozenset({("pipeline", odd.pipeline), ("step", odd.step)})] == 3
 

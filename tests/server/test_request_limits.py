@@ -171,7 +171,7 @@ async def test_a_large_body_is_parsed_only_for_those_who_are_known(api: Api, mon
     async def away(*_: Any, **__: Any) -> Any:
         raise DatabaseUnavailable("the database does not answer")
 
-    monkeypatch.setattr(api.client, "key_of", away)
+    monkeypatch.setattr(api.client.api_keys, "find_by_secret", away)
     check_problem(
         await api.post("/api/v1/runs", content=body, headers=JSON, key="rk_other"), 503, "DATABASE_UNAVAILABLE"
     )
@@ -218,7 +218,7 @@ async def test_an_accident_is_logged_by_its_id_without_what_was_sent(
             record for record in caplog.records if record.name == "retoma.server" and record.levelname == "ERROR"
         ]
         assert line.__dict__["id"] == body["id"]
-        assert "test_edge.py" in line.__dict__["where"]
+        assert "test_request_limits.py" in line.__dict__["where"]
         assert "canary-9f3b" not in answer.text + str([record.__dict__ for record in caplog.records])
 
 
@@ -232,7 +232,7 @@ async def test_a_database_that_is_away_is_503_with_a_time_to_come_again(
 
     for name in ("fetch", "require_current"):
         monkeypatch.setattr(api.sandbox.database, name, away)
-    monkeypatch.setattr(api.client._starter, "start", away)
+    monkeypatch.setattr(api.client._core.starter, "start", away)
     for answer in (
         await api.get("/api/v1/runs"),
         await api.post("/api/v1/runs", json={"pipeline": "film"}),

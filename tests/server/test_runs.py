@@ -74,7 +74,7 @@ async def test_many_runs_with_a_key_are_started_once(api: Api) -> None:
     for other in (inputs[:-1], [*inputs, {}], inputs[::-1]):
         answer = await api.post("/api/v1/runs/bulk", json=body | {"inputs": other}, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
-    assert len(await api.client.runs(limit=100)) == 30
+    assert len(await api.client.runs.list(limit=100)) == 30
 
 
 async def test_one_wrong_input_of_many_starts_nothing(api: Api) -> None:
@@ -101,7 +101,7 @@ async def test_a_list_of_runs_leaves_their_inputs_in_the_database(api: Api, rows
     assert [each["id"] for each in page["runs"]] == [run]
     assert len(rows_read["list_runs"]) == 1
     assert "a long story" not in rows_read["list_runs"][0]
-    (found,) = await api.client.runs()
+    (found,) = await api.client.runs.list()
     assert found.input["topic"] == "a long story"
 
 
@@ -159,7 +159,7 @@ async def test_of_many_errors_only_those_that_are_shown_leave_the_database(api: 
         shown = (await api.get(f"/api/v1/runs/{run}", key=key)).json()
         assert len(shown["errors"]) == len(rows_read["list_last_errors"]) == 100
         assert sum("Traceback" in row for row in rows_read["list_last_errors"]) == stacks
-    assert len(await api.client.errors(run)) == await api.client.error_count(run) == 110
+    assert len(await api.client.runs.get_errors(run)) == await api.client.runs.count_errors(run) == 110
 
 
 async def test_a_finished_run_shows_results_errors_and_events(api: Api) -> None:

@@ -26,7 +26,7 @@ async def test_schemathesis_finds_nothing(open_api: OpenApi, monkeypatch: pytest
         async with run_server(api.server, listening, settings):
             said = await schemathesis(f"{get_address(listening)}/api/v1/openapi.json", api.key or "", tmp_path)
         # It got beyond the door and the validation.
-        assert len(await api.client.runs(limit=100)) > 5, said
+        assert len(await api.client.runs.list(limit=100)) > 5, said
 
 
 async def schemathesis(document: str, key: str, folder: Path, *more: str) -> str:

@@ -140,7 +140,7 @@ async def test_no_secret_reaches_anything_that_is_shown(
         ]
         await api.sandbox.work()
         for run in runs:
-            await api.client.cancel(run)
+            await api.client.runs.cancel(run)
         await api.sandbox.send_webhooks()
         shown = await everything_shown(api, [str(run) for run in runs])
         shown |= await everything_stored(api.sandbox)

@@ -158,7 +158,11 @@ async def test_external_work_submitted_before_an_upgrade_continues_after_it(data
             await hands.record_outcomes(await hands.attempt(await hands.claim(1)))
         assert await database.upgrade() == ["later"]
         await working.work()
-        assert await working.client.results(parked) == await working.client.results(waiting) == {"clip": "video"}
+        assert (
+            await working.client.runs.get_results(parked)
+            == await working.client.runs.get_results(waiting)
+            == {"clip": "video"}
+        )
 
 
 def a_film() -> Pipeline:

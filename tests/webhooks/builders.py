@@ -39,7 +39,10 @@ async def run_to_end(
 
 async def list_deliveries(sandbox: Sandbox, run: UUID) -> list[Delivery]:
     """In the order of their sequence."""
-    return [await sandbox.client.delivery(found.id) for found in reversed(await sandbox.client.deliveries(run=run))]
+    return [
+        await sandbox.client.webhooks.get_delivery(found.id)
+        for found in reversed(await sandbox.client.webhooks.list_deliveries(run=run))
+    ]
 
 
 async def get_delivery(sandbox: Sandbox, run: UUID) -> Delivery:

@@ -23,7 +23,7 @@ URL = "http://127.0.0.1:9/hook"
 async def test_a_run_without_a_webhook_enqueues_nothing(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         await sandbox.run("one")
-        assert await sandbox.client.deliveries() == []
+        assert await sandbox.client.webhooks.list_deliveries() == []
 
 
 async def test_start_and_end_are_enqueued_in_order(open_sandbox: OpenSandbox) -> None:
@@ -54,7 +54,7 @@ async def test_every_way_to_end_is_an_end(open_sandbox: OpenSandbox) -> None:
         failed = (await sandbox.run("one", webhook=hook)).id
         with_errors = (await sandbox.run("partly", webhook=hook)).id
         cancelled = (await sandbox.client.start("partly", webhook=hook)).id
-        await sandbox.client.cancel(cancelled)
+        await sandbox.client.runs.cancel(cancelled)
         events = [
             [each.event for each in await list_deliveries(sandbox, run)] for run in (failed, with_errors, cancelled)
         ]
@@ -77,7 +77,7 @@ async def test_runs_that_end_in_one_call_in_different_ways_are_all_told(open_san
             "run.completed",
             "run.completed_with_errors",
         }
-        assert len(await sandbox.client.deliveries()) == 4
+        assert len(await sandbox.client.webhooks.list_deliveries()) == 4
 
 
 async def test_deliveries_are_enqueued_in_the_transaction_of_their_event(open_sandbox: OpenSandbox) -> None:
@@ -100,15 +100,15 @@ async def test_a_start_with_a_used_key_enqueues_nothing(open_sandbox: OpenSandbo
         first = await sandbox.client.start("one", key="k", webhook=hook)
         again = await sandbox.client.start("one", key="k", webhook=Webhook(URL + "/other", events=["run.started"]))
         assert (again.id, again.created) == (first.id, False)
-        assert len(await sandbox.client.deliveries()) == 1
+        assert len(await sandbox.client.webhooks.list_deliveries()) == 1
 
 
 async def test_many_runs_share_an_endpoint_and_a_secret(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         await sandbox.client.start_many("one", [None] * 20, webhook=Webhook(URL, events=["run.started"]))
         await sandbox.client.start_many("one", [None] * 20, webhook=Webhook(URL + "/b", events=["run.started"]))
-        assert len(await sandbox.client.deliveries(limit=100)) == 40
-        assert len(await sandbox.client.endpoints()) == 2
+        assert len(await sandbox.client.webhooks.list_deliveries(limit=100)) == 40
+        assert len(await sandbox.client.webhooks.list_endpoints()) == 2
         assert await value(sandbox, "select count(*) from retoma.webhook_secrets") == 1
 
 
@@ -116,18 +116,18 @@ async def test_tenants_share_neither_endpoint_nor_secret(open_sandbox: OpenSandb
     async with open_sandbox(one_step()) as sandbox:
         for tenant in ("a", "b"):
             await sandbox.client.start("one", tenant=tenant, webhook=Webhook(URL))
-        assert [each.tenant for each in await sandbox.client.endpoints()] == ["b", "a"]
+        assert [each.tenant for each in await sandbox.client.webhooks.list_endpoints()] == ["b", "a"]
         assert await value(sandbox, "select count(distinct secret) from retoma.webhook_secrets") == 2
 
 
 async def test_an_unsafe_url_is_refused_at_the_start(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        sandbox.client.guard = Guard()
+        sandbox.client._core.guard = Guard()
         with pytest.raises(UnsafeUrl, match="RETOMA_ALLOW_HOSTS"):
             await sandbox.client.start("one", webhook=Webhook(URL))
         with pytest.raises(UnsafeUrl):
             await sandbox.client.start_many("one", [None], webhook=Webhook("https://169.254.169.254/"))
-        assert await sandbox.client.runs() == []
+        assert await sandbox.client.runs.list() == []
 
 
 @pytest.mark.parametrize(

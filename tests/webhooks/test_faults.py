@@ -160,9 +160,9 @@ async def test_410_disables_the_endpoint_and_gives_up_its_pending_deliveries(ope
         assert await sandbox.send_webhooks() == 0
         dead = await get_delivery(sandbox, later)
         assert (dead.state, dead.error) == (DeliveryState.DEAD, "the endpoint is disabled: it answered 410 Gone")
-        (endpoint,) = await sandbox.client.endpoints()
+        (endpoint,) = await sandbox.client.webhooks.list_endpoints()
         assert (endpoint.disabled_because, endpoint.dead, endpoint.due) == ("it answered 410 Gone", 3, 0)
-        assert (await sandbox.client.figures()).deliveries.disabled == 1
+        assert (await sandbox.client.metrics.get_all()).deliveries.disabled == 1
 
 
 async def test_an_attempt_that_ends_after_its_endpoint_was_disabled_is_given_up(open_sandbox: OpenSandbox) -> None:
@@ -195,17 +195,17 @@ async def test_another_failure_does_not_shorten_what_retry_after_asked_for(open_
         await record(sandbox, busy, "again", pause=timedelta(minutes=40))
         await record(sandbox, broken, "again")
         asked = await sandbox.clock.now() + timedelta(minutes=40)
-        assert {each.next_at for each in await sandbox.client.deliveries()} == {asked}
+        assert {each.next_at for each in await sandbox.client.webhooks.list_deliveries()} == {asked}
 
 
 async def test_the_fifth_failure_in_a_row_opens_the_breaker(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         await sandbox.client.start_many("one", [None] * 5, webhook=Webhook(DEAD_URL, events=["run.started"]))
         await sandbox.send_webhooks()
-        (endpoint,) = await sandbox.client.endpoints()
+        (endpoint,) = await sandbox.client.webhooks.list_endpoints()
         now = await sandbox.clock.now()
         assert (endpoint.failures, endpoint.open_until) == (5, now + timedelta(seconds=10))
-        waiting = await sandbox.client.deliveries()
+        waiting = await sandbox.client.webhooks.list_deliveries()
         assert all(each.next_at == endpoint.open_until for each in waiting)
         # Then one at a time, until one is delivered.
         await sandbox.clock.advance(timedelta(seconds=10))
@@ -221,7 +221,7 @@ async def test_an_endpoint_that_keeps_failing_is_tried_at_spread_times_then_paus
         await sandbox.client.start_many("one", [None] * 4, webhook=failing)
         await sandbox.send_webhooks()
         now = await sandbox.clock.now()
-        waits = {each.next_at - now for each in await sandbox.client.deliveries() if each.next_at}
+        waits = {each.next_at - now for each in await sandbox.client.webhooks.list_deliveries() if each.next_at}
         assert len(waits) == 4
         assert all(timedelta(seconds=2) <= wait <= timedelta(seconds=2.4) for wait in waits)
         await sandbox.client.start("one", webhook=failing)
@@ -242,7 +242,7 @@ async def test_a_success_closes_the_breaker(open_sandbox: OpenSandbox) -> None:
         await sandbox.send_webhooks()
         await sandbox.clock.advance(timedelta(seconds=11))
         await sandbox.send_webhooks()
-        (endpoint,) = await sandbox.client.endpoints()
+        (endpoint,) = await sandbox.client.webhooks.list_endpoints()
         assert (endpoint.failures, endpoint.failing_since, endpoint.open_until, endpoint.due) == (0, None, None, 0)
 
 
@@ -253,7 +253,7 @@ async def test_five_days_of_nothing_but_failures_disable_the_endpoint(open_sandb
             await sandbox.send_webhooks()
             await sandbox.clock.advance(timedelta(minutes=10))
             await sandbox.send_webhooks()
-            (endpoint,) = await sandbox.client.endpoints()
+            (endpoint,) = await sandbox.client.webhooks.list_endpoints()
             assert (endpoint.disabled_at is None) == (day < 5)
             await sandbox.clock.advance(timedelta(hours=24))
         assert endpoint.disabled_because == "it gave nothing but failures for 5 days"
@@ -309,7 +309,7 @@ async def test_a_late_record_of_a_lost_lease_changes_nothing(open_sandbox: OpenS
             assert await record(sandbox, late, outcome) is None
         assert await deliveries.freeze_body(sandbox.database, late, "{}") is None
         assert await get_delivery(sandbox, run) == before
-        assert (await sandbox.client.endpoints())[0].disabled_at is None
+        assert (await sandbox.client.webhooks.list_endpoints())[0].disabled_at is None
 
 
 async def test_two_senders_share_the_work_and_send_each_once(open_sandbox: OpenSandbox) -> None:
@@ -317,7 +317,7 @@ async def test_two_senders_share_the_work_and_send_each_once(open_sandbox: OpenS
         await sandbox.client.start_many("one", [None] * 60, webhook=Webhook(there.url, events=["run.started"]))
         async with a_sender(sandbox) as one, a_sender(sandbox) as two:
             await asyncio.gather(one.send_due(), two.send_due())
-        assert len(await sandbox.client.deliveries(states=[DeliveryState.DELIVERED], limit=100)) == 60
+        assert len(await sandbox.client.webhooks.list_deliveries(states=[DeliveryState.DELIVERED], limit=100)) == 60
     ids = [got.headers["webhook-id"] for got in there.requests]
     assert len(ids) == len(set(ids)) == 60
 
@@ -364,20 +364,20 @@ async def test_the_answer_of_a_receiver_is_for_its_own_tenant_alone(open_sandbox
     async with open_sandbox(one_step()) as sandbox, receiver(respond_with(500, b"private")) as there:
         run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        delivery, (endpoint,) = await get_delivery(sandbox, run), await sandbox.client.endpoints()
+        delivery, (endpoint,) = await get_delivery(sandbox, run), await sandbox.client.webhooks.list_endpoints()
         client = sandbox.client
-        assert await client.deliveries(tenant="other") == []
-        assert await client.endpoints(tenant="other") == []
+        assert await client.webhooks.list_deliveries(tenant="other") == []
+        assert await client.webhooks.list_endpoints(tenant="other") == []
         for act in (
-            client.delivery(delivery.id, tenant="other"),
-            client.redrive(delivery.id, tenant="other"),
-            client.endpoint(endpoint.id, tenant="other"),
-            client.enable_endpoint(endpoint.id, tenant="other"),
-            client.rotate_secret(endpoint.id, tenant="other"),
+            client.webhooks.get_delivery(delivery.id, tenant="other"),
+            client.webhooks.redrive(delivery.id, tenant="other"),
+            client.webhooks.get_endpoint(endpoint.id, tenant="other"),
+            client.webhooks.enable_endpoint(endpoint.id, tenant="other"),
+            client.webhooks.rotate_secret(endpoint.id, tenant="other"),
         ):
             with pytest.raises(NotFound):
                 await act
-        assert await client.redrive_all(tenant="other") == 0
+        assert await client.webhooks.redrive_all(tenant="other") == 0
 
 
 async def record(

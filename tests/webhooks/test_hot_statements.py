@@ -102,7 +102,7 @@ async def read_by_jobs(open_sandbox: OpenSandbox, events: list[str]) -> dict[tup
     """Return what claiming and finishing jobs of an open run reads while a URL has subscribed to `events`."""
     async with prepare_history(open_sandbox, "analysed") as (sandbox, reins, connection):
         if events:
-            await sandbox.client.subscribe("http://127.0.0.1:9/hook", events)
+            await sandbox.client.webhooks.subscribe("http://127.0.0.1:9/hook", events)
         await sandbox.client.start("labels")
         before = await counters(connection)
         claims = await call(connection, reins, room=10)

@@ -29,7 +29,7 @@ async def test_a_dead_webhook_is_sent_again_with_the_same_id_and_body(open_sandb
         await sandbox.send_webhooks()
         dead = await get_delivery(sandbox, run)
         assert dead.state is DeliveryState.DEAD
-        await sandbox.client.redrive(dead.id)
+        await sandbox.client.webhooks.redrive(dead.id)
         await sandbox.send_webhooks()
         delivered = await get_delivery(sandbox, run)
     assert (delivered.state, delivered.attempt, delivered.body) == (DeliveryState.DELIVERED, 2, dead.body)
@@ -61,10 +61,10 @@ async def test_a_dead_webhook_is_sent_again_by_api_by_command_and_on_the_page(
     async with visit_pages(partial(an_api, database))() as visitor, receiver(respond_with(500)) as there:
         await visitor.client.start("film", {}, webhook=Webhook(there.url, ("run.started",), retries=0))
         await visitor.api.sandbox.send_webhooks()
-        (dead,) = await visitor.client.deliveries(states=[DeliveryState.DEAD])
+        (dead,) = await visitor.client.webhooks.list_deliveries(states=[DeliveryState.DEAD])
         await send_again(visitor, dead.id, terminal)
         assert await visitor.api.sandbox.send_webhooks() == 1
-        assert (await visitor.client.delivery(dead.id)).state is DeliveryState.DELIVERED
+        assert (await visitor.client.webhooks.get_delivery(dead.id)).state is DeliveryState.DELIVERED
     assert len({got.headers["webhook-id"] for got in there.requests}) == 1
     assert len(there.requests) == 2
 
@@ -76,7 +76,7 @@ async def test_a_redrive_restarts_the_schedule(open_sandbox: OpenSandbox) -> Non
             await sandbox.send_webhooks()
             await sandbox.clock.advance(timedelta(minutes=1))
         dead = await get_delivery(sandbox, run)
-        await sandbox.client.redrive(dead.id)
+        await sandbox.client.webhooks.redrive(dead.id)
         await sandbox.send_webhooks()
         assert (await get_delivery(sandbox, run)).state is DeliveryState.DUE
 
@@ -86,12 +86,12 @@ async def test_what_is_not_dead_is_not_sent_again(open_sandbox: OpenSandbox) -> 
         run = await run_to_end(sandbox, there.url)
         delivery = await get_delivery(sandbox, run)
         with pytest.raises(Conflict, match="is due: only a dead one"):
-            await sandbox.client.redrive(delivery.id)
+            await sandbox.client.webhooks.redrive(delivery.id)
         await sandbox.send_webhooks()
         with pytest.raises(Conflict, match="is delivered"):
-            await sandbox.client.redrive(delivery.id)
+            await sandbox.client.webhooks.redrive(delivery.id)
         with pytest.raises(NotFound, match="there is no delivery"):
-            await sandbox.client.redrive(uuid4())
+            await sandbox.client.webhooks.redrive(uuid4())
         assert len(there.requests) == 1
 
 
@@ -99,13 +99,13 @@ async def test_a_disabled_endpoint_is_enabled_first(open_sandbox: OpenSandbox) -
     async with open_sandbox(one_step()) as sandbox, receiver(respond_with(410)) as there:
         run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
-        delivery, (endpoint,) = await get_delivery(sandbox, run), await sandbox.client.endpoints()
+        delivery, (endpoint,) = await get_delivery(sandbox, run), await sandbox.client.webhooks.list_endpoints()
         with pytest.raises(Conflict, match=f"is disabled: .* `retoma endpoints enable {endpoint.id}`"):
-            await sandbox.client.redrive(delivery.id)
-        assert await sandbox.client.redrive_all(endpoint=endpoint.id) == 0
-        await sandbox.client.enable_endpoint(endpoint.id)
-        assert (await sandbox.client.endpoint(endpoint.id)).disabled_at is None
-        assert await sandbox.client.redrive_all(endpoint=endpoint.id) == 1
+            await sandbox.client.webhooks.redrive(delivery.id)
+        assert await sandbox.client.webhooks.redrive_all(endpoint=endpoint.id) == 0
+        await sandbox.client.webhooks.enable_endpoint(endpoint.id)
+        assert (await sandbox.client.webhooks.get_endpoint(endpoint.id)).disabled_at is None
+        assert await sandbox.client.webhooks.redrive_all(endpoint=endpoint.id) == 1
         await sandbox.send_webhooks()
         assert (await get_delivery(sandbox, run)).state is DeliveryState.DELIVERED
 
@@ -124,18 +124,18 @@ async def test_all_dead_ones_of_a_url_or_a_time_are_sent_again(open_sandbox: Ope
         await run_to_end(sandbox, other.url, retries=0)
         await sandbox.send_webhooks()
         since, until = began + timedelta(minutes=30), began + timedelta(minutes=90)
-        assert await sandbox.client.redrive_all(url=there.url, from_at=since, to_at=until) == 1
-        assert await sandbox.client.redrive_all(url=there.url) == 2
-        assert await sandbox.client.redrive_all() == 1
+        assert await sandbox.client.webhooks.redrive_all(url=there.url, from_at=since, to_at=until) == 1
+        assert await sandbox.client.webhooks.redrive_all(url=there.url) == 2
+        assert await sandbox.client.webhooks.redrive_all() == 1
         await sandbox.send_webhooks()
-        assert {each.state for each in await sandbox.client.deliveries()} == {DeliveryState.DELIVERED}
+        assert {each.state for each in await sandbox.client.webhooks.list_deliveries()} == {DeliveryState.DELIVERED}
 
 
 async def test_those_of_one_run_go_out_in_their_order_again(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver(respond_with(500), respond_with(500)) as there:
         run = await run_to_end(sandbox, there.url, events=BOTH, retries=0)
         await sandbox.send_webhooks()
-        assert await sandbox.client.redrive_all() == 2
+        assert await sandbox.client.webhooks.redrive_all() == 2
         assert [each.next_at is None for each in await list_deliveries(sandbox, run)] == [False, True]
         await sandbox.send_webhooks()
     assert [got.json["type"] for got in there.requests[2:]] == ["run.started", "run.completed"]
@@ -148,7 +148,7 @@ async def test_one_that_is_redriven_alone_keeps_the_order_of_its_run(open_sandbo
         await sandbox.send_webhooks()
         dead = [each.id for each in await list_deliveries(sandbox, run)]
         for each in (dead[first], dead[1 - first]):
-            await sandbox.client.redrive(each)
+            await sandbox.client.webhooks.redrive(each)
         assert [each.next_at is None for each in await list_deliveries(sandbox, run)] == [False, True]
         await sandbox.send_webhooks()
     assert [got.json["type"] for got in there.requests[2:]] == ["run.started", "run.completed"]
@@ -159,10 +159,10 @@ async def test_deliveries_are_listed_newest_first_by_pages_and_filters(open_sand
         runs = [await run_to_end(sandbox, there.url, retries=0) for _ in range(5)]
         await sandbox.send_webhooks()
         client = sandbox.client
-        first = await client.deliveries(limit=2)
-        rest = await client.deliveries(before=first[-1].id)
+        first = await client.webhooks.list_deliveries(limit=2)
+        rest = await client.webhooks.list_deliveries(before=first[-1].id)
         assert [each.run for each in (*first, *rest)] == list(reversed(runs))
-        assert len(await client.deliveries(states=[DeliveryState.DEAD])) == 1
-        assert [each.run for each in await client.deliveries(run=runs[2])] == [runs[2]]
-        assert await client.find_delivery(str(first[0].id)[:13]) == [first[0].id]
-        assert await client.find_delivery("no id") == []
+        assert len(await client.webhooks.list_deliveries(states=[DeliveryState.DEAD])) == 1
+        assert [each.run for each in await client.webhooks.list_deliveries(run=runs[2])] == [runs[2]]
+        assert await client.webhooks.find_delivery(str(first[0].id)[:13]) == [first[0].id]
+        assert await client.webhooks.find_delivery("no id") == []

@@ -147,7 +147,7 @@ async def test_a_refusal_is_tried_three_times_what_may_pass_to_the_end_and_410_d
     async with open_sandbox(one_step()) as sandbox, receiver(*[respond_with(status)] * 9) as there:
         run = await run_to_end(sandbox, there.url, schedule="short")
         await send_until_done(sandbox, run)
-        (endpoint,) = await sandbox.client.endpoints()
+        (endpoint,) = await sandbox.client.webhooks.list_endpoints()
         assert str((await get_delivery(sandbox, run)).state) == "dead"
     assert len(there.requests) == attempts
     assert (endpoint.disabled_at is not None) == (status == 410)

@@ -196,7 +196,7 @@ async def test_an_end_is_sent_unchanged_though_the_run_was_rerun(
         run = await run_to_end(sandbox, there.url)
         broken.clear()
         await sandbox.clock.advance(timedelta(minutes=1))
-        await sandbox.client.rerun_failed(run)
+        await sandbox.client.runs.rerun_failed(run)
         await sandbox.work()
         await sandbox.send_webhooks()
     former, newer = [got.json["data"] for got in there.requests]
@@ -210,7 +210,7 @@ async def test_an_applications_own_body_is_of_the_run_as_it_was(open_sandbox: Op
 
     async with open_sandbox(one_step(fails=True), webhook_body=body) as sandbox, receiver() as there:
         run = await run_to_end(sandbox, there.url, events=BOTH)
-        await sandbox.client.rerun_failed(run)
+        await sandbox.client.runs.rerun_failed(run)
         await sandbox.send_webhooks()
     assert [got.json for got in there.requests] == [
         {"state": "running", "revision": 1, "ended": None},
@@ -279,8 +279,8 @@ async def test_for_a_day_after_a_rotation_both_secrets_sign(open_sandbox: OpenSa
         for _ in range(2):
             await sandbox.client.start("one", webhook=Webhook(there.url, events=["run.started"]))
         former = await value(sandbox, "select secret from retoma.webhook_secrets")
-        (endpoint,) = await sandbox.client.endpoints()
-        secret = await sandbox.client.rotate_secret(endpoint.id)
+        (endpoint,) = await sandbox.client.webhooks.list_endpoints()
+        secret = await sandbox.client.webhooks.rotate_secret(endpoint.id)
         await sandbox.send_webhooks()
         now = await sandbox.clock.now()
         for each in (secret, former):
@@ -300,11 +300,11 @@ async def test_a_receiver_of_the_older_header_accepts_either_secret_while_one_is
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
         await sandbox.client.start("one", webhook=Webhook(there.url, events=["run.started"]))
         secret = await value(sandbox, "select secret from retoma.webhook_secrets")
-        (endpoint,) = await sandbox.client.endpoints()
-        new = await sandbox.client.rotate_secret(endpoint.id)
+        (endpoint,) = await sandbox.client.webhooks.list_endpoints()
+        new = await sandbox.client.webhooks.rotate_secret(endpoint.id)
         there.answer = accepts_only(secret if knows == "the former secret" else new)
-        await send_until_done(sandbox, (await sandbox.client.runs())[0].id)
-        (delivery,) = await sandbox.client.deliveries()
+        await send_until_done(sandbox, (await sandbox.client.runs.list())[0].id)
+        (delivery,) = await sandbox.client.webhooks.list_deliveries()
     assert str(delivery.state) == "delivered"
     assert delivery.attempt == (1 if knows == "the former secret" else 2)
 
@@ -364,7 +364,7 @@ async def test_a_rotation_that_is_sent_twice_keeps_the_previous_secret(open_sand
     async with open_sandbox(one_step()) as sandbox:
         await sandbox.client.start("one", webhook=Webhook("http://127.0.0.1:9/"))
         former = await value(sandbox, "select secret from retoma.webhook_secrets")
-        (endpoint,) = await sandbox.client.endpoints()
+        (endpoint,) = await sandbox.client.webhooks.list_endpoints()
         for _ in range(2):
             await deliveries.rotate_secret(sandbox.database, endpoint.id, None, "whsec_new", timedelta(hours=1))
         assert tuple((await rows(sandbox, "select secret, previous_secret from retoma.webhook_secrets"))[0]) == (

@@ -30,7 +30,7 @@ URL = "http://127.0.0.1:9/hook"
 
 async def test_a_subscriber_gets_every_run_of_its_tenant(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        await sandbox.client.subscribe(there.url, ["run.started", "run.ended"], tenant="blog")
+        await sandbox.client.webhooks.subscribe(there.url, ["run.started", "run.ended"], tenant="blog")
         mine = (await sandbox.run("one", tenant="blog")).id
         await sandbox.run("one", tenant="shop")
         await sandbox.send_webhooks()
@@ -42,13 +42,13 @@ async def test_a_subscriber_gets_every_run_of_its_tenant(open_sandbox: OpenSandb
 
 async def test_a_subscriber_of_all_tenants_gets_runs_of_all(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        made = await sandbox.client.subscribe(there.url, ["run.completed"])
+        made = await sandbox.client.webhooks.subscribe(there.url, ["run.completed"])
         for tenant in ("blog", "shop"):
             await sandbox.run("one", tenant=tenant)
         await sandbox.send_webhooks()
         now = await sandbox.clock.now()
-        seen_by_a_tenant = await sandbox.client.deliveries(tenant="blog")
-        seen_by_nobodys = await sandbox.client.deliveries(tenant="never heard of")
+        seen_by_a_tenant = await sandbox.client.webhooks.list_deliveries(tenant="blog")
+        seen_by_nobodys = await sandbox.client.webhooks.list_deliveries(tenant="never heard of")
     assert {got.json["data"]["tenant"] for got in there.requests} == {"blog", "shop"}
     assert (made.tenant, seen_by_a_tenant, seen_by_nobodys) == ("*", [], [])
     signing.verify(made.secret or "", there.requests[0].headers, there.requests[0].body, now)
@@ -56,14 +56,14 @@ async def test_a_subscriber_of_all_tenants_gets_runs_of_all(open_sandbox: OpenSa
 
 async def test_a_url_that_a_run_names_too_is_told_once(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        await sandbox.client.subscribe(URL, ["run.ended"], tenant="default")
+        await sandbox.client.webhooks.subscribe(URL, ["run.ended"], tenant="default")
         await sandbox.run("one", webhook=Webhook(URL))
-        assert len(await sandbox.client.deliveries()) == 1
+        assert len(await sandbox.client.webhooks.list_deliveries()) == 1
 
 
 async def test_deliveries_to_subscribers_are_enqueued_with_the_change(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        await sandbox.client.subscribe(URL, ["run.completed"])
+        await sandbox.client.webhooks.subscribe(URL, ["run.completed"])
         run = (await sandbox.run("one")).id
         written = """
             select count(distinct xmin::text)
@@ -76,20 +76,23 @@ async def test_deliveries_to_subscribers_are_enqueued_with_the_change(open_sandb
 
 async def test_a_removed_subscription_gets_nothing_more(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        made = await sandbox.client.subscribe(URL, ["run.ended"])
-        await sandbox.client.unsubscribe(made.id)
+        made = await sandbox.client.webhooks.subscribe(URL, ["run.ended"])
+        await sandbox.client.webhooks.unsubscribe(made.id)
         await sandbox.run("one")
-        assert (await sandbox.client.deliveries(), await sandbox.client.subscriptions()) == ([], [])
+        assert (
+            await sandbox.client.webhooks.list_deliveries(),
+            await sandbox.client.webhooks.list_subscriptions(),
+        ) == ([], [])
         with pytest.raises(NotFound):
-            await sandbox.client.unsubscribe(made.id)
+            await sandbox.client.webhooks.unsubscribe(made.id)
 
 
 async def test_the_same_url_again_replaces_its_events_and_keeps_its_secret(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        first = await sandbox.client.subscribe(URL, ["run.started"])
-        again = await sandbox.client.subscribe(URL, ["run.stuck"])
+        first = await sandbox.client.webhooks.subscribe(URL, ["run.started"])
+        again = await sandbox.client.webhooks.subscribe(URL, ["run.stuck"])
         assert (again.id, again.events, again.secret) == (first.id, ("run.stuck",), first.secret)
-        assert [one.secret for one in await sandbox.client.subscriptions()] == [None]
+        assert [one.secret for one in await sandbox.client.webhooks.list_subscriptions()] == [None]
 
 
 async def test_a_subscription_that_cannot_be_is_refused(
@@ -97,18 +100,18 @@ async def test_a_subscription_that_cannot_be_is_refused(
 ) -> None:
     async with open_sandbox(one_step()) as sandbox:
         with pytest.raises(InvalidInput, match=r"did you mean 'review\.opened'"):
-            await sandbox.client.subscribe(URL, ["review.opend"])
-        monkeypatch.setattr("retoma.client.deliveries.MAX_SUBSCRIPTIONS", 0)
+            await sandbox.client.webhooks.subscribe(URL, ["review.opend"])
+        monkeypatch.setattr("retoma.client.webhooks.MAX_SUBSCRIPTIONS", 0)
         with pytest.raises(Conflict, match="remove one"):
-            await sandbox.client.subscribe(URL, ["run.ended"])
-        sandbox.client.guard = Guard()
+            await sandbox.client.webhooks.subscribe(URL, ["run.ended"])
+        sandbox.client._core.guard = Guard()
         with pytest.raises(UnsafeUrl, match="RETOMA_ALLOW_HOSTS"):
-            await sandbox.client.subscribe(URL, ["run.ended"])
+            await sandbox.client.webhooks.subscribe(URL, ["run.ended"])
 
 
 async def test_a_stuck_run_is_told_with_its_cause(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox, receiver() as there, receiver() as asked, receiver() as usual:
-        await sandbox.client.subscribe(there.url, ["run.stuck"])
+        await sandbox.client.webhooks.subscribe(there.url, ["run.stuck"])
         runs = [
             (await sandbox.client.start("one", webhook=hook)).id
             for hook in (Webhook(asked.url, events=["run.stuck"]), Webhook(usual.url))
@@ -142,12 +145,12 @@ async def open_review_server(database: Database, folder: Path) -> AsyncIterator[
 
 async def test_a_review_that_opens_is_told_with_links_that_need_no_key(database: Database, tmp_path: Path) -> None:
     async with open_review_server(database, tmp_path) as (api, there):
-        await api.client.subscribe(there.url, ["review.opened"])
+        await api.client.webhooks.subscribe(there.url, ["review.opened"])
         run = (await api.client.start("talk")).id
         await api.sandbox.work()
         assert await value(api.sandbox, "select count(*) from retoma.pending_webhook_events") == 1
         await api.sandbox.send_webhooks(Settings(public_url=PUBLIC))
-        (review,) = await api.client.reviews()
+        (review,) = await api.client.reviews.list()
         (got,) = there.requests
         told = got.json["data"]["review"]
         (file,) = told["files"]
@@ -184,7 +187,7 @@ async def test_the_event_of_a_review_is_written_in_the_transaction_that_opens_it
     database: Database, tmp_path: Path
 ) -> None:
     async with open_review_server(database, tmp_path) as (api, there):
-        await api.client.subscribe(there.url, ["review.opened"])
+        await api.client.webhooks.subscribe(there.url, ["review.opened"])
         await api.client.start("talk")
         await api.sandbox.work()
         written = """
@@ -201,8 +204,8 @@ async def test_each_round_of_a_review_is_told_once_and_in_order(database: Databa
         run = (await api.client.start("talk", webhook=Webhook(there.url, events=["review.opened", "run.ended"]))).id
         await api.sandbox.work()
         for action in ("send_back", "approve"):
-            (review,) = await api.client.reviews(run=run)
-            await api.client.decide(review.id, Decision(action, by="ana", notes="slower"))
+            (review,) = await api.client.reviews.list(run=run)
+            await api.client.reviews.decide(review.id, Decision(action, by="ana", notes="slower"))
             await api.sandbox.clock.advance(timedelta(minutes=1))
             await api.sandbox.work()
         await api.sandbox.send_webhooks()
@@ -212,7 +215,7 @@ async def test_each_round_of_a_review_is_told_once_and_in_order(database: Databa
 
 async def test_reviews_of_runs_that_nobody_listens_to_are_not_announced(database: Database, tmp_path: Path) -> None:
     async with open_review_server(database, tmp_path) as (api, there):
-        await api.client.subscribe(there.url, ["run.ended"])
+        await api.client.webhooks.subscribe(there.url, ["run.ended"])
         await api.client.start("talk", webhook=Webhook(there.url))
         await api.sandbox.work()
         assert await rows(api.sandbox, "select * from retoma.pending_webhook_events") == []

@@ -22,7 +22,7 @@ async def test_a_run_that_is_over_has_its_charges(open_sandbox: OpenSandbox) -> 
         for _ in range(5):
             run = await sandbox.client.start(pipeline)
             await sandbox.client.wait(run.id, SOON)
-            assert len(await sandbox.client.charges(run.id)) == 1
+            assert len(await sandbox.client.costs.list_charges(run.id)) == 1
 
 
 async def test_a_long_attempt_is_charged_while_it_goes_on(open_sandbox: OpenSandbox) -> None:
@@ -37,7 +37,7 @@ async def test_a_long_attempt_is_charged_while_it_goes_on(open_sandbox: OpenSand
 
     async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         run = await sandbox.client.start(pipeline)
-        assert await wait_until(lambda: sandbox.client.charges(run.id))
+        assert await wait_until(lambda: sandbox.client.costs.list_charges(run.id))
         answered.set()
 
 
@@ -54,6 +54,6 @@ async def test_a_call_that_outlives_its_attempt_is_charged_when_it_is_answered(o
     async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         run = await sandbox.client.start(pipeline)
         assert (await sandbox.client.wait(run.id, SOON)).state == "failed"
-        assert await sandbox.client.charges(run.id) == []
+        assert await sandbox.client.costs.list_charges(run.id) == []
         answered.set()
-        assert await wait_until(lambda: sandbox.client.charges(run.id))
+        assert await wait_until(lambda: sandbox.client.costs.list_charges(run.id))

@@ -51,7 +51,7 @@ from tests.worker.isolated_steps import (
 async def error_of(sandbox: Sandbox, pipeline: Pipeline, inputs: dict[str, str] | None = None) -> Any:
     run = await sandbox.run(pipeline, inputs)
     assert run.state == "failed"
-    (error,) = (await sandbox.client.errors(run.id)).values()
+    (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
     return error
 
 
@@ -183,7 +183,7 @@ async def test_the_child_of_a_cancelled_run_is_killed(open_sandbox: OpenSandbox,
         working = asyncio.create_task(worker.run())
         run = (await sandbox.client.start(endless, {"lifeline": path})).id
         assert await lifeline.readline() == b"began\n"
-        assert await sandbox.client.cancel(run) == "cancelling"
+        assert await sandbox.client.runs.cancel(run) == "cancelling"
         assert await lifeline.read() == b""
         worker.stop()
         await working
@@ -228,7 +228,7 @@ async def test_a_child_that_met_its_limit_or_keeps_much_memory_is_replaced(open_
         for way in ("well", "memory", "well", "hoard", "well"):
             runs.append((await sandbox.client.start(misbehaving, {"way": way})).id)
             await hands.record_outcomes(await hands.attempt(await hands.claim()))
-        pids = [(await sandbox.client.results(run))["behaviour"]["pid"] for run in runs[::2]]
+        pids = [(await sandbox.client.runs.get_results(run))["behaviour"]["pid"] for run in runs[::2]]
     assert len(set(pids)) == 3
 
 
@@ -279,7 +279,7 @@ async def test_a_job_whose_child_never_came_goes_back_and_did_not_time_out(
     async with open_sandbox(misbehaving) as sandbox, sandbox.manual_worker() as hands:
         run = (await sandbox.client.start(misbehaving)).id
         await hands.record_outcomes(await hands.attempt(await hands.claim()))
-        (job,) = await sandbox.client.jobs(run)
+        (job,) = await sandbox.client.runs.list_jobs(run)
     assert (job.state, job.attempt, job.code) == ("ready", 0, None)
 
 
@@ -297,7 +297,7 @@ async def test_an_isolated_step_may_ask_to_wait_in_seconds(open_sandbox: OpenSan
         before = await sandbox.clock.now()
         run = await sandbox.run(misbehaving, {"way": "later"})
         assert await sandbox.clock.now() - before == seconds(60)
-        asked = (await sandbox.client.events(run.id))[1]
+        asked = (await sandbox.client.runs.list_events(run.id))[1]
     assert run.state == "completed"
     assert asked.data["message"] == "asked to run again in 60 s"
 
@@ -318,7 +318,10 @@ async def test_a_module_that_a_child_cannot_import_fails_each_job_once(
         for _ in range(2):  # the second by the same child
             run = (await sandbox.client.start(greedy)).id
             await hands.record_outcomes(await hands.attempt(await hands.claim()))
-            ((job,), (error,)) = await sandbox.client.jobs(run), (await sandbox.client.errors(run)).values()
+            ((job,), (error,)) = (
+                await sandbox.client.runs.list_jobs(run),
+                (await sandbox.client.runs.get_errors(run)).values(),
+            )
             assert (job.state, job.attempt, job.code) == ("failed", 1, "NOT_IMPORTABLE")
             assert why in error["message"]
 
@@ -328,8 +331,8 @@ async def test_the_third_crash_quarantines_also_if_no_retry_is_left(
 ) -> None:
     async with open_sandbox(fragile) as sandbox:
         run = await sandbox.run(fragile)
-        (job,) = await sandbox.client.jobs(run.id)
-        error = (await sandbox.client.errors(run.id))["broken", ""]
+        (job,) = await sandbox.client.runs.list_jobs(run.id)
+        error = (await sandbox.client.runs.get_errors(run.id))["broken", ""]
     assert (run.state, job.state, job.attempt, job.code) == ("failed", "quarantined", 3, "QUARANTINED")
     assert error["code"] == "CRASHED"
     told = [(record.levelname, vars(record)["tenant"]) for record in caplog.records if record.name == "retoma.worker"]
@@ -344,14 +347,14 @@ async def test_a_second_crash_without_a_retry_left_fails_the_job(open_sandbox: O
             await hands.record_outcomes(
                 [AttemptOutcome(claim, outcome, code="CRASHED") for claim in await hands.claim()]
             )
-        (job,) = await sandbox.client.jobs(run)
+        (job,) = await sandbox.client.runs.list_jobs(run)
     assert (job.state, job.attempt, job.code) == ("failed", 2, "CRASHED")
 
 
 async def test_an_item_that_crashes_three_times_is_quarantined_alone(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(poisoned) as sandbox:
         run = await sandbox.run(poisoned)
-        jobs = {job.item: job for job in await sandbox.client.jobs(run.id) if job.step == "text"}
+        jobs = {job.item: job for job in await sandbox.client.runs.list_jobs(run.id) if job.step == "text"}
     assert run.state == "completed_with_errors"
     assert run.results["report"] == ["GOOD", "FINE", "QUARANTINED"]
     assert (jobs["poison"].state, jobs["poison"].attempt) == ("quarantined", 3)
@@ -444,8 +447,8 @@ async def test_a_copy_that_a_step_forks_does_not_answer_for_the_next_job(open_sa
             await sandbox.client.start(forking, {"way": way})
         for _ in ways:
             await hands.record_outcomes(await hands.attempt(await hands.claim(1)))
-        runs = await sandbox.client.runs()
-        results = {run.input["way"]: (await sandbox.client.results(run.id))["forked"] for run in runs}
+        runs = await sandbox.client.runs.list()
+        results = {run.input["way"]: (await sandbox.client.runs.get_results(run.id))["forked"] for run in runs}
     assert results == {way: way for way in ways}
 
 
@@ -465,7 +468,7 @@ def script() -> str:
 async def main():
     async with testing.sandbox(App("film", pipelines=[film])) as sandbox:
         run = await sandbox.run(film)
-        errors = await sandbox.client.errors(run.id)
+        errors = await sandbox.client.runs.get_errors(run.id)
         print(run.state, errors["script", ""]["message"])
 
 

@@ -28,7 +28,7 @@ async def test_a_file_that_is_gone_fails_the_job_and_says_so(open_sandbox: OpenS
     (await files.get_path(saved)).unlink()
     async with open_sandbox(reading, files=files) as sandbox:
         run = await sandbox.run(reading, {"files": [saved.model_dump()]})
-        (item,) = await sandbox.client.items(run.id, "documents")
+        (item,) = await sandbox.client.runs.list_items(run.id, "documents")
     assert (item.state, item.step, item.code) == ("failed", "length", "FILE_MISSING")
     assert item.error["message"].endswith(f"the store of files has none with the digest {saved.file}")
 
@@ -38,6 +38,6 @@ async def test_a_file_that_the_jobs_data_does_not_name_has_no_path(open_sandbox:
     other = await files.save(b"another's", name="b")
     async with open_sandbox(strange, files=files) as sandbox:
         run = await sandbox.run(strange, {"files": [], "other": File(file=other.file).model_dump()})
-        (error,) = (await sandbox.client.errors(run.id)).values()
+        (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
     assert run.state == "failed"
     assert "name no file" in error["message"]

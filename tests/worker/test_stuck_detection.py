@@ -24,6 +24,6 @@ async def test_a_worker_watches_over_runs_without_anyone_asking(open_sandbox: Op
         async with run_worker(sandbox):
 
             async def is_stuck() -> bool:
-                return (await sandbox.client.show(run)).state == "stuck"
+                return (await sandbox.client.runs.get(run)).state == "stuck"
 
             await wait_until(is_stuck)

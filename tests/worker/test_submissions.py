@@ -65,7 +65,7 @@ async def cancel_during_submission(
         try:
             run = (await sandbox.client.start(film)).id
             await host.submitted.wait()
-            assert await sandbox.client.cancel(run) == "cancelling"
+            assert await sandbox.client.runs.cancel(run) == "cancelling"
             await host.told.wait()
             yield sandbox, run
         finally:
@@ -79,11 +79,11 @@ async def test_work_submitted_while_its_run_was_cancelled_is_cancelled_too(
 ) -> None:
     host = Host()
     async with cancel_during_submission(open_sandbox, host, monkeypatch) as (sandbox, run):
-        assert (await sandbox.client.pools("gpu"))[0].used == 1
+        assert (await sandbox.client.pools.list("gpu"))[0].used == 1
         host.answers.set()
         ended = await sandbox.client.wait(run, timedelta(seconds=WAIT_TIMEOUT))
         assert (str(ended.state), host.cancelled) == ("cancelled", ["handle"])
-        assert (await sandbox.client.pools("gpu"))[0].used == 0
+        assert (await sandbox.client.pools.list("gpu"))[0].used == 0
 
 
 async def test_a_submission_that_never_answers_is_given_up_in_the_end(
@@ -93,7 +93,7 @@ async def test_a_submission_that_never_answers_is_given_up_in_the_end(
     async with cancel_during_submission(open_sandbox, Host(), monkeypatch) as (sandbox, run):
         ended = await sandbox.client.wait(run, timedelta(seconds=WAIT_TIMEOUT))
         assert str(ended.state) == "cancelled"
-        assert (await sandbox.client.pools("gpu"))[0].used == 0
+        assert (await sandbox.client.pools.list("gpu"))[0].used == 0
 
 
 async def test_a_worker_that_stops_within_one_part_leaves_the_next_to_another(open_sandbox: OpenSandbox) -> None:
@@ -113,7 +113,7 @@ async def test_a_worker_that_stops_within_one_part_leaves_the_next_to_another(op
         worker.stop_at_once()
         asyncio.get_running_loop().call_soon(host.answers.set)
         await working
-        (job,) = await sandbox.client.jobs(run)
+        (job,) = await sandbox.client.runs.list_jobs(run)
         assert (str(job.state), begun) == ("ready", [])
         await sandbox.work()
-        assert (await sandbox.client.results(run), len(begun)) == ({"both": ["handle"]}, 1)
+        assert (await sandbox.client.runs.get_results(run), len(begun)) == ({"both": ["handle"]}, 1)

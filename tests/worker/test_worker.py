@@ -59,8 +59,8 @@ async def wait_until(holds: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def only_job(sandbox: Sandbox) -> Job:
-    (run,) = await sandbox.client.runs()
-    (job,) = await sandbox.client.jobs(run.id)
+    (run,) = await sandbox.client.runs.list()
+    (job,) = await sandbox.client.runs.list_jobs(run.id)
     return job
 
 
@@ -98,7 +98,7 @@ async def test_a_worker_that_stops_lets_its_jobs_end(open_sandbox: OpenSandbox) 
             go_on.set()
         job = await only_job(sandbox)
         assert (job.state, job.output) == ("succeeded", "done")
-        assert await sandbox.client.workers() == []
+        assert await sandbox.client.workers.list() == []
 
 
 async def test_what_outlasts_the_drain_goes_back_and_uses_up_no_retry(open_sandbox: OpenSandbox) -> None:
@@ -208,10 +208,10 @@ async def test_a_worker_declared_dead_goes_on_under_a_new_id(open_sandbox: OpenS
     async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         started = await sandbox.client.start(pipeline)
         await began.wait()
-        (before,) = await sandbox.client.workers()
+        (before,) = await sandbox.client.workers.list()
         assert await value(sandbox, "select retoma.deregister_worker($1, 'died', 'WORKER_DIED')", before.id) == 1
         run = await sandbox.client.wait(started.id, SOON)
-        (after,) = await sandbox.client.workers()
+        (after,) = await sandbox.client.workers.list()
         assert run.state == "completed"
         assert attempts == [1, 2]
         assert after.id > before.id
@@ -335,7 +335,7 @@ async def test_a_thread_that_outlives_its_timeout_is_replaced(open_sandbox: Open
     async with open_sandbox(pipeline) as sandbox, run_worker(sandbox, concurrency=1):
         started = await sandbox.client.start(pipeline)
         run = await sandbox.client.wait(started.id, SOON)
-        errors = await sandbox.client.errors(run.id)
+        errors = await sandbox.client.runs.get_errors(run.id)
         release.set()
     assert run.state == "completed_with_errors"
     assert errors["hung", ""]["code"] == "TIMEOUT"
@@ -358,7 +358,7 @@ async def test_a_value_that_the_database_cannot_hold_fails_alone_and_is_in_the_l
     async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         started = await sandbox.client.start(pipeline)
         run = await sandbox.client.wait(started.id, SOON)
-        jobs = {job.step: (job.state, job.code) for job in await sandbox.client.jobs(run.id)}
+        jobs = {job.step: (job.state, job.code) for job in await sandbox.client.runs.list_jobs(run.id)}
     assert jobs == {"forever": ("failed", "UNRECORDABLE"), "other": ("succeeded", None)}
     (failed,) = [vars(record) for record in caplog.records if record.getMessage().startswith("failed  ")]
     assert (failed["tenant"], failed["step"], failed["code"]) == ("default", "forever", "UNRECORDABLE")
@@ -377,7 +377,7 @@ async def test_a_step_that_asks_for_an_endless_wait_is_looked_at_again_after_a_y
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start(pipeline)
         await sandbox.work(advance_clock=False)
-        (wait,) = await sandbox.client.waits(started.id)
+        (wait,) = await sandbox.client.runs.list_waits(started.id)
         now = await sandbox.client.now()
     assert wait.until == now + timedelta(days=365)
 
@@ -399,7 +399,7 @@ async def test_a_running_step_is_told_of_a_cancel(open_sandbox: OpenSandbox) -> 
     async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
         started = await sandbox.client.start(pipeline)
         await began.wait()
-        assert await sandbox.client.cancel(started.id) == "cancelling"
+        assert await sandbox.client.runs.cancel(started.id) == "cancelling"
         assert (await sandbox.client.wait(started.id, SOON)).state == "cancelled"
     assert told == ["cancelled"]
 
@@ -419,7 +419,7 @@ async def test_jobs_taken_ahead_go_back_when_the_worker_stops(open_sandbox: Open
             await began.wait()
             worker.stop()
             go_on.set()
-        jobs = [job for run in await sandbox.client.runs() for job in await sandbox.client.jobs(run.id)]
+        jobs = [job for run in await sandbox.client.runs.list() for job in await sandbox.client.runs.list_jobs(run.id)]
     done = [job for job in jobs if job.state == "succeeded"]
     untouched = [job for job in jobs if job.state == "ready" and job.attempt == 0]
     assert done
@@ -478,7 +478,7 @@ async def test_a_worker_learns_which_of_its_jobs_are_unwanted(open_sandbox: Open
             return await workers.find_unwanted(sandbox.database, hands.worker, [wanted, cancelled])
 
         assert await unwanted() == set()
-        await sandbox.client.cancel(started[1].id)
+        await sandbox.client.runs.cancel(started[1].id)
         assert await unwanted() == {cancelled}
         await pass_heartbeat_timeout(sandbox)  # and its jobs are another's
         assert await unwanted() == {wanted, cancelled}
@@ -568,7 +568,7 @@ async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_
         started = await sandbox.client.start(pipeline)
         run = await sandbox.client.wait(started.id, SOON)
         job = await only_job(sandbox)
-        (error,) = (await sandbox.client.errors(run.id)).values()
+        (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
     assert (run.state, attempts, job.worker_deaths) == ("completed", [1, 2], 1)
     assert error["message"] == "a step blocked the event loop of its worker: make that step a plain def"
     assert "the event loop is blocked: make this step a plain `def`" in caplog.text

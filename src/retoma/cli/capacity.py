@@ -48,7 +48,7 @@ def queues(output: ListOutput = ListFormat.TABLE) -> None:
 
 async def _list_workers(output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.workers()
+        found = await client.workers.list()
     printing.print_rows(
         [vars(worker) for worker in found],
         _WORKER_COLUMNS,
@@ -59,5 +59,5 @@ async def _list_workers(output: ListFormat) -> None:
 
 async def _list_queues(output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.queues()
+        found = await client.queues.list()
     printing.print_rows([vars(queue) for queue in found], _QUEUE_COLUMNS, output, "there are no queues yet")

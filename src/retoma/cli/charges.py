@@ -101,7 +101,7 @@ async def _show_charges(
 ) -> None:
     async with open_client(read_settings()) as client:
         run = None if text is None else await find_run(client, text)
-        found = await client.charge_totals(
+        found = await client.costs.get_totals(
             by=by, run=run, tenant=tenant, since=_to_utc(since), until=_to_utc(until), limit=limit
         )
     shown = [column for column in _COLUMNS if column.key not in _GROUPS or column.key in by]
@@ -110,7 +110,7 @@ async def _show_charges(
 
 async def _list_prices(output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.prices()
+        found = await client.costs.list_prices()
     printing.print_rows(
         [vars(price) for price in found], _PRICE_COLUMNS, output, "no prices: `retoma prices set` makes one"
     )
@@ -118,7 +118,7 @@ async def _list_prices(output: ListFormat) -> None:
 
 async def _set_price(provider: str, what: str, tokens_in: int, tokens_out: int, unit: int, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        made = await client.set_price(provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit)
+        made = await client.costs.set_price(provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit)
     printing.print_rows([vars(made)], _PRICE_COLUMNS, output, "")
 
 

@@ -105,7 +105,7 @@ async def _list(
     output: ListFormat,
 ) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.deliveries(
+        found = await client.webhooks.list_deliveries(
             states=states or None,
             run=None if run is None else await find_run(client, run),
             endpoint=endpoint,
@@ -120,7 +120,7 @@ async def _list(
 
 async def _show(text: str, output: DetailFormat) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.delivery(await _find_delivery(client, text))
+        found = await client.webhooks.get_delivery(await _find_delivery(client, text))
     if output is DetailFormat.JSON:
         print(printing.to_json(_mask_url(found), indent=2))
         return
@@ -140,17 +140,17 @@ async def _redrive(
 ) -> None:
     async with open_client(read_settings()) as client:
         if text is not None:
-            await client.redrive(await _find_delivery(client, text), tenant=tenant)
+            await client.webhooks.redrive(await _find_delivery(client, text), tenant=tenant)
             count = 1
         else:
-            count = await client.redrive_all(
+            count = await client.webhooks.redrive_all(
                 tenant=tenant, endpoint=endpoint, url=url, from_at=_to_local(since), to_at=_to_local(until)
             )
     printing.stdout().print(f"{count} due again")
 
 
 async def _find_delivery(client: Client, text: str) -> UUID:
-    found = await client.find_delivery(text, limit=4)
+    found = await client.webhooks.find_delivery(text, limit=4)
     if not found:
         raise NotFound(f"there is no delivery {escape_text(text)!r}")
     if len(found) > 1:

@@ -56,21 +56,21 @@ def rotate(endpoint: EndpointId) -> None:
 
 async def _list(tenant: str | None, limit: int, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.endpoints(tenant=tenant, limit=limit)
+        found = await client.webhooks.list_endpoints(tenant=tenant, limit=limit)
     printing.print_rows([_to_row(each) for each in found], _COLUMNS, output, "no webhook was asked for yet")
 
 
 async def _enable_endpoint(endpoint: int) -> None:
     async with open_client(read_settings()) as client:
-        await client.enable_endpoint(endpoint)
-        found = await client.endpoint(endpoint)
+        await client.webhooks.enable_endpoint(endpoint)
+        found = await client.webhooks.get_endpoint(endpoint)
     printing.stdout().print(f"endpoint {endpoint} is enabled; {found.dead} of its webhooks are dead")
 
 
 async def _rotate_secret(endpoint: int) -> None:
     settings = read_settings()
     async with open_client(settings) as client:
-        secret = await client.rotate_secret(endpoint)
+        secret = await client.webhooks.rotate_secret(endpoint)
     print(secret)
     if settings.webhook_secret is not None:
         printing.stderr().print("RETOMA_WEBHOOK_SECRET is set, and signs in place of this one")

@@ -98,24 +98,24 @@ async def _create(
 ) -> None:
     async with open_client(read_settings()) as client:
         expires_at = None if life is None else await clock.now(client.database) + life
-        _print_key(await client.make_key(name, scopes, tenant=tenant, expires_at=expires_at), output)
+        _print_key(await client.api_keys.create(name, scopes, tenant=tenant, expires_at=expires_at), output)
 
 
 async def _list(tenant: str | None, everything: bool, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.keys(tenant=tenant, with_ended=everything)
+        found = await client.api_keys.list(tenant=tenant, with_ended=everything)
     printing.print_rows([_to_row(key) for key in found], _COLUMNS, output, "no keys; make one: retoma keys create NAME")
 
 
 async def _revoke(key: int) -> None:
     async with open_client(read_settings()) as client:
-        revoked = await client.revoke_key(key)
+        revoked = await client.api_keys.revoke(key)
     printing.stdout().print(f"key {revoked.id} ({printing.format_value(revoked.name)}) is revoked")
 
 
 async def _rotate(key: int, overlap: timedelta, output: DetailFormat) -> None:
     async with open_client(read_settings()) as client:
-        _print_key(await client.rotate_key(key, overlap=overlap), output)
+        _print_key(await client.api_keys.rotate(key, overlap=overlap), output)
 
 
 def _print_key(new_key: NewKey, output: DetailFormat) -> None:

@@ -62,7 +62,7 @@ def set_pool(
 
 async def _list(output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.pools()
+        found = await client.pools.list()
     printing.print_rows(
         [vars(pool) for pool in found], _COLUMNS, output, "no pools: no application has declared one yet"
     )
@@ -70,7 +70,7 @@ async def _list(output: ListFormat) -> None:
 
 async def _set(name: str, numbers: dict[str, Any], resume: bool, output: DetailFormat) -> None:
     async with open_client(read_settings()) as client:
-        changed = await client.set_pool(name, **numbers, resume=resume)
+        changed = await client.pools.update(name, **numbers, resume=resume)
     if output is DetailFormat.JSON:
         print(printing.to_json(vars(changed)))
     else:

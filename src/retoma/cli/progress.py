@@ -64,9 +64,9 @@ async def wait_with_bar(client: Client, run: UUID, label: str) -> Run:
         over = asyncio.ensure_future(client.wait(run))
         try:
             while not over.done():
-                bar.show(await client.progress(run))
+                bar.show(await client.runs.get_progress(run))
                 await asyncio.wait([over], timeout=POLL_SECONDS)
-            bar.show(await client.progress(run))
+            bar.show(await client.runs.get_progress(run))
         finally:
             over.cancel()
     return await over

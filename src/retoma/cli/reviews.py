@@ -136,7 +136,7 @@ def approve(
     wanted: dict[str, Any] = {"step": step, "pipeline": pipeline, "tenant": tenant, "limit": MAX_REVIEWS}
 
     async def find_pipelines(client: Client) -> set[str]:
-        asked = await client.reviews(**wanted) if review is None else [await _find_review(client, review)]
+        asked = await client.reviews.list(**wanted) if review is None else [await _find_review(client, review)]
         return {each.pipeline for each in asked if edited or each.has_form}
 
     loaded = load_application(app, read_settings(), find_pipelines)
@@ -250,7 +250,7 @@ async def _list(
     states: list[ReviewState], run: str | None, after: str | None, filters: dict[str, Any], output: ListFormat
 ) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.reviews(
+        found = await client.reviews.list(
             states=states,
             run=None if run is None else await find_run(client, run),
             after=None if after is None else await _find_review(client, after),
@@ -265,14 +265,14 @@ async def _list(
 
 
 async def _load_about(client: Client, review: Review) -> Row:
-    return {"about": (await client.show(review.run)).about}
+    return {"about": (await client.runs.get(review.run)).about}
 
 
 async def _show(text: str, output: DetailFormat) -> None:
     async with open_client(read_settings()) as client:
         review = await _find_review(client, text)
-        subjects = list((await client.subjects(review)).values())
-        events = await client.job_events(review.run, review.step, review.item, limit=MAX_HISTORY)
+        subjects = list((await client.reviews.get_subjects(review)).values())
+        events = await client.runs.list_job_events(review.run, review.step, review.item, limit=MAX_HISTORY)
     history = [event for event in reversed(events) if event.kind == "review"]
     if output is DetailFormat.JSON:
         plain = vars(review) | {"subjects": [vars(one) for one in subjects], "history": [vars(one) for one in history]}
@@ -317,14 +317,14 @@ def _print_value(console: Console, title: str, value: Any) -> None:
 async def _decide(app: App | None, text: str, decision: Decision, output: ListFormat) -> None:
     async with open_client(read_settings(), app) as client:
         review = await _find_review(client, text)
-        decided = await client.decide(review.id, decision)
+        decided = await client.reviews.decide(review.id, decision)
     printing.print_rows([_to_row(decided)], _COLUMNS, output, "")
 
 
 async def _decide_all(app: App | None, filters: Mapping[str, Any], decision: Decision, output: ListFormat) -> None:
     async with open_client(read_settings(), app) as client:
-        found = await client.reviews(**filters)
-        ended = await client.decide_many({review.id: decision for review in found})
+        found = await client.reviews.list(**filters)
+        ended = await client.reviews.decide_many({review.id: decision for review in found})
     printing.print_rows(
         [_outcome_row(one) for one in ended], _OUTCOME_COLUMNS, output, "nothing of it waits for a person"
     )
@@ -334,32 +334,32 @@ async def _decide_all(app: App | None, filters: Mapping[str, Any], decision: Dec
 
 async def _undo(text: str, by: str, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        undone = await client.undo((await _find_review(client, text)).id, by=by)
+        undone = await client.reviews.undo((await _find_review(client, text)).id, by=by)
     printing.print_rows([_to_row(undone)], _COLUMNS, output, "")
 
 
 async def _claim(text: str, by: str, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
         review = await _find_review(client, text)
-        await client.claim_review(review.id, by=by)
-        claimed = await client.review(review.id)
+        await client.reviews.claim(review.id, by=by)
+        claimed = await client.reviews.get(review.id)
     printing.print_rows([_to_row(claimed)], [_COLUMNS[0], Column("claimed_by", "looks at it")], output, "")
 
 
 async def _assign(text: str, assignee: str | None, by: str, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        assigned = await client.assign_review((await _find_review(client, text)).id, assignee, by=by)
+        assigned = await client.reviews.assign((await _find_review(client, text)).id, assignee, by=by)
     printing.print_rows([_to_row(assigned)], _COLUMNS, output, "")
 
 
 async def _find_review(client: Client, text: str) -> Review:
     """The one review whose id begins like this."""
-    found: list[UUID] = await client.find_review(text, limit=4)
+    found: list[UUID] = await client.reviews.find(text, limit=4)
     if not found:
         raise NotFound(f"there is no review {escape_text(text)!r}")
     if len(found) > 1:
         raise typer.BadParameter(f"{text!r} fits several reviews: {', '.join(map(str, found[:3]))}; give more")
-    return await client.review(found[0])
+    return await client.reviews.get(found[0])
 
 
 def _to_row(review: Review) -> Row:

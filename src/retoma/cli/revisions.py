@@ -146,7 +146,7 @@ def _load_application(location: str | None, text: str) -> App:
     """Load the application that defines the pipeline of this run."""
 
     async def find_pipelines(client: Client) -> list[str]:
-        return [(await client.show(await find_run(client, text))).pipeline]
+        return [(await client.runs.get(await find_run(client, text))).pipeline]
 
     return require_application(location, read_settings(), find_pipelines)
 
@@ -156,7 +156,7 @@ async def _rerun_failed(
 ) -> None:
     async with open_client(read_settings()) as client:
         run = await find_run(client, text)
-        print_revision(run, await client.rerun_failed(run, step=step, items=items, by=BY, key=key), output)
+        print_revision(run, await client.runs.rerun_failed(run, step=step, items=items, by=BY, key=key), output)
 
 
 async def _rerun(
@@ -164,21 +164,21 @@ async def _rerun(
 ) -> None:
     async with open_client(read_settings(), app) as client:
         run = await find_run(client, text)
-        made: Revision = await client.rerun(run, *steps, **options, by=BY)
+        made: Revision = await client.runs.rerun(run, *steps, **options, by=BY)
         print_revision(run, made, output)
 
 
 async def _edit(app: App, text: str, step: str, options: dict[str, Any], output: DetailFormat) -> None:
     async with open_client(read_settings(), app) as client:
         run = await find_run(client, text)
-        print_revision(run, await client.edit(run, step, **options, by=BY), output)
+        print_revision(run, await client.runs.edit(run, step, **options, by=BY), output)
 
 
 async def _fork(app: App, text: str, fields: Sequence[str], key: str | None, output: DetailFormat) -> None:
     async with open_client(read_settings(), app) as client:
-        run = await client.show(await find_run(client, text))
+        run = await client.runs.get(await find_run(client, text))
         changes = read_fields("fork", app.pipeline(run.pipeline).inputs, fields)
-        started = await client.fork(run.id, changes, by=BY, key=key)
+        started = await client.runs.fork(run.id, changes, by=BY, key=key)
     if output is DetailFormat.JSON:
         print(printing.to_json({"run": started.id, "forked_from": run.id}))
     else:
@@ -197,7 +197,7 @@ async def _diff(text: str, step: str, item: str, revisions: Sequence[int]) -> No
 
 
 async def _check_step(client: Client, run: UUID, step: str) -> None:
-    graph = await client.graph(await client.show(run))
+    graph = await client.runs.get_graph(await client.runs.get(run))
     steps = [each.name for each in graph.steps if not each.internal]
     if step not in steps:
         raise NotFound(f"run {run} has no step {escape_text(step)!r}; it has {', '.join(map(repr, steps))}")
@@ -207,7 +207,7 @@ async def _find_two_revisions(
     client: Client, run: UUID, step: str, item: str, revisions: Sequence[int]
 ) -> tuple[StepRevision, StepRevision]:
     await _check_step(client, run, step)
-    found = await client.made(run, step, item, limit=MAX_REVISIONS)
+    found = await client.runs.get_step_history(run, step, item, limit=MAX_REVISIONS)
     with_result = {made.revision: made for made in found if made.state is JobState.SUCCEEDED}
     wanted = list(revisions) or sorted(with_result)[-2:]
     missing = [number for number in wanted if number not in with_result]

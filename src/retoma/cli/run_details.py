@@ -42,19 +42,19 @@ class RunDetails:
 
 
 async def load_details(client: Client, run: Run) -> RunDetails:
-    graph = await client.graph(run)
+    graph = await client.runs.get_graph(run)
     order = [shape.name for shape in graph.steps if not shape.internal]
-    progress = {step.step: step for step in await client.progress(run.id)}
-    jobs = [] if run.is_over else await client.jobs(run.id)
+    progress = {step.step: step for step in await client.runs.get_progress(run.id)}
+    jobs = [] if run.is_over else await client.runs.list_jobs(run.id)
     return RunDetails(
         run=run,
         steps=[progress[name] for name in order if name in progress],
-        waits=[] if run.is_over else await client.waits(run.id),
+        waits=[] if run.is_over else await client.runs.list_waits(run.id),
         running=[job for job in jobs if job.state is JobState.RUNNING],
-        errors=await client.errors(run.id),
-        error_counts=await client.error_counts(run.id),
-        results={step: result for step, result in (await client.results(run.id)).items() if step in order},
-        stale=[(step, item) for step, item in await client.stale(run.id) if step in order],
+        errors=await client.runs.get_errors(run.id),
+        error_counts=await client.runs.get_error_counts(run.id),
+        results={step: result for step, result in (await client.runs.get_results(run.id)).items() if step in order},
+        stale=[(step, item) for step, item in await client.runs.list_stale(run.id) if step in order],
     )
 
 

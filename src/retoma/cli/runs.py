@@ -176,7 +176,7 @@ async def _list(
     output: ListFormat,
 ) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.runs(
+        found = await client.runs.list(
             states=states or None,
             pipeline=pipeline,
             tenant=tenant,
@@ -193,7 +193,7 @@ async def _list(
 
 async def _show(text: str, output: DetailFormat) -> None:
     async with open_client(read_settings()) as client:
-        run = await client.show(await find_run(client, text))
+        run = await client.runs.get(await find_run(client, text))
         known = await load_details(client, run)
     if output is DetailFormat.JSON:
         print(printing.to_json(known.to_json(), indent=2))
@@ -205,12 +205,12 @@ async def _events(text: str, after: int, limit: int, follow: bool, output: ListF
     async with open_client(read_settings()) as client:
         run = await find_run(client, text)
         if not follow:
-            found = await client.events(run, after=after, limit=limit)
+            found = await client.runs.list_events(run, after=after, limit=limit)
             printing.print_rows([_event_row(event) for event in found], _EVENT_COLUMNS, output, "no events")
             return
         while True:
-            over = (await client.show(run)).is_over  # before its events, so that the last ones are seen
-            for event in await client.events(run, after=after, limit=limit):
+            over = (await client.runs.get(run)).is_over  # before its events, so that the last ones are seen
+            for event in await client.runs.list_events(run, after=after, limit=limit):
                 after = event.id
                 print(_format_event(event, output), flush=True)
             if over:
@@ -221,7 +221,7 @@ async def _events(text: str, after: int, limit: int, follow: bool, output: ListF
 async def _cancel(text: str, key: str | None, output: DetailFormat) -> None:
     async with open_client(read_settings()) as client:
         run = await find_run(client, text)
-        state = await client.cancel(run, by="command line", key=key)
+        state = await client.runs.cancel(run, by="command line", key=key)
     if state.is_over and state is not RunState.CANCELLED:
         raise Conflict(f"run {run} is over already: {state}")
     if output is DetailFormat.JSON:
@@ -232,7 +232,7 @@ async def _cancel(text: str, key: str | None, output: DetailFormat) -> None:
 
 async def _stuck(limit: int, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.stuck(limit=limit)
+        found = await client.runs.list_stuck(limit=limit)
     rows = [{**vars(one), "step": one.data.get("step"), "explanation": one.data.get("explanation")} for one in found]
     printing.print_rows(rows, _STUCK_COLUMNS, output, "no run is stuck")
 
@@ -240,8 +240,8 @@ async def _stuck(limit: int, output: ListFormat) -> None:
 async def _resume(text: str, key: str | None, output: DetailFormat) -> None:
     async with open_client(read_settings()) as client:
         run = await find_run(client, text)
-        state = await client.resume(run, by="command line", key=key)
-        lacking = await client.lacks_worker(run)
+        state = await client.runs.resume(run, by="command line", key=key)
+        lacking = await client.runs.find_missing_worker(run)
     if output is DetailFormat.JSON:
         print(printing.to_json({"run": run, "state": state, "note": lacking and lacking.explanation}))
         return
@@ -253,7 +253,7 @@ async def _resume(text: str, key: str | None, output: DetailFormat) -> None:
 async def _skip(text: str, step: str, items: list[str], key: str | None, output: DetailFormat) -> None:
     async with open_client(read_settings()) as client:
         run = await find_run(client, text)
-        print_revision(run, await client.skip(run, step, items, by="command line", key=key), output)
+        print_revision(run, await client.runs.skip(run, step, items, by="command line", key=key), output)
 
 
 def print_revision(run: UUID, revision: Revision, output: DetailFormat) -> None:
@@ -267,7 +267,7 @@ def print_revision(run: UUID, revision: Revision, output: DetailFormat) -> None:
 
 async def find_run(client: Client, text: str) -> UUID:
     """The one run whose id begins like this."""
-    found = await client.find(text, limit=4)
+    found = await client.runs.find(text, limit=4)
     if not found:
         raise NotFound(f"there is no run {escape_text(text)!r}")
     if len(found) > 1:

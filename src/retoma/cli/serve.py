@@ -103,6 +103,6 @@ async def _wait_until_stopped(server: HttpServer) -> None:
 
 
 async def _suggest_key(client: Client) -> None:
-    if not await client.keys():
+    if not await client.api_keys.list():
         said = [text("no key yet"), "  retoma keys create NAME --scope runs:read --scope runs:write"]
         print("\n".join(said), file=sys.stderr)

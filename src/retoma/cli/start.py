@@ -93,7 +93,7 @@ async def _read_run_at(client: Client, run_at: str | None) -> datetime | None:
 
 
 async def _wait_and_print(client: Client, run: UUID, pipeline: str, output: DetailFormat) -> None:
-    for wait in await client.waits(run):
+    for wait in await client.runs.list_waits(run):
         if wait.reason is WaitReason.NO_WORKER:
             printing.stderr().print(f"no live worker serves queue {wait.queue!r}: start one with `retoma worker APP`")
     ended = await wait_with_bar(client, run, pipeline)
@@ -109,9 +109,10 @@ async def _load_outcome(client: Client, run: Run) -> dict[str, Any]:
     return {
         "run": run.id,
         "state": run.state,
-        "results": await client.results(run.id),
+        "results": await client.runs.get_results(run.id),
         "errors": [
-            {"step": step, "item": item} | error for (step, item), error in (await client.errors(run.id)).items()
+            {"step": step, "item": item} | error
+            for (step, item), error in (await client.runs.get_errors(run.id)).items()
         ],
     }
 
@@ -120,13 +121,13 @@ async def _print_outcome(client: Client, run: Run) -> None:
     console = printing.stdout()
     took = printing.format_duration(run.ended_at - run.run_at) if run.ended_at else ""
     console.print(printing.format_state(run.state), f"in {took}")
-    graph = await client.graph(run)
-    results = await client.results(run.id)
+    graph = await client.runs.get_graph(run)
+    results = await client.runs.get_results(run.id)
     for step in graph.sinks:
         if step in results:
             console.print(f"  {step}: {printing.format_value(results[step], 400)}")
     if run.state is not RunState.COMPLETED:
-        for (step, item), error in (await client.errors(run.id, limit=5, with_stack=False)).items():
+        for (step, item), error in (await client.runs.get_errors(run.id, limit=5, with_stack=False)).items():
             of = f" of {printing.format_value(item)}" if item else ""
             console.print(
                 f"  {step}{of}: {error.get('code')}: {printing.format_value(describe_recorded_error(error), 400)}"

@@ -62,7 +62,7 @@ def remove(
 async def _subscribe(url: str, events: list[str], tenant: str | None) -> None:
     settings = read_settings()
     async with open_client(settings) as client:
-        made = await client.subscribe(url, events, tenant=tenant)
+        made = await client.webhooks.subscribe(url, events, tenant=tenant)
     if settings.webhook_secret is None:
         print(made.secret)
     else:
@@ -72,7 +72,7 @@ async def _subscribe(url: str, events: list[str], tenant: str | None) -> None:
 
 async def _list(tenant: str | None, limit: int, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        found = await client.subscriptions(tenant=tenant, limit=limit)
+        found = await client.webhooks.list_subscriptions(tenant=tenant, limit=limit)
     rows = [asdict(one) | {"url": mask_query_values(one.url)} for one in found]
     for row in rows:
         del row["secret"]
@@ -81,5 +81,5 @@ async def _list(tenant: str | None, limit: int, output: ListFormat) -> None:
 
 async def _remove(subscription: int) -> None:
     async with open_client(read_settings()) as client:
-        await client.unsubscribe(subscription)
+        await client.webhooks.unsubscribe(subscription)
     printing.stdout().print(f"subscription {subscription} is removed")

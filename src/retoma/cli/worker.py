@@ -125,7 +125,7 @@ async def _send_webhooks(app: App, database: Database, settings: Settings) -> As
 
 async def _warn_refused_hosts(client: Client, guard: Guard) -> None:
     """Log the endpoints that this worker would not call: the server allows hosts that its own settings do not."""
-    for endpoint in await client.endpoints(limit=MAX_ENDPOINTS):
+    for endpoint in await client.webhooks.list_endpoints(limit=MAX_ENDPOINTS):
         if endpoint.disabled_at is None:
             try:
                 guard.check(endpoint.url)

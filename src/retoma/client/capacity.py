@@ -1,24 +1,17 @@
-"""Pools, workers, and how the whole stands."""
+"""`client.pools`, `client.workers` and `client.queues`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-
-from retoma.client.base import Base
+from retoma.client.core import Namespace
 from retoma.define.pool import MAX_CAPACITY, MIN_RATE
 from retoma.errors import InvalidInput, NotFound
-from retoma.metrics import Metrics, MetricsSnapshot, QueueMetrics
-from retoma.records import PipelineMetrics, PoolRecord, WorkerRecord
+from retoma.metrics import QueueMetrics
+from retoma.records import PoolRecord, WorkerRecord
 from retoma.store import metrics, pools, workers
 
 
-class Capacity(Base):
-    async def pools(self, name: str | None = None, *, tenant: str | None = None) -> list[PoolRecord]:
-        """All pools, or the one of this name. With `tenant`, only its jobs count among those that wait."""
-        return await pools.list_pools(self.database, name, await self._tenant_filter(tenant))
-
-    async def set_pool(
+class Pools(Namespace):
+    async def update(
         self,
         name: str,
         *,
@@ -39,34 +32,26 @@ class Capacity(Base):
                 raise InvalidInput(f"a pool's {what} goes up to {MAX_CAPACITY:,}; given: {given!r:.40}")
         if rate and rate < MIN_RATE:
             raise InvalidInput(f"a pool's rate is 0, for none, or at least {MIN_RATE:f}; given: {rate!r}")
-        if not await pools.update_pool(self.database, name, **numbers, resume=resume):  # type: ignore[arg-type]
+        if not await pools.update_pool(self._database, name, **numbers, resume=resume):  # type: ignore[arg-type]
             raise NotFound(f"there is no pool {name!r}")
-        self._starter.notify_workers()
-        (found,) = await self.pools(name)
+        self._core.starter.notify_workers()
+        (found,) = await self.list(name)
         return found
 
-    async def workers(self) -> list[WorkerRecord]:
+    async def list(self, name: str | None = None, *, tenant: str | None = None) -> list[PoolRecord]:
+        """All pools, or the one of this name. With `tenant`, only its jobs count among those that wait."""
+        return await pools.list_pools(self._database, name, await self._core.find_tenant_id(tenant))
+
+
+class Workers(Namespace):
+    async def list(self) -> list[WorkerRecord]:
         """The workers that live."""
-        return await workers.list_alive(self.database)
+        return await workers.list_alive(self._database)
 
-    async def queues(self, *, tenant: str | None = None) -> list[QueueMetrics]:
+
+class Queues(Namespace):
+    async def list(self, *, tenant: str | None = None) -> list[QueueMetrics]:
         """Every queue that a step is on or a worker serves, as it was at most a second ago; of one tenant, as it is."""
-        if (owner := await self._tenant_filter(tenant)) is not None:
-            return await metrics.list_queues_of_tenant(self.database, owner, self.heartbeat_timeout)
-        return (await self.figures()).queues
-
-    async def figures(self) -> Metrics:
-        """What metrics show, of all tenants, as it was at most a second ago."""
-        return await self._metrics_reader.read()
-
-    async def standing(self) -> MetricsSnapshot:
-        """The part of the figures that people look at, as it was at most a second ago; it costs less."""
-        return await self._snapshot_reader.read()
-
-    async def pipeline_figures(
-        self, pipeline: str, since: datetime, *, exclude_steps: Sequence[str] = ()
-    ) -> PipelineMetrics:
-        """Return how the runs of a pipeline went that ended since then or are open: an open run counts with the steps
-        that it has finished. The time of the steps `without` is not counted, as that of reviews is not; an open run
-        that has only these left is timed."""
-        return await metrics.get_pipeline_metrics(self.database, pipeline, since, exclude_steps)
+        if (owner := await self._core.find_tenant_id(tenant)) is not None:
+            return await metrics.list_queues_of_tenant(self._database, owner, self._core.heartbeat_timeout)
+        return (await self._core.metrics_reader.read()).queues

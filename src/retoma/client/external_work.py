@@ -1,4 +1,4 @@
-"""Work that is done outside."""
+"""`client.external_work`: work that other services do for jobs, and their callbacks."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import json
 from typing import Any
 from uuid import UUID
 
-from retoma.client.base import Base
+from retoma.client.core import Namespace
 from retoma.errors import Gone, NotFound
 from retoma.records import ExternalWork
 from retoma.store import external_work
 
 
-class ExternalWorkMethods(Base):
-    async def outside(self, run: UUID) -> list[ExternalWork]:
-        """The work of this run that is or was done outside."""
-        return await external_work.list_for_run(self.database, run)
-
-    async def call_back(self, token: str, body: Any = None) -> bool:
+class ExternalWorkQueries(Namespace):
+    async def record_callback(self, token: str, body: Any = None) -> bool:
         """The outside calls the one-time address of a parked job. False if it did before.
 
         Raises NotFound if there is no such callback, or not any more.
         """
         answer = await external_work.record_callback(
-            self.database, hashlib.sha256(token.encode()).digest(), json.dumps(body)
+            self._database, hashlib.sha256(token.encode()).digest(), json.dumps(body)
         )
         if answer == "expired":
             raise Gone("this callback came too late: its time has passed")
         if answer == "unknown":
             raise NotFound("there is no such callback")
-        self._starter.notify_workers()
+        self._core.starter.notify_workers()
         return answer == "taken"
+
+    async def list(self, run: UUID) -> list[ExternalWork]:
+        """The work of this run that is or was done outside."""
+        return await external_work.list_for_run(self._database, run)

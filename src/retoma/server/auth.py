@@ -75,7 +75,7 @@ class Auth:
         A valid link is served however many wrong ones came from the same address.
         """
         try:
-            await self._client.check_file_link(run, digest, expires, signature)
+            await self._client.files.check_link(run, digest, expires, signature)
         except Gone:
             raise
         except NotFound:

@@ -30,7 +30,7 @@ class KeyCache:
         if key is not None and self._clock() - seen_at < TTL_SECONDS:
             return key
         asked_at = self._clock()
-        found = await self._client.key_of(secret)
+        found = await self._client.api_keys.find_by_secret(secret)
         if found is None:
             self._cached.pop(name, None)
         else:

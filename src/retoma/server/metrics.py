@@ -41,7 +41,7 @@ async def get_metrics(request: Request, by: Annotated[Principal, require_scope("
 
 async def collect_metrics(client: Client) -> list[Metric]:
     """The engine's families, and those of the application."""
-    found = list(prometheus_format.format_snapshot(await client.figures()))
+    found = list(prometheus_format.format_snapshot(await client.metrics.get_all()))
     own, well = await _collect_application_metrics(client.app, client)
     up = prometheus_format.make_gauge(
         "retoma_application_metrics_up", "Whether the application could give its own metrics.", [], [[well]]

@@ -229,7 +229,7 @@ def _make_histogram(name: str, help_text: str, snapshot: Metrics, kind: str) -> 
     return family
 
 
-# As retoma.bucket has them.
+# As retoma.histogram_bucket has them.
 BUCKET_BOUNDS = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600)
 
 

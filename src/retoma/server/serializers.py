@@ -34,23 +34,23 @@ def redact_stacks(by: Principal, data: Any) -> Any:
 
 async def serialize_run_details(by: Principal, run: Run) -> RunDetails:
     client = by.client
-    graph = await client.graph(run)
-    progress = {step.step: step for step in await client.progress(run.id)}
-    errors = await client.errors(run.id, limit=MAX_ERRORS, with_stack=by.sees_stacks)
+    graph = await client.runs.get_graph(run)
+    progress = {step.step: step for step in await client.runs.get_progress(run.id)}
+    errors = await client.runs.get_errors(run.id, limit=MAX_ERRORS, with_stack=by.sees_stacks)
     return RunDetails(
         **serialize_run(run).model_dump(),
         input=run.input,
         forked_from=run.forked_from,
         reviews=[]
         if run.is_over
-        else [_serialize_open_review(one) for one in await client.reviews(run=run.id, limit=MAX_REVIEWS)],
+        else [_serialize_open_review(one) for one in await client.reviews.list(run=run.id, limit=MAX_REVIEWS)],
         steps=[
             _serialize_step(progress[each.name]) for each in graph.steps if not each.internal and each.name in progress
         ],
-        estimated_end_at=None if run.is_over else await client.estimate(run.id),
-        waits=[] if run.is_over else [_serialize_wait(wait) for wait in await client.waits(run.id)],
+        estimated_end_at=None if run.is_over else await client.runs.estimate_end(run.id),
+        waits=[] if run.is_over else [_serialize_wait(wait) for wait in await client.runs.list_waits(run.id)],
         errors=[ErrorSchema(**{**error, "step": step, "item": item}) for (step, item), error in errors.items()],
-        error_counts=ErrorCountsSchema(**vars(await client.error_counts(run.id))),
+        error_counts=ErrorCountsSchema(**vars(await client.runs.get_error_counts(run.id))),
     )
 
 

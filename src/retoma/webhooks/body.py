@@ -38,7 +38,7 @@ async def build_body(client: Client, delivery: ClaimedDelivery, public_url: str 
         if delivery.event in (STUCK, REVIEW_OPENED)
         else {}
     )
-    review = await client.review(UUID(data["review"])) if delivery.event == REVIEW_OPENED else None
+    review = await client.reviews.get(UUID(data["review"])) if delivery.event == REVIEW_OPENED else None
     run = await _load_run_at_event(client, delivery, review)
     if client.app is not None and (make := client.app.webhook_body) is not None:
         body = await call_application(lambda: _call_application(make, client, run, delivery.event), BODY_TIMEOUT)
@@ -55,7 +55,7 @@ async def _call_application(build: Callable[..., Any], client: Client, run: Run,
 
 async def _load_run_at_event(client: Client, delivery: ClaimedDelivery, review: Review | None) -> Run:
     """The run as it was when this was owed: it may have been made anew since."""
-    run = await client.show(delivery.run)
+    run = await client.runs.get(delivery.run)
     if delivery.event == STARTED:
         return replace(run, state=RunState.RUNNING, revision=1, ended_at=None)
     if review is not None:
@@ -65,7 +65,7 @@ async def _load_run_at_event(client: Client, delivery: ClaimedDelivery, review: 
     if delivery.event == STUCK:
         return replace(run, state=state, ended_at=None)
     told = (delivery.created_at, state)
-    ends = [end for end in await client.events(run.id, kinds=["end"]) if (end.at, end.data["state"]) == told]
+    ends = [end for end in await client.runs.list_events(run.id, kinds=["end"]) if (end.at, end.data["state"]) == told]
     return replace(run, state=state, revision=ends[-1].revision, ended_at=delivery.created_at)
 
 
@@ -119,13 +119,13 @@ async def _load_results(client: Client, run: Run) -> tuple[dict[str, Any] | None
         return None, False
     if await runs.measure_results(client.database, run.id, run.revision) > MAX_RESULT_BYTES:
         return None, True
-    return await client.results(run.id, revision=run.revision), False
+    return await client.runs.get_results(run.id, revision=run.revision), False
 
 
 async def _build_review(client: Client, review: Review, public_url: str | None) -> dict[str, Any]:
     """What a person needs to decide it elsewhere: where its page is, and its files by links that need no key."""
     files = await _list_files(client, review)
-    query = await client.sign_file_links(review.run)
+    query = await client.files.sign_links(review.run)
     return {
         "id": review.id,
         "step": review.step,
@@ -152,7 +152,7 @@ async def _build_review(client: Client, review: Review, public_url: str | None) 
 
 async def _list_files(client: Client, review: Review) -> dict[File, str]:
     """The files that a person is asked about, each with the step that made it."""
-    subjects = await client.subjects(review)
+    subjects = await client.reviews.get_subjects(review)
     return {file: subject.step for subject in subjects.values() for file in find_files(subject.value)}
 
 

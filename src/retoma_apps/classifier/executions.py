@@ -80,7 +80,7 @@ async def start_execution(
         retries=project.max_retries_documento,
         webhook=None if webhook_url is None else Webhook(webhook_url, events=WEBHOOK_EVENTS),
     )
-    return await client.show(begun.id)
+    return await client.runs.get(begun.id)
 
 
 async def _check_files(files: FileStore, uploads: Sequence[Upload]) -> None:
@@ -105,7 +105,7 @@ async def _check_files(files: FileStore, uploads: Sequence[Upload]) -> None:
 async def get_run(client: Client, execution: UUID, tenant: str | None) -> Run:
     """An execution that this tenant may see. Raises NotFound."""
     try:
-        run = await client.show(execution, tenant=tenant)
+        run = await client.runs.get(execution, tenant=tenant)
     except NotFound:
         raise _execution_not_found(execution) from None
     if run.pipeline != classification.name:
@@ -122,9 +122,9 @@ async def resume_execution(
 ) -> None:
     """Idempotent: who asks for an execution that goes on, or has ended well, changes nothing."""
     try:
-        await client.resume(execution, tenant=tenant, by=by, key=key)
+        await client.runs.resume(execution, tenant=tenant, by=by, key=key)
     except RunBusy:
-        state = (await client.show(execution, tenant=tenant)).state
+        state = (await client.runs.get(execution, tenant=tenant)).state
         if state not in (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS):
             raise
 
@@ -132,12 +132,12 @@ async def resume_execution(
 async def rerun_errors(client: Client, run: Run, *, tenant: str | None, by: str, key: str | None) -> int:
     """Classify the documents that failed again; return how many. A failed execution goes on with all that is left."""
     resuming = key and f"resume {key}"
-    was_resumed = resuming is not None and await client.was_done(run.id, resuming)
-    if was_resumed or (run.state is RunState.FAILED and not (key and await client.was_done(run.id, key))):
+    was_resumed = resuming is not None and await client.runs.has_action(run.id, resuming)
+    if was_resumed or (run.state is RunState.FAILED and not (key and await client.runs.has_action(run.id, key))):
         counts = (await get_execution(client, run)).counts
         await resume_execution(client, run.id, tenant=tenant, by=by, key=resuming)
         return counts["ERRO"] + counts["PENDENTE"]
-    return (await client.rerun_failed(run.id, tenant=tenant, by=by, key=key)).jobs
+    return (await client.runs.rerun_failed(run.id, tenant=tenant, by=by, key=key)).jobs
 
 
 async def list_runs(
@@ -148,7 +148,9 @@ async def list_runs(
     before: UUID | None = None,
     limit: int = 50,
 ) -> list[Run]:
-    return await client.runs(tenant=project, pipeline=classification.name, states=states, before=before, limit=limit)
+    return await client.runs.list(
+        tenant=project, pipeline=classification.name, states=states, before=before, limit=limit
+    )
 
 
 class Execution:
@@ -212,23 +214,23 @@ class Execution:
 
 
 async def get_execution(client: Client, run: Run) -> Execution:
-    stuck = await client.stuck(run=run.id) if run.state == "stuck" else []
-    return Execution(run, await client.item_totals(run.id, DOCUMENTS_STEP), stuck[0] if stuck else None)
+    stuck = await client.runs.list_stuck(run=run.id) if run.state == "stuck" else []
+    return Execution(run, await client.runs.get_item_totals(run.id, DOCUMENTS_STEP), stuck[0] if stuck else None)
 
 
 async def get_status_details(client: Client, run: Run) -> dict[str, Any]:
     """`GET /execucoes/{id}/status-detalhado`."""
     seen = await get_execution(client, run)
-    failed = await client.items(run.id, DOCUMENTS_STEP, states=[JobState.FAILED], limit=MAX_LISTED_ERRORS)
+    failed = await client.runs.list_items(run.id, DOCUMENTS_STEP, states=[JobState.FAILED], limit=MAX_LISTED_ERRORS)
     return seen.to_json() | {
         "ultimo_heartbeat": format_time(seen.last_progress_at),
         "ultimo_codigo_processado": seen.totals.last_item,
-        "tentativas_retry": await client.resumes(run.id),
+        "tentativas_retry": await client.runs.count_resumes(run.id),
         "max_retries": seen.batch.get("max_retries", 0),
         "max_retries_documento": seen.batch.get("max_retries_documento", 0),
         "erros": [document_to_json(each) for each in failed],
         "travamento": await get_stuck_details(client, run),
-        "esperando": [] if run.is_over else [wait.explanation for wait in await client.waits(run.id)],
+        "esperando": [] if run.is_over else [wait.explanation for wait in await client.runs.list_waits(run.id)],
     }
 
 
@@ -236,7 +238,7 @@ async def get_stuck_details(client: Client, run: Run) -> dict[str, Any] | None:
     """Why it stands still, or why it was given up."""
     if run.state not in (RunState.STUCK, RunState.FAILED):
         return None
-    episodes = await client.events(run.id, kinds=["stuck"])
+    episodes = await client.runs.list_events(run.id, kinds=["stuck"])
     if not episodes:
         return None
     told = episodes[-1].data
@@ -290,7 +292,7 @@ async def list_documents(
 ) -> tuple[list[dict[str, Any]], int | None]:
     """A page of documents, and after which position the next one begins."""
     states = None if status is None else [JobState(state) for state in job_states_of(status)]
-    items = await client.items(
+    items = await client.runs.list_items(
         run.id, DOCUMENTS_STEP, states=states, search=search, only=only, after=after, limit=limit + 1
     )
     least = float((run.input or {}).get("criterios", {}).get("confianca_minima", 0))
@@ -301,7 +303,7 @@ async def list_documents(
 
 async def get_label_summary(client: Client, run: Run) -> dict[str, Any] | None:
     """The summary of an execution that is over; None before."""
-    jobs = await client.step_jobs(run.id, "summary", limit=1)
+    jobs = await client.runs.list_step_jobs(run.id, "summary", limit=1)
     return jobs[0].output if jobs else None
 
 
@@ -315,11 +317,11 @@ async def correct_label(client: Client, run: Run, code: str, label: str, *, tena
         )
     if not run.is_over:
         raise RunBusy(f"execution {run.id} is {run.state}: its labels are corrected when it has ended")
-    items = await client.items(run.id, DOCUMENTS_STEP, only=[code], limit=1)
+    items = await client.runs.list_items(run.id, DOCUMENTS_STEP, only=[code], limit=1)
     former = Classification.model_validate(items[0].output) if items and items[0].output else None
     said = former and (former.rotulo_modelo if former.corrigido else former.rotulo)
     given = Classification(rotulo=label, corrigido=True, rotulo_modelo=said, modelo=former.modelo if former else "")
-    await client.edit(run.id, LABEL_STEP, given, item=code, tenant=tenant, by=by)
+    await client.runs.edit(run.id, LABEL_STEP, given, item=code, tenant=tenant, by=by)
 
 
 def format_time(at: datetime | None) -> str | None:

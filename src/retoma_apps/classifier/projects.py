@@ -42,7 +42,7 @@ class StoredProject:
 
 async def get_project(client: Client, project: str) -> StoredProject:
     try:
-        return _stored_project(await client.profile(project))
+        return _stored_project(await client.tenants.get_profile(project))
     except NotFound:
         raise project_not_found(project) from None
 
@@ -53,7 +53,9 @@ def project_not_found(project: str) -> Missing:
 
 async def list_projects(client: Client, tenant: str | None) -> list[StoredProject]:
     """All, or the one that a key is for."""
-    return [_stored_project(profile) for profile in await client.profiles() if tenant in (None, profile.tenant)]
+    return [
+        _stored_project(profile) for profile in await client.tenants.list_profiles() if tenant in (None, profile.tenant)
+    ]
 
 
 async def create_project(client: Client, project: Project, tenant: str | None) -> StoredProject:
@@ -61,10 +63,10 @@ async def create_project(client: Client, project: Project, tenant: str | None) -
     base = tenant or make_project_id(project.nome)
     for number in range(1, 2 if tenant else _MAX_SAME_NAME):
         name = base if number == 1 else f"{base}-{number}"
-        if tenant is None and await client.runs(tenant=name, limit=1, with_input=False):
+        if tenant is None and await client.runs.list(tenant=name, limit=1, with_input=False):
             continue  # it was the id of a project that is deleted, whose executions stay
         try:
-            return _stored_project(await client.set_profile(name, project.model_dump(), revision=0))
+            return _stored_project(await client.tenants.set_profile(name, project.model_dump(), revision=0))
         except Conflict:
             continue
     if tenant:
@@ -76,7 +78,7 @@ async def update_project(client: Client, project: str, value: Project, revision:
     """Executions that began before keep what was in force then."""
     seen = await get_project(client, project)
     known = seen.revision if revision is None else revision
-    return _stored_project(await client.set_profile(project, value.model_dump(), revision=known))
+    return _stored_project(await client.tenants.set_profile(project, value.model_dump(), revision=known))
 
 
 class OfflineAccuracies:

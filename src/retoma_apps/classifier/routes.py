@@ -148,7 +148,7 @@ async def change_project(projeto: str, body: Project, by: Writer, if_match: IfMa
 )
 async def delete_project(projeto: str, by: Writer) -> Response:
     await _get_own_project(by, projeto)
-    await by.client.drop_profile(projeto)
+    await by.client.tenants.delete_profile(projeto)
     return Response(status_code=204)
 
 
@@ -273,10 +273,10 @@ async def resume_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = No
 
     async def resume(key: str | None) -> dict[str, Any]:
         await executions.resume_execution(by.client, execucao, tenant=by.tenant, by=by.name, key=key)
-        lacking = await by.client.lacks_worker(execucao)
+        lacking = await by.client.runs.find_missing_worker(execucao)
         return await _get_execution_json(by, execucao) | {"aviso": lacking and lacking.explanation}
 
-    return await by.client.first_answer(execucao, key, "retomar", resume)
+    return await by.client.runs.get_or_record_answer(execucao, key, "retomar", resume)
 
 
 @router.post(
@@ -292,7 +292,7 @@ async def rerun_errors(execucao: UUID, by: Writer, key: ActionKeyHeader = None) 
         documents = await executions.rerun_errors(by.client, run, tenant=by.tenant, by=by.name, key=key)
         return await _get_execution_json(by, execucao) | {"documentos": documents}
 
-    return await by.client.first_answer(execucao, key, "reprocessar-erros", rerun)
+    return await by.client.runs.get_or_record_answer(execucao, key, "reprocessar-erros", rerun)
 
 
 @router.post(
@@ -305,10 +305,10 @@ async def cancel_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = No
     await _get_own_run(by, execucao)
 
     async def cancel(key: str | None) -> dict[str, Any]:
-        await by.client.cancel(execucao, tenant=by.tenant, by=by.name, key=key)
+        await by.client.runs.cancel(execucao, tenant=by.tenant, by=by.name, key=key)
         return await _get_execution_json(by, execucao)
 
-    return await by.client.first_answer(execucao, key, "cancelar", cancel)
+    return await by.client.runs.get_or_record_answer(execucao, key, "cancelar", cancel)
 
 
 @router.get(
@@ -371,7 +371,7 @@ async def correct_label(execucao: UUID, body: Correction, by: Writer) -> dict[st
 )
 async def skip_documents(execucao: UUID, body: Codes, by: Writer) -> dict[str, Any]:
     await _get_own_run(by, execucao)
-    await by.client.skip(execucao, "text", body.codigos, tenant=by.tenant, by=by.name)
+    await by.client.runs.skip(execucao, "text", body.codigos, tenant=by.tenant, by=by.name)
     return await _get_execution_json(by, execucao)
 
 
@@ -439,7 +439,7 @@ def _resource(by: Principal, name: str) -> Any:
 
 
 async def _get_execution_json(by: Principal, execucao: UUID) -> dict[str, Any]:
-    shown = await executions.get_execution(by.client, await by.client.show(execucao, tenant=by.tenant))
+    shown = await executions.get_execution(by.client, await by.client.runs.get(execucao, tenant=by.tenant))
     return shown.to_json()
 
 

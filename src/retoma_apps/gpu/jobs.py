@@ -27,14 +27,14 @@ def job_summary(run: Run, started_at: datetime | None) -> dict[str, Any]:
 
 
 async def get_job_details(client: Client, run: Run) -> dict[str, Any]:
-    jobs = [job for job in await client.jobs(run.id) if job.step in GPU_STEPS or job.step == "parts"]
-    outside = await client.outside(run.id)
+    jobs = [job for job in await client.runs.list_jobs(run.id) if job.step in GPU_STEPS or job.step == "parts"]
+    outside = await client.external_work.list(run.id)
     began_at = await get_started_at(client, run)  # after the jobs: of one that has a worker the beginning is known
     shown = job_summary(run, began_at)
     is_under_way = shown["status"] == "IN_PROGRESS"
     done, total = _count_finished(run, jobs, outside)
     found = await get_outcome(client, run, began_at)
-    waits = [] if run.ended_at else await client.waits(run.id)
+    waits = [] if run.ended_at else await client.runs.list_waits(run.id)
     progresses = run.state != "stuck" and not any(wait.reason == "no_worker" for wait in waits)
     return shown | {
         "progress": _format_progress(done, total) if is_under_way else None,
@@ -77,9 +77,9 @@ async def _estimate_completion(client: Client, run: Run, started_at: datetime | 
 
     It is never past: what takes longer than that may end at any moment.
     """
-    if (paced := await client.estimate(run.id)) is not None or started_at is None:
+    if (paced := await client.runs.estimate_end(run.id)) is not None or started_at is None:
         return paced
-    (pool,) = await client.pools(GPU.name)  # there, since the job has begun in it
+    (pool,) = await client.pools.list(GPU.name)  # there, since the job has begun in it
     seconds = sum(image["duracao"] for image in run.input.get("images", ())) / max(1, pool.capacity)
     return max(await client.now(), started_at + timedelta(seconds=max(60.0, seconds)))
 

@@ -16,7 +16,7 @@ BUCKETS = (60, 120, 300, 600, 1200, 1800, 3600)
 
 
 async def collect_metrics(client: Client) -> list[Metric]:
-    figures = await client.figures()
+    figures = await client.metrics.get_all()
     own = set(client.app.pipelines if client.app else ())
     by_status = Counter[Status]()
     for (pipeline, state), runs in figures.open_runs.items():

@@ -45,19 +45,19 @@ async def get_started_at(client: Client, run: Run) -> datetime | None:
 
     Of a rerun whose every part was tried again, it is when the first try of them ended: no more is known.
     """
-    first = (await client.began([run.id])).get(run.id)
+    first = (await client.runs.get_start_times([run.id])).get(run.id)
     if first is None or run.revision == 1:
         return first
     parked = {
         (each.step, each.item, each.revision): each.started_at or each.parked_at
-        for each in await client.outside(run.id)
+        for each in await client.external_work.list(run.id)
     }
     starts = [
         min(job.started_at, parked.get((job.step, job.item, job.revision), job.started_at))
-        for job in await client.jobs(run.id, revision=run.revision)
+        for job in await client.runs.list_jobs(run.id, revision=run.revision)
         if job.step in GPU_STEPS and job.revision == run.revision and job.started_at is not None
     ]
-    retries = await client.events(run.id, kinds=["retry"])
+    retries = await client.runs.list_events(run.id, kinds=["retry"])
     ends = [event.at for event in retries if event.step in GPU_STEPS and event.revision == run.revision]
     return min([*starts, *ends], default=None)
 
@@ -107,7 +107,7 @@ def _truncate_to_milliseconds(at: datetime) -> datetime:
 
 
 async def _get_outputs(client: Client, run: Run) -> dict[str, Any]:
-    results = await client.results(run.id, revision=run.revision)
+    results = await client.runs.get_results(run.id, revision=run.revision)
     match run.pipeline:
         case "img2vid":
             return {"videos": results["videos"]}
@@ -119,7 +119,7 @@ async def _get_outputs(client: Client, run: Run) -> dict[str, Any]:
 
 async def _get_partial_outcome(client: Client, run: Run) -> dict[str, Any]:
     """Some images have no video. If none has one, the job has no result at all."""
-    videos = (await client.results(run.id, revision=run.revision)).get("videos", [])
+    videos = (await client.runs.get_results(run.id, revision=run.revision)).get("videos", [])
     failed = await _list_failed_images(client, run)
     named = "; ".join(f"{fault['id']}: {fault['message']}" for fault in failed[:MAX_LISTED_FAILURES])
     if not videos:
@@ -134,7 +134,7 @@ async def _get_partial_outcome(client: Client, run: Run) -> dict[str, Any]:
 
 async def _get_finished_videos(client: Client, run: Run) -> dict[str, Any]:
     """The videos that there were when time ran out, and the images that have none. Nothing if there are none."""
-    results = await client.results(run.id, revision=run.revision)
+    results = await client.runs.get_results(run.id, revision=run.revision)
     rendered = [video for part in results.get("clips", {}).values() for video in part["videos"]]
     found = {video["id"]: video for video in [*rendered, *results.get("lone_clip", {}).values()]}
     if not found:
@@ -152,7 +152,7 @@ async def _list_failed_images(client: Client, run: Run) -> list[dict[str, str]]:
     faults = await _get_image_errors(client, run)
     lost = {
         job.item
-        for job in await client.jobs(run.id, revision=run.revision)
+        for job in await client.runs.list_jobs(run.id, revision=run.revision)
         if job.step == "lone_clip" and job.state != "succeeded"
     }
     ids: Sequence[str] = [str(image["id"]) for image in run.input["images"]]
@@ -161,7 +161,7 @@ async def _list_failed_images(client: Client, run: Run) -> list[dict[str, str]]:
 
 async def _get_image_errors(client: Client, run: Run) -> dict[str, dict[str, str]]:
     """What was last said of images that were tried alone."""
-    errors = await client.errors(run.id, revision=run.revision, with_stack=False)
+    errors = await client.runs.get_errors(run.id, revision=run.revision, with_stack=False)
     return {
         item: {"id": item, "code": str(error.get("code")), "message": str(error.get("message"))}
         for (step, item), error in errors.items()
@@ -179,12 +179,12 @@ def _unknown_image_error(image: str) -> dict[str, str]:
 
 async def _get_error(client: Client, run: Run, started_at: datetime | None) -> dict[str, str]:
     """What stopped the job. Its other parts were only stopped with it."""
-    errors = await client.errors(run.id, revision=run.revision, with_stack=False)
+    errors = await client.runs.get_errors(run.id, revision=run.revision, with_stack=False)
     if (late := errors.get(("", ""))) is not None:
         return _format_timeout(run, started_at, late)
     final = {
         (job.step, job.item)
-        for job in await client.jobs(run.id, revision=run.revision)
+        for job in await client.runs.list_jobs(run.id, revision=run.revision)
         if job.state in ("failed", "quarantined")
     }
     told = [(item, error) for (step, item), error in errors.items() if (step, item) in final]

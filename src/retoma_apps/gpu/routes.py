@@ -110,7 +110,7 @@ async def show_job(job: JobId, by: Reader) -> Response:
 )
 async def cancel_job(job: JobId, by: Writer) -> dict[str, Any]:
     run = await _get_own_run(by, job)
-    state = await by.client.cancel(run.id, tenant=by.tenant, by=f"key {by.name}")
+    state = await by.client.runs.cancel(run.id, tenant=by.tenant, by=f"key {by.name}")
     if status_of(state, started=True) in ("COMPLETED", "FAILED"):
         raise Problem(400, "ALREADY_FINISHED", "Job already finished")
     return {"message": "Job cancelled", "jobId": job}
@@ -135,7 +135,7 @@ async def _submit(
     except Conflict as error:
         said = f"the Idempotency-Key {key!r} belongs to a job with another body: send that body, or another key"
         raise Problem(422, "IDEMPOTENCY_KEY_REUSED", said) from error
-    run: Run = await by.client.show(started.id)
+    run: Run = await by.client.runs.get(started.id)
     begun = not started.created and await get_started_at(by.client, run) is not None
     status = status_of(run.state, started=begun)
     return _json_response(by.client, _format_accepted(run, submission, status, offline=rules.offline), 202)
@@ -177,7 +177,7 @@ def format_estimated_time(seconds: float, *, offline: bool) -> str:
 async def _list_newest_runs(by: Principal, states: list[str] | None, before: UUID | None) -> list[Run]:
     found: list[Run] = []
     for operation in OPERATIONS:
-        found += await by.client.runs(
+        found += await by.client.runs.list(
             tenant=by.tenant,
             pipeline=operation,
             states=states,  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ async def _list_newest_runs(by: Principal, states: list[str] | None, before: UUI
 
 async def _select_jobs(by: Principal, job_filter: JobFilter, runs: list[Run]) -> list[dict[str, Any]]:
     found = [run for run in runs if job_filter.id_roteiro in (None, run.input.get("id_roteiro"))]
-    first = await by.client.began(run.id for run in found)
+    first = await by.client.runs.get_start_times(run.id for run in found)
     shown = [
         job_summary(run, first.get(run.id) if run.revision == 1 else await get_started_at(by.client, run))
         for run in found
@@ -201,7 +201,7 @@ async def _get_own_run(by: Principal, job: str) -> Run:
     """The run, if it is a job of the caller's; another tenant's is not there at all."""
     found = run_id(job)
     try:
-        run = None if found is None else await by.client.show(found, tenant=by.tenant)
+        run = None if found is None else await by.client.runs.get(found, tenant=by.tenant)
     except NotFound:
         run = None
     if run is None or run.pipeline not in OPERATIONS:

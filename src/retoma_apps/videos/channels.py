@@ -28,7 +28,7 @@ async def get_channel(client: Client, name: str) -> Channel:
 async def get_channel_and_revision(client: Client, name: str) -> tuple[Channel, int]:
     """The same, with the revision that `set_profile` takes from whoever changes it."""
     try:
-        profile = await client.profile(name)
+        profile = await client.tenants.get_profile(name)
     except NotFound:
         return Channel(), 0
     return Channel.model_validate(profile.value), profile.revision
@@ -40,7 +40,7 @@ async def start_video(client: Client, order: Order, *, key: str | None) -> UUID:
     Raises Conflict if the key is another order's, and TooLate.
     """
     late = await _find_lateness(client, order)
-    if late and not (key and await client.started_by(key, longform, tenant=order.channel)):
+    if late and not (key and await client.runs.find_by_key(key, longform, tenant=order.channel)):
         raise late
     told = Webhook(order.webhook_url) if order.webhook_url else None
     brief = await _create_brief(client, order)

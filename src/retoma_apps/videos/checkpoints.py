@@ -35,9 +35,9 @@ def file_url(kind: Kind, run: UUID, file: File) -> str:
 
 async def get_payload(client: Client, review: Review, base: str) -> dict[str, Any]:
     """A checkpoint with all that a person decides by. `base` is where the server is reached."""
-    run = await client.show(review.run)
-    links = Links(base, await client.sign_file_links(run.id))
-    subjects = await client.subjects(review)
+    run = await client.runs.get(review.run)
+    links = Links(base, await client.files.sign_links(run.id))
+    subjects = await client.reviews.get_subjects(review)
     return {
         "checkpoint_id": str(review.id),
         "checkpoint_type": review.step,
@@ -98,7 +98,7 @@ async def _get_data(
 
 async def _get_narrated_script(client: Client, run: Run, revision: int) -> Script:
     """The one that was approved when this revision of the narration was made."""
-    approved = await client.made(run.id, "script_review", limit=run.revision)
+    approved = await client.runs.get_step_history(run.id, "script_review", limit=run.revision)
     return Script.model_validate(next(one.output for one in approved if one.revision <= revision))
 
 
@@ -173,8 +173,8 @@ def final_data(
 
 async def get_summary(client: Client, review: Review) -> dict[str, Any]:
     """A row of a batch: enough to choose it by."""
-    run = await client.show(review.run)
-    results = await client.results(review.run)
+    run = await client.runs.get(review.run)
+    results = await client.runs.get_results(review.run)
     script = results.get("script_review") or results.get("script_generation")
     return {
         "checkpoint_id": str(review.id),

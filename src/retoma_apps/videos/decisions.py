@@ -33,7 +33,7 @@ class Remark(BaseModel):
     to: Second | None = None
 
 
-class DecisionRequest(NarrationFeedback, FootageFeedback, FinalFeedback):
+class CheckpointDecision(NarrationFeedback, FootageFeedback, FinalFeedback):
     """A decision. `thumbnail`, `title`, `description` and `tags` are for an approved final review; `clips` are the
     numbers of those to replace, with `queries` by number; `voice` and `rate` for another narration; `value` is a
     person's version of what is approved. What does not belong to the checkpoint or the action is refused."""
@@ -53,12 +53,18 @@ class DecisionRequest(NarrationFeedback, FootageFeedback, FinalFeedback):
 
 
 async def build_decision(
-    client: Client, request: DecisionRequest, review: Review, voices: Mapping[str, object], *, by: str, key: str | None
+    client: Client,
+    request: CheckpointDecision,
+    review: Review,
+    voices: Mapping[str, object],
+    *,
+    by: str,
+    key: str | None,
 ) -> Decision:
     """Raises InvalidInput if it says anything that would have no effect."""
     _reject_unknown_fields(request, review)
     if request.voice:
-        check_voice(request.voice, (await client.show(review.run)).input["language"], voices)
+        check_voice(request.voice, (await client.runs.get(review.run)).input["language"], voices)
     await _reject_unknown_clips(client, request, review)
     return Decision(
         ACTIONS[request.action],
@@ -80,13 +86,13 @@ def format_author(reviewer: str, key: str) -> str:
     return f"{claimed}, by key {key}" if (claimed := reviewer.strip()) else key
 
 
-def _reject_unknown_fields(request: DecisionRequest, review: Review) -> None:
+def _reject_unknown_fields(request: CheckpointDecision, review: Review) -> None:
     said = request.model_dump(exclude_defaults=True).keys()
     if strange := sorted(said - COMMON_FIELDS - _allowed_fields(request, review)):
         raise InvalidInput(f"{', '.join(strange)}: it means nothing when {review.step} is {request.action}")
 
 
-def _allowed_fields(request: DecisionRequest, review: Review) -> set[str]:
+def _allowed_fields(request: CheckpointDecision, review: Review) -> set[str]:
     """A wish or a remark that is of no use to the step that the work goes back to is refused by the review's form."""
     match request.action:
         case "approved":
@@ -97,17 +103,17 @@ def _allowed_fields(request: DecisionRequest, review: Review) -> set[str]:
             return {"rewind_to", "comments", *FEEDBACK_FIELDS} | ({"clips"} if review.step == "broll_review" else set())
 
 
-async def _reject_unknown_clips(client: Client, request: DecisionRequest, review: Review) -> None:
+async def _reject_unknown_clips(client: Client, request: CheckpointDecision, review: Review) -> None:
     wanted = {*(request.clips or ()), *map(int, request.queries)}
     if not wanted:
         return
-    subjects = await client.subjects(review)
+    subjects = await client.reviews.get_subjects(review)
     there = len(subjects["broll_search"].value["clips"]) if "broll_search" in subjects else 0
     if beyond := sorted(number for number in wanted if not 1 <= number <= there):
         raise InvalidInput(f"clips: there are {there}, and none has the number {', '.join(map(str, beyond))}")
 
 
-def _approved_value(request: DecisionRequest, review: Review) -> dict[str, Any]:
+def _approved_value(request: CheckpointDecision, review: Review) -> dict[str, Any]:
     if request.action == "approved" and review.step == "final_review":
         chosen = request.model_dump(include=set(FinalChoice.model_fields), exclude_none=True)
         if "thumbnail" not in chosen:

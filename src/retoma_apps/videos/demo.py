@@ -65,10 +65,10 @@ def create_demo(services: Services) -> Callable[[Client, str, str], AsyncIterato
     async def order(client: Client, address: str, language: str) -> AsyncIterator[str]:
         topic = ORDERS[language].topic
         key, wanted = f"sample-{language}", ORDERS[language]
-        run = await client.started_by(key, longform, tenant=wanted.channel) or await start_video(
+        run = await client.runs.find_by_key(key, longform, tenant=wanted.channel) or await start_video(
             client, wanted, key=key
         )
-        said = _ALREADY_ENDED if (await client.show(run)).is_over else _ORDERED
+        said = _ALREADY_ENDED if (await client.runs.get(run)).is_over else _ORDERED
         told = {video.id: video.ended_at for video in await _list_newest(client) if video.id != run}
         yield said[language].format(topic=topic, address=address) + _describe_offline(services, language)
         async for ended in _watch_endings(client, told):
@@ -89,7 +89,7 @@ async def _watch_endings(client: Client, reported: dict[UUID, datetime | None]) 
 
 
 async def _list_newest(client: Client) -> list[Run]:
-    return await client.runs(pipeline=longform.name)
+    return await client.runs.list(pipeline=longform.name)
 
 
 def _describe_ending(video: Overview, address: str, language: str) -> str:

@@ -57,9 +57,9 @@ class Overview:
 
 
 async def get_overview(client: Client, run: Run) -> Overview:
-    jobs = await client.jobs(run.id)
+    jobs = await client.runs.list_jobs(run.id)
     done = current_results(jobs)
-    waiting = await client.reviews(run=run.id, limit=1) if run.state in REVIEW_STATES else []
+    waiting = await client.reviews.list(run=run.id, limit=1) if run.state in REVIEW_STATES else []
     return Overview(
         run,
         stage=stage_of(run.state, done, started=any(job.attempt for job in jobs)),
@@ -72,10 +72,10 @@ async def get_overview(client: Client, run: Run) -> Overview:
 
 async def _get_end(client: Client, run: Run, jobs: Iterable[Job]) -> End | None:
     if run.state is RunState.REJECTED:
-        (review,) = await client.reviews(run=run.id, states=[ReviewState.REJECTED], limit=1)
+        (review,) = await client.reviews.list(run=run.id, states=[ReviewState.REJECTED], limit=1)
         return End(review.step, review.notes or "")
     if run.state is not RunState.FAILED:
         return None
-    errors = await client.errors(run.id, with_stack=False)
+    errors = await client.runs.get_errors(run.id, with_stack=False)
     failed = (job for job in jobs if job.state is JobState.FAILED and (job.step, job.item) in errors)
     return next((End(job.step, str(errors[job.step, job.item].get("message"))) for job in failed), None)

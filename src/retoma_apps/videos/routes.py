@@ -28,7 +28,7 @@ from retoma.server import (
 from retoma_apps.videos import checkpoints
 from retoma_apps.videos.channels import get_channel, get_channel_and_revision, start_video
 from retoma_apps.videos.checkpoints import TYPES, Kind
-from retoma_apps.videos.decisions import WHO_DECIDED, DecisionRequest, Revision, build_decision, format_author
+from retoma_apps.videos.decisions import WHO_DECIDED, CheckpointDecision, Revision, build_decision, format_author
 from retoma_apps.videos.models import Channel, ChannelName, Order
 from retoma_apps.videos.overview import Overview, get_overview
 from retoma_apps.videos.pipeline import longform
@@ -76,7 +76,7 @@ async def order_video(order: Order, by: Writer, key: Key = None) -> Response:
         video = await start_video(by.client, order, key=key)
     except Conflict as error:
         raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
-    shown = await _get_video(by, await by.client.show(video))
+    shown = await _get_video(by, await by.client.runs.get(video))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{video}"})
 
 
@@ -88,7 +88,7 @@ async def list_videos(
     limit: Limit = 20,
 ) -> dict[str, Any]:
     tenant = by.tenant if by.tenant is not None else channel
-    runs = await by.client.runs(tenant=tenant, pipeline=longform.name, before=before, limit=limit)
+    runs = await by.client.runs.list(tenant=tenant, pipeline=longform.name, before=before, limit=limit)
     return {
         "videos": [await _get_video(by, run) for run in runs],
         "next": str(runs[-1].id) if len(runs) == limit else None,
@@ -112,7 +112,7 @@ async def set_channel(channel: ChannelName, body: Channel, by: Writer) -> Channe
     kept, revision = await get_channel_and_revision(by.client, channel)
     body = _keep_account(body, kept, by)
     check_voice(body.voice, body.language, _services(by).voices, kept.voice)
-    await by.client.set_profile(channel, body.model_dump(), revision=revision)
+    await by.client.tenants.set_profile(channel, body.model_dump(), revision=revision)
     return body
 
 
@@ -130,7 +130,7 @@ async def list_checkpoints(
         )
     last = None if after is None else await _get_checkpoint(by, after)
     waiting = await _list_waiting(by, type, last, limit, None if reviewer is None else format_author(reviewer, by.name))
-    counts = await by.client.review_counts(tenant=by.tenant)
+    counts = await by.client.reviews.count_open(tenant=by.tenant)
     total = sum(one.open for one in counts if one.pipeline == longform.name and type in (None, one.step))
     return {
         "batch": [await checkpoints.get_summary(by.client, one) for one in waiting],
@@ -168,12 +168,12 @@ async def show_checkpoint(request: Request, checkpoint: UUID, by: Reader) -> Res
 
 @router.post("/checkpoints/{checkpoint:uuid}/decision", summary="Decide a checkpoint", response_model=Checkpoint)
 async def decide_checkpoint(
-    request: Request, checkpoint: UUID, body: DecisionRequest, by: Reviewer, key: DecisionKey = None
+    request: Request, checkpoint: UUID, body: CheckpointDecision, by: Reviewer, key: DecisionKey = None
 ) -> Response:
     review = await _get_checkpoint(by, checkpoint)
     decision = await build_decision(by.client, body, review, _services(by).voices, by=by.name, key=key)
     try:
-        decided = await by.client.decide(checkpoint, decision, tenant=by.tenant)
+        decided = await by.client.reviews.decide(checkpoint, decision, tenant=by.tenant)
     except AlreadyDecided as error:
         told = to_problem(error)
         told.members["decision"] = await checkpoints.get_payload(by.client, error.winner, get_public_url(request))
@@ -198,7 +198,7 @@ async def download_video_file(
     """`kind` and `name` are for people: the content alone says which file it is."""
     await _get_run(by, video)
     app = by.client.app
-    return await send_file(app.files if app else None, await by.client.file(video, digest), part)
+    return await send_file(app.files if app else None, await by.client.files.get(video, digest), part)
 
 
 async def _list_waiting(
@@ -208,7 +208,9 @@ async def _list_waiting(
     found: list[Review] = []
     page_size = limit if reviewer is None else MAX_BATCH_SIZE
     while True:
-        page = await by.client.reviews(tenant=by.tenant, pipeline=longform.name, step=step, after=last, limit=page_size)
+        page = await by.client.reviews.list(
+            tenant=by.tenant, pipeline=longform.name, step=step, after=last, limit=page_size
+        )
         for last in page:
             if reviewer is None or await _claim_for_reviewer(by, last, reviewer):
                 found.append(last)
@@ -221,12 +223,12 @@ async def _list_waiting(
 async def _claim_for_reviewer(by: Principal, review: Review, reviewer: str) -> bool:
     if review.claimed_by not in (None, reviewer):
         return False
-    return await by.client.claim_review(review.id, by=reviewer, tenant=by.tenant) == reviewer
+    return await by.client.reviews.claim(review.id, by=reviewer, tenant=by.tenant) == reviewer
 
 
 async def _get_checkpoint(by: Principal, checkpoint: UUID) -> Review:
     """Raises NotFound for a review of another pipeline too."""
-    review = await by.client.review(checkpoint, tenant=by.tenant)
+    review = await by.client.reviews.get(checkpoint, tenant=by.tenant)
     if review.pipeline != longform.name:
         raise NotFound(f"there is no checkpoint {checkpoint}")
     return review
@@ -235,7 +237,7 @@ async def _get_checkpoint(by: Principal, checkpoint: UUID) -> Review:
 async def _decide(by: Principal, checkpoint: UUID, decision: Decision) -> DecisionResult:
     try:
         review = await _get_checkpoint(by, checkpoint)
-        return DecisionResult(checkpoint, await by.client.decide(review.id, decision, tenant=by.tenant))
+        return DecisionResult(checkpoint, await by.client.reviews.decide(review.id, decision, tenant=by.tenant))
     except RetomaError as error:
         return DecisionResult(checkpoint, error=error)
 
@@ -268,7 +270,7 @@ def _services(by: Principal) -> Services:
 
 
 async def _get_run(by: Principal, video: UUID) -> Run:
-    run = await by.client.show(video, tenant=by.tenant)
+    run = await by.client.runs.get(video, tenant=by.tenant)
     if run.pipeline != longform.name:
         raise Problem(404, "NOT_FOUND", f"there is no video {video}")
     return run

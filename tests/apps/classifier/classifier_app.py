@@ -162,7 +162,7 @@ class ClassifierApp:
 
     async def get_event_kinds(self, execution: str) -> list[str]:
         """What happened, in order."""
-        return [event.kind for event in await self.client.events(UUID(execution))]
+        return [event.kind for event in await self.client.runs.list_events(UUID(execution))]
 
 
 @asynccontextmanager

@@ -31,7 +31,7 @@ async def test_documents_get_labels_of_the_taxonomy_from_openrouter(classifier_a
     }
     assert {request["model"] for request in classifier_app.standin.requests} == {"casa/modelo"}
     assert (await classifier_app.status(execution))["status"] == "CONCLUIDO"
-    totals = await classifier_app.client.charge_totals(by=("provider", "what"))
+    totals = await classifier_app.client.costs.get_totals(by=("provider", "what"))
     assert [(total.provider, total.what, total.micros) for total in totals] == [
         ("openrouter", "casa/modelo", classifier_app.standin.cost)
     ]
@@ -55,7 +55,7 @@ async def test_without_a_key_and_without_examples_nothing_is_begun(open_classifi
         project = await classifier_app.project(exemplos=[])
         answer = await classifier_app.start(project, await classifier_app.send("a.txt", "x"))
         assert "OPENROUTER_API_KEY" in check_refusal(answer, 422, "SEM_EXEMPLOS")
-        assert await classifier_app.client.runs() == []
+        assert await classifier_app.client.runs.list() == []
 
 
 async def test_an_execution_is_shown_by_the_names_of_the_seed(classifier_app: ClassifierApp) -> None:
@@ -95,7 +95,7 @@ async def test_an_execution_is_shown_by_the_names_of_the_seed(classifier_app: Cl
 
 async def test_what_is_kept_of_an_execution_is_small(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project(prompt="Classifique. " * 600))
-    kept = await executions.get_execution(classifier_app.client, await classifier_app.client.show(UUID(execution)))
+    kept = await executions.get_execution(classifier_app.client, await classifier_app.client.runs.get(UUID(execution)))
     assert (kept.total, kept.counts["PENDENTE"]) == (3, 3)
     assert len(pickle.dumps(vars(kept))) < 3_000
 
@@ -187,7 +187,7 @@ async def test_the_same_key_and_body_give_the_same_execution(classifier_app: Cla
     headers = {"Idempotency-Key": "lote-1"}
     answers = await asyncio.gather(*(classifier_app.start(project, documents, headers=headers) for _ in range(5)))
     assert {answer.status_code for answer in answers} == {202}
-    assert len({answer.json()["id"] for answer in answers}) == len(await classifier_app.client.runs()) == 1
+    assert len({answer.json()["id"] for answer in answers}) == len(await classifier_app.client.runs.list()) == 1
     other = await classifier_app.start(project, await classifier_app.send("b.txt", TEXTS["b.txt"]), headers=headers)
     check_refusal(other, 422, "IDEMPOTENCY_KEY_REUSED")
 
@@ -209,7 +209,7 @@ async def test_more_documents_than_the_limit_are_refused_with_its_number(classif
     answer = await classifier_app.start(project, [document] * 2_001)
     assert "1 to 2,000 documents; given: 2,001" in check_refusal(answer, 422, "INVALID_INPUT")
     check_refusal(await classifier_app.start(project, []), 422, "INVALID_REQUEST")
-    assert await classifier_app.client.runs() == []
+    assert await classifier_app.client.runs.list() == []
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def test_only_what_was_sent_before_is_classified(
     classifier_app: ClassifierApp, wrong: dict[str, Any], code: str
 ) -> None:
     check_refusal(await classifier_app.start(await classifier_app.project(), [{"nome": "a.txt", **wrong}]), 422, code)
-    assert await classifier_app.client.runs() == []
+    assert await classifier_app.client.runs.list() == []
 
 
 async def test_a_file_cannot_be_named_with_a_size_that_it_has_not(classifier_app: ClassifierApp) -> None:

@@ -75,7 +75,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more_and_paid(class
     (found,) = (await classifier_app.documents(execution)).values()
     assert (found["status"], found["tentativas"], found["rotulo"]) == ("CONCLUIDO", 1, "sentença")
     assert len(classifier_app.standin.requests) == 2
-    assert await classifier_app.client.spent() == classifier_app.standin.cost > 0
+    assert await classifier_app.client.costs.get_spent() == classifier_app.standin.cost > 0
 
 
 async def test_a_label_that_is_not_of_the_taxonomy_is_never_given(classifier_app: ClassifierApp) -> None:
@@ -83,4 +83,4 @@ async def test_a_label_that_is_not_of_the_taxonomy_is_never_given(classifier_app
     execution = await classifier_app.run_execution({"a.txt": ORDER}, max_retries_documento=0)
     (found,) = (await classifier_app.documents(execution)).values()
     assert (found["status"], found["rotulo"], found["erro_codigo"]) == ("ERRO", None, "LLM_INVALID_JSON")
-    assert await classifier_app.client.spent() == classifier_app.standin.cost > 0
+    assert await classifier_app.client.costs.get_spent() == classifier_app.standin.cost > 0

@@ -74,7 +74,7 @@ async def classifier_pages(
     monkeypatch.setenv("RETOMA_ADMIN_PASSWORD_HASH", HASH)
     async with open_classifier_app(offline=True, scopes=None) as classifier_app:
         made = ClassifierPages(classifier_app)
-        classifier_app.api.key = (await classifier_app.client.make_key("test", ["admin"])).secret
+        classifier_app.api.key = (await classifier_app.client.api_keys.create("test", ["admin"])).secret
         await made.visitor.log_in()
         yield made
 
@@ -236,7 +236,7 @@ async def test_a_stuck_execution_goes_on_by_either_button(
     assert "Rota /classificador/" in shown
     assert "um documento passou do tempo sem dar sinal \N{EN DASH} ainda está parada" in shown
     assert said in await classifier_pages.submit_form(f"execucoes/{execution}/{act}")
-    assert (await classifier_pages.classifier_app.client.show(UUID(execution))).state is RunState.RUNNING
+    assert (await classifier_pages.classifier_app.client.runs.get(UUID(execution))).state is RunState.RUNNING
 
 
 async def test_people_put_labels_right_when_the_execution_is_over(classifier_pages: ClassifierPages) -> None:
@@ -377,7 +377,7 @@ async def test_what_has_no_price_is_not_shown_as_free(
     async def charged(*_: object, **__: object) -> list[SimpleNamespace]:
         return [SimpleNamespace(micros=0, unpriced=3)]
 
-    monkeypatch.setattr(type(classifier_pages.classifier_app.client), "charge_totals", charged)
+    monkeypatch.setattr(type(classifier_pages.classifier_app.client.costs), "get_totals", charged)
     assert "US$ 0,00 e 3 sem preço" in await classifier_pages.read(f"execucoes/{execution}")
 
 

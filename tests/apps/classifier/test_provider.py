@@ -16,7 +16,7 @@ async def test_a_rate_limit_waits_as_long_as_it_asks_and_uses_up_no_attempt(clas
     classifier_app.standin.faults.rate_limited, classifier_app.standin.faults.retry_after = 20, 1_800
     execution = await classifier_app.begin(await classifier_app.project(max_retries_documento=0))
     await classifier_app.work(advance_clock=False)
-    (pool,) = await classifier_app.client.pools("llm")
+    (pool,) = await classifier_app.client.pools.list("llm")
     assert pool.paused_until == await classifier_app.client.now() + minutes(30)
     asked = classifier_app.standin.struck["rate_limited"]
     await classifier_app.run_watchdog(minutes(29))
@@ -34,7 +34,7 @@ async def test_an_outage_of_the_provider_pauses_the_calls_and_fails_no_document(
     texts = {f"{number}.txt": f"SENTENÇA {number}" for number in range(12)}
     execution = await classifier_app.begin(await classifier_app.project(max_retries_documento=0), texts)
     await classifier_app.work(advance_clock=False)
-    (pool,) = await classifier_app.client.pools("llm")
+    (pool,) = await classifier_app.client.pools.list("llm")
     assert pool.trouble == "PROVIDER_DOWN"
     assert classifier_app.standin.struck["broken"] == 8  # as many as the pool lets begin at once
     await classifier_app.work()

@@ -28,7 +28,7 @@ ONE_BAD = {"a.txt": TEXTS["a.txt"], "b.txt": f"OFÍCIO {SPOILT}."}
 
 
 async def retries_of(classifier_app: ClassifierApp, execution: str, code: str) -> list[datetime]:
-    events = await classifier_app.client.events(UUID(execution))
+    events = await classifier_app.client.runs.list_events(UUID(execution))
     return [event.at for event in events if event.item == code and event.kind in ("retry", "failure")]
 
 

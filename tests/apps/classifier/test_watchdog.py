@@ -68,7 +68,7 @@ async def test_a_webhook_tells_of_an_execution_that_is_stuck_and_of_its_end(clas
 
 
 async def test_a_webhook_of_an_execution_reaches_no_private_address(classifier_app: ClassifierApp) -> None:
-    classifier_app.api.client.guard = Guard()
+    classifier_app.api.client._core.guard = Guard()
     also = {"webhook_url": "http://169.254.169.254/latest"}
     answer = await classifier_app.start(
         await classifier_app.project(), await classifier_app.send("a.txt", "Julgo."), also=also

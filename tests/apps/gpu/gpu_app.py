@@ -117,12 +117,12 @@ class GpuApp:
 
     async def open_jobs(self, jobs: Iterable[str] = ()) -> list[UUID]:
         wanted = {run_id(job) for job in jobs}
-        found = await self.client.runs(limit=1_000)
+        found = await self.client.runs.list(limit=1_000)
         return [run.id for run in found if not run.is_over and (not wanted or run.id in wanted)]
 
     async def count_used_slots(self) -> int:
         """Workers that the database says are taken."""
-        pools = await self.client.pools("gpu")
+        pools = await self.client.pools.list("gpu")
         return pools[0].used if pools else 0
 
     async def send_callbacks(self, there: Receiver) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def test_without_a_key_the_work_is_done_on_this_machine() -> None:
     app = from_environment()
     assert isinstance(app.resources["host"], LocalHost)
     assert app.resources["rules"].offline
-    assert app.resources["rules"].every.total_seconds() == 1
+    assert app.resources["rules"].poll_interval.total_seconds() == 1
 
 
 def test_with_a_key_it_is_done_at_runpod(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def test_with_a_key_it_is_done_at_runpod(monkeypatch: pytest.MonkeyPatch) -> Non
     app = from_environment()
     assert isinstance(app.resources["host"], RunPodHost)
     assert not app.resources["rules"].offline
-    assert app.resources["rules"].every.total_seconds() == 8
+    assert app.resources["rules"].poll_interval.total_seconds() == 8
 
 
 def test_all_operations_share_a_pool_of_three() -> None:

@@ -103,7 +103,7 @@ async def test_a_callback_tells_of_the_end_that_it_is_for_though_the_job_runs_ag
     async with receiver() as there:
         job = await run_to_end(gpu_app, there.url, img2vid(3))
         before = await gpu_app.show(job)
-        await gpu_app.client.rerun_failed(run_id(job))
+        await gpu_app.client.runs.rerun_failed(run_id(job))
         (told,) = await gpu_app.send_callbacks(there)
     assert (told["status"], told["error"]["code"]) == ("FAILED", "PARTIAL_FAILURE")
     assert (told["result"], told["error"], told["timestamp"]) == (
@@ -158,10 +158,10 @@ async def test_a_callback_that_used_up_its_attempts_is_a_dead_letter(
 ) -> None:
     async with open_gpu_app(settings={"webhook_retry_max": 5}) as gpu_app, receiver(*[respond_with(500)] * 9) as there:
         job = await run_to_end(gpu_app, there.url)
-        run = (await gpu_app.client.runs())[0].id
+        run = (await gpu_app.client.runs.list())[0].id
         waits = await send_until_done(gpu_app.api.sandbox, run)
-        (dead,) = await gpu_app.client.deliveries(states=["dead"])
-        letter = await gpu_app.client.delivery(dead.id)
+        (dead,) = await gpu_app.client.webhooks.list_deliveries(states=["dead"])
+        letter = await gpu_app.client.webhooks.get_delivery(dead.id)
     assert len(there.requests) == 5
     assert waits[0] == timedelta(0)
     for wait, told in zip(waits[1:], (2, 4, 8, 16), strict=True):
@@ -175,8 +175,8 @@ async def test_a_callback_outlives_a_restart_of_its_receiver(gpu_app: GpuApp) ->
     """After the document's five attempts it goes on by the standard schedule."""
     async with receiver(*[respond_with(500)] * 13) as there:
         await run_to_end(gpu_app, there.url)
-        waits = await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs())[0].id)
-        (delivery,) = await gpu_app.client.deliveries()
+        waits = await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs.list())[0].id)
+        (delivery,) = await gpu_app.client.webhooks.list_deliveries()
     assert (len(there.requests), delivery.state) == (14, "delivered")
     assert [wait.total_seconds() for wait in waits[1:5]] == [pytest.approx(told, rel=0.2) for told in (2, 4, 8, 16)]
     assert sum(waits, timedelta()) > timedelta(days=3)
@@ -191,7 +191,7 @@ async def test_every_attempt_is_logged_with_its_job_its_address_and_what_follows
         jobs = []
         for _ in range(2):
             jobs.append(await run_to_end(gpu_app, f"{there.url}?token=canary"))
-            await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs())[0].id)
+            await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs.list())[0].id)
     lines: list[Any] = [line for line in caplog.records if line.name == "retoma.webhooks"]
     assert [(line.levelname, f"orc-{line.run}", line.attempt) for line in lines] == [
         ("WARNING", jobs[0], 1),
@@ -206,15 +206,15 @@ async def test_every_attempt_is_logged_with_its_job_its_address_and_what_follows
 async def test_a_dead_letter_can_be_sent_again(open_gpu_app: OpenGpuApp) -> None:
     async with open_gpu_app(settings={"webhook_retry_max": 5}) as gpu_app, receiver(*[respond_with(503)] * 5) as there:
         job = await run_to_end(gpu_app, there.url)
-        run = (await gpu_app.client.runs())[0].id
+        run = (await gpu_app.client.runs.list())[0].id
         await send_until_done(gpu_app.api.sandbox, run)
-        (dead,) = await gpu_app.client.deliveries(states=["dead"])
+        (dead,) = await gpu_app.client.webhooks.list_deliveries(states=["dead"])
         answer = await gpu_app.api.post(f"/api/v1/deliveries/{dead.id}/redrive")
         assert answer.status_code < 300
         await gpu_app.pass_time(timedelta(hours=1))
         await gpu_app.api.sandbox.send_webhooks()
         assert there.requests[-1].json["jobId"] == job
-        assert (await gpu_app.client.delivery(dead.id)).state == "delivered"
+        assert (await gpu_app.client.webhooks.get_delivery(dead.id)).state == "delivered"
 
 
 async def test_a_dead_letter_survives_a_restart_and_can_be_sent(open_gpu_app: OpenGpuApp) -> None:
@@ -222,12 +222,12 @@ async def test_a_dead_letter_survives_a_restart_and_can_be_sent(open_gpu_app: Op
         async with open_gpu_app() as gpu_app:
             job = await run_to_end(gpu_app, there.url)
             await gpu_app.api.sandbox.send_webhooks()
-            (dead,) = await gpu_app.client.deliveries(states=["dead"])
-            letter, now = await gpu_app.client.delivery(dead.id), await gpu_app.api.sandbox.clock.now()
+            (dead,) = await gpu_app.client.webhooks.list_deliveries(states=["dead"])
+            letter, now = await gpu_app.client.webhooks.get_delivery(dead.id), await gpu_app.api.sandbox.clock.now()
         async with open_gpu_app() as gpu_app:  # all that a process keeps is new
             await gpu_app.api.sandbox.clock.set(now)
-            assert await gpu_app.client.delivery(dead.id) == letter
-            await gpu_app.client.enable_endpoint(letter.endpoint)
+            assert await gpu_app.client.webhooks.get_delivery(dead.id) == letter
+            await gpu_app.client.webhooks.enable_endpoint(letter.endpoint)
             assert (await gpu_app.api.post(f"/api/v1/deliveries/{dead.id}/redrive")).status_code < 300
             await gpu_app.api.sandbox.send_webhooks()
     assert [got.json["jobId"] for got in there.requests] == [job, job]
@@ -241,7 +241,7 @@ async def test_dead_letters_show_no_secret(open_gpu_app: OpenGpuApp, monkeypatch
     async with open_gpu_app() as gpu_app, receiver(respond_with(410, answer)) as there:
         await run_to_end(gpu_app, f"{there.url}?token=CANARY")
         await gpu_app.api.sandbox.send_webhooks()
-        (dead,) = await gpu_app.client.deliveries(states=["dead"])
+        (dead,) = await gpu_app.client.webhooks.list_deliveries(states=["dead"])
         places = ("/api/v1/deliveries?state=dead", f"/api/v1/deliveries/{dead.id}", "/api/v1/endpoints")
         shown = [await gpu_app.api.get(place) for place in places]
         visitor = Visitor(gpu_app.api)
@@ -258,10 +258,10 @@ async def test_dead_letters_show_no_secret(open_gpu_app: OpenGpuApp, monkeypatch
 async def test_a_callback_that_comes_before_n8n_waits_for_it_is_sent_again(status: int, gpu_app: GpuApp) -> None:
     async with receiver(respond_with(status)) as there:
         await run_to_end(gpu_app, there.url)
-        run = (await gpu_app.client.runs())[0].id
+        run = (await gpu_app.client.runs.list())[0].id
         await send_until_done(gpu_app.api.sandbox, run)
     assert len(there.requests) == 2
-    assert (await gpu_app.client.deliveries())[0].state == "delivered"
+    assert (await gpu_app.client.webhooks.list_deliveries())[0].state == "delivered"
 
 
 @pytest.mark.parametrize(("asked", "attempts"), [("1", 1), ("3", 3), ("7", 7)])
@@ -271,7 +271,7 @@ async def test_who_sets_the_number_of_attempts_gets_as_many(
     monkeypatch.setenv("WEBHOOK_RETRY_MAX", asked)
     async with open_gpu_app() as gpu_app, receiver(*[respond_with(500)] * 9) as there:
         await run_to_end(gpu_app, there.url)
-        await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs())[0].id)
+        await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs.list())[0].id)
         assert len(there.requests) == attempts
 
 
@@ -286,7 +286,7 @@ def test_the_whole_schedule_is_the_default_and_five_attempts_can_be_had() -> Non
 async def test_no_callback_is_enqueued_where_none_was_requested(gpu_app: GpuApp) -> None:
     await gpu_app.submit(img2vid(1))
     await gpu_app.work()
-    assert await gpu_app.client.deliveries() == []
+    assert await gpu_app.client.webhooks.list_deliveries() == []
 
 
 async def test_a_rerun_takes_as_long_as_itself_however_long_ago_the_first_run_was(gpu_app: GpuApp) -> None:
@@ -296,7 +296,7 @@ async def test_a_rerun_takes_as_long_as_itself_however_long_ago_the_first_run_wa
         (first,) = await gpu_app.send_callbacks(there)
         gpu_app.standin.faults.bad_images = set()
         await gpu_app.api.sandbox.clock.advance(timedelta(days=2))
-        await gpu_app.client.rerun_failed(run_id(job))
+        await gpu_app.client.runs.rerun_failed(run_id(job))
         assert [(await gpu_app.show(job))[name] for name in ("status", "startedAt")] == ["QUEUED", None]
         await gpu_app.pass_time(MINUTE)
         await gpu_app.work()
@@ -321,6 +321,6 @@ async def test_a_plain_run_sends_nothing_to_the_webhook_url_of_its_input(gpu_app
     answer = await gpu_app.api.post("/api/v1/runs", json={"pipeline": "caption", "input": given})
     assert answer.status_code == 202
     await gpu_app.work()
-    assert await gpu_app.client.deliveries() == []
+    assert await gpu_app.client.webhooks.list_deliveries() == []
     asked = {"pipeline": "caption", "input": given, "webhook": {"url": given["webhook_url"]}}
     assert (await gpu_app.api.post("/api/v1/runs", json=asked)).json()["code"] == "UNSAFE_URL"

@@ -512,7 +512,7 @@ BODIES: dict[str, Any] = {
 async def test_all_parts_of_a_job_together_have_its_limit(open_gpu_app: OpenGpuApp) -> None:
     """Each part alone would be done in time: one after the other they are not."""
     async with open_gpu_app(workers=1, seconds=lambda _: 40 * 60.0) as gpu_app:
-        await gpu_app.api.sandbox.client.set_pool("gpu", capacity=1)
+        await gpu_app.api.sandbox.client.pools.update("gpu", capacity=1)
         job = await gpu_app.submit(img2vid(40))
         for _ in range(23):
             await gpu_app.pass_time(5 * MINUTE)
@@ -525,7 +525,7 @@ async def test_all_parts_of_a_job_together_have_its_limit(open_gpu_app: OpenGpuA
 
 
 async def test_a_job_that_never_gets_a_worker_ends_too(gpu_app: GpuApp) -> None:
-    await gpu_app.api.sandbox.client.set_pool("gpu", capacity=0)
+    await gpu_app.api.sandbox.client.pools.update("gpu", capacity=0)
     job = await gpu_app.submit(operation="addaudio")
     await gpu_app.pass_time(timedelta(days=7, minutes=10))
     error = (await gpu_app.show(job))["error"]

@@ -210,7 +210,7 @@ async def test_an_estimate_counts_the_workers_that_there_are_now(gpu_app: GpuApp
     job = await gpu_app.submit({"images": images(100, duracao=6.0)})
     await gpu_app.work_now()
     assert (await gpu_app.show(job))["estimatedCompletion"] == "2030-01-01T12:03:20.000Z"
-    await gpu_app.client.set_pool("gpu", capacity=1)
+    await gpu_app.client.pools.update("gpu", capacity=1)
     assert (await gpu_app.show(job))["estimatedCompletion"] == "2030-01-01T12:10:00.000Z"
 
 
@@ -394,7 +394,7 @@ async def test_a_job_is_kept_after_its_end_whatever_became_of_its_callback(gpu_a
                 assert len(there.requests) > got
             await upkeep._run_tick(0)
             assert await gpu_app.show(job) == shown
-            assert [each.state for each in await gpu_app.client.deliveries()] == [state]
+            assert [each.state for each in await gpu_app.client.webhooks.list_deliveries()] == [state]
         await gpu_app.api.sandbox.clock.advance(year)
         await upkeep._run_tick(0)
         assert await gpu_app.show(job) == shown

@@ -26,4 +26,4 @@ async def test_schemathesis_finds_nothing(
             # That ids differ and that one of two fields is given cannot be said in a schema.
             lenient = ("--exclude-checks", "positive_data_acceptance")
             said = await schemathesis(document, gpu_app.api.key or "", tmp_path, *own, *lenient)
-        assert len(await gpu_app.client.runs(limit=100)) > 5, said
+        assert len(await gpu_app.client.runs.list(limit=100)) > 5, said

@@ -102,7 +102,7 @@ async def test_a_body_that_is_not_valid_is_refused_and_the_answer_names_the_fiel
     assert (answer.status_code, told["code"], told["errors"][0]["field"]) == (422, "INVALID_REQUEST", field)
     assert told["error"] == told["detail"]
     assert told["type"].startswith("urn:retoma:problem:")
-    assert await gpu_app.client.runs() == []
+    assert await gpu_app.client.runs.list() == []
 
 
 async def test_of_subtitles_and_text_an_empty_one_is_not_given(gpu_app: GpuApp) -> None:
@@ -154,7 +154,7 @@ async def test_a_callback_that_could_reach_into_a_private_network_is_refused(url
     answer = await gpu_app.post("img2vid", img2vid(1, webhook_url=url))
     assert (answer.status_code, answer.json()["code"]) == (422, "UNSAFE_URL")
     assert "RETOMA_ALLOW_HOSTS" in answer.json()["error"]
-    assert await gpu_app.client.runs() == []
+    assert await gpu_app.client.runs.list() == []
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ async def test_the_same_key_and_body_give_the_same_job(gpu_app: GpuApp) -> None:
     again = await gpu_app.post("img2vid", img2vid(), headers=key)
     assert again.status_code == 202
     assert again.json() == first.json() | {"status": "IN_PROGRESS"}
-    assert len(await gpu_app.client.runs()) == 1
+    assert len(await gpu_app.client.runs.list()) == 1
 
 
 async def test_the_same_key_with_another_body_is_refused(gpu_app: GpuApp) -> None:

@@ -87,7 +87,7 @@ async def test_a_process_ends_what_is_beyond_its_limit_within_a_minute(open_gpu_
         await wait_until(lambda: count_polls(gpu_app))
         await clock.advance(5 * MINUTE)
         assert (await wait_until(lambda: error_of(gpu_app, job)))["code"] == "TIMEOUT"
-        await gpu_app.client.set_pool("gpu", capacity=0)
+        await gpu_app.client.pools.update("gpu", capacity=0)
         waiting = await gpu_app.client.start("addaudio", BODIES["addaudio"], deadline=5 * MINUTE)
         await clock.advance(5 * MINUTE)
         assert (await wait_until(lambda: error_of(gpu_app, job_id(waiting.id))))["code"] == "TIMEOUT"
@@ -146,13 +146,13 @@ async def has_submitted(gpu_app: GpuApp, count: int) -> bool:
 
 async def has_parked(gpu_app: GpuApp, count: int) -> bool:
     """Whether so many parts of the only job wait for the host."""
-    (run,) = await gpu_app.client.runs()
-    return len(await gpu_app.client.outside(run.id)) == count
+    (run,) = await gpu_app.client.runs.list()
+    return len(await gpu_app.client.external_work.list(run.id)) == count
 
 
 async def count_polls(gpu_app: GpuApp) -> bool:
-    (run,) = await gpu_app.client.runs()
-    return any(work.polls for work in await gpu_app.client.outside(run.id))
+    (run,) = await gpu_app.client.runs.list()
+    return any(work.polls for work in await gpu_app.client.external_work.list(run.id))
 
 
 async def error_of(gpu_app: GpuApp, job: str) -> dict[str, str] | None:
@@ -200,13 +200,13 @@ async def test_the_host_is_asked_every_eight_seconds(gpu_app: GpuApp) -> None:
     gpu_app.standin.fleet.seconds = lambda _: 600.0
     job = await gpu_app.submit(img2vid(36))
     await gpu_app.work_now()
-    (run,) = await gpu_app.client.runs()
+    (run,) = await gpu_app.client.runs.list()
     looks = []
     for _ in range(6):
         await gpu_app.pass_time(timedelta(seconds=4))
         for _ in range(3):
             await gpu_app.show(job)  # callers are answered from what is stored
-        looks.append([work.polls for work in await gpu_app.client.outside(run.id)])
+        looks.append([work.polls for work in await gpu_app.client.external_work.list(run.id)])
     assert looks == [[number] * 3 for number in (0, 1, 1, 2, 2, 3)]
     assert gpu_app.standin.asked.total() == 9
 
@@ -293,11 +293,11 @@ async def test_time_grows_with_the_images_without_a_cliff_at_fifty(gpu_app: GpuA
 
 
 async def test_the_seconds_that_runpod_worked_are_charged_by_operation(gpu_app: GpuApp) -> None:
-    await gpu_app.client.set_price("runpod", "img2vid", unit=310)
+    await gpu_app.client.costs.set_price("runpod", "img2vid", unit=310)
     for operation in ("img2vid", "caption"):
         job = await gpu_app.submit(operation=operation)
         await gpu_app.work([job])
-    totals = await gpu_app.client.charge_totals(by=["provider", "what"])
+    totals = await gpu_app.client.costs.get_totals(by=["provider", "what"])
     assert [(each.provider, each.what, each.units, each.micros, each.unpriced) for each in totals] == [
         ("runpod", "img2vid", 2.0, 620, 0),
         ("runpod", "caption", 1.0, 0, 1),

@@ -103,7 +103,7 @@ class FastVideoApp(VideoApp):
         return self.services.writer.failures
 
     async def run_of(self, video: str) -> Any:
-        return await self.client.show(UUID(video))
+        return await self.client.runs.get(UUID(video))
 
     async def order_until(self, review: str, **given: Any) -> dict[str, Any]:
         """The checkpoint of this name, of a new video."""

@@ -85,7 +85,7 @@ async def test_the_backlog_of_one_channel_leaves_room_for_the_others(video_app: 
         await video_app.order(TOPIC, channel)
     await video_app.work_once()
     async with video_app.api.sandbox.manual_worker() as hands:
-        begun = Counter([(await video_app.client.show(claim.run)).tenant for claim in await hands.claim(100)])
+        begun = Counter([(await video_app.client.runs.get(claim.run)).tenant for claim in await hands.claim(100)])
     assert begun == {"ciencia": 4, "historia": 1}
 
 
@@ -123,8 +123,8 @@ async def test_a_failed_video_goes_on_when_it_is_resumed(video_app: VideoApp, mo
     video = await video_app.order("proibido", "historia")
     await video_app.work()
     monkeypatch.setattr(PickyWriter, "research", TemplateWriter.research)
-    (run,) = await video_app.client.runs()
-    await video_app.client.resume(run.id)
+    (run,) = await video_app.client.runs.list()
+    await video_app.client.runs.resume(run.id)
     assert (await video_app.work_until_review(video))["checkpoint_type"] == "script_review"
     shown = await video_app.show(video)
     assert (shown["stage"], shown["error_message"]) == ("scripted", None)
@@ -148,10 +148,10 @@ async def test_a_notification_that_cannot_be_sent_is_sent_again_and_the_work_goe
         await video_app.work()
         await video_app.api.sandbox.send_webhooks()
         assert (await video_app.order_until_script_review(TOPIC, "jogos"))["status"] == "pending"
-        (owed,) = await video_app.client.deliveries(tenant="historia")
+        (owed,) = await video_app.client.webhooks.list_deliveries(tenant="historia")
         await video_app.api.sandbox.clock.advance(timedelta(hours=1))
         await video_app.api.sandbox.send_webhooks()
-        (sent,) = await video_app.client.deliveries(tenant="historia")
+        (sent,) = await video_app.client.webhooks.list_deliveries(tenant="historia")
     assert (owed.state, sent.state) == ("due", "delivered")
     first, again = there.requests
     assert (again.body, again.headers["webhook-id"]) == (first.body, first.headers["webhook-id"])

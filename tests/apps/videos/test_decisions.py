@@ -57,7 +57,7 @@ async def test_a_decided_checkpoint_says_what_was_decided(
 
 async def test_a_decided_checkpoint_has_the_version_that_a_person_approved(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until("script_review")
-    written = (await video_app.client.results(UUID(checkpoint["video_id"])))["script_generation"]
+    written = (await video_app.client.runs.get_results(UUID(checkpoint["video_id"])))["script_generation"]
     told = await video_app.approve(checkpoint, value={**written, "title": "Outro"})
     assert told["decided"]["value"]["title"] == "Outro"
 
@@ -65,9 +65,9 @@ async def test_a_decided_checkpoint_has_the_version_that_a_person_approved(video
 async def test_the_lengths_of_footage_and_narration_are_rounded_alike(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until("broll_review")
     video = UUID(checkpoint["video_id"])
-    found = Broll.model_validate((await video_app.client.results(video))["broll_search"])
+    found = Broll.model_validate((await video_app.client.runs.get_results(video))["broll_search"])
     uneven = found.model_copy(update={"total_seconds": 26.2399999, "audio_seconds": 26.243333333333332})
-    await video_app.client.edit(video, "broll_search", uneven.model_dump(mode="json"), by="ana")
+    await video_app.client.runs.edit(video, "broll_search", uneven.model_dump(mode="json"), by="ana")
     data = (await video_app.work_until_review(str(video)))["data"]
     assert (data["total_duration"], data["audio_duration"]) == (26.24, 26.24)
 

@@ -28,7 +28,7 @@ async def test_a_sample_is_ordered_in_the_language_of_the_terminal(
     video_sandbox: Sandbox, tmp_path: Path, language: str, topic: str, spoken: str
 ) -> None:
     said = await anext(create_demo(make_small_services(tmp_path))(video_sandbox.client, ADDRESS, language))
-    (run,) = await video_sandbox.client.runs()
+    (run,) = await video_sandbox.client.runs.list()
     assert (run.input["topic"], run.input["language"], run.tenant) == (topic, spoken, "principal")
     assert topic in said
     assert f"{ADDRESS}/videos/" in said
@@ -38,9 +38,9 @@ async def test_a_sample_is_ordered_once_even_if_its_channel_changes(video_sandbo
     order = create_demo(make_small_services(tmp_path))
     await anext(order(video_sandbox.client, ADDRESS, "pt"))
     await anext(order(video_sandbox.client, ADDRESS, "pt"))
-    await video_sandbox.client.set_profile("principal", Channel(seconds=90).model_dump())
+    await video_sandbox.client.tenants.set_profile("principal", Channel(seconds=90).model_dump())
     await anext(order(video_sandbox.client, ADDRESS, "pt"))
-    assert len(await video_sandbox.client.runs()) == 1
+    assert len(await video_sandbox.client.runs.list()) == 1
 
 
 async def test_the_sample_says_what_is_made_on_this_machine(video_sandbox: Sandbox, tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ async def test_the_sample_says_that_it_ended_and_the_next_time_that_it_was_there
     order = create_demo(make_small_services(tmp_path))
     told = order(video_sandbox.client, ADDRESS, "en")
     await anext(told)
-    (run,) = await video_sandbox.client.runs()
-    await video_sandbox.client.cancel(run.id)
+    (run,) = await video_sandbox.client.runs.list()
+    await video_sandbox.client.runs.cancel(run.id)
     assert await anext(told) == f"“How coffee is made” ended without being published: {ADDRESS}/runs/{run.id}"
     assert "was ordered before and is over" in await anext(order(video_sandbox.client, ADDRESS, "en"))
 
@@ -64,9 +64,9 @@ async def test_the_end_of_every_video_is_told_but_of_those_that_were_over_before
     video_sandbox: Sandbox, tmp_path: Path
 ) -> None:
     before, ordered = [await video_sandbox.client.start(longform, Brief(topic=topic)) for topic in ("Antes", "Depois")]
-    await video_sandbox.client.cancel(before.id)
+    await video_sandbox.client.runs.cancel(before.id)
     told = create_demo(make_small_services(tmp_path))(video_sandbox.client, ADDRESS, "pt")
     await anext(told)
-    for run in await video_sandbox.client.runs():
-        await video_sandbox.client.cancel(run.id)
+    for run in await video_sandbox.client.runs.list():
+        await video_sandbox.client.runs.cancel(run.id)
     assert f"“Depois” terminou sem ser publicado: {ADDRESS}/runs/{ordered.id}" in {await anext(told), await anext(told)}

@@ -115,7 +115,7 @@ async def send_back(video_app: FastVideoApp, checkpoint: dict[str, Any], **given
 
 
 async def clips_of(video_app: FastVideoApp, checkpoint: dict[str, Any]) -> list[str]:
-    results = await video_app.client.results(UUID(checkpoint["video_id"]))
+    results = await video_app.client.runs.get_results(UUID(checkpoint["video_id"]))
     return [clip["id"] for clip in results["broll_search"]["clips"]]
 
 
@@ -170,7 +170,7 @@ async def test_a_number_that_no_clip_has_leaves_the_other_numbers_or_stands_for_
     checkpoint = await video_app.order_until("broll_review")
     before = await clips_of(video_app, checkpoint)
     decision = Decision("send_back", by="ana", items=items)
-    await video_app.client.decide(UUID(checkpoint["checkpoint_id"]), decision)
+    await video_app.client.reviews.decide(UUID(checkpoint["checkpoint_id"]), decision)
     await video_app.work()
     after = await clips_of(video_app, checkpoint)
     assert {at for at, (old, new) in enumerate(zip(before, after, strict=True)) if old != new} == replaced
@@ -192,7 +192,7 @@ async def test_footage_of_which_no_file_comes_is_tried_again(video_app: FastVide
     audio = await video_app.order_until("audio_review")
     await video_app.approve(audio)
     await video_app.work()
-    ((_, error),) = (await video_app.client.errors(UUID(audio["video_id"]))).items()
+    ((_, error),) = (await video_app.client.runs.get_errors(UUID(audio["video_id"]))).items()
     shown = await video_app.show(audio["video_id"])
     assert (shown["current_step"], error["code"]) == ("broll_search", "CLIP_UNAVAILABLE")
     assert shown["status"] != "failed"
@@ -200,7 +200,7 @@ async def test_footage_of_which_no_file_comes_is_tried_again(video_app: FastVide
 
 async def test_a_narration_with_other_scenes_than_its_script_is_told_of(video_app: FastVideoApp) -> None:
     audio = await video_app.order_until("audio_review")
-    narration = (await video_app.client.results(UUID(audio["video_id"])))["audio_generation"]
+    narration = (await video_app.client.runs.get_results(UUID(audio["video_id"])))["audio_generation"]
     await video_app.approve(audio, value={**narration, "scene_starts": narration["scene_starts"][:-1]})
     await video_app.work()
     assert "has 3 scenes and its narration 2" in (await video_app.show(audio["video_id"]))["error_message"]
@@ -230,7 +230,7 @@ async def test_a_person_is_asked_about_a_voice_that_cannot_speak_and_no_other_sp
 ) -> None:
     audio = await video_app.order_until("audio_review")
     decision = Decision("send_back", by="ana", extra={"voice": voice})
-    await video_app.client.decide(UUID(audio["checkpoint_id"]), decision)
+    await video_app.client.reviews.decide(UUID(audio["checkpoint_id"]), decision)
     asked = await video_app.work_until_review(audio["video_id"])
     assert (asked["checkpoint_type"], asked["data"]["reason"]["code"]) == ("audio_generation", "NO_VOICE")
     await video_app.decide(asked, answer, notes="como antes")
@@ -241,12 +241,12 @@ async def test_a_person_is_asked_about_a_voice_that_cannot_speak_and_no_other_sp
 async def test_a_video_whose_voice_has_no_key_goes_on_from_its_approved_script_as_a_fork(
     video_app: FastVideoApp,
 ) -> None:
-    await video_app.client.set_profile("financas", {"seconds": 25, "voice": "azure_pt_br_antonio"})
+    await video_app.client.tenants.set_profile("financas", {"seconds": 25, "voice": "azure_pt_br_antonio"})
     script = await video_app.order_until("script_review")
     await video_app.approve(script)
     await video_app.work()
     assert "set the key of azure" in (await video_app.show(script["video_id"]))["error_message"]
-    fork = await video_app.client.fork(UUID(script["video_id"]), {"voice": ""})
+    fork = await video_app.client.runs.fork(UUID(script["video_id"]), {"voice": ""})
     assert (await video_app.work_until_review(str(fork.id)))["checkpoint_type"] == "audio_review"
 
 
@@ -257,7 +257,7 @@ async def test_a_video_in_a_language_that_its_voice_does_not_speak_is_not_begun(
     body = {"pipeline": "longform", "input": {"topic": "Renda fixa", **given}}
     answer = await video_app.api.post("/api/v1/runs", json=body)
     assert (answer.status_code, "voice" in answer.text) == (422, True)
-    assert await video_app.client.runs() == []
+    assert await video_app.client.runs.list() == []
 
 
 async def test_feedback_without_effect_is_refused_by_every_way_of_sending_back(video_app: FastVideoApp) -> None:
@@ -295,9 +295,9 @@ FORKS: list[tuple[dict[str, str], bool, tuple[str, float]]] = [
 async def test_a_fork_keeps_only_feedback_on_its_own_topic_and_voice(video_app: FastVideoApp) -> None:
     video = await publish_with_feedback(video_app)
     for changes, is_wished, spoken in FORKS:
-        fork = (await video_app.client.fork(video, changes)).id
+        fork = (await video_app.client.runs.fork(video, changes)).id
         await video_app.finish(await video_app.work_until_review(str(fork)))
-        results = await video_app.client.results(fork)
+        results = await video_app.client.runs.get_results(fork)
         assert (
             results["research"]["feedback_history"]
             == results["script_generation"]["feedback_history"]
@@ -326,7 +326,7 @@ async def test_each_thumbnail_is_paid_for_once_and_a_new_film_keeps_them(
     await video_app.api.sandbox.work()
     final = await video_app.work_until_review(filmed["video_id"])
     again = await send_back(video_app, final, notes="sem legendas", rewind_to="video_assembly")
-    charged = await video_app.client.charges(UUID(final["video_id"]))
+    charged = await video_app.client.costs.list_charges(UUID(final["video_id"]))
     assert [(one.step, one.what, one.units) for one in charged if one.provider == "painter"] == [
         ("thumbnail_gen", "brush", 1)
     ] * 3

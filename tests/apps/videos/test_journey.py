@@ -86,8 +86,8 @@ async def _record_journey(video_app: VideoApp, seen: Journey) -> None:
     seen.at = await video_app.api.sandbox.clock.now()
     await video_app.work()
     seen.published = await video_app.show(video)
-    seen.results = await video_app.client.results(UUID(video))
-    seen.reviews = await video_app.client.reviews(run=UUID(video), states=None)
+    seen.results = await video_app.client.runs.get_results(UUID(video))
+    seen.reviews = await video_app.client.reviews.list(run=UUID(video), states=None)
 
 
 async def _try_without_thumbnail(video_app: VideoApp, checkpoint: dict[str, Any], seen: Journey) -> None:

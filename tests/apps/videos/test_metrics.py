@@ -14,6 +14,6 @@ async def test_the_wait_for_people_and_what_they_approve_the_first_time_are_coun
     for (hours, action), checkpoint in zip(decisions, checkpoints, strict=True):
         await video_app.api.sandbox.clock.set(NOON + timedelta(hours=hours))
         await video_app.decide(checkpoint, action, notes="mais curto")
-    figures = await video_app.client.review_figures("longform", NOON - timedelta(days=30))
+    figures = await video_app.client.reviews.get_metrics("longform", NOON - timedelta(days=30))
     assert figures.mean_wait == pytest.approx(3 * 3600)
     assert (figures.first_decided, figures.approved_at_once) == (4, 3)

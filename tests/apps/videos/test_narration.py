@@ -82,9 +82,9 @@ async def work_until_narration(video_app: FastVideoApp, voice: str) -> dict[str,
 
 async def order_with_scenes(video_app: FastVideoApp, voice: str) -> str:
     """A video whose script is our scenes."""
-    await video_app.client.set_profile("financas", {"seconds": 25, "voice": voice})
+    await video_app.client.tenants.set_profile("financas", {"seconds": 25, "voice": voice})
     script = await video_app.order_until("script_review")
-    written = (await video_app.client.results(UUID(script["video_id"])))["script_generation"]
+    written = (await video_app.client.runs.get_results(UUID(script["video_id"])))["script_generation"]
     scenes = [{"text": " ".join(scene), "visual": "moedas"} for scene in SCENES]
     await video_app.approve(script, value={**written, "scenes": scenes})
     return str(script["video_id"])
@@ -102,7 +102,7 @@ async def test_a_voice_without_times_of_words_speaks_sentence_by_sentence_so_tha
 
 async def test_sentences_that_are_spoken_one_by_one_cost_what_their_scene_does(video_app: FastVideoApp) -> None:
     audio = await work_until_narration(video_app, "azure_pt_br_antonio")
-    charges = await video_app.client.charges(UUID(audio["video_id"]))
+    charges = await video_app.client.costs.list_charges(UUID(audio["video_id"]))
     paid = sum(one.units for one in charges if one.step == "audio_generation")
     assert paid == sum(map(len, SENTENCES)) <= sum(len(" ".join(scene)) for scene in SCENES)
 

@@ -29,13 +29,13 @@ async def video_sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 
 async def work_until_review(video_sandbox: Sandbox, run: UUID) -> Review:
     await video_sandbox.work(advance_clock=False)
-    (review,) = await video_sandbox.client.reviews(run=run)
+    (review,) = await video_sandbox.client.reviews.list(run=run)
     return review
 
 
 async def approve_all(video_sandbox: Sandbox, run: UUID, **given: Any) -> Review:
     review = await work_until_review(video_sandbox, run)
-    return await video_sandbox.client.decide(review.id, Decision("approve", by="ana", **given))
+    return await video_sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", **given))
 
 
 async def test_a_topic_becomes_a_published_video_through_four_reviews_each_sent_back_once(
@@ -56,19 +56,23 @@ async def test_a_topic_becomes_a_published_video_through_four_reviews_each_sent_
         assert shown["data"]
         back = notes.pop(review.step, None)
         final: dict[str, Any] = {"value": {"thumbnail": 2}} if review.step == "final_review" else {}
-        await video_sandbox.client.decide(review.id, back or Decision("approve", by="ana", **final))
+        await video_sandbox.client.reviews.decide(review.id, back or Decision("approve", by="ana", **final))
     assert kinds == [name for name in dict.fromkeys(kinds) for _ in range(2)]
     await video_sandbox.work()
-    assert (await video_sandbox.client.show(run)).state is RunState.COMPLETED
-    results = await video_sandbox.client.results(run)
+    assert (await video_sandbox.client.runs.get(run)).state is RunState.COMPLETED
+    results = await video_sandbox.client.runs.get_results(run)
     path = await make_small_services(tmp_path).files.get_path(File.model_validate(results["video_assembly"]["video"]))
     film = await probe(path)
     assert abs(film.seconds - results["audio_generation"]["seconds"]) <= 0.2
     assert (film.width, film.height, film.video_codec, film.audio_codec) == (320, 180, "h264", "aac")
     assert mean_volume(path) > -40
-    (before, after) = (made.output for made in reversed(await video_sandbox.client.made(run, "audio_generation")))
+    (before, after) = (
+        made.output for made in reversed(await video_sandbox.client.runs.get_step_history(run, "audio_generation"))
+    )
     assert after["rate"] > before["rate"]
-    (first, second) = (made.output["clips"] for made in reversed(await video_sandbox.client.made(run, "broll_search")))
+    (first, second) = (
+        made.output["clips"] for made in reversed(await video_sandbox.client.runs.get_step_history(run, "broll_search"))
+    )
     assert first[0]["video"] != second[0]["video"]
     assert first[1:] == second[1:]
     (video,) = await LocalChannel(tmp_path / "channel").videos()

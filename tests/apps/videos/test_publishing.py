@@ -55,7 +55,7 @@ async def test_with_a_client_an_account_without_a_token_waits_and_publishes_noth
     monkeypatch.setenv("YOUTUBE_CLIENT_ID", "client")
     monkeypatch.setenv("YOUTUBE_CLIENT_SECRET", "secret")
     studio = from_environment().resources["services"]
-    assert "youtube" not in studio.offline
+    assert "youtube" not in studio.offline_services
     with pytest.raises(ProviderRejected, match=f"set YOUTUBE_REFRESH_TOKEN{'_SECOND' if account else ''}$"):
         await studio.channel(account).begin(VideoToPublish("Renda fixa", mark_of("x")), 1)
 
@@ -71,7 +71,7 @@ async def test_a_video_is_published_with_the_account_of_its_channel_whatever_its
         return local
 
     async with running_fast_video_app(database, tmp_path, monkeypatch, channel=channel) as video_app:
-        await video_app.client.set_profile("financas", {"seconds": 25, "account": "ours"})
+        await video_app.client.tenants.set_profile("financas", {"seconds": 25, "account": "ours"})
         key = await video_app.api.make_key("runs:read", "runs:write", tenant="financas")
         given = {"topic": "Renda fixa", "account": "theirs"}
         began = await video_app.api.post("/api/v1/runs", key=key, json={"pipeline": "longform", "input": given})
@@ -83,8 +83,10 @@ async def test_a_video_is_published_with_the_account_of_its_channel_whatever_its
 
 async def test_a_thumbnail_that_is_not_there_is_refused_before_the_film_is_sent(video_app: FastVideoApp) -> None:
     final = await video_app.order_until("final_review")
-    made = (await video_app.client.results(UUID(final["video_id"])))["thumbnail_gen"]
-    await video_app.client.edit(UUID(final["video_id"]), "thumbnail_gen", {**made, "variants": made["variants"][:1]})
+    made = (await video_app.client.runs.get_results(UUID(final["video_id"])))["thumbnail_gen"]
+    await video_app.client.runs.edit(
+        UUID(final["video_id"]), "thumbnail_gen", {**made, "variants": made["variants"][:1]}
+    )
     await video_app.decide(await video_app.work_until_review(final["video_id"]), "approved", thumbnail=3)
     await video_app.work()
     shown = await video_app.show(final["video_id"])
@@ -99,7 +101,7 @@ async def test_a_failed_upload_that_is_resumed_publishes_no_second_video(
         patched.setattr(LocalChannel, "send", fail_after_sending(LocalChannel.send))
         failed = await video_app.finish(await video_app.order_until("final_review"))
     assert (failed["status"], len(await videos(video_app))) == ("failed", 1)
-    await video_app.client.resume(UUID(failed["id"]))
+    await video_app.client.runs.resume(UUID(failed["id"]))
     await video_app.work()
     shown = await video_app.show(failed["id"])
     (video,) = await videos(video_app)
@@ -127,10 +129,10 @@ async def test_an_upload_that_the_channel_forgot_or_lost_is_made_by_a_rerun(
     assert "forgot 3 uploads" in failed["error_message"]
     with monkeypatch.context() as patched:
         patched.setattr(LocalChannel, "status", delete_uploads)
-        await video_app.client.rerun(UUID(failed["id"]), "upload")
+        await video_app.client.runs.rerun(UUID(failed["id"]), "upload")
         await video_app.work()
     assert "not taken the video: deleted" in (await video_app.show(failed["id"]))["error_message"]
-    await video_app.client.rerun(UUID(failed["id"]), "upload")
+    await video_app.client.runs.rerun(UUID(failed["id"]), "upload")
     await video_app.work()
     assert (await video_app.show(failed["id"]))["stage"] == "published"
 
@@ -147,7 +149,7 @@ async def test_a_rerun_upload_reuses_the_video_of_the_same_film(
         monkeypatch.setattr(LocalChannel, name, record_calls(asked, name, getattr(LocalChannel, name)))
     published = await video_app.finish(await video_app.order_until("final_review"))
     assert asked == ["begin", "set_thumbnail"]
-    await video_app.client.rerun(UUID(published["id"]), "upload")
+    await video_app.client.runs.rerun(UUID(published["id"]), "upload")
     await video_app.work()
     assert asked[2:] == ["find", "set_thumbnail"]
     assert (await video_app.show(published["id"]))["url"] == published["url"]
@@ -158,7 +160,7 @@ async def test_a_rerun_film_is_another_video_and_the_previous_stays(
 ) -> None:
     published = await video_app.finish(await video_app.order_until("final_review"))
     monkeypatch.setattr(footage, "assemble_film", another_film)
-    await video_app.client.rerun(UUID(published["id"]), "video_assembly")
+    await video_app.client.runs.rerun(UUID(published["id"]), "video_assembly")
     again = await video_app.finish(await video_app.work_until_review(published["id"]))
     assert again["url"] != published["url"]
     assert len(await videos(video_app)) == 2
@@ -179,7 +181,7 @@ async def test_a_thumbnail_that_is_refused_leaves_the_video_out_and_is_told(
         patched.setattr(LocalChannel, "set_thumbnail", refuse)
         shown = await video_app.finish(await video_app.order_until("final_review"))
     assert (shown["stage"], shown["thumbnail_refused"]) == ("published", "the account is not verified")
-    await video_app.client.rerun(UUID(shown["id"]), "upload")
+    await video_app.client.runs.rerun(UUID(shown["id"]), "upload")
     await video_app.work()
     assert (await video_app.show(shown["id"]))["thumbnail_refused"] is None
 
@@ -234,7 +236,7 @@ async def test_a_worker_whose_clock_is_fast_publishes_nothing_early(video_app: F
     await video_app.work()
     (video,) = await videos(video_app)
     assert video.publish_at == at_noon + timedelta(minutes=40)
-    results = await video_app.client.results(UUID(final["video_id"]))
+    results = await video_app.client.runs.get_results(UUID(final["video_id"]))
     assert datetime.fromisoformat(results["upload"]["uploaded_at"]) == at_noon
     assert (await video_app.show(final["video_id"]))["stage"] == "uploaded"
 
@@ -283,13 +285,13 @@ async def test_a_fork_shows_neither_the_stage_nor_the_address_of_the_video_that_
     video_app: FastVideoApp,
 ) -> None:
     published = await video_app.finish(await video_app.order_until("final_review"))
-    fork = await video_app.show(str((await video_app.client.fork(UUID(published["id"]), {"language": "en"})).id))
+    fork = await video_app.show(str((await video_app.client.runs.fork(UUID(published["id"]), {"language": "en"})).id))
     assert (fork["stage"], fork["url"], fork["steps_done"]) == ("draft", None, [])
 
 
 async def test_a_published_video_that_is_made_again_shows_how_far_it_is_this_time(video_app: FastVideoApp) -> None:
     published = await video_app.finish(await video_app.order_until("final_review"))
-    await video_app.client.rerun(UUID(published["id"]), "script_generation")
+    await video_app.client.runs.rerun(UUID(published["id"]), "script_generation")
     shown = await video_app.show(published["id"])
     assert (shown["stage"], shown["current_step"], shown["url"]) == ("researching", "script_generation", None)
 
@@ -298,7 +300,10 @@ async def test_the_chosen_title_is_that_of_the_video_and_its_metrics(video_app: 
     final = await video_app.order_until("final_review")
     await video_app.approve(final, title="Outro título")
     await video_app.work()
-    shown, results = await video_app.show(final["video_id"]), await video_app.client.results(UUID(final["video_id"]))
+    shown, results = (
+        await video_app.show(final["video_id"]),
+        await video_app.client.runs.get_results(UUID(final["video_id"])),
+    )
     (video,) = await videos(video_app)
     assert (video.title, shown["title"], results["analytics_init"]["title"]) == ("Outro título",) * 3
 

@@ -22,6 +22,6 @@ async def test_a_rejection_at_any_checkpoint_ends_the_production_and_publishes_n
         assert (shown["status"], shown["error_message"]) == ("rejected", f"Rejected at {step}: não: {step}")
         assert await video_app.list_started_steps(video) == set(STEPS[: STEPS.index(step)])
         if step != "final_review":
-            video = str((await video_app.client.fork(UUID(video))).id)
+            video = str((await video_app.client.runs.fork(UUID(video))).id)
             await video_app.decide(await video_app.work_until_review(video), "approved")
     assert await LocalChannel(tmp_path / "channel").videos() == []

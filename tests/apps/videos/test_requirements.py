@@ -214,11 +214,11 @@ async def test_who_has_nothing_but_the_database_finds_state_attempts_and_checkpo
         retried = await before.order()
         await before.api.sandbox.work(advance_clock=False)
         seen = [await before.show(video) for video in (waiting["video_id"], retried)]
-        jobs = await before.client.jobs(UUID(retried))
+        jobs = await before.client.runs.list_jobs(UUID(retried))
     assert {job.step: job.attempt for job in jobs if job.attempt} == {"knowledge_query": 1, "research": 1}
     async with running_fast_video_app(database, tmp_path, monkeypatch) as after:
         assert [await after.show(video) for video in (waiting["video_id"], retried)] == seen
-        assert await after.client.jobs(UUID(retried)) == jobs
+        assert await after.client.runs.list_jobs(UUID(retried)) == jobs
         assert await after.checkpoint(waiting["checkpoint_id"]) == waiting
         assert (await after.finish(waiting))["status"] == "completed"
 
@@ -265,7 +265,7 @@ async def test_resumed_revised_and_retried_stand_in_the_history_with_their_times
         await video_app.decide(checkpoint, action, notes="mais curto")
         shown = await video_app.show(video)
         assert (shown["status"], shown["revision"]) == ("running", 2)
-    events = await video_app.client.events(UUID(video))
+    events = await video_app.client.runs.list_events(UUID(video))
     told = [event for event in events if event.kind in ("retry", "review")]
     assert [(event.kind, event.step, event.data.get("what"), event.at) for event in told] == [
         ("retry", "research", None, NOON),
@@ -280,7 +280,7 @@ async def test_resumed_revised_and_retried_stand_in_the_history_with_their_times
 
 async def test_the_end_of_each_step_is_kept_with_its_name_and_its_time(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
-    results = await video_app.client.events(UUID(checkpoint["video_id"]), kinds=["result"])
+    results = await video_app.client.runs.list_events(UUID(checkpoint["video_id"]), kinds=["result"])
     now = await video_app.api.sandbox.clock.now()
     assert [(event.step, event.at) for event in results] == [(step, now) for step in STEPS[:3]]
 
@@ -313,7 +313,7 @@ async def test_a_failed_video_goes_on_only_when_somebody_says_so_and_can_then_be
     assert await video_app.api.sandbox.work() == 0
     assert (await video_app.show(video))["status"] == "failed"
     assert RUN_TRANSITIONS[RunState.FAILED] == {RunState.RUNNING}
-    await video_app.client.resume(UUID(video), by="ana")
+    await video_app.client.runs.resume(UUID(video), by="ana")
     assert (await video_app.show(video))["status"] == "running"
     assert (await video_app.finish(await video_app.work_until_review(video)))["status"] == "completed"
 
@@ -326,7 +326,7 @@ async def test_nothing_that_comes_late_changes_a_video_that_has_ended(video_app:
     await video_app.work_once()
     async with video_app.api.sandbox.manual_worker() as hands:
         late = await hands.attempt(await hands.claim())
-        await video_app.client.cancel(UUID(video))
+        await video_app.client.runs.cancel(UUID(video))
         await video_app.api.sandbox.clock.advance(timedelta(minutes=1))
         await video_app.api.sandbox.run_watchdog()
         await hands.record_outcomes(late)
@@ -348,7 +348,7 @@ async def test_what_may_pass_is_tried_again_and_what_cannot_is_not_and_no_video_
     video = await video_app.order()
     await video_app.api.sandbox.work()
     assert (await video_app.show(video))["status"] == "failed"
-    jobs = {job.step: job.attempt for job in await video_app.client.jobs(UUID(video))}
+    jobs = {job.step: job.attempt for job in await video_app.client.runs.list_jobs(UUID(video))}
     assert jobs["research"] == attempts
     assert "script_generation" not in jobs
 
@@ -383,8 +383,8 @@ async def test_retries_are_counted_for_each_step_and_revision_alone(video_app: F
 async def test_what_one_video_found_out_is_what_the_next_knows_first(video_app: FastVideoApp) -> None:
     first = await video_app.finish(await video_app.order_until_script_review())
     second = await video_app.order_until_script_review()
-    told = await video_app.client.results(UUID(first["id"]))
-    known = await video_app.client.results(UUID(second["video_id"]))
+    told = await video_app.client.runs.get_results(UUID(first["id"]))
+    known = await video_app.client.runs.get_results(UUID(second["video_id"]))
     assert told["knowledge_query"]["facts"] == []
     assert all(fact["source"]["name"] for fact in told["research"]["facts"])
     assert texts(known["knowledge_query"]["facts"]) == texts(told["research"]["facts"]) != set()
@@ -399,7 +399,7 @@ async def test_research_adds_to_what_is_known_only_what_is_new(video_app: FastVi
     again = await video_app.order_until_script_review()
     await video_app.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
     await video_app.work_until_review(again["video_id"])
-    results = await video_app.client.results(UUID(again["video_id"]))
+    results = await video_app.client.runs.get_results(UUID(again["video_id"]))
     known, found = results["knowledge_query"]["facts"], results["research"]["facts"]
     assert found[: len(known)] == known
     assert len(texts(found)) == len(found) > len(known)
@@ -407,7 +407,7 @@ async def test_research_adds_to_what_is_known_only_what_is_new(video_app: FastVi
 
 
 async def test_all_that_was_said_of_a_script_holds_wherever_it_is_sent_back_to(video_app: FastVideoApp) -> None:
-    await video_app.client.set_profile("financas", {"seconds": 120})
+    await video_app.client.tenants.set_profile("financas", {"seconds": 120})
     first = await video_app.order_until_script_review()
     run = UUID(first["video_id"])
     remarks = [{"text": "fale do café", "at": 61.5}]
@@ -415,7 +415,7 @@ async def test_all_that_was_said_of_a_script_holds_wherever_it_is_sent_back_to(v
         checkpoint = await video_app.work_until_review(first["video_id"])
         assert (await video_app.decide(checkpoint, "revision_requested", **given)).status_code == 200
     last = (await video_app.work_until_review(first["video_id"]))["data"]
-    results = await video_app.client.results(run)
+    results = await video_app.client.runs.get_results(run)
     assert results["research"]["feedback_history"] == ["1:01.5 fale do café"]
     assert results["script_generation"]["feedback_history"] == ["mais curto", "1:01.5 fale do café", "mais longo"]
     assert last["word_count"] < first["data"]["word_count"]
@@ -425,17 +425,17 @@ async def test_all_that_was_said_of_a_script_holds_wherever_it_is_sent_back_to(v
 async def test_each_step_works_from_what_people_approved_and_not_from_what_was_made(video_app: FastVideoApp) -> None:
     scripted = await video_app.order_until_script_review()
     run = UUID(scripted["video_id"])
-    script = (await video_app.client.results(run))["script_generation"]
+    script = (await video_app.client.runs.get_results(run))["script_generation"]
     await video_app.approve(scripted, value=script | {"scenes": [{"text": "Minha cena.", "visual": "um gato"}]})
     spoken = await video_app.work_until_review(scripted["video_id"])
     assert spoken["data"]["script_text"] == "Minha cena."
-    narration = (await video_app.client.results(run))["audio_generation"]
+    narration = (await video_app.client.runs.get_results(run))["audio_generation"]
     assert [line["text"] for line in narration["lines"]] == ["Minha cena."]
     await video_app.approve(spoken, value=narration | {"seconds": 7.5})
     filmed = await video_app.work_until_review(scripted["video_id"])
     assert [clip["query_used"] for clip in filmed["data"]["clips"]] == ["um gato"]
     assert filmed["data"]["audio_duration"] == 7.5
-    broll = (await video_app.client.results(run))["broll_search"]
+    broll = (await video_app.client.runs.get_results(run))["broll_search"]
     await video_app.approve(filmed, value=broll | {"clips": [broll["clips"][0] | {"query": "outro gato"}]})
     final = await video_app.work_until_review(scripted["video_id"])
     film = (await video_app.api.get(final["data"]["video_preview_url"])).content.decode()
@@ -444,7 +444,7 @@ async def test_each_step_works_from_what_people_approved_and_not_from_what_was_m
 
 async def test_subtitles_have_the_timings_of_the_narration(video_app: FastVideoApp) -> None:
     final = await video_app.order_until("final_review")
-    results = await video_app.client.results(UUID(final["video_id"]))
+    results = await video_app.client.runs.get_results(UUID(final["video_id"]))
     path = await video_app.services.files.get_path(
         await file_of(video_app, final, results["subtitle_gen"]["vtt"]["file"])
     )
@@ -454,7 +454,7 @@ async def test_subtitles_have_the_timings_of_the_narration(video_app: FastVideoA
 
 
 async def file_of(video_app: FastVideoApp, checkpoint: dict[str, Any], digest: str) -> Any:
-    return await video_app.client.file(UUID(checkpoint["video_id"]), digest)
+    return await video_app.client.files.get(UUID(checkpoint["video_id"]), digest)
 
 
 def seconds(clock: str) -> float:
@@ -468,7 +468,7 @@ async def test_a_rerun_script_reruns_its_dependents_and_the_previous_stays_reada
     filmed = await video_app.order_until("broll_review")
     run = UUID(filmed["video_id"])
     monkeypatch.setattr(FailingWriter, "script", another_script)
-    await video_app.client.rerun(run, "script_generation", by="ana")
+    await video_app.client.runs.rerun(run, "script_generation", by="ana")
     again = await video_app.work_until_review(filmed["video_id"])
     assert again["checkpoint_type"] == "script_review"
     assert (await video_app.decide(filmed, "approved")).status_code == 409
@@ -478,7 +478,7 @@ async def test_a_rerun_script_reruns_its_dependents_and_the_previous_stays_reada
     await video_app.approve(spoken)
     clips = (await video_app.work_until_review(filmed["video_id"]))["data"]["clips"]
     assert [clip["query_used"] for clip in clips] == ["um rio"]
-    new, old = await video_app.client.made(run, "audio_generation")
+    new, old = await video_app.client.runs.get_step_history(run, "audio_generation")
     assert [line["text"] for line in new.output["lines"]] == ["Outra coisa."] != old.output["lines"]
 
 
@@ -488,7 +488,7 @@ async def test_a_previous_narration_checkpoint_shows_the_script_it_was_made_of(
     spoken = await video_app.order_until("audio_review")
     await video_app.approve(spoken)
     monkeypatch.setattr(FailingWriter, "script", another_script)
-    await video_app.client.rerun(UUID(spoken["video_id"]), "script_generation", by="ana")
+    await video_app.client.runs.rerun(UUID(spoken["video_id"]), "script_generation", by="ana")
     again = await video_app.work_until_review(spoken["video_id"])
     assert (await video_app.checkpoint(spoken["checkpoint_id"]))["data"] == spoken["data"]
     await video_app.approve(again)
@@ -519,10 +519,10 @@ async def test_a_checkpoint_that_is_late_is_told_again_and_then_given_to_the_edi
     for late in (-1, 1, 121):
         await video_app.api.sandbox.clock.set(due + timedelta(minutes=late))
         await video_app.work()
-        events = await video_app.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
+        events = await video_app.client.runs.list_events(UUID(checkpoint["video_id"]), kinds=["review"])
         told.append([event.data["what"] for event in events if event.step == review])
     assert told == [["opened"], ["opened", "reminded"], ["opened", "reminded", "escalated"]]
-    assert (await video_app.client.review(UUID(checkpoint["checkpoint_id"]))).assignee == "editor"
+    assert (await video_app.client.reviews.get(UUID(checkpoint["checkpoint_id"]))).assignee == "editor"
 
 
 async def test_there_is_one_checkpoint_for_each_video_step_and_revision(video_app: FastVideoApp) -> None:
@@ -559,7 +559,7 @@ async def test_every_kind_of_decision_has_its_time_its_person_and_its_way_for_go
     told = (await video_app.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
     assert datetime.fromisoformat(told["reviewed_at"]) == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     assert datetime.fromisoformat(told["reviewed_at"]).utcoffset() == timedelta(0)
-    _, decided = await video_app.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
+    _, decided = await video_app.client.runs.list_events(UUID(checkpoint["video_id"]), kinds=["review"])
     assert (decided.data["by"], decided.data["via"], decided.data["notes"]) == ("ana, by key test", "api", "mais curto")
     assert decided.at == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     async with video_app.api.sandbox.database.connection() as connection:
@@ -576,7 +576,7 @@ from retoma_apps.videos.pipeline import longform
 
 async def main():
     client = Client(App("videos", pipelines=[longform], resources={"services": None}), Database(sys.argv[1], None))
-    await client.decide(UUID(sys.argv[2]), Decision("approve", by="ana", notes="bom"))
+    await client.reviews.decide(UUID(sys.argv[2]), Decision("approve", by="ana", notes="bom"))
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -628,7 +628,7 @@ async def test_a_checkpoint_goes_back_to_each_of_its_steps_and_to_no_other(
         assert (sent.status_code, (await video_app.show(checkpoint["video_id"]))["current_step"]) == (200, step)
         checkpoint = await video_app.work_until_review(checkpoint["video_id"])
         assert checkpoint["checkpoint_type"] == review
-        made = (await video_app.client.made(UUID(checkpoint["video_id"]), step))[0]
+        made = (await video_app.client.runs.get_step_history(UUID(checkpoint["video_id"]), step))[0]
         assert (made.revision, made.reused_from) == (checkpoint["revision"], None)
         assert made.feedback["notes"] == NOTES[step]
         assert await revisions_of(video_app, checkpoint["video_id"], earlier) == before
@@ -645,13 +645,13 @@ async def test_a_script_goes_back_ten_times_and_is_then_given_to_another_approve
     once_more = await video_app.decide(checkpoint, "revision_requested", notes="mais longo")
     assert once_more.status_code == 409
     assert "as often as it may" in once_more.json()["detail"]
-    given = await video_app.client.assign_review(UUID(checkpoint["checkpoint_id"]), "rui", by="ana")
+    given = await video_app.client.reviews.assign(UUID(checkpoint["checkpoint_id"]), "rui", by="ana")
     assert (given.assignee, given.is_open) == ("rui", True)
     assert (await video_app.decide(checkpoint, action, notes="chega")).json()["status"] == action
 
 
 async def revisions_of(video_app: FastVideoApp, video: str, steps: Sequence[str]) -> dict[str, int]:
-    return {step: (await video_app.client.made(UUID(video), step))[0].revision for step in steps}
+    return {step: (await video_app.client.runs.get_step_history(UUID(video), step))[0].revision for step in steps}
 
 
 async def test_what_a_reviewer_asks_for_in_fields_reaches_the_step(
@@ -727,7 +727,7 @@ async def test_a_narration_has_the_voice_and_the_speed_that_were_asked_for_whate
     await empty_database(database)
     async with running_video_app(database, tmp_path) as video_app:
         scripted = await video_app.order_until_script_review()
-        script = (await video_app.client.results(UUID(scripted["video_id"])))["script_generation"]
+        script = (await video_app.client.runs.get_results(UUID(scripted["video_id"])))["script_generation"]
         short, other = (
             script | {"scenes": [{"text": text, "visual": "o sol"}]} for text in ("Bom dia a todos.", "Boa noite.")
         )
@@ -736,7 +736,7 @@ async def test_a_narration_has_the_voice_and_the_speed_that_were_asked_for_whate
         asked = {"notes": "outra voz", "voice": "espeak_pt", "rate": 1.4}
         assert (await video_app.decide(first, "revision_requested", **asked)).status_code == 200
         again = await video_app.work_until_review(scripted["video_id"])
-        await video_app.client.edit(UUID(scripted["video_id"]), "script_review", other, by="ana")
+        await video_app.client.runs.edit(UUID(scripted["video_id"]), "script_review", other, by="ana")
         edited = await video_app.work_until_review(scripted["video_id"])
     assert edited["data"]["script_text"] == "Boa noite."
     assert (edited["data"]["voice_used"], edited["data"]["rate"]) == ("espeak_pt", 1.4)
@@ -766,9 +766,9 @@ async def test_a_script_review_has_the_whole_script_and_what_was_found_in_it(
 async def test_a_script_review_counts_the_facts_that_are_told_in_it(
     video_app: FastVideoApp, seconds: int, count: int
 ) -> None:
-    await video_app.client.set_profile("financas", {"seconds": seconds})
+    await video_app.client.tenants.set_profile("financas", {"seconds": seconds})
     checkpoint = await video_app.order_until_script_review()
-    found = texts((await video_app.client.results(UUID(checkpoint["video_id"])))["research"]["facts"])
+    found = texts((await video_app.client.runs.get_results(UUID(checkpoint["video_id"])))["research"]["facts"])
     assert checkpoint["data"]["facts_used"] == len(count_facts_in(checkpoint, found)) == count
 
 
@@ -777,13 +777,13 @@ def count_facts_in(checkpoint: dict[str, Any], facts: set[str]) -> set[str]:
 
 
 async def test_a_script_review_tells_which_share_of_its_facts_was_known_before(video_app: FastVideoApp) -> None:
-    await video_app.client.set_profile("financas", {"seconds": 120})
+    await video_app.client.tenants.set_profile("financas", {"seconds": 120})
     await video_app.finish(await video_app.order_until_script_review())
     again = await video_app.order_until_script_review()
     assert again["data"]["knowledge_reuse_rate"] == 1
     await video_app.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
     mixed = await video_app.work_until_review(again["video_id"])
-    results = await video_app.client.results(UUID(again["video_id"]))
+    results = await video_app.client.runs.get_results(UUID(again["video_id"]))
     told, known = count_facts_in(mixed, texts(results["research"]["facts"])), texts(results["knowledge_query"]["facts"])
     assert mixed["data"]["knowledge_reuse_rate"] == round(len(told & known) / len(told), 2)
     assert told - known
@@ -853,7 +853,7 @@ async def test_a_broll_review_tells_how_well_each_clip_fits_and_how_much_of_the_
     async with running_fast_video_app(database, tmp_path, monkeypatch, footage=Stock()) as video_app:
         monkeypatch.setattr(footage, "search_footage", searched_in_the_studio)
         scripted = await video_app.order_until_script_review()
-        script = (await video_app.client.results(UUID(scripted["video_id"])))["script_generation"]
+        script = (await video_app.client.runs.get_results(UUID(scripted["video_id"])))["script_generation"]
         scenes = [{"text": "Minha cena.", "visual": visual} for visual in ("um gato", "um rio")]
         await video_app.approve(scripted, value=script | {"scenes": scenes})
         await video_app.approve(await video_app.work_until_review(scripted["video_id"]))

@@ -22,16 +22,16 @@ async def test_a_narration_of_the_old_script_is_never_used_with_a_new_one(video_
     run = UUID(checkpoint["video_id"])
     await video_app.decide(checkpoint, "approved")
     before = await video_app.work_until_review(str(run))
-    script = (await video_app.client.results(run))["script_review"]
+    script = (await video_app.client.runs.get_results(run))["script_review"]
     script["scenes"][0]["text"] = "Hoje falamos de outra coisa."
-    await video_app.client.edit(run, "script_review", script, by="ana")
+    await video_app.client.runs.edit(run, "script_review", script, by="ana")
     after = await video_app.work_until_review(str(run))
     assert (before["checkpoint_type"], after["checkpoint_type"]) == ("audio_review", "audio_review")
     assert after["checkpoint_id"] != before["checkpoint_id"]
     assert after["data"]["lines"][0]["text"].startswith("Hoje falamos")
     late = await video_app.decide(before, "approved")
     assert late.status_code == 409
-    new, old = [one.output["lines"] for one in await video_app.client.made(run, "audio_generation")]
+    new, old = [one.output["lines"] for one in await video_app.client.runs.get_step_history(run, "audio_generation")]
     assert (new, old) == (after["data"]["lines"], before["data"]["lines"])
 
 
@@ -40,7 +40,7 @@ async def test_there_is_one_checkpoint_for_each_step_and_revision(video_app: Vid
     await video_app.decide(checkpoint, "revision_requested", notes="mais curto")
     await video_app.work_until_review(checkpoint["video_id"])
     await video_app.work()
-    reviews = await video_app.client.reviews(run=UUID(checkpoint["video_id"]), states=None)
+    reviews = await video_app.client.reviews.list(run=UUID(checkpoint["video_id"]), states=None)
     assert Counter((one.step, one.revision) for one in reviews) == {("script_review", 1): 1, ("script_review", 2): 1}
 
 
@@ -67,7 +67,7 @@ async def test_history_tells_of_retries_revisions_and_going_on_with_their_times(
         await video_app.decide(await video_app.work_until_review(video), "revision_requested", notes="mais curto")
         await video_app.decide(await video_app.work_until_review(video), "approved")
         await video_app.work_once()
-        events = await video_app.client.events(UUID(video))
+        events = await video_app.client.runs.list_events(UUID(video))
     told = [
         (event.kind, event.step, (event.data or {}).get("what") or (event.data or {}).get("action")) for event in events
     ]

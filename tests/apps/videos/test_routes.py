@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from retoma import App, Client, File, Pipeline
+from retoma import App, File, Pipeline
+from retoma.client.tenants import TenantProfiles
 from retoma.store.database import Database
 from retoma_apps.videos.application import make_app
 from retoma_apps.videos.checkpoints import file_url
@@ -38,9 +39,9 @@ async def test_an_order_takes_from_its_channel_what_it_leaves_open(video_app: Vi
         await video_app.order(channel="news"),
         await video_app.order(channel="news", language="pt-BR"),
     )
-    run = await video_app.client.show(await _id(video_app, open_order))
+    run = await video_app.client.runs.get(await _id(video_app, open_order))
     assert run.input == {"topic": TOPIC, "scheduled_for": None, **common}
-    own_run = await video_app.client.show(await _id(video_app, own_order))
+    own_run = await video_app.client.runs.get(await _id(video_app, own_order))
     assert (own_run.input["language"], own_run.input["voice"]) == ("pt-BR", "")  # which the channel's does not speak
 
 
@@ -57,7 +58,7 @@ async def test_a_voice_that_cannot_speak_for_a_channel_is_refused_and_others_are
 
 
 async def test_a_channel_keeps_the_voice_whose_key_is_gone(video_app: VideoApp) -> None:
-    await video_app.client.set_profile("news", {"voice": "azure_pt_br_antonio"})
+    await video_app.client.tenants.set_profile("news", {"voice": "azure_pt_br_antonio"})
     given = {"voice": "azure_pt_br_antonio", "style": "calmo"}
     assert (await video_app.api.call("PUT", "/api/v1/channels/news", json=given)).status_code == 200
 
@@ -80,7 +81,7 @@ async def test_a_channel_that_cannot_be_kept_or_published_with_is_refused(
 
 
 async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_published_with(video_app: VideoApp) -> None:
-    await video_app.client.set_profile("financas", {"account": "ours"})
+    await video_app.client.tenants.set_profile("financas", {"account": "ours"})
     key = await video_app.api.make_key("runs:write", tenant="financas")
 
     def put(**given: Any) -> Any:
@@ -99,14 +100,14 @@ async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_publish
 async def test_a_channels_own_change_never_undoes_what_an_administrator_did_meanwhile(
     video_app: VideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, kept = await video_app.api.make_key("runs:write", tenant="financas"), Client.set_profile
+    key, kept = await video_app.api.make_key("runs:write", tenant="financas"), TenantProfiles.set_profile
 
-    async def after_an_administrator(client: Client, tenant: str, value: Any, **options: Any) -> Any:
+    async def after_an_administrator(client: TenantProfiles, tenant: str, value: Any, **options: Any) -> Any:
         await kept(client, tenant, {"account": "ours"})
         return await kept(client, tenant, value, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Client, "set_profile", after_an_administrator)
+        patched.setattr(TenantProfiles, "set_profile", after_an_administrator)
         late = await video_app.api.call("PUT", "/api/v1/channels/financas", key=key, json={"style": "calmo"})
     assert (late.status_code, late.json()["code"]) == (409, "CONFLICT")
     assert (await video_app.api.get("/api/v1/channels/financas")).json()["account"] == "ours"
@@ -164,7 +165,7 @@ async def test_the_same_order_under_one_key_is_one_video(video_app: VideoApp) ->
 async def test_an_order_sent_again_is_the_same_video_though_its_channel_has_changed(video_app: VideoApp) -> None:
     body, headers = {"topic": TOPIC, "channel": "financas"}, {"Idempotency-Key": "pedido-7"}
     first = await video_app.api.post("/api/v1/videos", json=body, headers=headers)
-    await video_app.client.set_profile("financas", {"seconds": 90, "language": "en"})
+    await video_app.client.tenants.set_profile("financas", {"seconds": 90, "language": "en"})
     again = await video_app.api.post("/api/v1/videos", json=body, headers=headers)
     assert (again.status_code, again.json()) == (202, first.json())
     other = await video_app.api.post("/api/v1/videos", json=body | {"language": "en"}, headers=headers)
@@ -227,14 +228,14 @@ async def test_a_decision_is_answered_before_any_further_work_is_done(video_app:
     shown = await video_app.show(checkpoint["video_id"])
     assert (shown["status"], shown["checkpoint"]) == ("running", None)
     assert "audio_generation" not in {
-        job.step for job in await video_app.client.jobs(await _id(video_app, shown["id"]))
+        job.step for job in await video_app.client.runs.list_jobs(await _id(video_app, shown["id"]))
     }
 
 
 async def test_an_edited_script_is_what_goes_on(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     run = await _id(video_app, checkpoint["video_id"])
-    script = (await video_app.client.results(run))["script_generation"] | {"title": "Um título melhor"}
+    script = (await video_app.client.runs.get_results(run))["script_generation"] | {"title": "Um título melhor"}
     assert (await video_app.decide(checkpoint, "approved", value=script)).status_code == 200
     await video_app.work_once()
     assert (await video_app.show(checkpoint["video_id"]))["title"] == "Um título melhor"
@@ -274,7 +275,7 @@ async def test_every_kind_of_decision_is_kept_with_who_when_and_by_which_way(act
     told = (await video_app.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
     assert (told["status"], told["reviewer"]) == (action, "ana, by key test")
     assert told["reviewed_at"] == "2030-01-01T12:07:00+00:00"
-    events = await video_app.client.events(await _id(video_app, checkpoint["video_id"]), kinds=["review"])
+    events = await video_app.client.runs.list_events(await _id(video_app, checkpoint["video_id"]), kinds=["review"])
     opened, decided = [event.data for event in events][:2]
     assert opened["what"] == "opened"
     assert (decided["by"], decided["via"]) == ("ana, by key test", "api")
@@ -340,7 +341,7 @@ async def test_the_same_decision_under_one_key_is_answered_alike_and_has_no_seco
     async def decided() -> tuple[Any, ...]:
         answer = await video_app.decide(checkpoint, action, notes="mais curto", headers={"Idempotency-Key": "d-1"})
         assert answer.status_code == 200, answer.text
-        events = await video_app.client.events(await _id(video_app, checkpoint["video_id"]))
+        events = await video_app.client.runs.list_events(await _id(video_app, checkpoint["video_id"]))
         return answer.json(), await video_app.show(checkpoint["video_id"]), events
 
     assert await decided() == await decided()
@@ -444,7 +445,7 @@ async def test_nobody_decides_under_a_name_alone(video_app: VideoApp) -> None:
     path = f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision"
     assert (await video_app.api.post(path, json=given, key=key)).json()["reviewer"] == "administrator, by key intern"
     review = (await video_app.api.get(f"/api/v1/reviews/{checkpoint['checkpoint_id']}")).json()
-    *_, event = await video_app.client.events(UUID(checkpoint["video_id"]), kinds=["review"])
+    *_, event = await video_app.client.runs.list_events(UUID(checkpoint["video_id"]), kinds=["review"])
     assert {review["decided_by"], event.data["by"]} == {"administrator, by key intern"}
 
 
@@ -457,7 +458,7 @@ async def test_a_batch_is_decided_by_the_reviewer_that_it_names(video_app: Video
 
 async def test_a_cancelled_video_says_so(video_app: VideoApp) -> None:
     video = await video_app.order()
-    await video_app.client.cancel(await _id(video_app, video))
+    await video_app.client.runs.cancel(await _id(video_app, video))
     shown = await video_app.show(video)
     assert (shown["stage"], shown["error_message"]) == ("cancelled", "Cancelled")
 
@@ -475,14 +476,14 @@ async def test_the_reviews_of_other_pipelines_are_no_checkpoints(database: Datab
     app = App("videos", pipelines=[longform, other], resources=app.resources, routes=app.routes)
     async with an_api(database, application=app) as api:
         await api.sandbox.run(other)
-        (review,) = await api.client.reviews()
+        (review,) = await api.client.reviews.list()
         path = f"/api/v1/checkpoints/{review.id}"
         shown, decided = await api.get(path), await api.post(f"{path}/decision", json={"action": "approved"})
         paged = await api.get(f"/api/v1/checkpoints/batch?after={review.id}")
         many = await api.post("/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": [str(review.id)]})
         assert [answer.status_code for answer in (shown, decided, paged)] == [404] * 3
         assert many.json()["results"][0]["code"] == "NOT_FOUND"
-        assert (await api.client.review(review.id)).is_open
+        assert (await api.client.reviews.get(review.id)).is_open
 
 
 async def test_a_batch_that_names_an_impossible_revision_is_refused(video_app: VideoApp) -> None:
@@ -536,5 +537,5 @@ async def test_who_may_only_read_is_handed_no_checkpoints(video_app: VideoApp) -
 
 
 async def _id(video_app: VideoApp, video: str) -> Any:
-    (found,) = [run.id for run in await video_app.client.runs() if str(run.id) == video]
+    (found,) = [run.id for run in await video_app.client.runs.list() if str(run.id) == video]
     return found

@@ -63,7 +63,9 @@ class VideoApp:
     async def list_started_steps(self, video: str) -> set[str]:
         """The steps that were tried, or are more than foreseen and were not called off."""
         idle = (JobState.WAITING, JobState.CANCELLED)
-        return {job.step for job in await self.client.jobs(UUID(video)) if job.attempt or job.state not in idle}
+        return {
+            job.step for job in await self.client.runs.list_jobs(UUID(video)) if job.attempt or job.state not in idle
+        }
 
     async def work_once(self) -> None:
         """What is ready now, and nothing that follows from it."""
@@ -80,5 +82,5 @@ async def running_video_app(
 ) -> AsyncIterator[VideoApp]:
     async with an_api(database, application=make_app(services or make_small_services(folder))) as api:
         video_app = VideoApp(api)
-        await api.client.set_profile("financas", SHORT)
+        await api.client.tenants.set_profile("financas", SHORT)
         yield video_app

@@ -128,7 +128,7 @@ async def start_until_review(sandbox: Sandbox, **given: object) -> Review:
 async def work_until_review(sandbox: Sandbox, run: UUID) -> Review:
     """Work until a person is asked in this run."""
     await sandbox.work(advance_clock=False)
-    (review,) = await sandbox.client.reviews(run=run)
+    (review,) = await sandbox.client.reviews.list(run=run)
     return review
 
 

@@ -33,10 +33,10 @@ async def test_a_form_from_elsewhere_is_refused(open_pages: OpenPages, headers: 
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         await load_form(visitor)
         token = await visitor.token()
-        (run,) = await visitor.client.runs()
+        (run,) = await visitor.client.runs.list()
         answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token}, **headers)
         assert (answer.status_code, "CROSS_ORIGIN_FORM" in answer.text) == (403, True)
-        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+        assert (await visitor.client.runs.get(run.id)).state is RunState.RUNNING
 
 
 @pytest.mark.parametrize("given", ["", "0" * 64, "é"])
@@ -46,14 +46,14 @@ async def test_a_form_without_the_sessions_token_is_refused(open_pages: OpenPage
         run = await visitor.client.start("film", {})
         answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": given})
         assert (answer.status_code, "FORM_TOO_OLD" in answer.text) == (403, True)
-        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+        assert (await visitor.client.runs.get(run.id)).state is RunState.RUNNING
 
 
 async def test_only_a_forms_own_type_is_read(open_pages: OpenPages) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         await load_form(visitor)
         token = await visitor.token()
-        (run,) = await visitor.client.runs()
+        (run,) = await visitor.client.runs.list()
         answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token}, Content_Type="text/plain")
         assert answer.status_code == 403
 
@@ -70,19 +70,19 @@ async def test_a_look_changes_nothing(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film", {})
         assert (await visitor.get(f"/runs/{run.id}/cancel")).status_code == 405
-        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+        assert (await visitor.client.runs.get(run.id)).state is RunState.RUNNING
 
 
 async def test_a_cancelled_run_says_so_and_by_whom(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         token = await visitor.token()
-        (run,) = await visitor.client.runs()
+        (run,) = await visitor.client.runs.list()
         answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token})
         assert answer.status_code == 303
         page = visible_text(await visitor.get(answer.headers["location"]))
         assert "The run is being cancelled." in page
         assert "administrator" in page
-        assert (await visitor.client.show(run.id)).state is RunState.CANCELLED
+        assert (await visitor.client.runs.get(run.id)).state is RunState.CANCELLED
 
 
 async def test_a_dead_delivery_is_sent_again_from_its_page(open_pages: OpenPages) -> None:
@@ -91,7 +91,7 @@ async def test_a_dead_delivery_is_sent_again_from_its_page(open_pages: OpenPages
         token = token_of(await visitor.get(f"/deliveries/{delivery}"))
         answer = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
         assert "It will be sent again." in visible_text(await visitor.get(answer.headers["location"]))
-        assert (await visitor.client.delivery(delivery)).state is DeliveryState.DUE
+        assert (await visitor.client.webhooks.get_delivery(delivery)).state is DeliveryState.DUE
         again = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
         assert (again.status_code, "It is already otherwise" in again.text) == (409, True)
 
@@ -112,7 +112,7 @@ async def test_a_session_changes_things_through_the_api_only_with_its_token(open
         assert (await visitor.post(cancel, {})).status_code == 401
         for headers in ({CSRF_HEADER: "0" * 64}, {CSRF_HEADER: token, "Sec-Fetch-Site": "cross-site"}):
             assert (await visitor.post(cancel, {}, **headers)).status_code == 403
-        assert (await visitor.client.show(run)).state is RunState.RUNNING
+        assert (await visitor.client.runs.get(run)).state is RunState.RUNNING
         assert (await visitor.post(cancel, {}, **{CSRF_HEADER: token})).status_code == 200
 
 
@@ -146,7 +146,7 @@ async def test_a_token_that_is_shown_is_checked_also_for_a_look(open_pages: Open
 async def test_a_stuck_run_is_listed_explained_and_resumed(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         token = await visitor.token()
-        (run,) = await visitor.client.runs()
+        (run,) = await visitor.client.runs.list()
         await visitor.api.sandbox.clock.advance(timedelta(minutes=6))
         await watchdog.check_due_runs(visitor.client.database, timedelta(seconds=6))
         for address in ("/stuck", "/", f"/runs/{run.id}"):
@@ -160,7 +160,7 @@ async def test_a_stuck_run_is_listed_explained_and_resumed(open_pages: OpenPages
         assert "nenhum worker está ativo" in visible_text(
             await visitor.get(answer.headers["location"], Accept_Language="pt")
         )
-        assert (await visitor.client.show(run.id)).state is RunState.RUNNING
+        assert (await visitor.client.runs.get(run.id)).state is RunState.RUNNING
 
 
 async def test_only_failed_jobs_are_rerun(open_pages: OpenPages) -> None:
@@ -171,7 +171,7 @@ async def test_only_failed_jobs_are_rerun(open_pages: OpenPages) -> None:
         assert "Reprocessar apenas erros" in shown.text
         answer = await visitor.post(f"/runs/{run.id}/rerun-failed", {"csrf": token_of(shown)})
         assert answer.headers["location"] == f"/runs/{run.id}?notice=rerun"
-        assert (await visitor.client.show(run.id)).revision == 2
+        assert (await visitor.client.runs.get(run.id)).revision == 2
         assert (await visitor.get(answer.headers["location"])).status_code == 200
 
 
@@ -189,8 +189,8 @@ async def test_editing_a_result_in_its_job_reruns_its_dependents(open_pages: Ope
         answer = await visitor.post(f"{run}/edit?step=image&item=bad+0", {"csrf": token_of(page), "value": '"A LAMP"'})
         assert answer.headers["location"] == f"{run}?step=image&item=bad+0&notice=edited"
         await visitor.api.sandbox.work()
-        (found,) = await visitor.client.runs()
-        assert (await visitor.client.results(found.id))["image"] == {"bad 0": "A LAMP"}
+        (found,) = await visitor.client.runs.list()
+        assert (await visitor.client.runs.get_results(found.id))["image"] == {"bad 0": "A LAMP"}
         assert "administrator" in visible_text(await visitor.get(run))
 
 
@@ -205,7 +205,7 @@ async def test_what_is_no_json_comes_back_in_its_form(open_pages: OpenPages, giv
         assert f'action="{run}/edit?step=lines"' in answer.text
         assert 'href="/runs/' in answer.text
         assert "/edit?lang" not in answer.text
-        (found,) = await visitor.client.runs()
+        (found,) = await visitor.client.runs.list()
         assert found.revision == 1
 
 
@@ -259,9 +259,9 @@ async def test_a_form_that_is_sent_twice_is_done_once(
         address = f"/runs/{run.id}/{act}{place.replace('+', '%20')}"
         sent = form_of(page, address) | fields
         first = await visitor.post(address, sent)
-        acts = [event for event in await visitor.client.events(run.id) if event.kind == "action"]
+        acts = [event for event in await visitor.client.runs.list_events(run.id) if event.kind == "action"]
         await visitor.api.sandbox.work()
         again = await visitor.post(address, sent)
         assert (first.status_code, again.status_code) == (303, 303), again.text
         assert again.headers["location"] == first.headers["location"]
-        assert [event for event in await visitor.client.events(run.id) if event.kind == "action"] == acts
+        assert [event for event in await visitor.client.runs.list_events(run.id) if event.kind == "action"] == acts

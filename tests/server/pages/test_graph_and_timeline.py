@@ -159,7 +159,7 @@ async def test_attempts_are_on_the_page_with_a_lane_for_the_item_that_is_looked_
     async with open_pages(application=App("test", pipelines=[shaky])) as visitor:
         run = await visitor.client.start("shaky")
         await visitor.api.sandbox.work()
-        (tried, last) = await visitor.client.tries(run.id, "never", "a")
+        (tried, last) = await visitor.client.runs.list_failed_attempts(run.id, "never", "a")
         assert tried.started_at <= tried.ended_at < (tried.retry_at or tried.ended_at) <= last.started_at
         assert last.retry_at is None
         page = (await visitor.get(f"/runs/{run.id}?step=never&item=a")).text

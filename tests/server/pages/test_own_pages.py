@@ -36,7 +36,7 @@ async def test_an_application_brings_its_own_pages(open_pages: OpenPages, tmp_pa
         assert "<p>&lt;b&gt;</p>" in shown.text
         assert (await visitor.post("/shelf", {"topic": "tea"})).status_code == 403
         assert (await visitor.post("/shelf", {"topic": "tea", "csrf": token_of(shown)})).status_code == 303
-        assert len(await visitor.client.runs()) == 1
+        assert len(await visitor.client.runs.list()) == 1
 
 
 async def test_its_pages_need_the_login_too(open_pages: OpenPages, tmp_path: Path) -> None:

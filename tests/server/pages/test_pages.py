@@ -380,7 +380,7 @@ async def test_a_token_in_the_query_of_a_webhooks_url_shows_on_no_page_and_in_no
     async with open_pages() as visitor:
         webhook = Webhook("https://n8n.example.com/hook?flow=1&token=canary", ("run.started",))
         run = await visitor.client.start("film", {}, webhook=webhook)
-        (delivery,) = await visitor.client.deliveries(run=run.id)
+        (delivery,) = await visitor.client.webhooks.list_deliveries(run=run.id)
         answers = [
             await visitor.get("/deliveries"),
             await visitor.get(f"/deliveries/{delivery.id}"),

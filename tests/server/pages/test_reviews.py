@@ -40,12 +40,12 @@ async def decide(visitor: Visitor, review: Review, action: str, **fields: str) -
 async def start_until_final_review(visitor: Visitor) -> Review:
     """A review with a form of its own."""
     review = await start_until_review(visitor.api.sandbox)
-    await visitor.client.decide(review.id, APPROVE)
+    await visitor.client.reviews.decide(review.id, APPROVE)
     return await work_until_review(visitor.api.sandbox, review.run)
 
 
 async def get_review(visitor: Visitor, review: Review) -> Review:
-    return await visitor.client.review(review.id)
+    return await visitor.client.reviews.get(review.id)
 
 
 async def test_a_review_shows_texts_pictures_and_recordings(visitor: Visitor) -> None:
@@ -61,7 +61,7 @@ async def test_a_review_shows_texts_pictures_and_recordings(visitor: Visitor) ->
 
 async def test_hostile_text_in_what_is_reviewed_stays_text(visitor: Visitor) -> None:
     first = await start_until_review(visitor.api.sandbox, topic=EVERYTHING)
-    await visitor.client.decide(first.id, Decision("send_back", by=EVERYTHING, notes=EVERYTHING))
+    await visitor.client.reviews.decide(first.id, Decision("send_back", by=EVERYTHING, notes=EVERYTHING))
     review = await work_until_review(visitor.api.sandbox, first.run)
     for address in (f"/reviews/{review.id}", "/reviews", f"/runs/{review.run}?step=draft"):
         page = await visitor.get(address)
@@ -212,7 +212,7 @@ async def test_items_of_a_step_are_sent_back_one_by_one(visitor: Visitor) -> Non
 
 async def test_a_rerun_result_is_compared_with_the_previous_one(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
-    await visitor.client.decide(review.id, Decision("send_back", by="diego", notes="Mais curto"))
+    await visitor.client.reviews.decide(review.id, Decision("send_back", by="diego", notes="Mais curto"))
     again = await work_until_review(visitor.api.sandbox, review.run)
     page = await visitor.get(f"/reviews/{again.id}")
     assert "Compared with revision 1" in visible_text(page)
@@ -233,13 +233,13 @@ async def test_a_rejection_says_why_and_ends_the_run(visitor: Visitor) -> None:
     assert (await decide(visitor, review, "reject", notes="off topic")).status_code == 303
     await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
     await visitor.api.sandbox.work(advance_clock=False)
-    assert (await visitor.client.show(review.run)).state is RunState.REJECTED
+    assert (await visitor.client.runs.get(review.run)).state is RunState.REJECTED
 
 
 async def test_who_comes_second_is_told_who_was_first_and_keeps_what_they_wrote(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     token = token_of(await visitor.get(f"/reviews/{review.id}"))
-    await visitor.client.decide(review.id, Decision("reject", by="Marina", notes="too late for this"))
+    await visitor.client.reviews.decide(review.id, Decision("reject", by="Marina", notes="too late for this"))
     fields = {"csrf": token, "action": "send_back", "seen": "1", "key": "k", "notes": "my long thoughts"}
     answer = await visitor.post(f"/reviews/{review.id}", fields)
     assert answer.status_code == 409
@@ -266,7 +266,7 @@ async def test_who_comes_second_keeps_all_that_they_had_filled_in(
 ) -> None:
     review = await start_until_review(visitor.api.sandbox)
     token = token_of(await visitor.get(f"/reviews/{review.id}"))
-    await visitor.client.decide(review.id, APPROVE)
+    await visitor.client.reviews.decide(review.id, APPROVE)
     carried = {"csrf": token, "action": act, "seen": "1", "key": "k"}
     answer = await visitor.post(f"/reviews/{review.id}", carried | given)
     _, is_there, rest = answer.text.partition("What you had written")
@@ -316,7 +316,7 @@ async def test_a_review_says_what_its_run_has_cost(visitor: Visitor) -> None:
 
 async def test_a_step_that_asks_for_help_is_accepted_run_again_or_rejected(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox, words=-1)
-    await visitor.client.decide(review.id, APPROVE)
+    await visitor.client.reviews.decide(review.id, APPROVE)
     help_ = await work_until_review(visitor.api.sandbox, review.run)
     page = visible_text(await visitor.get(f"/reviews/{help_.id}"))
     for said in (
@@ -342,8 +342,8 @@ async def test_the_list_groups_by_kind_tells_what_is_late_and_filters_by_address
     await visitor.api.sandbox.clock.advance(timedelta(minutes=15))
     for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
         assert "1 min late" in visible_text(await visitor.get(path)), path
-    await visitor.client.assign_review(review.id, "Diego", by="ana")
-    await visitor.client.claim_review(review.id, by="Marina")
+    await visitor.client.reviews.assign(review.id, "Diego", by="ana")
+    await visitor.client.reviews.claim(review.id, by="Marina")
     for query, is_there in (
         ("step=draft_review&tenant=channel&assignee=Diego", True),
         ("step=final_review", False),
@@ -371,7 +371,7 @@ async def test_many_are_approved_at_once_and_each_says_how_it_went(visitor: Visi
     taken = await start_until_review(visitor.api.sandbox, topic="taken")
     old = await start_until_review(visitor.api.sandbox, topic="old")
     token = token_of(await visitor.get("/reviews"))
-    await visitor.client.decide(taken.id, Decision("approve", by="Marina"))
+    await visitor.client.reviews.decide(taken.id, Decision("approve", by="Marina"))
     chosen = [
         *(f"{each.id}:{each.revision}" for each in (good, bad, taken)),
         f"{old.id}:7",
@@ -404,7 +404,7 @@ async def test_colleagues_see_who_looks_at_it_and_whose_it_is(visitor: Visitor) 
     await visitor.post(f"/reviews/{review.id}/assign", {"csrf": token, "assignee": " Diego "})
     assert (await get_review(visitor, review)).assignee == "Diego"
     await visitor.api.sandbox.clock.advance(timedelta(minutes=11))
-    await visitor.client.claim_review(review.id, by="Marina")
+    await visitor.client.reviews.claim(review.id, by="Marina")
     assert "Marina is looking at it" in visible_text(await visitor.get(f"/reviews/{review.id}"))
 
 

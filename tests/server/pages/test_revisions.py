@@ -28,9 +28,9 @@ async def visitor(open_pages: OpenPages, tmp_path: Path) -> AsyncIterator[Visito
 async def run_to_end(visitor: Visitor, **given: object) -> UUID:
     """A run that people have approved to its end."""
     review = await start_until_review(visitor.api.sandbox, **given)
-    await visitor.client.decide(review.id, APPROVE)
+    await visitor.client.reviews.decide(review.id, APPROVE)
     last = await work_until_review(visitor.api.sandbox, review.run)
-    await visitor.client.decide(last.id, Decision("approve", by="ana", value={"picture": 1}))
+    await visitor.client.reviews.decide(last.id, Decision("approve", by="ana", value={"picture": 1}))
     await visitor.api.sandbox.work(advance_clock=False)
     return review.run
 
@@ -62,7 +62,7 @@ async def test_a_result_is_put_right_while_its_run_waits_for_a_person(visitor: V
     told = await submit_action(visitor, review.run, "edit?step=facts", value='["mine"]')
     assert "The result is saved" in told
     again = await work_until_review(visitor.api.sandbox, review.run)
-    assert (again.revision, (await visitor.client.results(review.run))["facts"]) == (2, ["mine"])
+    assert (again.revision, (await visitor.client.runs.get_results(review.run))["facts"]) == (2, ["mine"])
 
 
 async def test_a_result_of_another_type_comes_back_as_it_was_written_with_what_is_wrong(visitor: Visitor) -> None:
@@ -74,12 +74,12 @@ async def test_a_result_of_another_type_comes_back_as_it_was_written_with_what_i
     ):
         answer = await visitor.post(f"/runs/{run}/edit?step={step}", {"csrf": token, "value": given})
         assert (answer.status_code, said in visible_text(answer), given in visible_text(answer)) == (422, True, True)
-    assert (await visitor.client.show(run)).revision == 1
+    assert (await visitor.client.runs.get(run)).revision == 1
 
 
 async def test_a_run_that_was_rejected_is_not_put_right(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
-    await visitor.client.decide(review.id, Decision("reject", by="ana", notes="no"))
+    await visitor.client.reviews.decide(review.id, Decision("reject", by="ana", notes="no"))
     await visitor.api.sandbox.work(advance_clock=False)
     assert "Edit the result" not in visible_text(await visitor.get(f"/runs/{review.run}?step=facts"))
 
@@ -106,12 +106,12 @@ async def test_a_step_is_rerun_with_a_reason_that_is_kept(visitor: Visitor) -> N
     told = await submit_action(visitor, run, "rerun?step=page", what="step", reason="new figures")
     assert "It is being made anew." in told
     assert "new figures" in told
-    assert (await visitor.client.show(run)).revision == 2
+    assert (await visitor.client.runs.get(run)).revision == 2
 
 
 async def test_an_isolated_rerun_marks_dependents_until_they_rerun_too(visitor: Visitor) -> None:
     run = await run_to_end(visitor)
-    (item, _) = await visitor.client.items(run, "parts")
+    (item, _) = await visitor.client.runs.list_items(run, "parts")
     query = urlencode({"step": "image", "item": item.item})
     assert "It is being made anew." in await submit_action(visitor, run, f"rerun?{query}", what="step_only")
     await visitor.api.sandbox.work(advance_clock=False)
@@ -135,7 +135,7 @@ async def test_a_group_is_rerun(visitor: Visitor) -> None:
 
 async def test_the_revisions_of_a_step_are_listed_with_what_changed_and_who_asked(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
-    await visitor.client.decide(review.id, Decision("send_back", by="Diego", notes="Mais curto"))
+    await visitor.client.reviews.decide(review.id, Decision("send_back", by="Diego", notes="Mais curto"))
     await work_until_review(visitor.api.sandbox, review.run)
     page = await visitor.get(f"/runs/{review.run}?step=draft")
     assert "Diego asked: Mais curto" in visible_text(page)
@@ -156,5 +156,5 @@ async def test_a_run_is_forked_with_another_input_after_a_slip(visitor: Visitor)
     forked = visible_text(await visitor.get(answer.headers["location"]))
     assert "This is the new run." in forked
     assert f"Forked from {str(run)[:13]}" in " ".join(forked.split())
-    (new, _) = await visitor.client.runs()
+    (new, _) = await visitor.client.runs.list()
     assert (new.input["tone"], new.state) == ("loud", RunState.RUNNING)

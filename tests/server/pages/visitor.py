@@ -92,5 +92,5 @@ async def a_dead_delivery(visitor: Visitor, tenant: str = "default", answer: byt
         webhook = Webhook(there.url, ("run.started",), retries=0)
         run = await visitor.client.start("film", {}, tenant=tenant, webhook=webhook)
         await visitor.api.sandbox.send_webhooks()
-    (delivery,) = await visitor.client.deliveries(run=run.id)
+    (delivery,) = await visitor.client.webhooks.list_deliveries(run=run.id)
     return delivery.id

@@ -52,7 +52,7 @@ async def _announce_open_reviews(client: Client, links: DevLinks, board: Board) 
     told: set[UUID] = set()
     while True:
         with suppress(RetomaError):  # a database that restarts is no reason to stop looking
-            for review in await client.reviews(after=last):
+            for review in await client.reviews.list(after=last):
                 if review.id not in told:
                     asked = await _describe_review(client, review, f"{links.address}/reviews/{review.id}")
                     board.print_timed(links.add_token(asked), style="bold green")
@@ -63,7 +63,7 @@ async def _announce_open_reviews(client: Client, links: DevLinks, board: Board) 
 async def _announce_count(client: Client, links: DevLinks, board: Board) -> Review | None:
     """Say how many are open, if they are many. Return the newest of them: those after it are announced one by one."""
     count, last = 0, None
-    while page := await client.reviews(after=last, limit=PAGE_SIZE):
+    while page := await client.reviews.list(after=last, limit=PAGE_SIZE):
         count, last = count + len(page), page[-1]
     if count <= MAX_ANNOUNCED:
         return None
@@ -73,6 +73,6 @@ async def _announce_count(client: Client, links: DevLinks, board: Board) -> Revi
 
 
 async def _describe_review(client: Client, review: Review, address: str) -> str:
-    about = escape_text((await client.show(review.run)).about)
+    about = escape_text((await client.runs.get(review.run)).about)
     of = text("review of", about=about) if about else ""
     return text("review", step=escape_text(review.step), of=of, address=address)

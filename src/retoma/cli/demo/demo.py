@@ -43,7 +43,7 @@ class Demo:
         """To its end. False if what it shows did not come true."""
         started = await self._client.start(demo.demo, {"language": language()}, priority=DEMO_PRIORITY)
         self.run_id = started.id
-        graph = await self._client.graph(await self._client.show(started.id))
+        graph = await self._client.runs.get_graph(await self._client.runs.get(started.id))
         self._board.print_timed(text("started", run=started.id))
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -58,19 +58,19 @@ class Demo:
     async def on_worker_exit(self) -> None:
         """Take stock before the next worker starts, while nothing can change."""
         if self.run_id is not None:
-            self._proof.record_jobs(await self._client.jobs(self.run_id))
+            self._proof.record_jobs(await self._client.runs.list_jobs(self.run_id))
             self._jobs_recorded.set()
 
     async def _watch(self, run: UUID, graph: Graph, worker: SupervisedWorker) -> None:
-        while not (await self._client.show(run)).is_over:
-            jobs = await self._client.jobs(run)
+        while not (await self._client.runs.get(run)).is_over:
+            jobs = await self._client.runs.list_jobs(run)
             await self._report_progress(jobs, worker)
             lost = self._proof.interrupted - self._retried
             self._board.show(Snapshot(graph, jobs, lost, await self._format_note()))
             if self._killed_at is None and _should_kill(jobs):
                 await self._kill(worker)
             await asyncio.sleep(POLL_SECONDS)
-        self._board.show(Snapshot(graph, await self._client.jobs(run)))
+        self._board.show(Snapshot(graph, await self._client.runs.list_jobs(run)))
 
     async def _kill(self, worker: SupervisedWorker) -> None:
         self._killed_at = time.monotonic()
@@ -105,7 +105,7 @@ class Demo:
         )
 
     async def _find_worker(self, pid: int) -> WorkerRecord | None:
-        return next((known for known in await self._client.workers() if known.name.endswith(f":{pid}")), None)
+        return next((known for known in await self._client.workers.list() if known.name.endswith(f":{pid}")), None)
 
     def _format_elapsed(self, moment: float) -> str:
         return decimal(time.monotonic() - moment)

@@ -97,7 +97,7 @@ def _show_violations(violations: Iterable[str], file: Path, board: Board) -> Non
 
 
 async def _show_film(client: Client, run: UUID, board: Board) -> None:
-    film = demo.Film.model_validate((await client.results(run))["film"])
+    film = demo.Film.model_validate((await client.runs.get_results(run))["film"])
     board.print_line("")
     board.print_line(
         text("result", title=film.title, scenes=len(film.frames), seconds=decimal(film.seconds)), style="bold"

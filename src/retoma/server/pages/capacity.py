@@ -11,7 +11,9 @@ from retoma.server.pages.page_context import PageContext
 
 async def show_pools(context: PageContext) -> Response:
     return context.render(
-        "pools.html", pools=await context.client.pools(), queues=(await context.client.standing()).queues
+        "pools.html",
+        pools=await context.client.pools.list(),
+        queues=(await context.client.metrics.get_snapshot()).queues,
     )
 
 
@@ -19,12 +21,12 @@ async def set_pool(context: PageContext) -> Response:
     given = context.fields.get("capacity", "")
     if not (given.isascii() and given.isdigit() and len(given) < 8):
         raise InvalidInput(context.translate("capacity is a number"))
-    await context.client.set_pool(context.fields.get("pool", ""), capacity=int(given))
+    await context.client.pools.update(context.fields.get("pool", ""), capacity=int(given))
     return context.redirect("/pools", "pool_set")
 
 
 async def show_workers(context: PageContext) -> Response:
-    return context.render("workers.html", workers=await context.client.workers(), now=await context.client.now())
+    return context.render("workers.html", workers=await context.client.workers.list(), now=await context.client.now())
 
 
 PAGES = (Page("/pools", show_pools, set_pool), Page("/workers", show_workers))

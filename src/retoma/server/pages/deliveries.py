@@ -20,7 +20,7 @@ PAGE_SIZE = 50
 async def show_deliveries(context: PageContext) -> Response:
     asked = context.query
     state = context.get_query_choice("state", DeliveryState)
-    found = await context.client.deliveries(
+    found = await context.client.webhooks.list_deliveries(
         states=[state] if state else None,
         tenant=asked.get("tenant") or None,
         run=_parse_id(asked.get("run", "")),
@@ -39,13 +39,13 @@ async def show_deliveries(context: PageContext) -> Response:
 
 
 async def show_delivery(context: PageContext) -> Response:
-    delivery = await context.client.delivery(context.get_path_id("delivery"))
+    delivery = await context.client.webhooks.get_delivery(context.get_path_id("delivery"))
     return context.render("delivery.html", delivery=_mask_url(delivery), now=await context.client.now())
 
 
 async def redrive_delivery(context: PageContext) -> Response:
     delivery = context.get_path_id("delivery")
-    await context.client.redrive(delivery)
+    await context.client.webhooks.redrive(delivery)
     return context.redirect(f"/deliveries/{delivery}", "sent_again")
 
 

@@ -21,7 +21,7 @@ async def edit_result(context: PageContext) -> Response:
     if wrong:
         return await _show_rejected_form(context, 422, context.translate_errors(wrong)[forms.ROOT_NAME])
     try:
-        await context.client.edit(
+        await context.client.runs.edit(
             run, _get_step(context), value, item=_get_item(context), by=context.by, key=context.idempotency_key
         )
     except InvalidInput as error:
@@ -33,7 +33,9 @@ async def edit_result(context: PageContext) -> Response:
 
 async def skip_item(context: PageContext) -> Response:
     run = context.get_path_id("run")
-    await context.client.skip(run, _get_step(context), [_get_item(context)], by=context.by, key=context.idempotency_key)
+    await context.client.runs.skip(
+        run, _get_step(context), [_get_item(context)], by=context.by, key=context.idempotency_key
+    )
     return context.redirect(f"/runs/{run}", "skipped", step=_get_step(context), item=_get_item(context))
 
 

@@ -21,7 +21,7 @@ async def load_items(context: PageContext, run: Run, graph: Graph) -> dict[str, 
     if source is None:
         return {"sources": [], "source": None}
     state, search = context.get_query_choice("item_state", JobState), asked.get("search", "")[:MAX_SEARCH_LENGTH]
-    found = await context.client.items(
+    found = await context.client.runs.list_items(
         run.id,
         source,
         states=[state] if state else None,
@@ -33,7 +33,7 @@ async def load_items(context: PageContext, run: Run, graph: Graph) -> dict[str, 
         "sources": given,
         "source": source,
         "items": found[:PAGE_SIZE],
-        "item_counts": (await context.client.item_totals(run.id, source)).states,
+        "item_counts": (await context.client.runs.get_item_totals(run.id, source)).states,
         "search": search,
         "next_item": found[PAGE_SIZE - 1].position if len(found) > PAGE_SIZE else None,
     }

@@ -44,10 +44,10 @@ class Task:
 
 async def show_overview(context: PageContext) -> Response:
     client = context.client
-    now, figures = await client.now(), await client.standing()
-    failed = await client.runs(states=[RunState.FAILED], since=now - DAY, limit=MAX_FAILED_RUNS, with_input=False)
-    stuck = await client.stuck(limit=MAX_TASKS_PER_KIND)
-    asked = await client.review_counts()
+    now, figures = await client.now(), await client.metrics.get_snapshot()
+    failed = await client.runs.list(states=[RunState.FAILED], since=now - DAY, limit=MAX_FAILED_RUNS, with_input=False)
+    stuck = await client.runs.list_stuck(limit=MAX_TASKS_PER_KIND)
+    asked = await client.reviews.count_open()
     return context.render(
         "overview.html",
         stats=_build_stat_cards(context, figures, failed, asked),

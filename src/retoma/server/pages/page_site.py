@@ -31,7 +31,7 @@ class PageSite:
         """How much waits for people, as it was at most a second ago."""
         count, read_at = self._cached_count
         if monotonic() - read_at >= COUNT_TTL_SECONDS:
-            count = sum(each.open for each in await self.client.review_counts())
+            count = sum(each.open for each in await self.client.reviews.count_open())
             self._cached_count = (count, monotonic())
         return count
 

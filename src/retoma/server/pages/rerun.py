@@ -22,7 +22,7 @@ async def rerun_steps(context: PageContext) -> Response:
     why = context.fields.get("reason", "").strip()[:MAX_REASON_LENGTH] or None
     steps, options = _parse_selection(context, step)
     items = [item] if item and steps else None
-    made = await context.client.rerun(
+    made = await context.client.runs.rerun(
         run, *steps, items=items, by=context.by, key=context.idempotency_key, reason=why, **options
     )
     return context.redirect(f"/runs/{run}", "anew" if made.jobs else "nothing_anew", step=step, item=item)
@@ -30,13 +30,13 @@ async def rerun_steps(context: PageContext) -> Response:
 
 async def fork_run(context: PageContext) -> Response:
     """What the pipeline's input refuses comes back in the form, as it was typed."""
-    run = await context.client.show(context.get_path_id("run"))
+    run = await context.client.runs.get(context.get_path_id("run"))
     fields = run_page.build_input_fields(context, run)
     value, wrong = forms.parse_form(fields, context.fields)
     said = context.translate_errors(wrong)
     if not said:
         try:
-            forked = await context.client.fork(run.id, value, by=context.by, key=context.idempotency_key)
+            forked = await context.client.runs.fork(run.id, value, by=context.by, key=context.idempotency_key)
             return context.redirect(f"/runs/{forked.id}", "forked")
         except InvalidInput as error:
             said = _translate_validation_errors(context, fields, error)

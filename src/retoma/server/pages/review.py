@@ -57,10 +57,10 @@ class RejectedForm:
 
 async def show_review(context: PageContext, status: int = 200, rejected: RejectedForm | None = None) -> Response:
     client = context.client
-    review = await client.review(context.get_path_id("review"))
-    run, last = await client.show(review.run), await client.last_event(review.run)
-    shape = await client.graph(run)
-    subjects = await client.subjects(review)
+    review = await client.reviews.get(context.get_path_id("review"))
+    run, last = await client.runs.get(review.run), await client.runs.get_last_event_id(review.run)
+    shape = await client.runs.get_graph(run)
+    subjects = await client.reviews.get_subjects(review)
     former = await _find_previous(context, review, shape, subjects)
     fields = (
         forms.visible_fields(_fill_fields(_build_fields(context, review, subjects), rejected)) if review.is_open else []
@@ -82,7 +82,7 @@ async def show_review(context: PageContext, status: int = 200, rejected: Rejecte
         replaced={step: _find_replaced_files(former[step], subjects[step]) for step in former},
         edited=_diff_edit(context, review, subjects),
         written=_list_lost_input(context, review, subjects, rejected),
-        spent=await client.charge_totals(by=(), run=run.id),
+        spent=await client.costs.get_totals(by=(), run=run.id),
         urgency=get_urgency,
         describe_decision=describe_decision,
         has_form=has_form(review, _find_pipeline(context, review)),
@@ -100,16 +100,16 @@ async def show_review(context: PageContext, status: int = 200, rejected: Rejecte
 
 async def decide_review(context: PageContext) -> Response:
     """What cannot be taken comes back in its form, as it was typed."""
-    review = await context.client.review(context.get_path_id("review"))
+    review = await context.client.reviews.get(context.get_path_id("review"))
     act = context.fields.get("action", "")
     if act not in ("approve", "edit", "send_back", "reject"):
         raise InvalidInput(context.translate("no act"))
     fields = await _find_submitted_fields(context, review, act)
     value, wrong = forms.parse_form(fields, context.fields)
     if wrong:
-        return await _show_rejected_form(context, act, 422, wrong=context.translate_errors(wrong))
+        return await _show_rejected_form(context, act, 422, errors=context.translate_errors(wrong))
     try:
-        await context.client.decide(review.id, _build_decision(context, review, act, value))
+        await context.client.reviews.decide(review.id, _build_decision(context, review, act, value))
     except RetomaError as error:
         return await _explain_refusal(context, act, fields, error)
     return context.redirect(f"/reviews/{review.id}")
@@ -118,7 +118,7 @@ async def decide_review(context: PageContext) -> Response:
 async def undo_decision(context: PageContext) -> Response:
     review = context.get_path_id("review")
     try:
-        await context.client.undo(review, by=context.by)
+        await context.client.reviews.undo(review, by=context.by)
     except Conflict:
         return context.redirect(f"/reviews/{review}", "too_late")
     return context.redirect(f"/reviews/{review}", "undone")
@@ -127,7 +127,7 @@ async def undo_decision(context: PageContext) -> Response:
 async def claim_review(context: PageContext) -> Response:
     """Others see from now on that this person looks at it."""
     review = context.get_path_id("review")
-    await context.client.claim_review(review, by=context.by)
+    await context.client.reviews.claim(review, by=context.by)
     return (
         Response(status_code=204, headers=HEADERS)
         if context.fields.get("quiet")
@@ -137,7 +137,7 @@ async def claim_review(context: PageContext) -> Response:
 
 async def assign_review(context: PageContext) -> Response:
     review, assignee = context.get_path_id("review"), context.fields.get("assignee", "").strip()[:MAX_ASSIGNEE_LENGTH]
-    await context.client.assign_review(review, assignee or None, by=context.by)
+    await context.client.reviews.assign(review, assignee or None, by=context.by)
     return context.redirect(f"/reviews/{review}", "assigned")
 
 
@@ -186,7 +186,7 @@ async def _find_previous(
     each = {step.name for step in graph.steps if step.each}
     found: dict[str, Subject] = {}
     for step, subject in subjects.items():
-        for made in await context.client.made(review.run, step, review.item if step in each else ""):
+        for made in await context.client.runs.get_step_history(review.run, step, review.item if step in each else ""):
             if made.revision < subject.revision and made.state is JobState.SUCCEEDED:
                 found[step] = Subject(step, made.revision, made.output)
                 break
@@ -263,7 +263,7 @@ async def _find_submitted_fields(context: PageContext, review: Review, action: s
     if action == "send_back":
         return _build_feedback_fields(context, review)
     return (
-        _build_fields(context, review, await context.client.subjects(review))
+        _build_fields(context, review, await context.client.reviews.get_subjects(review))
         if _takes_value(context, review, action)
         else []
     )
@@ -292,13 +292,13 @@ async def _list_items(context: PageContext, review: Review, graph: Graph) -> lis
     source = next((sources[step] for step in review.can_send_back_to if step in sources), None)
     if source is None or review.item:
         return []
-    return [item.item for item in await context.client.items(review.run, source, limit=MAX_ITEMS)]
+    return [item.item for item in await context.client.runs.list_items(review.run, source, limit=MAX_ITEMS)]
 
 
 async def _find_next_review(context: PageContext, review: Review) -> UUID | None:
     """Another that waits, of the same kind if there is one."""
     for step in (review.step, None):
-        for each in await context.client.reviews(step=step, limit=2):
+        for each in await context.client.reviews.list(step=step, limit=2):
             if each.id != review.id:
                 return each.id
     return None
@@ -337,20 +337,20 @@ async def _explain_refusal(
             return await _show_rejected_form(context, action, 409, winner=error.winner)
         case KeyReused():  # they went back to their form, and decide otherwise
             return await _show_rejected_form(
-                context, action, 409, winner=await context.client.review(context.get_path_id("review"))
+                context, action, 409, winner=await context.client.reviews.get(context.get_path_id("review"))
             )
         case Conflict():
-            return await _show_rejected_form(context, action, 409, why=explain_conflict(context, error))
+            return await _show_rejected_form(context, action, 409, error=explain_conflict(context, error))
         case SendBackNotAllowed():
-            return await _show_rejected_form(context, action, 422, why=context.translate("no way back"))
+            return await _show_rejected_form(context, action, 422, error=context.translate("no way back"))
         case FeedbackNotSupported():
             return await _show_rejected_form(
-                context, action, 422, why=error.pt if context.language == "pt" else str(error)
+                context, action, 422, error=error.pt if context.language == "pt" else str(error)
             )
         case InvalidInput():
             wrong = _translate_validation_errors(context, fields, error)
             return await _show_rejected_form(
-                context, action, 422, wrong=wrong, why="" if wrong else _explain_invalid(context, action, error)
+                context, action, 422, errors=wrong, error="" if wrong else _explain_invalid(context, action, error)
             )
         case _:
             raise error

@@ -29,8 +29,10 @@ class HistoryEntry:
 
 async def list_history(context: PageContext, review: Review) -> list[HistoryEntry]:
     """The same question over all revisions of its run, the newest first."""
-    events = await context.client.events(review.run, kinds=("review",), limit=MAX_EVENTS)
-    asked = await context.client.reviews(run=review.run, step=review.step, states=list(ReviewState), limit=MAX_EVENTS)
+    events = await context.client.runs.list_events(review.run, kinds=("review",), limit=MAX_EVENTS)
+    asked = await context.client.reviews.list(
+        run=review.run, step=review.step, states=list(ReviewState), limit=MAX_EVENTS
+    )
     feedback = {one.revision: one.feedback or {} for one in asked if one.item == review.item}
     return [
         _build_entry(context, review.pipeline, event, feedback.get(event.revision, {}))

@@ -56,7 +56,7 @@ async def show_reviews(context: PageContext, outcomes: list[ApprovalOutcome] | N
     return context.render(
         "reviews.html",
         kinds=await _group_reviews(context, found[:PAGE_SIZE], now),
-        counts=await client.review_counts(),
+        counts=await client.reviews.count_open(),
         next=found[PAGE_SIZE - 1].id if len(found) > PAGE_SIZE else None,
         states=list(ReviewState),
         query=asked,
@@ -79,7 +79,8 @@ async def approve_reviews(context: PageContext) -> Response:
         for review, seen in chosen
     }
     return await show_reviews(
-        context, [await _build_outcome(context, each) for each in await context.client.decide_many(decisions)]
+        context,
+        [await _build_outcome(context, each) for each in await context.client.reviews.decide_many(decisions)],
     )
 
 
@@ -89,19 +90,19 @@ def _read_filters(context: PageContext) -> dict[str, str]:
 
 async def _list_reviews(context: PageContext) -> list[Review]:
     asked, state = context.query, context.get_query_choice("state", ReviewState)
-    return await context.client.reviews(
+    return await context.client.reviews.list(
         pipeline=asked.get("pipeline") or None,
         step=asked.get("step") or None,
         tenant=asked.get("tenant") or None,
         assignee=asked.get("assignee") or None,
         states=[state or ReviewState.OPEN],
-        after=await context.client.review(_parse_id(asked["after"])) if asked.get("after") else None,
+        after=await context.client.reviews.get(_parse_id(asked["after"])) if asked.get("after") else None,
         limit=PAGE_SIZE + 1,
     )
 
 
 async def _group_reviews(context: PageContext, reviews: list[Review], now: datetime) -> list[ReviewGroup]:
-    runs = {run: (await context.client.show(run)).about for run in {review.run for review in reviews}}
+    runs = {run: (await context.client.runs.get(run)).about for run in {review.run for review in reviews}}
     ordered = sorted(reviews, key=_group_key)  # keeps the oldest first within each
     return [
         ReviewGroup(pipeline, step, [Row(each, runs[each.run], get_urgency(each, now)) for each in rows])
@@ -115,12 +116,12 @@ def _group_key(review: Review) -> tuple[str, str]:
 
 async def _build_outcome(context: PageContext, decided: DecisionResult) -> ApprovalOutcome:
     try:
-        review = decided.current or await context.client.review(decided.review)
+        review = decided.current or await context.client.reviews.get(decided.review)
     except NotFound as error:
         return ApprovalOutcome(
             decided.review, str(decided.review)[:13], "", explain_not_approved(context, error), can_be_undone=False
         )
-    about = (await context.client.show(review.run)).about or str(review.run)[:13]
+    about = (await context.client.runs.get(review.run)).about or str(review.run)[:13]
     why = "" if decided.error is None else explain_not_approved(context, decided.error)
     return ApprovalOutcome(review.id, about, review.step, why, can_be_undone=not why and review.can_be_undone)
 

@@ -53,11 +53,11 @@ async def show_run(
 ) -> Response:
     """`fork` is the form for another run as a person left it."""
     client = context.client
-    run = await client.show(context.get_path_id("run"))
+    run = await client.runs.get(context.get_path_id("run"))
     context.path = f"/runs/{run.id}"
-    last = await client.last_event(run.id)  # before what is shown, so that nothing is missed after it
-    shape = await client.graph(run)
-    progress = {step.step: step for step in await client.progress(run.id)}
+    last = await client.runs.get_last_event_id(run.id)  # before what is shown, so that nothing is missed after it
+    shape = await client.runs.get_graph(run)
+    progress = {step.step: step for step in await client.runs.get_progress(run.id)}
     steps = [progress[step.name] for step in shape.steps if not step.internal and step.name in progress]
     now = await client.now()
     chosen = await _load_selected_step(context, run, steps)
@@ -79,7 +79,7 @@ async def show_run(
         groups=_list_groups(context, run),
         fork_fields=forms.visible_fields(rejected_fork or (build_input_fields(context, run) if run.is_over else [])),
         is_fork_open=rejected_fork is not None,
-        charges=await client.charge_totals(by=("provider", "what", "step"), run=run.id, limit=MAX_CHARGES),
+        charges=await client.costs.get_totals(by=("provider", "what", "step"), run=run.id, limit=MAX_CHARGES),
         **_load_reviews(held, shape, progress),
         **_allowed_actions(run, chosen["job"]),
         **await _load_stuck_state(context, run),
@@ -94,26 +94,26 @@ async def show_run(
 
 async def cancel_run(context: PageContext) -> Response:
     run = context.get_path_id("run")
-    await context.client.cancel(run, by=context.by, key=context.idempotency_key)
+    await context.client.runs.cancel(run, by=context.by, key=context.idempotency_key)
     return context.redirect(f"/runs/{run}", "cancelled")
 
 
 async def resume_run(context: PageContext) -> Response:
     run = context.get_path_id("run")
-    await context.client.resume(run, by=context.by, key=context.idempotency_key)
+    await context.client.runs.resume(run, by=context.by, key=context.idempotency_key)
     return context.redirect(
-        f"/runs/{run}", "resumed_no_worker" if await context.client.lacks_worker(run) else "resumed"
+        f"/runs/{run}", "resumed_no_worker" if await context.client.runs.find_missing_worker(run) else "resumed"
     )
 
 
 async def rerun_failed(context: PageContext) -> Response:
     run = context.get_path_id("run")
-    await context.client.rerun_failed(run, by=context.by, key=context.idempotency_key)
+    await context.client.runs.rerun_failed(run, by=context.by, key=context.idempotency_key)
     return context.redirect(f"/runs/{run}", "rerun")
 
 
 async def show_stuck_runs(context: PageContext) -> Response:
-    found = _explain_stuck_runs(context, await context.client.stuck())
+    found = _explain_stuck_runs(context, await context.client.runs.list_stuck())
     return context.render("stuck.html", stuck=found, now=await context.client.now())
 
 
@@ -148,9 +148,11 @@ async def _load_stuck_state(context: PageContext, run: Run) -> dict[str, Any]:
     """Why it waits, when it ends, and each time that it stood still."""
     client, halts = context.client, await list_stuck_episodes(context.client, run)
     return {
-        "waits": [] if run.is_over else [_explain_wait(context, wait) for wait in await client.waits(run.id)],
-        "estimate": None if run.is_over else await client.estimate(run.id),
-        "stuck": _explain_stuck_runs(context, await client.stuck(run=run.id)) if run.state is RunState.STUCK else [],
+        "waits": [] if run.is_over else [_explain_wait(context, wait) for wait in await client.runs.list_waits(run.id)],
+        "estimate": None if run.is_over else await client.runs.estimate_end(run.id),
+        "stuck": _explain_stuck_runs(context, await client.runs.list_stuck(run=run.id))
+        if run.state is RunState.STUCK
+        else [],
         "fatal_episode": find_fatal_episode(halts, run),
         "episodes": halts,
         "cause_of": lambda halt: _explain_cause(context, halt.cause, halt.data),
@@ -159,16 +161,16 @@ async def _load_stuck_state(context: PageContext, run: Run) -> dict[str, Any]:
 
 
 async def _load_stale_jobs(context: PageContext, run: Run) -> dict[str, Any]:
-    stale = set(await context.client.stale(run.id))
+    stale = set(await context.client.runs.list_stale(run.id))
     return {"stale": {step for step, _ in stale}, "stale_jobs": stale}
 
 
 async def _load_failures(context: PageContext, run: Run) -> dict[str, Any]:
-    errors = await context.client.errors(run.id, limit=MAX_ERRORS)
+    errors = await context.client.runs.get_errors(run.id, limit=MAX_ERRORS)
     return {
         "failures": [each for each in errors.items() if not each[1]["retried"]],
         "retried": [each for each in errors.items() if each[1]["retried"]],
-        "error_counts": await context.client.error_counts(run.id),
+        "error_counts": await context.client.runs.get_error_counts(run.id),
     }
 
 
@@ -176,7 +178,7 @@ async def _load_results(context: PageContext, run: Run, graph_definition: Graph,
     """The files of the run, and what the chosen job was made of and has given."""
     app = context.client.app
     return {
-        "found_files": await context.client.files(run, limit=MAX_FILES),
+        "found_files": await context.client.files.list(run, limit=MAX_FILES),
         "kept": app is not None and app.files is not None,
         "job_files": [] if job is None else list(find_files(job.output))[:MAX_FILES],
         "value": await _load_item_value(context, run, graph_definition, job),
@@ -189,7 +191,7 @@ async def _load_results(context: PageContext, run: Run, graph_definition: Graph,
 
 async def _load_events(context: PageContext, run: Run) -> dict[str, Any]:
     after = context.query.get("after", "")
-    found = await context.client.events(run.id, after=_parse_number(after, 0), limit=MAX_EVENTS + 1)
+    found = await context.client.runs.list_events(run.id, after=_parse_number(after, 0), limit=MAX_EVENTS + 1)
     return {"events": found[:MAX_EVENTS], "later": found[MAX_EVENTS - 1].id if len(found) > MAX_EVENTS else None}
 
 
@@ -204,9 +206,13 @@ async def _build_waterfall(
 ) -> waterfall.Waterfall:
     client = context.client
     item = job if job is not None and job.item else None
-    tries = await client.tries(run.id, item.step, item.item) if item else await client.tries(run.id)
+    tries = (
+        await client.runs.list_failed_attempts(run.id, item.step, item.item)
+        if item
+        else await client.runs.list_failed_attempts(run.id)
+    )
     return waterfall.draw_waterfall(
-        steps, dependencies, await client.outside(run.id), run.run_at, ends, tries, item, reviews
+        steps, dependencies, await client.external_work.list(run.id), run.run_at, ends, tries, item, reviews
     )
 
 
@@ -221,7 +227,11 @@ async def _load_selected_step(context: PageContext, run: Run, steps: list[StepPr
     item = asked.get("item") if step.each else ""
     jobs = await _list_jobs(context, run, step.step, item)
     job = jobs[0] if item is not None and jobs else None
-    tries = [] if job is None else await context.client.job_events(run.id, step.step, job.item, limit=MAX_ATTEMPTS)
+    tries = (
+        []
+        if job is None
+        else await context.client.runs.list_job_events(run.id, step.step, job.item, limit=MAX_ATTEMPTS)
+    )
     more = jobs[MAX_JOBS - 1].position if len(jobs) > MAX_JOBS else None
     return {
         "step": step,
@@ -235,8 +245,8 @@ async def _load_selected_step(context: PageContext, run: Run, steps: list[StepPr
 
 async def _list_reviews(context: PageContext, run: Run) -> list[Review]:
     """The reviews of a run: all that are open, and of the others the first."""
-    still = await context.client.reviews(run=run.id, limit=MAX_RUN_REVIEWS)
-    rest = await context.client.reviews(run=run.id, states=DECIDED_STATES, limit=MAX_RUN_REVIEWS)
+    still = await context.client.reviews.list(run=run.id, limit=MAX_RUN_REVIEWS)
+    rest = await context.client.reviews.list(run=run.id, states=DECIDED_STATES, limit=MAX_RUN_REVIEWS)
     return [*still, *rest]
 
 
@@ -246,7 +256,7 @@ async def _load_step_history(
     """The revisions of a job, the newest first, each with what it changed of the one before."""
     if job is None:
         return []
-    found = await context.client.made(run.id, job.step, job.item, limit=MAX_STEP_REVISIONS + 1)
+    found = await context.client.runs.get_step_history(run.id, job.step, job.item, limit=MAX_STEP_REVISIONS + 1)
     given = [each for each in found if each.state is JobState.SUCCEEDED]
     before = dict(zip((each.revision for each in given), given[1:], strict=False))
     return [(each, _diff_revisions(each, before.get(each.revision))) for each in found[:MAX_STEP_REVISIONS]]
@@ -276,13 +286,13 @@ async def _load_item_value(context: PageContext, run: Run, graph_definition: Gra
     source = next((step.source for step in graph_definition.steps if job is not None and step.name == job.step), None)
     if job is None or source is None:
         return None
-    found = await context.client.items(run.id, source, only=[job.item], limit=1)
+    found = await context.client.runs.list_items(run.id, source, only=[job.item], limit=1)
     return found[0].value if found else None
 
 
 async def _list_jobs(context: PageContext, run: Run, step: str, item: str | None) -> list[Job]:
     state = context.get_query_choice("job_state", JobState)
-    return await context.client.step_jobs(
+    return await context.client.runs.list_step_jobs(
         run.id,
         step,
         item=item,

@@ -34,7 +34,7 @@ async def show_runs(context: PageContext) -> Response:
 async def _list_runs(context: PageContext) -> list[Run]:
     asked = context.query
     state = context.get_query_choice("state", RunState)
-    return await context.client.runs(
+    return await context.client.runs.list(
         tenant=asked.get("tenant") or None,
         pipeline=asked.get("pipeline") or None,
         states=[state] if state else None,
@@ -48,7 +48,8 @@ async def _list_runs(context: PageContext) -> list[Run]:
 async def _find_runs(context: PageContext, text: str) -> list[Run]:
     """Those whose ids begin like this."""
     return [
-        await context.client.show(run, with_input=False) for run in await context.client.find(text, limit=PAGE_SIZE)
+        await context.client.runs.get(run, with_input=False)
+        for run in await context.client.runs.find(text, limit=PAGE_SIZE)
     ]
 
 

@@ -44,7 +44,7 @@ async def list_stuck_episodes(client: Client, run: Run) -> list[StuckEpisode]:
     made: list[StuckEpisode] = []
     after: Event | None = None
     is_newest = True
-    for event in reversed(await client.events(run.id, kinds=("stuck", "resume"), limit=MAX_EVENTS)):
+    for event in reversed(await client.runs.list_events(run.id, kinds=("stuck", "resume"), limit=MAX_EVENTS)):
         if event.kind == "resume":
             after = event
             continue

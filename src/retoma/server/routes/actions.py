@@ -97,7 +97,7 @@ class RevisionSchema(BaseModel):
 
 @router.get("/stuck", summary="Runs that should go on and do not")
 async def list_stuck_runs(by: Reader, limit: Annotated[Limit, Query()] = 100) -> StuckRunPage:
-    found = await by.client.stuck(tenant=by.tenant, limit=limit)
+    found = await by.client.runs.list_stuck(tenant=by.tenant, limit=limit)
     return StuckRunPage(stuck=[_serialize_stuck_run(by, one) for one in found])
 
 
@@ -107,11 +107,11 @@ async def resume_run(run: UUID, by: Writer, key: IdempotencyKey = None) -> Resum
 
     async def resume(_: str | None) -> dict[str, Any]:
         # With the caller's own key: the same key must not stand for another act on this run, nor for a second resume.
-        state = await by.client.resume(run, tenant=by.tenant, by=_author(by), key=key)
-        lacking = await by.client.lacks_worker(run)
+        state = await by.client.runs.resume(run, tenant=by.tenant, by=_author(by), key=key)
+        lacking = await by.client.runs.find_missing_worker(run)
         return {"state": state, "note": lacking and lacking.explanation}
 
-    return ResumedRun(id=run, **await by.client.first_answer(run, key, "resume", resume))
+    return ResumedRun(id=run, **await by.client.runs.get_or_record_answer(run, key, "resume", resume))
 
 
 @router.post("/runs/{run:uuid}/rerun", summary="Make work anew: what failed, or what is named", responses=_ERRORS)
@@ -125,13 +125,13 @@ async def _rerun_selected(run: UUID, body: RerunRequest, by: Principal, key: str
     if body.step is not None:
         raise InvalidInput("`step` is for what failed: name what is to be made anew in `steps`")
     asked = body.model_dump(exclude={"step", "steps"})
-    return await by.client.rerun(run, *body.steps, **asked, tenant=by.tenant, by=_author(by), key=key)
+    return await by.client.runs.rerun(run, *body.steps, **asked, tenant=by.tenant, by=_author(by), key=key)
 
 
 async def _rerun_failed(run: UUID, body: RerunRequest, by: Principal, key: str | None) -> Revision:
     if not (body.downstream and body.reuse):
         raise InvalidInput("say in `steps` what is to be rerun with `downstream` or `reuse` false")
-    return await by.client.rerun_failed(
+    return await by.client.runs.rerun_failed(
         run, step=body.step, items=body.items, tenant=by.tenant, by=_author(by), key=key
     )
 
@@ -145,7 +145,7 @@ async def _rerun_failed(run: UUID, body: RerunRequest, by: Principal, key: str |
 async def fork_run(
     run: UUID, body: ForkRequest, by: Writer, response: Response, key: IdempotencyKey = None
 ) -> StartedRun:
-    started = await by.client.fork(run, body.input, tenant=by.tenant, by=_author(by), key=key)
+    started = await by.client.runs.fork(run, body.input, tenant=by.tenant, by=_author(by), key=key)
     response.status_code = 202 if started.created else 200
     response.headers["Location"] = f"/api/v1/runs/{started.id}"
     return StartedRun(id=started.id, created=started.created)
@@ -154,7 +154,7 @@ async def fork_run(
 @router.get("/runs/{run:uuid}/stale", summary="Results that are no longer current", responses=document_problems(404))
 async def list_stale_results(run: UUID, by: Reader) -> StaleList:
     await get_own_run(by, run)
-    return StaleList(stale=[StaleJob(step=step, item=item) for step, item in await by.client.stale(run)])
+    return StaleList(stale=[StaleJob(step=step, item=item) for step, item in await by.client.runs.list_stale(run)])
 
 
 @router.get(
@@ -169,16 +169,16 @@ async def list_step_revisions(
     item: Annotated[ItemKey, Query()] = "",
     limit: Annotated[Limit, Query()] = 50,
 ) -> StepRevisionList:
-    names = (await by.client.graph(await get_own_run(by, run))).names
+    names = (await by.client.runs.get_graph(await get_own_run(by, run))).names
     if step not in names:
         raise NotFound(f"run {run} has no step {step!r}; it has {', '.join(names)}")
-    found = await by.client.made(run, step, item, limit=limit)
+    found = await by.client.runs.get_step_history(run, step, item, limit=limit)
     return StepRevisionList(revisions=[StepRevisionSchema(**vars(one)) for one in found])
 
 
 @router.post("/runs/{run:uuid}/edit", summary="Put a person's result in place of a job's", responses=_ERRORS)
 async def edit_result(run: UUID, body: EditRequest, by: Writer, key: IdempotencyKey = None) -> RevisionSchema:
-    made = await by.client.edit(
+    made = await by.client.runs.edit(
         run,
         body.step,
         body.value,
@@ -193,7 +193,7 @@ async def edit_result(run: UUID, body: EditRequest, by: Writer, key: Idempotency
 
 @router.post("/runs/{run:uuid}/skip", summary="Leave items out of a run that is over", responses=_ERRORS)
 async def skip_items(run: UUID, body: SkipRequest, by: Writer, key: IdempotencyKey = None) -> RevisionSchema:
-    made = await by.client.skip(run, body.step, body.items, tenant=by.tenant, by=_author(by), key=key)
+    made = await by.client.runs.skip(run, body.step, body.items, tenant=by.tenant, by=_author(by), key=key)
     return _serialize_revision(run, made)
 
 

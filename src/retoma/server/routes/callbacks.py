@@ -36,7 +36,7 @@ async def receive_callback(
     door: Auth = request.app.state.auth
     client: Client = request.app.state.client
     await door.check_callback(request, token)
-    await client.call_back(token, _read_payload(await request.body()))
+    await client.external_work.record_callback(token, _read_payload(await request.body()))
     return Response(status_code=200)  # to anything else RunPod calls again
 
 

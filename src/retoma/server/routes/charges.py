@@ -27,8 +27,8 @@ async def list_run_charges(
     run: UUID, by: Reader, after: After = None, limit: Annotated[Limit, Query()] = 100
 ) -> ChargePage:
     await get_own_run(by, run)
-    found = await by.client.charges(run, after=after, limit=limit + 1)
-    totals = await by.client.charge_totals(run=run)
+    found = await by.client.costs.list_charges(run, after=after, limit=limit + 1)
+    totals = await by.client.costs.get_totals(run=run)
     page = found[:limit]
     return ChargePage(
         micros=sum(total.micros for total in totals),
@@ -49,7 +49,7 @@ async def list_charge_totals(
 ) -> ChargeTotals:
     if by.tenant is not None and tenant not in (None, by.tenant):
         return ChargeTotals(totals=[])
-    found = await by.client.charge_totals(
+    found = await by.client.costs.get_totals(
         by=group_by or ("tenant",), tenant=by.tenant or tenant, since=since, until=until, limit=limit
     )
     return ChargeTotals(totals=[_serialize_total(total) for total in found])

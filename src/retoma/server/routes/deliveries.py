@@ -42,7 +42,7 @@ async def list_deliveries(
 ) -> DeliveryPage:
     if by.tenant is not None and tenant not in (None, by.tenant):
         return DeliveryPage(deliveries=[], next=None)
-    found = await by.client.deliveries(
+    found = await by.client.webhooks.list_deliveries(
         tenant=by.tenant or tenant, states=state, run=run, endpoint=endpoint, before=before, limit=limit + 1
     )
     page = found[:limit]
@@ -55,7 +55,7 @@ async def list_deliveries(
     "/{delivery:uuid}", summary="Show a delivery with its body and every attempt", responses=document_problems(404)
 )
 async def get_delivery(delivery: UUID, by: Reader) -> DeliveryDetails:
-    return _serialize_details(await by.client.delivery(delivery, tenant=by.tenant))
+    return _serialize_details(await by.client.webhooks.get_delivery(delivery, tenant=by.tenant))
 
 
 @router.post(
@@ -65,7 +65,7 @@ async def get_delivery(delivery: UUID, by: Reader) -> DeliveryDetails:
 )
 async def redrive_deliveries(body: RedriveRequest, by: Writer) -> RedriveResult:
     return RedriveResult(
-        deliveries=await by.client.redrive_all(
+        deliveries=await by.client.webhooks.redrive_all(
             tenant=by.tenant, endpoint=body.endpoint, url=body.url, from_at=body.since, to_at=body.until
         )
     )
@@ -78,8 +78,8 @@ async def redrive_deliveries(body: RedriveRequest, by: Writer) -> RedriveResult:
     responses=document_problems(404, 409),
 )
 async def redrive_delivery(delivery: UUID, by: Writer) -> DeliveryDetails:
-    await by.client.redrive(delivery, tenant=by.tenant)
-    return _serialize_details(await by.client.delivery(delivery, tenant=by.tenant))
+    await by.client.webhooks.redrive(delivery, tenant=by.tenant)
+    return _serialize_details(await by.client.webhooks.get_delivery(delivery, tenant=by.tenant))
 
 
 def _serialize_delivery(delivery: Delivery) -> DeliverySchema:

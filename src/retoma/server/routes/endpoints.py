@@ -27,7 +27,7 @@ async def list_endpoints(
 ) -> EndpointPage:
     if by.tenant is not None and tenant not in (None, by.tenant):
         return EndpointPage(endpoints=[], next=None)
-    found = await by.client.endpoints(tenant=by.tenant or tenant, before=before, limit=limit + 1)
+    found = await by.client.webhooks.list_endpoints(tenant=by.tenant or tenant, before=before, limit=limit + 1)
     page = found[:limit]
     return EndpointPage(
         endpoints=[_serialize_endpoint(one) for one in page], next=page[-1].id if len(found) > limit else None
@@ -40,8 +40,8 @@ async def list_endpoints(
     responses=document_problems(404),
 )
 async def enable_endpoint(endpoint: EndpointId, by: Writer) -> EndpointSchema:
-    await by.client.enable_endpoint(endpoint, tenant=by.tenant)
-    return _serialize_endpoint(await by.client.endpoint(endpoint, tenant=by.tenant))
+    await by.client.webhooks.enable_endpoint(endpoint, tenant=by.tenant)
+    return _serialize_endpoint(await by.client.webhooks.get_endpoint(endpoint, tenant=by.tenant))
 
 
 def _serialize_endpoint(endpoint: Endpoint) -> EndpointSchema:

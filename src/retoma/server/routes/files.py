@@ -37,5 +37,5 @@ async def download_run_file(
     range_header: Annotated[str | None, Header(alias="Range", description="A part of it, as `bytes=0-1023`.")] = None,
 ) -> Response:
     await get_own_run(by, run)
-    file = await by.client.file(run, digest)
+    file = await by.client.files.get(run, digest)
     return await send_file(None if by.client.app is None else by.client.app.files, file, range_header)

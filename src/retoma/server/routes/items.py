@@ -32,7 +32,7 @@ async def list_items(
     limit: Annotated[Limit, Query()] = 100,
 ) -> ItemPage:
     of = await _resolve_source(by, await get_own_run(by, run), source)
-    found = await by.client.items(run, of, states=state, search=search, after=after, limit=limit + 1)
+    found = await by.client.runs.list_items(run, of, states=state, search=search, after=after, limit=limit + 1)
     page = found[:limit]
     return ItemPage(
         items=[ItemSchema(**{**vars(item), "error": redact_stacks(by, item.error)}) for item in page],
@@ -41,7 +41,7 @@ async def list_items(
 
 
 async def _resolve_source(by: Principal, run: Run, requested: str | None) -> str:
-    given = list_item_sources(await by.client.graph(run))
+    given = list_item_sources(await by.client.runs.get_graph(run))
     if requested in given:
         return requested
     if requested is None and len(given) == 1:

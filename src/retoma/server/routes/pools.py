@@ -20,19 +20,19 @@ PoolName = Annotated[Name, Path()]
 
 @router.get("", summary="List pools")
 async def list_pools(by: Reader) -> PoolList:
-    return PoolList(pools=[_serialize_pool(pool) for pool in await by.client.pools(tenant=by.tenant)])
+    return PoolList(pools=[_serialize_pool(pool) for pool in await by.client.pools.list(tenant=by.tenant)])
 
 
 @router.get("/{pool}", summary="Show one pool", responses=document_problems(404))
 async def get_pool(pool: PoolName, by: Reader) -> PoolSchema:
-    for found in await by.client.pools(pool, tenant=by.tenant):
+    for found in await by.client.pools.list(pool, tenant=by.tenant):
         return _serialize_pool(found)
     raise NotFound(f"there is no pool {pool!r}")
 
 
 @router.put("/{pool}", summary="Change a pool's capacity or rate, or end its pause", responses=document_problems(404))
 async def update_pool(pool: PoolName, body: PoolRequest, by: Writer) -> PoolSchema:
-    return _serialize_pool(await by.client.set_pool(pool, **body.model_dump()))
+    return _serialize_pool(await by.client.pools.update(pool, **body.model_dump()))
 
 
 def _serialize_pool(pool: PoolRecord) -> PoolSchema:

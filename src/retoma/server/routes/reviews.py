@@ -71,7 +71,7 @@ async def list_reviews(
 ) -> ReviewPage:
     if by.tenant is not None and tenant not in (None, by.tenant):
         return ReviewPage(reviews=[], next=None)
-    found = await by.client.reviews(
+    found = await by.client.reviews.list(
         tenant=by.tenant or tenant,
         run=run,
         pipeline=pipeline,
@@ -105,7 +105,9 @@ async def decide_reviews(body: BulkDecisionRequest, by: Writer, key: Idempotency
     outcomes = []
     for one in body.decisions:
         # One by one, as a review may be named twice.
-        ended = await by.client.decide_many({one.review: _build_decision(one, by, key, one.seen)}, tenant=by.tenant)
+        ended = await by.client.reviews.decide_many(
+            {one.review: _build_decision(one, by, key, one.seen)}, tenant=by.tenant
+        )
         outcomes += [_serialize_outcome(each) for each in ended]
     return DecisionOutcomes(outcomes=outcomes)
 
@@ -115,12 +117,14 @@ async def decide_review(
     review: UUID, body: DecisionRequest, by: Writer, key: IdempotencyKey = None, if_match: IfMatch = None
 ) -> ReviewSchema:
     seen = _parse_etag(if_match) if body.seen is None else body.seen
-    return _serialize_review(await by.client.decide(review, _build_decision(body, by, key, seen), tenant=by.tenant))
+    return _serialize_review(
+        await by.client.reviews.decide(review, _build_decision(body, by, key, seen), tenant=by.tenant)
+    )
 
 
 @router.post("/{review:uuid}/undo", summary="Take a decision back that has not taken effect yet", responses=_ERRORS)
 async def undo_decision(review: UUID, by: Writer) -> ReviewSchema:
-    return _serialize_review(await by.client.undo(review, by=by.name, tenant=by.tenant))
+    return _serialize_review(await by.client.reviews.undo(review, by=by.name, tenant=by.tenant))
 
 
 @router.post(
@@ -130,19 +134,19 @@ async def undo_decision(review: UUID, by: Writer) -> ReviewSchema:
 )
 async def claim_review(review: UUID, by: Writer) -> ReviewSchema:
     await _check_open(by, review)
-    await by.client.claim_review(review, by=by.name, tenant=by.tenant)
+    await by.client.reviews.claim(review, by=by.name, tenant=by.tenant)
     return _serialize_review(await _get_review(by, review))
 
 
 @router.post("/{review:uuid}/assign", summary="Let it be somebody's", responses=_ERRORS)
 async def assign_review(review: UUID, body: AssignRequest, by: Writer) -> ReviewSchema:
     await _check_open(by, review)
-    return _serialize_review(await by.client.assign_review(review, body.assignee, by=by.name, tenant=by.tenant))
+    return _serialize_review(await by.client.reviews.assign(review, body.assignee, by=by.name, tenant=by.tenant))
 
 
 async def _get_review(by: Principal, review: UUID) -> Review:
     """The review, if it is the caller's; another tenant's is not there at all."""
-    return await by.client.review(review, tenant=by.tenant)
+    return await by.client.reviews.get(review, tenant=by.tenant)
 
 
 async def _check_open(by: Principal, review: UUID) -> None:
@@ -193,10 +197,10 @@ def _serialize_review(review: Review) -> ReviewSchema:
 
 async def _serialize_details(client: Client, review: Review) -> ReviewDetails:
     pipeline = client.app.pipelines.get(review.pipeline) if client.app else None
-    events = await client.job_events(review.run, review.step, review.item, limit=MAX_HISTORY)
+    events = await client.runs.list_job_events(review.run, review.step, review.item, limit=MAX_HISTORY)
     return ReviewDetails(
         **_serialize_review(review).model_dump(),
-        subjects=[SubjectSchema(**vars(one)) for one in (await client.subjects(review)).values()],
+        subjects=[SubjectSchema(**vars(one)) for one in (await client.reviews.get_subjects(review)).values()],
         has_form=has_form(review, pipeline),
         form=_json_schema(get_form(review, pipeline)),
         feedback_form=_json_schema(get_feedback_form(review, pipeline)),

@@ -114,7 +114,7 @@ async def list_runs(
 ) -> RunPage:
     if by.tenant is not None and tenant not in (None, by.tenant):
         return RunPage(runs=[], next=None)
-    found = await by.client.runs(
+    found = await by.client.runs.list(
         tenant=by.tenant or tenant,
         pipeline=pipeline,
         states=state,
@@ -140,7 +140,7 @@ async def list_run_events(
     limit: Annotated[Limit, Query()] = 100,
 ) -> EventPage:
     await get_own_run(by, run)
-    found = await by.client.events(run, after=after, limit=limit + 1)
+    found = await by.client.runs.list_events(run, after=after, limit=limit + 1)
     page = found[:limit]
     return EventPage(
         events=[EventSchema(**{**vars(event), "data": redact_stacks(by, event.data)}) for event in page],
@@ -156,18 +156,18 @@ async def list_run_events(
 )
 async def get_run_results(run: UUID, by: Reader) -> Response:
     await get_own_run(by, run)
-    return _json_response(await by.client.results(run), 200)
+    return _json_response(await by.client.runs.get_results(run), 200)
 
 
 @router.post("/{run:uuid}/cancel", summary="Let nothing new start in a run", responses=_NOT_FOUND)
 async def cancel_run(run: UUID, by: Writer, key: ActionKey = None) -> RunStateSchema:
-    state = await by.client.cancel(run, tenant=by.tenant, by=f"key {by.name}", key=key)
+    state = await by.client.runs.cancel(run, tenant=by.tenant, by=f"key {by.name}", key=key)
     return RunStateSchema(id=run, state=state)
 
 
 async def get_own_run(by: Principal, run: UUID) -> Run:
     """The run, if it is the caller's; another tenant's is not there at all."""
-    return await by.client.show(run, tenant=by.tenant)
+    return await by.client.runs.get(run, tenant=by.tenant)
 
 
 def resolve_tenant(by: Principal, requested: str | None) -> str:

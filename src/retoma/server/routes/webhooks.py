@@ -43,7 +43,7 @@ async def create_subscription(request: Request, body: SubscriptionRequest, by: W
         )
     if by.tenant is not None and body.tenant not in (None, by.tenant):
         raise Problem(403, "OTHER_TENANT", "this key subscribes to events of its own tenant only: leave `tenant` out")
-    made = await by.client.subscribe(body.url, body.events, tenant=by.tenant or body.tenant)
+    made = await by.client.webhooks.subscribe(body.url, body.events, tenant=by.tenant or body.tenant)
     settings: Settings = request.app.state.settings
     secret = made.secret if settings.webhook_secret is None else None
     return CreatedSubscription(**_serialize_subscription(made).model_dump(), secret=secret)
@@ -58,7 +58,7 @@ async def list_subscriptions(
 ) -> SubscriptionPage:
     if by.tenant is not None and tenant not in (None, by.tenant):
         return SubscriptionPage(webhooks=[], next=None)
-    found = await by.client.subscriptions(tenant=by.tenant or tenant, before=before, limit=limit + 1)
+    found = await by.client.webhooks.list_subscriptions(tenant=by.tenant or tenant, before=before, limit=limit + 1)
     page = found[:limit]
     return SubscriptionPage(
         webhooks=[_serialize_subscription(one) for one in page], next=page[-1].id if len(found) > limit else None
@@ -72,7 +72,7 @@ async def list_subscriptions(
     responses=document_problems(404),
 )
 async def delete_subscription(subscription: SubscriptionId, by: Writer) -> Response:
-    await by.client.unsubscribe(subscription, tenant=by.tenant)
+    await by.client.webhooks.unsubscribe(subscription, tenant=by.tenant)
     return Response(status_code=204)
 
 

@@ -17,12 +17,12 @@ Reader = Annotated[Principal, require_scope("pools:read")]
 
 @router.get("/queues", summary="What each queue holds")
 async def list_queues(by: Reader) -> QueueList:
-    return QueueList(queues=[_serialize_queue(queue) for queue in await by.client.queues(tenant=by.tenant)])
+    return QueueList(queues=[_serialize_queue(queue) for queue in await by.client.queues.list(tenant=by.tenant)])
 
 
 @router.get("/workers", summary="List the workers that live")
 async def list_workers(by: Reader) -> WorkerList:
-    return WorkerList(workers=[_serialize_worker(by, worker) for worker in await by.client.workers()])
+    return WorkerList(workers=[_serialize_worker(by, worker) for worker in await by.client.workers.list()])
 
 
 def _serialize_queue(queue: QueueMetrics) -> QueueSchema:

@@ -30,7 +30,7 @@ select retoma.deregister_worker(:worker, 'died', 'BLOCKED_LOOP') as jobs;
 
 -- name: list_workers
 select id, name, queues, concurrency, started_at, ended_at, retoma.now() - heartbeat_at as heartbeat_age,
-       heartbeat_timeout as heartbeat_timeout, pipelines, allow_hosts
+       heartbeat_timeout, pipelines, allow_hosts
   from retoma.workers
  where ended_at is null
  order by id desc;

@@ -69,11 +69,11 @@ async def _get_run(visit: PageContext) -> Run:
 
 async def _template_values(visit: PageContext, say: Words, run: Run) -> tuple[dict[str, Any], Table]:
     client = visit.client
-    last = await client.last_event(run.id)  # before all else, so that nothing is missed
+    last = await client.runs.get_last_event_id(run.id)  # before all else, so that nothing is missed
     now = await client.now()
     stands = await get_overview(visit, say, run, now)
     table = _table(visit, say, run)
-    charges = await client.charge_totals(by=(), run=run.id)
+    charges = await client.costs.get_totals(by=(), run=run.id)
     values = {
         "w": say,
         "run": run,
@@ -87,7 +87,9 @@ async def _template_values(visit: PageContext, say: Words, run: Run) -> tuple[di
         "describe_cause": describe_cause,
         "micros": sum(each.micros for each in charges),
         "unpriced": sum(each.unpriced for each in charges),
-        "groups": await _ERROR_GROUPS.get_or_load(run, lambda: client.item_codes(run.id, executions.DOCUMENTS_STEP)),
+        "groups": await _ERROR_GROUPS.get_or_load(
+            run, lambda: client.runs.count_item_codes(run.id, executions.DOCUMENTS_STEP)
+        ),
         "table": table,
         "chosen": visit.query.get("status", ""),
         "q": visit.query.get("q", ""),
@@ -115,7 +117,7 @@ def _table(visit: PageContext, say: Words, run: Run) -> Table:
 async def _project_name(client: Client, tenant: str) -> str:
     """Of a project that is gone, the id."""
     try:
-        return str((await client.profile(tenant)).value["nome"])
+        return str((await client.tenants.get_profile(tenant)).value["nome"])
     except NotFound:
         return tenant
 
@@ -158,7 +160,9 @@ async def _items(visit: PageContext, run: Run, overview: Overview) -> AsyncItera
         return
     after, filters = -1, _filters(visit)
     while True:
-        found = await visit.client.items(run.id, executions.DOCUMENTS_STEP, **filters, after=after, limit=CHUNK)
+        found = await visit.client.runs.list_items(
+            run.id, executions.DOCUMENTS_STEP, **filters, after=after, limit=CHUNK
+        )
         yield found
         if len(found) < CHUNK:
             return
@@ -196,7 +200,7 @@ async def _render_changed_rows(visit: PageContext, table: Table, run: Run, overv
 async def _list_named(visit: PageContext, run: Run, overview: Overview, codes: Sequence[str]) -> list[Item]:
     if overview.execution.totals.total == 0:
         return [item for item in _filter_pending(visit, run) if item.item in codes]
-    return await visit.client.items(
+    return await visit.client.runs.list_items(
         run.id, executions.DOCUMENTS_STEP, **_filters(visit), only=codes, limit=MAX_CHANGED_ROWS
     )
 
@@ -205,7 +209,7 @@ async def _list_running(visit: PageContext, run: Run) -> list[Item]:
     if run.is_over or visit.query.get("status", "PROCESSANDO") != "PROCESSANDO":
         return []
     at_work, search = _states("PROCESSANDO"), visit.query.get("q") or None
-    return await visit.client.items(
+    return await visit.client.runs.list_items(
         run.id, executions.DOCUMENTS_STEP, states=at_work, search=search, limit=MAX_RUNNING_ROWS
     )
 
@@ -248,13 +252,13 @@ def _redirect_back(visit: PageContext, run: Run, notice: str) -> Response:
 
 async def _resume(visit: PageContext, run: Run) -> str:
     await executions.resume_execution(visit.client, run.id, tenant=None, by=visit.by, key=visit.idempotency_key)
-    return "retomada_sem_worker" if await visit.client.lacks_worker(run.id) else "retomada"
+    return "retomada_sem_worker" if await visit.client.runs.find_missing_worker(run.id) else "retomada"
 
 
 async def _rerun(visit: PageContext, run: Run) -> str:
     """A run that stands still must end before what failed in it is made again: it goes on first."""
     try:
-        made = await visit.client.rerun_failed(run.id, by=visit.by, key=visit.idempotency_key)
+        made = await visit.client.runs.rerun_failed(run.id, by=visit.by, key=visit.idempotency_key)
     except RunBusy:
         if run.state is not RunState.STUCK:
             raise
@@ -264,7 +268,7 @@ async def _rerun(visit: PageContext, run: Run) -> str:
 
 
 async def _cancel(visit: PageContext, run: Run) -> str:
-    await visit.client.cancel(run.id, by=visit.by, key=visit.idempotency_key)
+    await visit.client.runs.cancel(run.id, by=visit.by, key=visit.idempotency_key)
     return "cancelada"
 
 
@@ -290,7 +294,9 @@ async def _confirm(visit: PageContext, run: Run) -> str:
 async def _skip(visit: PageContext, run: Run) -> str:
     code = _requested_code(visit, run)
     await _retry_after_summary(
-        visit.client, run, lambda run: visit.client.skip(run.id, "text", [code], by=visit.by, key=visit.idempotency_key)
+        visit.client,
+        run,
+        lambda run: visit.client.runs.skip(run.id, "text", [code], by=visit.by, key=visit.idempotency_key),
     )
     return "pulado"
 

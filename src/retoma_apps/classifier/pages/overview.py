@@ -53,7 +53,7 @@ async def get_overview(visit: PageContext, say: Words, run: Run, now: datetime) 
     client = visit.client
     (seen, summary), waits = await asyncio.gather(
         _ENDED_EXECUTIONS.get_or_load(run, lambda: _load_execution(client, run)),
-        _no_waits() if run.is_over else client.waits(run.id),
+        _no_waits() if run.is_over else client.runs.list_waits(run.id),
     )
     unsure = int((summary or {}).get("pouca_confianca", 0))
     turn, advice = _advice(visit, say, seen, waits, unsure, _estimate(seen, now), now)

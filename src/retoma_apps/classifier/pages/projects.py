@@ -88,7 +88,7 @@ class ProjectPages:
         say = Words(visit.language)
         kept = await projects.get_project(visit.client, visit.request.path_params["projeto"])
         if "excluir" in visit.fields:
-            await visit.client.drop_profile(kept.id)
+            await visit.client.tenants.delete_profile(kept.id)
             return visit.redirect(ROUTE, "excluido")
         try:
             value = forms.parse_project(visit.fields, say, kept.project)

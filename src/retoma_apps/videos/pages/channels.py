@@ -28,7 +28,7 @@ class ChannelPages:
         return (Page(ROUTE, self.show_all, self.add), Page(f"{ROUTE}/{{name}}", self.show, self.change))
 
     async def show_all(self, visit: PageContext, status: int = 200, form: Form | None = None) -> Response:
-        kept = {each.tenant: Channel.model_validate(each.value) for each in await visit.client.profiles()}
+        kept = {each.tenant: Channel.model_validate(each.value) for each in await visit.client.tenants.list_profiles()}
         return visit.render(
             "videos_channels.html",
             status,
@@ -68,7 +68,7 @@ class ChannelPages:
         form = Form(given)
         try:
             channel = forms.parse_channel(given, Words(visit.language), self._common.services.voices, kept.voice)
-            await visit.client.set_profile(name, channel.model_dump(), revision=_submitted_revision(visit))
+            await visit.client.tenants.set_profile(name, channel.model_dump(), revision=_submitted_revision(visit))
         except InvalidForm as error:
             return await self.show(visit, 422, replace(form, errors=error.errors))
         except Conflict:

@@ -29,6 +29,6 @@ class PageSupport:
 
     async def list_channels(self, client: Client) -> list[str]:
         """Those that were set up, and those that have had a video of late."""
-        recent = await client.runs(pipeline=longform.name, limit=RECENT, with_input=False)
-        named = [*(each.tenant for each in await client.profiles()), *(run.tenant for run in recent)]
+        recent = await client.runs.list(pipeline=longform.name, limit=RECENT, with_input=False)
+        named = [*(each.tenant for each in await client.tenants.list_profiles()), *(run.tenant for run in recent)]
         return sorted(set(named), key=str.casefold) or ["principal"]

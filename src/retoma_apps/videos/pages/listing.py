@@ -36,7 +36,7 @@ class VideoListPages:
         )
 
     async def show(self, visit: PageContext, status: int = 200, form: Form | None = None) -> Response:
-        found = await visit.client.runs(pipeline=longform.name, before=_page_start(visit), limit=PAGE_SIZE)
+        found = await visit.client.runs.list(pipeline=longform.name, before=_page_start(visit), limit=PAGE_SIZE)
         rows = [await get_overview(visit.client, run) for run in found]
         if form is None and ("new" in visit.query or not rows):
             form = forms.empty_order_form(found[0].tenant if found else "principal")

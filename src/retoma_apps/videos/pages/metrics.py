@@ -54,8 +54,8 @@ class MetricsPage:
     async def show(self, visit: PageContext) -> Response:
         values = await self._common.get_values(visit)
         since = values["now"] - PERIOD
-        asked = await visit.client.review_figures(longform.name, since)
-        ran = await visit.client.pipeline_figures(longform.name, since, exclude_steps=WAITING_STEPS)
+        asked = await visit.client.reviews.get_metrics(longform.name, since)
+        ran = await visit.client.metrics.get_pipeline(longform.name, since, exclude_steps=WAITING_STEPS)
         return visit.render("videos_metrics.html", metrics=list(_metrics(visit, asked, ran)), **values)
 
 

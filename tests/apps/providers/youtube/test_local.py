@@ -15,7 +15,7 @@ from tests.apps.providers.youtube.conftest import CONTENT, MARK, PNG, SIZE, Cloc
 
 @pytest.fixture
 def channel(tmp_path: Path, clock: Clock) -> WatchedCopy:
-    return WatchedCopy(tmp_path / "channel", part_bytes=100_000, now=clock)
+    return WatchedCopy(tmp_path / "channel", chunk_bytes=100_000, now=clock)
 
 
 async def test_a_video_is_shown_with_its_words_and_its_thumbnail(

@@ -64,7 +64,7 @@ async def test_an_order_starts_one_video_however_often_its_form_is_sent(video_pa
     for _ in range(2):
         sent = await video_pages.send("/videos/", ORDER | {"scheduled_for": "2031-02-04T12:00", "language": "en"})
         assert sent.status_code == 303, sent.text
-    (run,) = await video_pages.client.runs()
+    (run,) = await video_pages.client.runs.list()
     assert (run.tenant, run.input["topic"], run.input["language"]) == ("financas", "Como investir", "en")
     assert run.input["scheduled_for"].startswith("2031-02-04T12:00:00")
     assert "Vídeo pedido." in await video_pages.read(sent.headers["location"], language="pt")
@@ -73,7 +73,7 @@ async def test_an_order_starts_one_video_however_often_its_form_is_sent(video_pa
 async def test_a_video_ordered_for_later_says_when_it_starts(video_pages: VideoPages) -> None:
     sent = await video_pages.send("/videos/", ORDER | {"start_at": "2030-02-04T12:00"})
     assert sent.status_code == 303, sent.text
-    (run,) = await video_pages.client.runs()
+    (run,) = await video_pages.client.runs.list()
     assert (run.state, run.run_at.isoformat()) == ("pending", "2030-02-04T12:00:00+00:00")
     for language, sentence in (("en", "Draft Starts on"), ("pt", "Rascunho Começa em")):
         assert sentence in text_of(await video_pages.read("/videos/", language=language))
@@ -94,7 +94,7 @@ async def test_what_is_wrong_with_an_order_is_told_at_its_field(video_pages: Vid
         assert bounced.status_code == 422
         assert re.search(f'id="a-{field}" role="alert">.*?{re.escape(sentence)}', bounced.text), field
         assert 'value="financas"' in bounced.text or field == "channel"
-    assert await video_pages.client.runs() == []
+    assert await video_pages.client.runs.list() == []
 
 
 async def test_the_list_says_how_far_a_video_is_and_leads_to_its_review(video_pages: VideoPages) -> None:
@@ -119,7 +119,7 @@ async def test_the_list_leads_to_what_is_published(video_pages: VideoPages) -> N
 
 async def test_a_video_that_failed_says_why_and_where_it_is_continued(video_pages: VideoPages) -> None:
     review = await video_pages.review("final_review")
-    await video_pages.client.decide(
+    await video_pages.client.reviews.decide(
         review.id, Decision("approve", by="ana", value={"thumbnail": 1, "title": "refused"})
     )
     await video_pages.work()
@@ -132,17 +132,17 @@ async def test_a_video_that_failed_says_why_and_where_it_is_continued(video_page
 
 async def test_a_video_that_was_rejected_says_where_and_why(video_pages: VideoPages) -> None:
     review = await video_pages.review("script_review")
-    await video_pages.client.decide(review.id, Decision("reject", by="ana", notes="fora do tema"))
+    await video_pages.client.reviews.decide(review.id, Decision("reject", by="ana", notes="fora do tema"))
     assert "Revisão do roteiro: fora do tema" in text_of(await video_pages.read("/videos/", language="pt"))
 
 
 async def test_the_sample_says_where_it_is_published(video_pages: VideoPages) -> None:
     told = create_demo(video_pages.services)(video_pages.client, "http://here", "en")
     await anext(told)
-    (run,) = await video_pages.client.runs()
-    while not (await video_pages.client.show(run.id)).is_over:
+    (run,) = await video_pages.client.runs.list()
+    while not (await video_pages.client.runs.get(run.id)).is_over:
         await video_pages.work()
-        for review in await video_pages.client.reviews(run=run.id):
+        for review in await video_pages.client.reviews.list(run=run.id):
             await video_pages.approve(review)
     assert await anext(told) == f"“How coffee is made” is published: http://here/videos/channel/{PLAINLY}"
 
@@ -178,7 +178,7 @@ async def test_a_channel_is_set_by_its_form_and_new_orders_follow_it(video_pages
         language="en", voice="espeak_en", style="calm", seconds=90, budget=2.5
     )
     await video_pages.send("/videos/", ORDER)
-    (run,) = await video_pages.client.runs()
+    (run,) = await video_pages.client.runs.list()
     assert (run.input["language"], run.input["seconds"], run.input["voice"]) == ("en", 90, "espeak_en")
     assert "espeak_en" in text_of(await video_pages.read("/videos/channels"))
 
@@ -199,7 +199,7 @@ async def test_what_is_wrong_with_a_channel_is_told_at_its_field_and_nothing_is_
         bounced = await video_pages.send("/videos/channels/financas", CHANNEL | {field: written})
         assert bounced.status_code == 422, written
         assert re.search(f'id="a-{field}" role="alert"', bounced.text), written
-    assert await video_pages.client.profiles() == []
+    assert await video_pages.client.tenants.list_profiles() == []
 
 
 async def test_voices_that_have_a_key_are_offered_and_others_of_the_same_provider_can_be_written(
@@ -273,7 +273,7 @@ async def test_metrics_say_in_words_whether_their_targets_are_met(video_pages: V
     for _ in range(4):
         await sandbox.work(advance_clock=False)
         await sandbox.clock.advance(timedelta(hours=3))
-        (review,) = await video_pages.client.reviews(run=run)
+        (review,) = await video_pages.client.reviews.list(run=run)
         await video_pages.approve(review)
     await sandbox.work()
     shown = text_of(await video_pages.read("/videos/metrics", language="pt"))

@@ -84,7 +84,7 @@ async def test_a_reviewer_sees_all_that_they_decide_by_in_their_language(video_p
     run = await video_pages.begin()
     for step, languages in EXPECTED_TEXTS.items():
         await video_pages.work()
-        (review,) = await video_pages.client.reviews(run=run)
+        (review,) = await video_pages.client.reviews.list(run=run)
         for language, sentences in languages.items():
             shown = text_of(await video_pages.read(f"/reviews/{review.id}", language=language))
             assert [each for each in sentences if each not in shown] == [], step
@@ -123,7 +123,7 @@ async def test_a_final_review_shows_the_credits_that_are_published_below_the_des
         in shown
     )
     decision = Decision("approve", by="ana", value={"thumbnail": 1, "description": "", "tags": []})
-    await video_pages.client.decide(review.id, decision)
+    await video_pages.client.reviews.decide(review.id, decision)
     closed = text_of(await video_pages.read(f"/reviews/{review.id}"))
     assert f"Description \N{EN DASH} {credit}" in closed
     assert "tag plainly" not in closed
@@ -147,7 +147,7 @@ async def test_a_script_is_edited_scene_by_scene_in_the_language_of_the_page(vid
     ]
     mended = given | {"value.scenes.1.visual": "a coin", "value.sources.0.confidence": "0,5"}
     assert (await video_pages.send(path, mended)).status_code == 303
-    value = (await video_pages.client.review(review.id)).value
+    value = (await video_pages.client.reviews.get(review.id)).value
     assert (value["title"], value["scenes"]) == ("Other", [{"text": "Mine", "visual": "a coin"}])
     assert (value["word_count"], value["facts_used"]) == (1, 12)
     assert value["quality"] == assess_quality(Script.model_validate(value), "en", 600).model_dump()
@@ -185,7 +185,7 @@ async def test_clips_that_are_marked_are_the_items_of_what_is_sent_back(video_pa
     assert re.findall(r'value="(\d)" form="send-back-form" checked', bounced.text) == ["2"]
     sent = await video_pages.send(path, {"action": "send_back", "items": "2", "notes": "darker", **words})
     assert sent.status_code == 303
-    decided = await video_pages.client.review(review.id)
+    decided = await video_pages.client.reviews.get(review.id)
     assert (decided.state, decided.back_items) == ("sent_back", ("2",))
     assert (decided.feedback or {})["queries"] == {"2": '"night"'}
     closed = await video_pages.read(path)
@@ -202,11 +202,11 @@ async def test_a_final_review_is_approved_with_the_thumbnail_that_was_chosen(vid
     assert '<input type="text" inputmode="numeric"' not in page  # the form's own field for it
     without = await video_pages.send(path, {"action": "approve"})
     assert without.status_code == 422
-    assert (await video_pages.client.review(review.id)).is_open
+    assert (await video_pages.client.reviews.get(review.id)).is_open
     given = {"value.thumbnail": "2", "value.title": "Another", "value.tags": "one\r\ntwo"}
     chosen = await video_pages.send(path, {"action": "approve", **given})
     assert chosen.status_code == 303, chosen.text
-    value = (await video_pages.client.review(review.id)).value
+    value = (await video_pages.client.reviews.get(review.id)).value
     assert (value["thumbnail"], value["title"], value["tags"]) == (2, "Another", ["one", "two"])
     assert re.findall(r'value="(\d)" form="approve" required checked disabled', await video_pages.read(path)) == ["2"]
 
@@ -220,7 +220,7 @@ async def test_a_final_review_is_sent_back_with_words_for_its_thumbnails_and_sub
     assert re.findall(r'<option value="(\w*)"( selected)?>', page) == [("", ""), ("yes", ""), ("no", "")]
     sent = await video_pages.send(f"/reviews/{review.id}", {**given, "feedback.subtitles": ""})
     assert sent.status_code == 303, sent.text
-    feedback = (await video_pages.client.review(review.id)).feedback or {}
+    feedback = (await video_pages.client.reviews.get(review.id)).feedback or {}
     assert feedback["thumbnail_texts"] == ["Um", "Dois"]
     assert "subtitles" not in feedback
 
@@ -241,7 +241,7 @@ async def test_text_of_models_providers_and_people_is_only_ever_text(open_video_
         for step in (*REVIEWS, "published"):
             await video_pages.work()
             found = ["/videos/", "/videos/channels", "/videos/?new=1&notice=<script>"]
-            reviews = await video_pages.client.reviews(run=run)
+            reviews = await video_pages.client.reviews.list(run=run)
             found += [f"/reviews/{each.id}" for each in reviews]
             for path in found:
                 page = await video_pages.read(path)
@@ -260,9 +260,9 @@ async def test_text_of_models_providers_and_people_is_only_ever_text(open_video_
 
 async def test_the_history_of_a_review_says_which_clips_were_to_be_replaced(video_pages: VideoPages) -> None:
     review = await video_pages.review("broll_review")
-    await video_pages.client.decide(review.id, Decision("send_back", by="ana", items=["1"], notes="darker"))
+    await video_pages.client.reviews.decide(review.id, Decision("send_back", by="ana", items=["1"], notes="darker"))
     await video_pages.work()
-    (again,) = await video_pages.client.reviews(run=review.run)
+    (again,) = await video_pages.client.reviews.list(run=review.run)
     for language, said in (("en", "darker Items: 1"), ("pt", "darker Itens: 1")):
         pages = [
             text_of(await video_pages.read(f"/reviews/{each}", language=language)) for each in (review.id, again.id)
@@ -275,7 +275,7 @@ async def test_remarks_on_moments_are_asked_for_only_where_something_is_made_of_
     asked = {}
     for step in REVIEWS:
         await video_pages.work()
-        (review,) = await video_pages.client.reviews(run=run)
+        (review,) = await video_pages.client.reviews.list(run=run)
         asked[step] = 'name="comments"' in await video_pages.read(f"/reviews/{review.id}")
         await video_pages.approve(review)
     assert asked == {"script_review": False, "audio_review": True, "broll_review": False, "final_review": False}

@@ -169,7 +169,7 @@ class VideoPages:
         run = await self.begin(**given)
         while True:
             await self.work()
-            (review,) = await self.client.reviews(run=run)
+            (review,) = await self.client.reviews.list(run=run)
             if review.step == step:
                 return review
             await self.approve(review)
@@ -178,7 +178,7 @@ class VideoPages:
         decision = Decision("approve", by="ana")
         if review.step == "final_review":
             decision = Decision("approve", by="ana", value={"thumbnail": 1})
-        await self.client.decide(review.id, decision)
+        await self.client.reviews.decide(review.id, decision)
 
     async def work(self) -> None:
         await self.visitor.api.sandbox.work()

@@ -9,7 +9,7 @@ import pytest
 
 from retoma_apps.videos.models import Language, Script
 from retoma_apps.videos.writing import TemplateWriter, Writer, thumbnail_texts
-from retoma_apps.videos.writing.offline_texts import SCRIPT_TEXTS, TOPIC_PLACEHOLDER
+from retoma_apps.videos.writing.offline_texts import SCRIPT_TEXTS, TOPIC
 from retoma_apps.videos.writing.quality import assess_quality
 from tests.apps.videos.writing.texts import a_brief, a_fact
 
@@ -45,7 +45,7 @@ async def test_any_topic_gets_a_script_of_the_wanted_length(topic: str, language
     assert {issue.code for issue in script.quality.issues} <= {"no_source", "no_facts", "topic_unknown"}
     assert script.quality.passed is bool(script.facts_used)
     assert script.word_count == pytest.approx(seconds * 2.5, rel=0.2)
-    assert TOPIC_PLACEHOLDER not in script.model_dump_json()
+    assert TOPIC not in script.model_dump_json()
 
 
 @pytest.mark.parametrize(("topic", "language"), TOPICS)

@@ -1,4 +1,4 @@
-"""What every part of the client stands on."""
+"""What every namespace of the client shares: the database, the application, and how runs are started and awaited."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NO_TENANT = 0
 ALL_TENANTS = -1  # whose endpoints get the events of every tenant
 
 
-class Base:
-    """A worker that was silent for longer than `silence` counts as dead."""
+class Core:
+    """`heartbeat_timeout` is how long a worker may go without a heartbeat before it counts as dead."""
 
     def __init__(
         self,
@@ -35,33 +35,40 @@ class Base:
         self.database = database
         self.guard = guard or Guard()
         self.heartbeat_timeout = heartbeat_timeout
-        self._starter = RunStarter(database)
-        self._waiter = RunWaiter(database)
-        self._tenants = Tenants(database)
-        self._metrics_reader = metrics.CachedReader(database, metrics.read_metrics, heartbeat_timeout)
-        self._snapshot_reader = metrics.CachedReader(database, metrics.read_snapshot, heartbeat_timeout)
-        self._versions: dict[str, int] = {}
+        self.starter = RunStarter(database)
+        self.waiter = RunWaiter(database)
+        self.tenants = Tenants(database)
+        self.metrics_reader = metrics.CachedReader(database, metrics.read_metrics, heartbeat_timeout)
+        self.snapshot_reader = metrics.CachedReader(database, metrics.read_snapshot, heartbeat_timeout)
 
     async def close(self) -> None:
-        """Give up waiting, and let what is being started be answered."""
-        await self._waiter.close()
-        await self._starter.close()
+        """Stop waiting for runs, and finish the starts that are under way."""
+        await self.waiter.close()
+        await self.starter.close()
 
     async def now(self) -> datetime:
-        """The database's time."""
+        """Return the time of the database."""
         return await clock.now(self.database)
 
     @property
-    def _app_name(self) -> str:
+    def app_name(self) -> str:
         if self.app is None:
             raise NotFound("this client has no application: give one to `connect`")
         return self.app.name
 
-    def _get_own_pipeline(self, pipeline: Pipeline | str) -> Pipeline:
+    def get_pipeline(self, pipeline: Pipeline | str) -> Pipeline:
         if self.app is None:
             raise NotFound("this client has no application, so it knows no pipelines: give one to `connect`")
         return self.app.pipeline(pipeline if isinstance(pipeline, str) else pipeline.name)
 
-    async def _tenant_filter(self, tenant: str | None) -> int | None:
-        """The tenant's id, or one that nobody has: looking makes no tenant."""
-        return None if tenant is None else await self._tenants.find_id(tenant) or NO_TENANT
+    async def find_tenant_id(self, tenant: str | None) -> int | None:
+        """Return the id of the tenant, or one that no tenant has: a query creates no tenant."""
+        return None if tenant is None else await self.tenants.find_id(tenant) or NO_TENANT
+
+
+class Namespace:
+    """One group of the client's methods, such as `client.reviews`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._database = core.database

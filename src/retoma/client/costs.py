@@ -1,4 +1,4 @@
-"""What was spent, and prices."""
+"""`client.costs`: charges, totals and prices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from retoma.client.base import Base
+from retoma.client.core import Namespace
 from retoma.client.validation import MAX_NAME_LENGTH, is_name
 from retoma.errors import InvalidInput
 from retoma.records import ChargeRecord, ChargeTotal, Price
@@ -17,12 +17,12 @@ ChargedBy = Literal["tenant", "run", "step", "item", "provider", "what"]
 MAX_PRICE = 10**10
 
 
-class Charges(Base):
-    async def charges(self, run: UUID, *, after: UUID | None = None, limit: int = 1_000) -> list[ChargeRecord]:
+class Costs(Namespace):
+    async def list_charges(self, run: UUID, *, after: UUID | None = None, limit: int = 1_000) -> list[ChargeRecord]:
         """What the attempts of a run have used, failed ones too, in order. For the next page give the last id."""
-        return await charges.list_for_run(self.database, run, after, limit)
+        return await charges.list_for_run(self._database, run, after, limit)
 
-    async def charge_totals(
+    async def get_totals(
         self,
         *,
         by: Sequence[ChargedBy] = ("step",),
@@ -33,18 +33,18 @@ class Charges(Base):
         limit: int = 1_000,
     ) -> list[ChargeTotal]:
         """Sums of charges, told apart by these, the most costly first."""
-        owner = await self._tenant_filter(tenant)
+        owner = await self._core.find_tenant_id(tenant)
         return await charges.sum_charges(
-            self.database, by=by, run=run, tenant=owner, since=since, until=until, limit=limit
+            self._database, by=by, run=run, tenant=owner, since=since, until=until, limit=limit
         )
 
-    async def spent(self, tenant: str | None = None, since: datetime | None = None) -> int:
+    async def get_spent(self, tenant: str | None = None, since: datetime | None = None) -> int:
         """Millionths of a US dollar that a tenant, or all, have spent, in all or since then."""
-        return sum(total.micros for total in await self.charge_totals(by=(), tenant=tenant, since=since))
+        return sum(total.micros for total in await self.get_totals(by=(), tenant=tenant, since=since))
 
-    async def prices(self) -> list[Price]:
+    async def list_prices(self) -> list[Price]:
         """Every version of every price, the newest first."""
-        return await charges.list_prices(self.database)
+        return await charges.list_prices(self._database)
 
     async def set_price(
         self, provider: str, what: str, *, tokens_in: int = 0, tokens_out: int = 0, unit: int = 0
@@ -61,5 +61,5 @@ class Charges(Base):
                 f"a price is of a provider and of what it gives: names of up to {MAX_NAME_LENGTH} letters"
             )
         return await charges.set_price(
-            self.database, provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit
+            self._database, provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit
         )

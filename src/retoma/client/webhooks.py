@@ -1,4 +1,4 @@
-"""Webhooks that are or were owed, and where they go."""
+"""`client.webhooks`: deliveries, endpoints and subscriptions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from retoma.client.base import ALL_TENANTS, Base
+from retoma.client.core import ALL_TENANTS, Namespace
 from retoma.client.validation import id_range
 from retoma.define.webhook import Webhook, expand_events
 from retoma.errors import Conflict, NotFound
@@ -20,8 +20,8 @@ SECRETS_OVERLAP = timedelta(hours=24)
 MAX_SUBSCRIPTIONS = 100
 
 
-class Deliveries(Base):
-    async def deliveries(
+class Webhooks(Namespace):
+    async def list_deliveries(
         self,
         *,
         tenant: str | None = None,
@@ -33,8 +33,8 @@ class Deliveries(Base):
     ) -> list[Delivery]:
         """Webhooks that are or were owed, newest first; the dead ones are the dead letters."""
         return await deliveries.list_deliveries(
-            self.database,
-            tenant=await self._tenant_filter(tenant),
+            self._database,
+            tenant=await self._core.find_tenant_id(tenant),
             states=states,
             run=run,
             endpoint=endpoint,
@@ -42,9 +42,9 @@ class Deliveries(Base):
             limit=limit,
         )
 
-    async def delivery(self, delivery: UUID, *, tenant: str | None = None) -> Delivery:
+    async def get_delivery(self, delivery: UUID, *, tenant: str | None = None) -> Delivery:
         """One webhook with its body and every attempt."""
-        found = await deliveries.get_delivery(self.database, delivery, await self._tenant_filter(tenant))
+        found = await deliveries.get_delivery(self._database, delivery, await self._core.find_tenant_id(tenant))
         if found is None:
             raise NotFound(f"there is no delivery {delivery}")
         return found
@@ -52,15 +52,15 @@ class Deliveries(Base):
     async def find_delivery(self, prefix: str, *, limit: int = 5) -> list[UUID]:
         """The newest deliveries whose ids begin like this; dashes and case do not matter."""
         ids = id_range(prefix)
-        return [] if ids is None else await deliveries.find_by_id_range(self.database, *ids, limit)
+        return [] if ids is None else await deliveries.find_by_id_range(self._database, *ids, limit)
 
     async def redrive(self, delivery: UUID, *, tenant: str | None = None) -> None:
         """Let a dead webhook be sent again, with the same id and body. Raises Conflict if it is not dead, or if its
         endpoint is disabled."""
-        owner = await self._tenant_filter(tenant)
-        if await deliveries.redrive_deliveries(self.database, tenant=owner, id=delivery):
+        owner = await self._core.find_tenant_id(tenant)
+        if await deliveries.redrive_deliveries(self._database, tenant=owner, id=delivery):
             return
-        found = await self.delivery(delivery, tenant=tenant)
+        found = await self.get_delivery(delivery, tenant=tenant)
         if found.state is not DeliveryState.DEAD:
             raise Conflict(f"delivery {delivery} is {found.state}: only a dead one is sent again")
         raise Conflict(
@@ -82,30 +82,32 @@ class Deliveries(Base):
         Those of disabled endpoints stay dead.
         """
         return await deliveries.redrive_deliveries(
-            self.database,
-            tenant=await self._tenant_filter(tenant),
+            self._database,
+            tenant=await self._core.find_tenant_id(tenant),
             endpoint=endpoint,
             url=url,
             from_at=from_at,
             to_at=to_at,
         )
 
-    async def endpoints(
+    async def list_endpoints(
         self, *, tenant: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[Endpoint]:
         """The URLs that webhooks went to, newest first."""
-        owner = await self._tenant_filter(tenant)
-        return await deliveries.list_endpoints(self.database, tenant=owner, before=before, limit=limit)
+        owner = await self._core.find_tenant_id(tenant)
+        return await deliveries.list_endpoints(self._database, tenant=owner, before=before, limit=limit)
 
-    async def endpoint(self, endpoint: int, *, tenant: str | None = None) -> Endpoint:
-        found = await deliveries.list_endpoints(self.database, id=endpoint, tenant=await self._tenant_filter(tenant))
+    async def get_endpoint(self, endpoint: int, *, tenant: str | None = None) -> Endpoint:
+        found = await deliveries.list_endpoints(
+            self._database, id=endpoint, tenant=await self._core.find_tenant_id(tenant)
+        )
         if not found:
             raise NotFound(f"there is no endpoint {endpoint}")
         return found[0]
 
     async def enable_endpoint(self, endpoint: int, *, tenant: str | None = None) -> None:
         """Send to it again what will be owed from now on; what is dead is for `redrive_all`."""
-        if not await deliveries.enable_endpoint(self.database, endpoint, await self._tenant_filter(tenant)):
+        if not await deliveries.enable_endpoint(self._database, endpoint, await self._core.find_tenant_id(tenant)):
             raise NotFound(f"there is no endpoint {endpoint}")
 
     async def subscribe(self, url: str, events: Sequence[str], *, tenant: str | None = None) -> Subscription:
@@ -115,35 +117,35 @@ class Deliveries(Base):
         UnsafeUrl if the URL must not be called, and InvalidInput for an unknown event.
         """
         wanted = expand_events(Webhook(url, events).events)
-        host = self.guard.check(url).origin
-        owner = ALL_TENANTS if tenant is None else await self._tenants.get_or_create_id(tenant)
-        if await deliveries.count_subscriptions(self.database, owner) >= MAX_SUBSCRIPTIONS:
+        host = self._core.guard.check(url).origin
+        owner = ALL_TENANTS if tenant is None else await self._core.tenants.get_or_create_id(tenant)
+        if await deliveries.count_subscriptions(self._database, owner) >= MAX_SUBSCRIPTIONS:
             raise Conflict(f"there are {MAX_SUBSCRIPTIONS} subscriptions already: remove one that is not needed")
         endpoint, secret = await deliveries.subscribe(
-            self.database, owner, url=url, host=host, events=wanted, secret=generate_secret()
+            self._database, owner, url=url, host=host, events=wanted, secret=generate_secret()
         )
-        return replace(await self.subscription(endpoint), secret=secret)
+        return replace(await self.get_subscription(endpoint), secret=secret)
 
-    async def subscriptions(
+    async def list_subscriptions(
         self, *, tenant: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[Subscription]:
         """List the URLs that have subscribed, the newest first."""
-        owner = await self._tenant_filter(tenant)
+        owner = await self._core.find_tenant_id(tenant)
         found = await deliveries.list_endpoints(
-            self.database, tenant=owner, subscribed=True, before=before, limit=limit
+            self._database, tenant=owner, subscribed=True, before=before, limit=limit
         )
         return [_to_subscription(one) for one in found]
 
-    async def subscription(self, subscription: int, *, tenant: str | None = None) -> Subscription:
-        owner = await self._tenant_filter(tenant)
-        found = await deliveries.list_endpoints(self.database, id=subscription, tenant=owner, subscribed=True)
+    async def get_subscription(self, subscription: int, *, tenant: str | None = None) -> Subscription:
+        owner = await self._core.find_tenant_id(tenant)
+        found = await deliveries.list_endpoints(self._database, id=subscription, tenant=owner, subscribed=True)
         if not found:
             raise NotFound(f"there is no subscription {subscription}")
         return _to_subscription(found[0])
 
     async def unsubscribe(self, subscription: int, *, tenant: str | None = None) -> None:
         """Send it no further events; those that it is already owed are still sent."""
-        if not await deliveries.unsubscribe(self.database, subscription, await self._tenant_filter(tenant)):
+        if not await deliveries.unsubscribe(self._database, subscription, await self._core.find_tenant_id(tenant)):
             raise NotFound(f"there is no subscription {subscription}")
 
     async def rotate_secret(
@@ -154,8 +156,8 @@ class Deliveries(Base):
         The former one signs beside it for `overlap`.
         """
         secret = generate_secret()
-        owner = await self._tenant_filter(tenant)
-        if await deliveries.rotate_secret(self.database, endpoint, owner, secret, overlap) is None:
+        owner = await self._core.find_tenant_id(tenant)
+        if await deliveries.rotate_secret(self._database, endpoint, owner, secret, overlap) is None:
             raise NotFound(f"there is no endpoint {endpoint}")
         return secret
 

@@ -1,0 +1,221 @@
+"""The client: start runs and wait for them; everything else is in namespaces, such as `client.runs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from retoma.app import App
+from retoma.client.api_keys import ApiKeys
+from retoma.client.capacity import Pools, Queues, Workers
+from retoma.client.core import Core
+from retoma.client.costs import Costs
+from retoma.client.external_work import ExternalWorkQueries
+from retoma.client.files import Files
+from retoma.client.metrics import MetricQueries
+from retoma.client.reviews import Reviews
+from retoma.client.runs import Runs
+from retoma.client.tenants import TenantProfiles
+from retoma.client.validation import (
+    Input,
+    check_limits,
+    check_start_options,
+    digest_input,
+    encode_input,
+    encode_inputs,
+    validate_input,
+)
+from retoma.client.webhooks import Webhooks
+from retoma.define.pipeline import Pipeline
+from retoma.define.webhook import Webhook, encode_webhook
+from retoma.engine import versions
+from retoma.engine.run_starter import StartedRun, StartRequest
+from retoma.engine.tenants import DEFAULT
+from retoma.errors import RunFailed
+from retoma.identifiers import new_run_id
+from retoma.outgoing import Guard
+from retoma.records import Run
+from retoma.settings import HEARTBEAT_TIMEOUT
+from retoma.states import RunState
+from retoma.store.database import Database
+
+
+class Client:
+    """Start runs, query them and act on them. Create it with `connect`, and use it from one event loop.
+
+    Without an application it can neither start runs nor accept results that people enter, because it cannot check
+    them.
+    """
+
+    def __init__(
+        self,
+        app: App | None,
+        database: Database,
+        guard: Guard | None = None,
+        *,
+        heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+    ) -> None:
+        core = Core(app, database, guard, heartbeat_timeout=heartbeat_timeout)
+        self._core = core
+        self._versions: dict[str, int] = {}
+        self.runs = Runs(core)
+        self.reviews = Reviews(core)
+        self.files = Files(core)
+        self.webhooks = Webhooks(core)
+        self.external_work = ExternalWorkQueries(core)
+        self.pools = Pools(core)
+        self.workers = Workers(core)
+        self.queues = Queues(core)
+        self.metrics = MetricQueries(core)
+        self.costs = Costs(core)
+        self.tenants = TenantProfiles(core)
+        self.api_keys = ApiKeys(core)
+
+    @property
+    def app(self) -> App | None:
+        return self._core.app
+
+    @property
+    def database(self) -> Database:
+        return self._core.database
+
+    @property
+    def guard(self) -> Guard:
+        """What this client may call: the URLs of webhooks are checked with it."""
+        return self._core.guard
+
+    @property
+    def heartbeat_timeout(self) -> timedelta:
+        return self._core.heartbeat_timeout
+
+    async def close(self) -> None:
+        """Stop waiting for runs, and finish the starts that are under way."""
+        await self._core.close()
+
+    async def now(self) -> datetime:
+        """Return the time of the database."""
+        return await self._core.now()
+
+    async def start(
+        self,
+        pipeline: Pipeline | str,
+        inputs: Input = None,
+        *,
+        tenant: str = DEFAULT,
+        key: str | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        resumes: int | None = None,
+        retries: int | None = None,
+        deadline: timedelta | None = None,
+        webhook: Webhook | None = None,
+        request: BaseModel | None = None,
+    ) -> StartedRun:
+        """Start a run. When this returns, the run is committed and will reach an end.
+
+        With the same `key` and the same input, return the same run, whatever its state; with another input, raise
+        KeyReused. If the input was derived from a request, pass that as `request`: it is compared instead of the input.
+        `run_at` delays the start. One level of `priority` is worth ten minutes of waiting. A run that has not ended
+        `deadline` after it began fails. `resumes` overrides the limit of the pipeline; no job is retried more than
+        `retries` times, whatever its step declares. Events of the run are sent to `webhook`; if the key was used
+        before, to that of the first start.
+        """
+        pipeline = self._core.get_pipeline(pipeline)
+        checked = validate_input(pipeline, inputs)
+        check_start_options(tenant=tenant, key=key, priority=priority, run_at=run_at)
+        check_limits(resumes, retries, deadline)
+        return await self._core.starter.start(
+            StartRequest(
+                id=new_run_id(),
+                tenant=await self._core.tenants.get_or_create_id(tenant),
+                version=await self._get_version(pipeline),
+                input=encode_input(checked),
+                key=key,
+                digest=None if key is None else digest_input(request or checked),
+                run_at=run_at,
+                head_start=versions.get_head_start(priority),
+                resumes=resumes,
+                retries=retries,
+                deadline=deadline,
+                webhook=self._encode_webhook(webhook),
+            )
+        )
+
+    async def start_many(
+        self,
+        pipeline: Pipeline | str,
+        inputs: Sequence[Input],
+        *,
+        tenant: str = DEFAULT,
+        key: str | None = None,
+        priority: int = 0,
+        webhook: Webhook | None = None,
+    ) -> list[StartedRun]:
+        """Start many runs of one pipeline, in order, each with this `webhook`.
+
+        With the same `key` and the same inputs, return the same runs; with others, raise KeyReused and start none.
+        """
+        pipeline = self._core.get_pipeline(pipeline)
+        check_start_options(tenant=tenant, key=key, priority=priority, run_at=None)
+        texts, digest = await encode_inputs(pipeline, inputs, keyed=key is not None)
+        owner, version = await self._core.tenants.get_or_create_id(tenant), await self._get_version(pipeline)
+        ahead, hook = versions.get_head_start(priority), self._encode_webhook(webhook)
+        starts = (
+            StartRequest(
+                id=new_run_id(),
+                tenant=owner,
+                version=version,
+                input=one,
+                key=None if key is None else f"{key}/{number}",
+                digest=digest,
+                head_start=ahead,
+                webhook=hook,
+            )
+            for number, one in enumerate(texts)
+        )
+        # With a key the first goes alone: if the key belongs to other inputs, none of the others may start.
+        alone = islice(starts, int(key is not None))
+        return [*await self._core.starter.start_many(alone), *await self._core.starter.start_many(starts)]
+
+    async def wait(self, run: UUID, timeout: timedelta | None = None) -> Run:
+        """Wait until the run has ended, and return it. Raise TimeoutError if it has not ended in time."""
+        await self.runs.get(run)
+        await self._core.waiter.wait_until_over(run, timeout)
+        return await self.runs.get(run)
+
+    async def run(self, /, pipeline: Pipeline | str, inputs: Input = None, **options: Any) -> dict[str, Any]:
+        """Start a run, wait until it has ended, and return its results by step.
+
+        Raise RunFailed if it did not complete.
+        """
+        started = await self.start(pipeline, inputs, **options)
+        run = await self.wait(started.id)
+        if run.state is not RunState.COMPLETED:
+            raise RunFailed(await self._describe_failure(run))
+        return await self.runs.get_results(run.id)
+
+    async def _describe_failure(self, run: Run) -> str:
+        errors = await self.runs.get_errors(run.id, limit=3, with_stack=False)
+        said = "; ".join(
+            f"{step}{f' of {item}' if item else ''}: {error.get('message') or error.get('code')}"
+            for (step, item), error in errors.items()
+        )
+        return f"run {run.id} of {run.pipeline!r} ended as {run.state}{f': {said}' if said else ''}"
+
+    def _encode_webhook(self, webhook: Webhook | None) -> str | None:
+        """As the database takes it. Raises UnsafeUrl if its URL must not be called."""
+        return (
+            None
+            if webhook is None
+            else encode_webhook(webhook, self._core.guard.check(webhook.url, "webhook.url").origin)
+        )
+
+    async def _get_version(self, pipeline: Pipeline) -> int:
+        if pipeline.name not in self._versions:
+            self._versions[pipeline.name] = await versions.register(self._core.database, pipeline)
+        return self._versions[pipeline.name]
