@@ -264,7 +264,7 @@ class WorkerProcess:
 
 
 def _was_ready(log: Path) -> bool:
-    return log.exists() and b"worker ready" in log.read_bytes()
+    return log.exists() and b"worker_ready" in log.read_bytes()
 
 
 @dataclass
@@ -295,7 +295,7 @@ def _read(line: str, log: Path, said: LogSummary) -> None:
             said.errors.append(f"{log.name}: {line}")
         return
     said.events[event["event"]] += 1
-    if event["event"].startswith("refused"):
+    if event["event"] == "late_outcomes_rejected":
         said.refused += event["jobs"]
     if "exception" in event:
         said.errors.append(f"{log.name}: {event['event']}: {event['exception'].splitlines()[-1]}")

@@ -1,7 +1,13 @@
-"""How logs look: one line for each event on stderr, for people, or as JSON with RETOMA_LOG=json.
+"""Log lines: one per event on stderr, as text for people, or as JSON with RETOMA_LOG=json.
 
-Lines of structlog and of the standard library come out alike. Each line that is written while a step's function
-runs, by the function too, says which run, step, item and attempt it belongs to.
+Every line has a logger (the module), a level, a message and, if Retoma wrote it, an event name that never changes and
+can be searched for. Write one as
+
+    log = get_logger(__name__)
+    log.warning("heartbeat_missed", message="could not send a heartbeat; retrying", worker=3, error=error)
+
+Lines of the standard library's `logging` look the same. Their event is `log`, or the one in `extra={"event": ...}`.
+Lines written during an attempt, including those of the step's own code, also name its run, step, item and attempt.
 """
 
 from __future__ import annotations
@@ -21,10 +27,11 @@ from retoma.masking import mask_json, mask_secrets
 from retoma.terminal import escape_text
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+FOREIGN_EVENT = "log"
 
 
 class Attempt(Protocol):
-    """What the lines of one attempt tell of it."""
+    """The attempt that the current code runs for; its log lines name these."""
 
     run: UUID
     step: str
@@ -34,25 +41,31 @@ class Attempt(Protocol):
 
 CURRENT_ATTEMPT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 _IS_CONFIGURED = False
+_FIRST_KEYS = ("timestamp", "level", "logger", "event", "message")
 _FIELD_ORDER = ("worker", "pipeline", "tenant", "run", "step", "item", "attempt")
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A logger of the standard library that takes what it tells by name. Unless set up, it says only warnings."""
+    """Return the standard library's logger of this name, which takes an event, a message and fields.
+
+    Until `configure_logging` is called, it logs only warnings and errors, as the standard library does.
+    """
     processors = [structlog.stdlib.filter_by_level, _add_error, _to_record]
     logger = structlog.wrap_logger(logging.getLogger(name), processors, structlog.stdlib.BoundLogger)
     return cast(structlog.stdlib.BoundLogger, logger)
 
 
 def configure_logging() -> None:
-    """Send every log line to stderr, from the level RETOMA_LOG_LEVEL up (`info` unless set)."""
+    """Send every log line to stderr, from the level RETOMA_LOG_LEVEL up (`info` by default)."""
     global _IS_CONFIGURED
     _IS_CONFIGURED = True
     level = LEVELS.get(os.environ.get("RETOMA_LOG_LEVEL", "info").lower(), logging.INFO)
     shared: list[Processor] = [
         _add_attempt,
-        structlog.stdlib.add_log_level,
+        _move_message,
         structlog.stdlib.ExtraAdder(),
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
@@ -62,6 +75,7 @@ def configure_logging() -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _order_keys,
                 _mask_values,
                 _choose_renderer(),
                 _mask_line,
@@ -69,21 +83,26 @@ def configure_logging() -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    # Those of the HTTP client tell every URL, and a URL may be as good as a key.
+    # The HTTP client logs every URL, and a URL may contain a secret.
     for name in ("asyncio", "httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 
 def _to_record(logger: Any, name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Return what the standard library's logger takes. Other handlers, as a test's, know no fields: they get a line."""
-    made = structlog.stdlib.render_to_log_kwargs(logger, name, event)
-    if not _IS_CONFIGURED and (fields := _format_fields(made["extra"])):
-        made["msg"] = mask_secrets(f"{escape_text(made['msg'])}  {fields}")
-    return made
+    """Return the arguments for the standard library's logger. Handlers other than ours, such as a test's, ignore
+    fields: they get the whole line as the message."""
+    code = event["event"]
+    event["event"] = event.pop("message", code)
+    arguments = structlog.stdlib.render_to_log_kwargs(logger, name, event)
+    if not _IS_CONFIGURED:
+        parts = [code, escape_text(arguments["msg"]), _format_fields(arguments["extra"])]
+        arguments["msg"] = mask_secrets("  ".join(filter(None, parts)))
+    arguments["extra"]["event"] = code
+    return arguments
 
 
 def _add_error(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """An error that says nothing, as a timeout does, is told by its name."""
+    """Replace an exception by its text, or by its type if it has none, as a timeout."""
     if isinstance(error := event.get("error"), BaseException):
         event["error"] = _describe_error(error) or type(error).__name__
     return event
@@ -92,7 +111,7 @@ def _add_error(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMappi
 def _describe_error(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException:  # noqa: BLE001  (an error of an application may fail even at saying what it is)
+    except BaseException:  # noqa: BLE001  (`__str__` of an application's error may fail, too)
         return ""
 
 
@@ -106,6 +125,15 @@ def _add_attempt(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMap
     return event
 
 
+def _move_message(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Move the text of the record to `message`. Its extra fields, added next, may name an event."""
+    return {**event, "message": event["event"], "event": FOREIGN_EVENT}
+
+
+def _order_keys(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {**{name: event[name] for name in _FIRST_KEYS if name in event}, **event}
+
+
 def _choose_renderer() -> Processor:
     if os.environ.get("RETOMA_LOG", "").lower() == "json":
         return structlog.processors.JSONRenderer(default=str)
@@ -113,7 +141,7 @@ def _choose_renderer() -> Processor:
 
 
 def _mask_values(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Before they are written: indented or escaped once more, a secret is not found any longer."""
+    """Mask before rendering: a secret that was indented or escaped would no longer be found."""
     return {name: mask_json(value) for name, value in event.items()}
 
 
@@ -122,13 +150,18 @@ def _mask_line(_: Any, __: str, line: Any) -> str:
 
 
 def _format_line(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
-    """`09:12:44 warning  a worker fell silent  worker=3 jobs=4`; a stack trace follows, indented."""
+    """`09:12:44 warning  heartbeat_missed  could not send a heartbeat; retrying  worker=3  [retoma.worker.heartbeat]`
+
+    A stack trace follows, indented.
+    """
     at = str(event.pop("timestamp", ""))[11:19]
     level = str(event.pop("level", "info"))
-    said = escape_text(str(event.pop("event", "")))
+    logger = escape_text(str(event.pop("logger", "root")))
+    code = escape_text(str(event.pop("event", FOREIGN_EVENT)))
+    message = escape_text(str(event.pop("message", "")))
     stack = event.pop("exception", None)
-    values = _format_fields(event)
-    line = f"{at} {level:<8} {said}" + (f"  {values}" if values else "")
+    parts = ["" if code == FOREIGN_EVENT else code, message, _format_fields(event), f"[{logger}]"]
+    line = f"{at} {level:<8} {'  '.join(filter(None, parts))}"
     return line if stack is None else "\n    ".join([line, *(escape_text(part) for part in str(stack).splitlines())])
 
 

@@ -52,9 +52,9 @@ class GpuDeployment:
         for _ in range(workers):
             self.workers.append(self.stack.enter_context(self.terminal.process("worker", APP)))
         for process in self.servers:
-            process.wait_for_output("server ready")
+            process.wait_for_output("server_ready")
         for process in self.workers:
-            process.wait_for_output("worker ready")
+            process.wait_for_output("worker_ready")
 
     def kill(self) -> None:
         """Every process of ours at once, as a power cut does; the stand-in goes on."""

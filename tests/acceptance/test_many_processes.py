@@ -109,9 +109,9 @@ def processes(terminal: Terminal) -> Iterator[tuple[list[Process], list[Process]
         servers = [stack.enter_context(terminal.process("serve", "film.py", "--port", "0")) for _ in range(2)]
         workers = [stack.enter_context(terminal.process("worker", "film.py", "-c", "4")) for _ in range(3)]
         for server in servers:
-            server.wait_for_output("server ready")
+            server.wait_for_output("server_ready")
         for worker in workers:
-            worker.wait_for_output("worker ready")
+            worker.wait_for_output("worker_ready")
         yield servers, workers
 
 

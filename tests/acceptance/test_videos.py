@@ -103,7 +103,7 @@ class VideoDeployment:
 
     def _worker_process(self, variables: dict[str, str]) -> Process:
         worker = self.stack.enter_context(self.terminal.process("worker", "videos.py", **variables))
-        worker.wait_for_output("worker ready")
+        worker.wait_for_output("worker_ready")
         return worker
 
     def kill(self, why: str) -> None:
@@ -118,7 +118,7 @@ class VideoDeployment:
 
     def _server_process(self) -> Process:
         server = self.stack.enter_context(self.terminal.process("serve", "videos.py", "--port", str(self.port)))
-        server.wait_for_output("server ready")
+        server.wait_for_output("server_ready")
         return server
 
     def kill_server(self) -> None:

@@ -132,7 +132,7 @@ class Terminal:
     def worker(self, *options: str, **variables: str) -> Iterator[Process]:
         """A worker that is ready."""
         with self.process("worker", "film.py", *options, **variables) as worker:
-            worker.wait_for_output("worker ready")
+            worker.wait_for_output("worker_ready")
             yield worker
 
     def wait_for_images(self, count: int = 1) -> list[list[str]]:

@@ -105,8 +105,8 @@ def test_an_unsafe_webhook_is_wrong_usage_and_names_the_setting(terminal: Termin
 def test_a_worker_that_lacks_the_servers_allowed_hosts_says_so_at_its_start(loopback_terminal: Terminal) -> None:
     loopback_terminal.start("--webhook", "http://127.0.0.1:9/taken")
     with loopback_terminal.worker(RETOMA_ALLOW_HOSTS="") as process:
-        said = process.wait_for_output("webhooks go to a host that this worker refuses")
-    assert "give it the RETOMA_ALLOW_HOSTS of the server" in said
+        said = process.wait_for_output("webhook_host_refused")
+    assert "set its RETOMA_ALLOW_HOSTS to the server's" in said
     assert "127.0.0.1" in said
 
 

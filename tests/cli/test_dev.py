@@ -96,7 +96,7 @@ def taken_port() -> Iterator[int]:
 
 def test_dev_says_what_to_type_and_stops_cleanly(terminal: Terminal, taken_port: int) -> None:
     with terminal.process("dev", "film.py") as dev:
-        said = dev.wait_for_output("worker ready")
+        said = dev.wait_for_output("worker_ready")
         assert f"port {taken_port} is taken, so the server is on " in said
         assert "-m retoma start film film.py --wait" in said
         worker = worker_of(said)
@@ -108,9 +108,9 @@ def test_dev_says_what_to_type_and_stops_cleanly(terminal: Terminal, taken_port:
 
 def test_dev_starts_another_worker_when_one_dies(terminal: Terminal) -> None:
     with terminal.process("dev", "film.py") as dev:
-        os.kill(worker_of(dev.wait_for_output("worker ready")), signal.SIGKILL)
+        os.kill(worker_of(dev.wait_for_output("worker_ready")), signal.SIGKILL)
         dev.wait_for_output("ended with -9; starting another")
-        wait_until(lambda: dev.output.read_text().count("worker ready") == 2)
+        wait_until(lambda: dev.output.read_text().count("worker_ready") == 2)
         assert terminal.run("start", "film", "film.py", "--wait").returncode == 0
         os.kill(dev.pid, signal.SIGTERM)
         assert dev.wait_for_exit() == 0
@@ -118,7 +118,7 @@ def test_dev_starts_another_worker_when_one_dies(terminal: Terminal) -> None:
 
 def test_the_worker_drains_when_dev_is_killed(terminal: Terminal) -> None:
     with terminal.process("dev", "film.py") as dev:
-        worker = worker_of(dev.wait_for_output("worker ready"))
+        worker = worker_of(dev.wait_for_output("worker_ready"))
         os.kill(dev.pid, signal.SIGKILL)
         dev.wait_for_exit()
     wait_until(lambda: not is_running(worker))
@@ -169,14 +169,14 @@ CHANGED = """f"new {line} {[name for name in os.environ if name.startswith('RETO
 def test_dev_starts_again_when_the_code_changes_and_runs_continue(terminal: Terminal) -> None:
     file = terminal.folder / "film.py"
     with terminal.process("dev", "film.py", "--port", "0", RETOMA_DRAIN_SECONDS="0") as dev:
-        dev.wait_for_output("worker ready")
+        dev.wait_for_output("worker_ready")
         run = terminal.start("-i", "title=slow")
         terminal.wait_for_images(2)
         file.write_text(FILM + "\nraise RuntimeError('half a thought')\n")
         dev.wait_for_output("half a thought")
         file.write_text(FILM.replace("line.upper()", CHANGED))
         dev.wait_for_output("the code changed: starting again")
-        wait_until(lambda: dev.output.read_text().count("worker ready") == 2)
+        wait_until(lambda: dev.output.read_text().count("worker_ready") == 2)
         first, second = re.findall(r"server    (http://127.0.0.1:\d+/\?token=\S+)", dev.output.read_text())
         assert first == second  # pages that are open stay open
         (terminal.folder / "go").touch()

@@ -112,7 +112,7 @@ def test_runs_whose_application_has_no_worker_are_warned_about(terminal: Termina
     (terminal.folder / "song.py").write_text(SONG)
     terminal.start()
     with terminal.process("worker", "song.py") as worker:
-        worker.wait_for_output("worker ready")
+        worker.wait_for_output("worker_ready")
         live, lacking = findings(terminal, "workers")
     assert (live["level"], lacking["level"]) == ("ok", "warning")
     assert "none of pipeline 'film' is running, and 1 run is under way" in lacking["message"]

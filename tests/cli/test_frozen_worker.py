@@ -21,7 +21,7 @@ from tests.wait_timeout import WAIT_TIMEOUT
 def test_every_surface_says_that_the_run_of_a_frozen_worker_is_stuck(terminal: Terminal) -> None:
     (terminal.folder / "film.py").write_text(FILM.replace("retry=Retry(0)", "retry=Retry(0), stuck_after=1"))
     with terminal.process("dev", "film.py", "--port", "0", RETOMA_HEARTBEAT_TIMEOUT_SECONDS="1") as dev:
-        worker = worker_of(dev.wait_for_output("worker ready"))
+        worker = worker_of(dev.wait_for_output("worker_ready"))
         with signed_in(terminal, dev) as server:
             run = terminal.start("-i", "title=slow")
             terminal.wait_for_images(2)

@@ -70,7 +70,7 @@ def test_serve_says_how_to_make_a_key_and_needs_one(terminal: Terminal) -> None:
         wait_until(lambda: start(address, key).status_code == 401)
         os.kill(server.pid, signal.SIGTERM)
         assert server.wait_for_exit() == 0
-        assert "server stopped" in server.output.read_text()
+        assert "server_stopped" in server.output.read_text()
         assert key not in server.output.read_text()
 
 
@@ -125,7 +125,7 @@ def test_serve_listens_where_it_is_told(terminal: Terminal) -> None:
 
 def test_dev_serves_this_machine_by_the_printed_address_and_the_key_in_its_home(terminal: Terminal) -> None:
     with terminal.process("dev", "film.py") as dev:
-        dev.wait_for_output("worker ready")
+        dev.wait_for_output("worker_ready")
         address = address_of(dev)
         printed = re.search(rf"{address}/\?token=\S+", dev.output.read_text())
         assert printed is not None
@@ -157,7 +157,7 @@ PROXIES = {
 def test_dev_behind_nginx_lets_nobody_in(terminal: Terminal, directives: str) -> None:
     require(shutil.which("nginx") is not None, "nginx (apt-get install nginx-light)")
     with terminal.process("dev", "film.py", "--port", "0") as dev:
-        dev.wait_for_output("worker ready")
+        dev.wait_for_output("worker_ready")
         address = address_of(dev)
         with an_nginx(terminal.folder, directives.format(port=address.rpartition(":")[2])) as proxied:
             public = {"Host": "retoma.example"}
@@ -202,7 +202,7 @@ def test_dev_takes_another_port_if_nobody_chose_the_one_that_is_taken(terminal: 
     with terminal.process("dev", "film.py") as first, terminal.process("dev", "film.py") as second:
         assert address_of(first) != address_of(second)
         for dev in (first, second):
-            dev.wait_for_output("worker ready")
+            dev.wait_for_output("worker_ready")
             os.kill(dev.pid, signal.SIGTERM)
         assert (first.wait_for_exit(), second.wait_for_exit()) == (0, 0)
 
@@ -232,4 +232,4 @@ def test_a_pool_is_changed_while_everything_runs(terminal: Terminal) -> None:
 
 def test_serve_warns_of_a_missing_public_url_where_other_machines_call(terminal: Terminal) -> None:
     with terminal.process("serve", "--port", "0", "--host", "0.0.0.0") as server:
-        assert "RETOMA_PUBLIC_URL is not set" in server.wait_for_output("server ready")
+        assert "RETOMA_PUBLIC_URL is not set" in server.wait_for_output("server_ready")

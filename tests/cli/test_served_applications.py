@@ -26,7 +26,7 @@ REPOSITORY = str(Path(__file__).parents[2])
 def serve_application(review_terminal: ReviewTerminal) -> Iterator[Process]:
     """Let a server know the application, and no other command."""
     with review_terminal.process("serve", "--port", "0", PYTHONPATH=REPOSITORY) as server:
-        server.wait_for_output("server ready")
+        server.wait_for_output("server_ready")
         del review_terminal.variables["RETOMA_APP"]
         yield server
 
@@ -85,7 +85,7 @@ def test_nothing_is_found_once_the_server_is_gone(review_terminal: ReviewTermina
 
 def test_a_server_that_stops_leaves_no_record(terminal: Terminal) -> None:
     with terminal.process("serve", "film.py", "--port", "0") as server:
-        server.wait_for_output("server ready")
+        server.wait_for_output("server_ready")
         (recorded,) = (terminal.folder / HOME / "servers").iterdir()
         assert recorded.stat().st_mode & 0o077 == 0
         os.kill(server.pid, signal.SIGTERM)
@@ -97,7 +97,7 @@ def test_dev_tells_other_commands_its_application_from_another_folder(terminal: 
     elsewhere = Terminal(tmp_path / "elsewhere", terminal.variables | {"RETOMA_HOME": str(terminal.folder / HOME)})
     elsewhere.folder.mkdir()
     with terminal.process("dev", "film.py") as dev:
-        dev.wait_for_output("worker ready")
+        dev.wait_for_output("worker_ready")
         assert elsewhere.json("start", "film")["created"]
 
 
@@ -107,8 +107,8 @@ def test_two_served_applications_with_one_pipeline_are_not_guessed_between(termi
         terminal.process("serve", "film.py", "--port", "0") as one,
         terminal.process("serve", "other.py", "--port", "0") as other,
     ):
-        one.wait_for_output("server ready")
-        other.wait_for_output("server ready")
+        one.wait_for_output("server_ready")
+        other.wait_for_output("server_ready")
         refused = terminal.run("start", "film")
     assert refused.returncode == 2
     assert "film.py, other.py" in refused.stderr

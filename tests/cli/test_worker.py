@@ -47,7 +47,7 @@ def test_a_job_whose_worker_was_killed_is_run_by_another(terminal: Terminal) -> 
         victim.wait_for_exit()
     (terminal.folder / "go").touch()
     with terminal.worker() as heir:
-        heir.wait_for_output("a worker fell silent; its jobs are ready again")
+        heir.wait_for_output("worker_declared_dead")
         waited = terminal.out("runs", "events", run, "--follow", "-o", "jsonl")
     assert time.monotonic() - killed_at < WAIT_TIMEOUT
     began = terminal.wait_for_images(4)
@@ -70,9 +70,10 @@ def test_each_log_line_says_to_which_attempt_it_belongs(terminal: Terminal) -> N
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
         said = worker.wait_for_output("no [bold]paint")
     lines = [json.loads(line) for line in said.splitlines()]
-    (own,) = [line for line in lines if line["event"] == "writing bad"]
+    (own,) = [line for line in lines if line["message"] == "writing bad"]
     assert (own["run"], own["step"], own["attempt"], own["level"]) == (run, "lines", 1, "warning")
-    failed = next(line for line in lines if line["event"] == "failed")
+    assert (own["logger"], own["event"]) == ("film", "log")
+    failed = next(line for line in lines if line["event"] == "job_failed")
     assert (failed["run"], failed["step"], failed["item"][:3], failed["code"]) == (run, "image", "bad", "ERROR")
 
 
@@ -81,14 +82,18 @@ def test_a_log_line_for_people_is_one_line_without_control_characters(terminal: 
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "-i", "scenes=1", "--wait").stdout.split()[0]
         said = worker.wait_for_output("no [bold]paint")
     (line,) = [line for line in said.splitlines() if " error " in line]
-    assert f'failed  tenant=default run={run} step=image item="bad 0" attempt=1' in line
+    assert (
+        f'job_failed  an attempt failed, and it will not be retried  tenant=default run={run} step=image item="bad 0"'
+        in line
+    )
+    assert line.endswith("[retoma.worker.attempt_log]")
     assert r"\x1b[2J" in line
     assert "\x1b" not in said
 
 
 def test_a_queue_that_no_step_is_on_is_warned_of(terminal: Terminal) -> None:
     with terminal.worker("-q", "imgae") as worker:
-        assert "no step of this application is on queue 'imgae'; did you mean 'image'?" in worker.wait_for_output(
+        assert "no step of this application uses queue 'imgae'; did you mean 'image'?" in worker.wait_for_output(
             "imgae"
         )
 
@@ -110,7 +115,7 @@ def test_the_collector_leaves_alone_what_a_process_began_with() -> None:
 def test_a_worker_without_a_host_that_the_server_allows_refuses_to_start(terminal: Terminal) -> None:
     refused = [{}, {"RETOMA_ALLOW_HOSTS": "10.20.0.0/16"}, {"RETOMA_ALLOW_HOSTS": "n8n.internal,10.20.0.0/24"}]
     with terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="n8n.internal,10.20.0.0/16") as server:
-        server.wait_for_output("server ready")
+        server.wait_for_output("server_ready")
         for given, host in zip(refused, ["n8n.internal", "n8n.internal", "10.20.0.0/16"], strict=True):
             with terminal.process("worker", "film.py", **given) as worker:
                 assert worker.wait_for_exit() == 2
@@ -130,7 +135,7 @@ def test_a_worker_must_allow_the_hosts_of_every_running_server(terminal: Termina
         terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="hooks.internal") as second,
     ):
         for server in (first, second):
-            server.wait_for_output("server ready")
+            server.wait_for_output("server_ready")
         for allowed, lacking in (("n8n.internal", "hooks.internal"), ("hooks.internal", "n8n.internal")):
             with terminal.process("worker", "film.py", RETOMA_ALLOW_HOSTS=allowed) as worker:
                 assert worker.wait_for_exit() == 2

@@ -43,7 +43,7 @@ async def test_lost_answers_of_claim_calls_cost_no_attempt(testbed: FaultEnviron
     await testbed.wait_for_end(*runs)
     await wait_until(lambda: testbed.proxy.lost_answers >= 5, "it asks on, and its answers are lost")
     assert {line.attempt for line in testbed.lines} == {1}
-    assert worker.list_log_events("refused") == []
+    assert worker.list_log_events("late_outcomes_rejected") == []
     await testbed.check()
 
 

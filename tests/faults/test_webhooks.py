@@ -71,7 +71,7 @@ async def test_a_sender_paused_beyond_its_lease_changes_nothing(testbed: FaultEn
         (delivery,) = await wait_until(lambda: list_delivered(testbed), "another sender delivers it")
         zombie.signal(signal.SIGCONT)
         (refused,) = await wait_until(
-            lambda: zombie.list_log_events("a late end of an attempt is refused"), "the late word is refused"
+            lambda: zombie.list_log_events("webhook_attempt_rejected"), "the late attempt is rejected"
         )
         assert refused["delivery"] == str(delivery.id)
         (after,) = await testbed.client.webhooks.list_deliveries(run=run)

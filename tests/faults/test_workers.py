@@ -43,7 +43,9 @@ async def test_a_worker_paused_beyond_its_lease_changes_nothing(testbed: FaultEn
     assert await testbed.wait_for_end(run) == ["completed"]
     before = await read_all_rows(testbed)
     zombie.signal(signal.SIGCONT)
-    (refused,) = await wait_until(lambda: zombie.list_log_events("refused"), "the late result is refused")
+    (refused,) = await wait_until(
+        lambda: zombie.list_log_events("late_outcomes_rejected"), "the late result is rejected"
+    )
     assert refused["jobs"] == 1
     assert await read_all_rows(testbed) == before
     job = {job.step: job for job in await testbed.client.runs.list_jobs(run)}["waiting"]

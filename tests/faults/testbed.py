@@ -103,15 +103,15 @@ class WorkerProcess:
                 os.kill(self.pid, number)
 
     def list_log_events(self, event: str) -> list[dict[str, Any]]:
-        """What it wrote into its log under this heading."""
+        """Return the lines of its log with this event."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         events = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return [each for each in events if each["event"].startswith(event)]
+        return [each for each in events if each["event"] == event]
 
     @property
     def is_ready(self) -> bool:
         assert self.is_running, self.log.read_text()
-        return bool(self.list_log_events("worker ready"))
+        return bool(self.list_log_events("worker_ready"))
 
     async def end(self) -> None:
         self.signal(signal.SIGKILL)

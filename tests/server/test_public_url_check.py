@@ -8,11 +8,9 @@ import pytest
 
 from tests.server.conftest import OpenApi
 
-WARNING = "RETOMA_PUBLIC_URL is not set"
-
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if WARNING in record.getMessage()]
+    return [record.getMessage() for record in caplog.records if vars(record).get("event") == "public_url_needed"]
 
 
 async def test_a_foreign_host_is_warned_about_once(open_api: OpenApi, caplog: pytest.LogCaptureFixture) -> None:

@@ -214,9 +214,8 @@ async def test_an_accident_is_logged_by_its_id_without_what_was_sent(
         with caplog.at_level(logging.DEBUG):
             answer = await api.get("/accident")
         body = check_problem(answer, 500, "INTERNAL_ERROR")
-        (line,) = [
-            record for record in caplog.records if record.name == "retoma.server" and record.levelname == "ERROR"
-        ]
+        (line,) = [record for record in caplog.records if vars(record).get("event") == "request_failed"]
+        assert (line.name, line.levelname) == ("retoma.server.request_limits", "ERROR")
         assert line.__dict__["id"] == body["id"]
         assert "test_request_limits.py" in line.__dict__["where"]
         assert "canary-9f3b" not in answer.text + str([record.__dict__ for record in caplog.records])

@@ -339,7 +339,7 @@ async def test_the_reference_library_verifies_any_secret_of_the_settings(
 async def test_each_attempt_is_logged_with_run_url_and_what_follows(
     open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "retoma.webhooks")
+    caplog.set_level("INFO", "retoma.webhooks.sender")
     async with (
         open_sandbox(one_step()) as sandbox,
         receiver(respond_with(500), respond_with(200), respond_with(500), respond_with(500)) as there,
@@ -348,12 +348,12 @@ async def test_each_attempt_is_logged_with_run_url_and_what_follows(
         await send_until_done(sandbox, delivered)
         dead = await run_to_end(sandbox, f"{there.url}?token=canary", retries=1)
         await send_until_done(sandbox, dead)
-    lines: list[Any] = [line for line in caplog.records if line.name == "retoma.webhooks"]
-    assert [(line.levelname, line.msg.split("  ")[0], line.run, line.attempt, line.status) for line in lines] == [
-        ("WARNING", "webhook failed", str(delivered), 1, 500),
-        ("INFO", "webhook delivered", str(delivered), 2, 200),
-        ("WARNING", "webhook failed", str(dead), 1, 500),
-        ("ERROR", "webhook given up", str(dead), 2, 500),
+    lines: list[Any] = [line for line in caplog.records if line.name == "retoma.webhooks.sender"]
+    assert [(line.levelname, line.event, line.run, line.attempt, line.status) for line in lines] == [
+        ("WARNING", "webhook_failed", str(delivered), 1, 500),
+        ("INFO", "webhook_delivered", str(delivered), 2, 200),
+        ("WARNING", "webhook_failed", str(dead), 1, 500),
+        ("ERROR", "webhook_dead", str(dead), 2, 500),
     ]
     assert {line.url for line in lines} == {f"{there.url}?token=***"}
     assert all(2 <= line.retry_in_seconds <= 2.4 for line in (lines[0], lines[2]))
@@ -397,7 +397,7 @@ async def test_nothing_secret_is_in_what_is_recorded(
         secret = await value(sandbox, "select secret from retoma.webhook_secrets")
         delivery = await get_delivery(sandbox, run)
         said = f"{delivery.error} {delivery.body} {delivery.attempts} {caplog.text}"
-    assert "given up" in caplog.text
+    assert "webhook_dead" in caplog.text
     assert "canary-1" not in said
     assert secret not in said
 

@@ -335,8 +335,13 @@ async def test_the_third_crash_quarantines_also_if_no_retry_is_left(
         error = (await sandbox.client.runs.get_errors(run.id))["broken", ""]
     assert (run.state, job.state, job.attempt, job.code) == ("failed", "quarantined", 3, "QUARANTINED")
     assert error["code"] == "CRASHED"
-    told = [(record.levelname, vars(record)["tenant"]) for record in caplog.records if record.name == "retoma.worker"]
-    assert told == [("WARNING", "default"), ("WARNING", "default"), ("ERROR", "default")]
+    logged = [vars(record) for record in caplog.records if record.name == "retoma.worker.attempt_log"]
+    retried = ("WARNING", "attempt_failed", "default")
+    assert [(line["levelname"], line["event"], line["tenant"]) for line in logged] == [
+        retried,
+        retried,
+        ("ERROR", "job_failed", "default"),
+    ]
 
 
 async def test_a_second_crash_without_a_retry_left_fails_the_job(open_sandbox: OpenSandbox) -> None:

@@ -360,7 +360,7 @@ async def test_a_value_that_the_database_cannot_hold_fails_alone_and_is_in_the_l
         run = await sandbox.client.wait(started.id, SOON)
         jobs = {job.step: (job.state, job.code) for job in await sandbox.client.runs.list_jobs(run.id)}
     assert jobs == {"forever": ("failed", "UNRECORDABLE"), "other": ("succeeded", None)}
-    (failed,) = [vars(record) for record in caplog.records if record.getMessage().startswith("failed  ")]
+    (failed,) = [vars(record) for record in caplog.records if vars(record).get("event") == "job_failed"]
     assert (failed["tenant"], failed["step"], failed["code"]) == ("default", "forever", "UNRECORDABLE")
 
 
@@ -571,7 +571,8 @@ async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_
         (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
     assert (run.state, attempts, job.worker_deaths) == ("completed", [1, 2], 1)
     assert error["message"] == "a step blocked the event loop of its worker: make that step a plain def"
-    assert "the event loop is blocked: make this step a plain `def`" in caplog.text
+    (line,) = [record for record in caplog.records if vars(record).get("event") == "event_loop_blocked"]
+    assert "define it with `def` instead of `async def`" in line.getMessage()
 
 
 async def test_a_handler_that_knows_no_fields_gets_them_in_the_line(
@@ -587,5 +588,6 @@ async def test_a_handler_that_knows_no_fields_gets_them_in_the_line(
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert line.startswith("job_failed  an attempt failed, and it will not be retried  tenant=default ")
     assert f"run={run.id} step=script attempt=1" in line
     assert "KeyError: 'v1'" in line

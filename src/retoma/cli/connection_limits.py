@@ -18,7 +18,7 @@ from retoma.logs import get_logger
 from retoma.server.problems import RETRY_AFTER, Problem
 from retoma.tracebacks import release_frames
 
-log = get_logger("retoma.server")
+log = get_logger(__name__)
 
 HEADER_TIMEOUT_SECONDS = 20.0  # until the headers of a request are here, and for the rest of a body that is not read
 MAX_HEADER_BYTES = 16 * 1024  # bytes of a request line and its headers
@@ -91,7 +91,9 @@ class ConnectionLimits:
         """Log what happened since the last line, now and then: a flood must not fill the log."""
         self._events[event] += 1
         if time.monotonic() - self._logged_at >= SECONDS_BETWEEN_LOGS:
-            log.warning("too many connections", open=len(self._open), **self._events)
+            log.warning(
+                "connection_limit_reached", message="too many connections", open=len(self._open), **self._events
+            )
             self._logged_at = time.monotonic()
             self._events.clear()
 

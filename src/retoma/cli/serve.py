@@ -25,8 +25,8 @@ from retoma.server import make_server
 from retoma.settings import Settings
 from retoma.texts import text
 
-log = get_logger("retoma.server")
-NO_PUBLIC_URL = "is not set, and other machines reach the server: links and callbacks name 127.0.0.1"
+log = get_logger(__name__)
+NO_PUBLIC_URL = "is not set, but other machines can reach the server: links and callbacks point to 127.0.0.1"
 
 
 def serve(
@@ -53,7 +53,11 @@ def serve(
             os.environ[name] = str(given)
     settings = read_settings()
     if lacks_public_url(settings):
-        log.warning(f"RETOMA_PUBLIC_URL {NO_PUBLIC_URL}; set it, as https://retoma.example.com", host=settings.host)
+        log.warning(
+            "public_url_missing",
+            message=f"RETOMA_PUBLIC_URL {NO_PUBLIC_URL}; set it, for example to https://retoma.example.com",
+            host=settings.host,
+        )
     with bind_socket(settings, settings.host) as listening:
         export_address(listening)
         place = app or settings.app
@@ -81,9 +85,14 @@ async def _serve(app: App | None, settings: Settings, sock: socket.socket) -> No
     async with open_client(settings, app) as client:
         await _suggest_key(client)
         async with listening_server(make_server(app, client, settings), sock, settings) as listener:
-            log.info("server ready", address=get_address(sock), application=None if app is None else app.name)
+            log.info(
+                "server_ready",
+                message="the server accepts requests",
+                address=get_address(sock),
+                application=None if app is None else app.name,
+            )
             await _wait_until_stopped(listener)
-    log.info("server stopped")
+    log.info("server_stopped", message="the server has stopped")
 
 
 async def _wait_until_stopped(server: HttpServer) -> None:
@@ -91,7 +100,7 @@ async def _wait_until_stopped(server: HttpServer) -> None:
     asked = asyncio.Event()
 
     def stop() -> None:
-        log.info("stopping: requests under way may end")
+        log.info("server_stopping", message="stopping; requests in progress may finish")
         server.stop()
         asked.set()
 

@@ -22,7 +22,7 @@ from retoma.client import Client
 from retoma.logs import get_logger
 from retoma.settings import Settings
 
-log = get_logger("retoma.server")
+log = get_logger(__name__)
 FOLDER = "servers"
 
 
@@ -41,7 +41,11 @@ def record(home: Path, location: str, app: App) -> Iterator[None]:
     try:
         file = _write(home, ServedApplication(location, str(Path.cwd()), sorted(app.pipelines)))
     except OSError as error:
-        log.warning("cannot record which application is served: other commands need --app", error=error)
+        log.warning(
+            "served_application_not_recorded",
+            message="could not record which application this server uses; pass --app to other commands",
+            error=error,
+        )
         yield
         return
     try:

@@ -15,8 +15,7 @@ from retoma.store import servers, workers
 from retoma.store.database import Database
 from retoma.terminal import escape_text
 
-log = get_logger("retoma.worker")
-server_log = get_logger("retoma.server")
+log = get_logger(__name__)
 SECONDS_BETWEEN_CHECKS = 2.0
 SAME_HOSTS = "set RETOMA_ALLOW_HOSTS of the server and of every worker to the same, and restart the worker"
 
@@ -43,14 +42,18 @@ class SettingsCheck:
             try:
                 await self._check()
             except DatabaseUnavailable as error:
-                log.warning("cannot compare the settings with those of the server", error=error)
+                log.warning(
+                    "settings_check_failed",
+                    message="could not compare the settings with those of the server; retrying",
+                    error=error,
+                )
 
     async def _check(self) -> None:
         """Log each difference, once for as long as it lasts."""
         running = await servers.list_running(self._database)
         found = {each for each in (self._describe_missing_hosts(running), self._describe_public_url(running)) if each}
         for difference in sorted(found - self._logged):
-            log.error(difference)
+            log.error("settings_differ", message=difference)
         self._logged = found
 
     def _describe_missing_hosts(self, running: Iterable[ServerRecord]) -> str | None:
@@ -91,7 +94,7 @@ class WorkerCheck:
         running = [worker for worker in alive if worker.is_alive(self._heartbeat_timeout)]
         found = set(describe_lacking_workers(self._hosts, running))
         for difference in sorted(found - self._logged):
-            server_log.error(f"{difference}; {SAME_HOSTS}")
+            log.error("worker_settings_differ", message=f"{difference}; {SAME_HOSTS}")
         self._logged = found
 
 

@@ -31,7 +31,7 @@ from retoma.store.database import Database
 from retoma.webhooks.sender import Sender
 from retoma.worker.worker import Worker
 
-log = get_logger("retoma.worker")
+log = get_logger(__name__)
 MAX_ENDPOINTS = 1_000
 BLOCKED_EXIT_CODE = 70  # the exit code of a worker whose event loop was blocked by a step
 
@@ -103,7 +103,7 @@ async def _run_worker(
         checking = run_in_background(run_with_restarts("agreement", agreement.keep_checking))
         async with checking, _send_webhooks(app, database, settings):
             await worker.run()
-    log.info("worker stopped", worker=worker.name)
+    log.info("worker_stopped", message="the worker has stopped", worker=worker.name)
 
 
 @asynccontextmanager
@@ -131,7 +131,9 @@ async def _warn_refused_hosts(client: Client, guard: Guard) -> None:
                 guard.check(endpoint.url)
             except UnsafeUrl as error:
                 log.error(
-                    "webhooks go to a host that this worker refuses: give it the RETOMA_ALLOW_HOSTS of the server",
+                    "webhook_host_refused",
+                    message="this worker refuses to call the host of an endpoint; set its RETOMA_ALLOW_HOSTS to the "
+                    "server's",
                     endpoint=endpoint.id,
                     due=endpoint.due,
                     error=error,
@@ -146,7 +148,11 @@ def _stop_on_signals(worker: Worker) -> None:
         nonlocal asked
         asked += 1
         if asked == 1:
-            log.info("stopping: jobs at work may end; once more stops at once", worker=worker.name)
+            log.info(
+                "worker_stopping",
+                message="stopping; running jobs may finish; a second signal stops at once",
+                worker=worker.name,
+            )
             worker.stop()
         else:
             worker.stop_at_once()
@@ -186,5 +192,5 @@ def _warn_unknown_queues(queues: Iterable[str], known: list[str]) -> None:
     for queue in queues:
         if queue not in known:
             near = get_close_matches(queue, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"they are on {', '.join(map(repr, known))}"
-            log.warning(f"no step of this application is on queue {queue!r}; {hint}")
+            hint = f"did you mean {near[0]!r}?" if near else f"its steps use {', '.join(map(repr, known))}"
+            log.warning("queue_unknown", message=f"no step of this application uses queue {queue!r}; {hint}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from retoma.logs import get_logger
 
-log = get_logger("retoma.background_loops")
+log = get_logger(__name__)
 SECONDS_BEFORE_RESTART = 1.0
 _restarts: Counter[str] = Counter()
 
@@ -23,7 +23,13 @@ async def run_with_restarts(name: str, loop: Callable[[], Awaitable[None]]) -> N
             await loop()
         except Exception as error:
             _restarts[name] += 1
-            log.error("a loop failed and is started again", loop=name, error=error, exc_info=True)
+            log.error(
+                "background_loop_failed",
+                message="a background loop failed; restarting it",
+                loop=name,
+                error=error,
+                exc_info=True,
+            )
         await asyncio.sleep(SECONDS_BEFORE_RESTART)
 
 

@@ -23,7 +23,7 @@ from retoma.store.database import (
 )
 from retoma.store.statements import statements
 
-log = get_logger("retoma.claim_protocol")
+log = get_logger(__name__)
 _SQL = statements("engine")
 _NO_DELAY = timedelta(0)
 
@@ -166,7 +166,12 @@ class WorkerLink:
                 if not is_connection_lost(error) and not is_transient(error):
                     raise
                 patience *= 1 + isinstance(error, TimeoutError)
-                log.warning("the call is made again", worker=self.worker, error=error)
+                log.warning(
+                    "database_call_retried",
+                    message="a call to the database failed; retrying",
+                    worker=self.worker,
+                    error=error,
+                )
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 

@@ -16,7 +16,7 @@ from retoma.store import runs, watchdog
 from retoma.store.database import Database
 from retoma.store.watchdog import StalledRun
 
-log = get_logger("retoma.watchdog")
+log = get_logger(__name__)
 MAX_RUNS_PER_CHECK = 100
 LEASE = timedelta(seconds=30)  # after which another process looks
 FIRST_PAUSE = timedelta(seconds=5)
@@ -58,7 +58,12 @@ async def _check_run(database: Database, watched: StalledRun, heartbeat_timeout:
             database, watched.run, None, "watchdog", automatic=True, pause=get_resume_pause(watched.resumes + 1)
         )
     elif await watchdog.fail_stuck_run(database, watched.run, watched.last_progress_event):
-        log.error("given up: it does not progress", run=str(watched.run), resumes=watched.resumes)
+        log.error(
+            "run_given_up",
+            message="failed a stuck run: it made no progress after its last automatic resume",
+            run=str(watched.run),
+            resumes=watched.resumes,
+        )
 
 
 async def _expire(database: Database, run: UUID) -> None:
@@ -66,7 +71,13 @@ async def _expire(database: Database, run: UUID) -> None:
         await watchdog.fail_overdue_run(database, run)
         and (late := await runs.get_run(database, run, with_input=False)) is not None
     ):
-        log.error("failed: it was not over by its deadline", run=str(run), pipeline=late.pipeline, tenant=late.tenant)
+        log.error(
+            "run_deadline_exceeded",
+            message="failed a run that did not end by its deadline",
+            run=str(run),
+            pipeline=late.pipeline,
+            tenant=late.tenant,
+        )
 
 
 async def _record_progress(database: Database, watched: StalledRun) -> None:
@@ -79,7 +90,13 @@ async def _record_progress(database: Database, watched: StalledRun) -> None:
 async def _mark_stuck(database: Database, watched: StalledRun, cause: dict[str, Any]) -> None:
     pause = FIRST_PAUSE if cause["cause"] in OUTER_CAUSES else get_resume_pause(watched.resumes)
     if await watchdog.mark_stuck(database, watched.run, watched.last_progress_event, cause["cause"], cause, pause):
-        log.warning("stuck", run=str(watched.run), cause=cause["cause"], step=cause.get("step"))
+        log.warning(
+            "run_stuck",
+            message="a run makes no progress",
+            run=str(watched.run),
+            cause=cause["cause"],
+            step=cause.get("step"),
+        )
 
 
 async def _postpone_or_clear(database: Database, watched: StalledRun, cause: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from retoma.logs import get_logger
 from retoma.server import prometheus_format
 from retoma.server.principal import Principal, require_scope
 
-log = get_logger("retoma.metrics")
+log = get_logger(__name__)
 router = APIRouter(include_in_schema=False)
 
 
@@ -56,7 +56,9 @@ async def _collect_application_metrics(app: App | None, client: Client) -> tuple
         return list(await app.metrics(client)), True
     except Exception:
         # What the application got wrong must not hide how the engine is.
-        log.exception("the application could not give its metrics", app=app.name)
+        log.exception(
+            "application_metrics_failed", message="the application failed to return its metrics", app=app.name
+        )
         return [], False
 
 

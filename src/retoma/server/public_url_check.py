@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma.logs import get_logger
 
-log = get_logger("retoma.server")
+log = get_logger(__name__)
 MAX_HOST_LENGTH = 255
 
 
@@ -28,8 +28,9 @@ class PublicUrlCheck:
         ):
             self._has_warned = True
             log.warning(
-                "RETOMA_PUBLIC_URL is not set, and a request came for another host: links and callbacks name this "
-                "machine. Set it for the server and every worker, as https://retoma.example.com",
+                "public_url_needed",
+                message="RETOMA_PUBLIC_URL is not set, and a request named another host: links and callbacks point to "
+                "this machine. Set it for the server and every worker, for example to https://retoma.example.com",
                 host=host[:MAX_HOST_LENGTH],
             )
         await self._app(scope, receive, send)

@@ -18,7 +18,7 @@ from retoma.server.json_limits import JsonLimits
 from retoma.server.problems import Problem, database_unavailable, problem_from_error
 from retoma.tracebacks import release_frames
 
-log = get_logger("retoma.server")
+log = get_logger(__name__)
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_UNAUTHENTICATED_BODY_BYTES = 64 * 1024
@@ -231,7 +231,8 @@ def _unexpected_problem(scope: Scope, error: Exception) -> Problem:
     where = " > ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames)
     route = scope.get("route")
     log.error(
-        "a request failed",
+        "request_failed",
+        message="a request failed with an unexpected error",
         id=number,
         method=scope["method"],
         route=getattr(route, "path", None),

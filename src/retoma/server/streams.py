@@ -22,7 +22,7 @@ from retoma.server.problems import Problem
 from retoma.states import RunState
 from retoma.store.database import Database
 
-log = get_logger("retoma.live")
+log = get_logger(__name__)
 FindInvalid = Callable[[Iterable[Credential]], Awaitable[set[Credential]]]
 
 SECONDS_BETWEEN_PINGS = 15
@@ -257,7 +257,11 @@ class Streams:
             try:
                 self.distribute(await self.reader.read_after_pause())
             except DatabaseUnavailable as error:
-                log.warning("live events wait for the database", error=error)
+                log.warning(
+                    "live_events_delayed",
+                    message="could not read live events from the database; retrying",
+                    error=error,
+                )
                 await asyncio.sleep(DATABASE_RETRY_SECONDS)
             idle = 0 if self._count else idle + 1
         self._stop_tasks()  # this task too

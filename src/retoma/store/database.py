@@ -19,7 +19,7 @@ from retoma.settings import Settings
 from retoma.store import embedded, migrate
 from retoma.store.statements import Statement
 
-log = get_logger("retoma.database")
+log = get_logger(__name__)
 Connection = asyncpg.Connection | PoolConnectionProxy
 Row = asyncpg.Record
 Returned = TypeVar("Returned")
@@ -180,7 +180,11 @@ class Database:
                         f"the schema at {self.address} could not be brought to this release, as other transactions "
                         "keep its tables: end those that `retoma doctor` shows, and run `retoma db upgrade` again"
                     ) from error
-                log.warning("the upgrade waits for other transactions", error=error)
+                log.warning(
+                    "upgrade_blocked",
+                    message="the schema upgrade waits for other transactions; retrying",
+                    error=error,
+                )
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 

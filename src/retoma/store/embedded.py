@@ -17,7 +17,6 @@ import grp
 import hashlib
 import importlib.util
 import json
-import logging
 import os
 import pwd
 import secrets
@@ -37,11 +36,12 @@ from urllib.parse import quote
 
 from retoma import private_files
 from retoma.errors import DatabaseUnavailable
+from retoma.logs import get_logger
 from retoma.masking import register_home
 from retoma.store import nameless_account, roles, supervisor
 from retoma.store.supervisor import SOCKET, lock, run_as
 
-log = logging.getLogger("retoma.embedded")
+log = get_logger(__name__)
 
 ROOT_FOLDER = Path("/var/lib/retoma")
 ACCOUNT = "retoma"  # of the server as root, if the machine has it
@@ -284,7 +284,13 @@ def choose_folder(home: Path) -> Path:
     if (folder / "data").exists():
         raise make_startup_error(home, f"cannot be reached by its owner, uid {user[0]} (Permission denied)")
     other = make_folder(make_folder(ROOT_FOLDER) / hash_path(home))
-    log.warning("PostgreSQL must not be root, and uid %s cannot reach %s: using %s", user[0], folder, other)
+    log.warning(
+        "postgres_folder_moved",
+        message="PostgreSQL cannot run as root, and its user cannot reach its folder; using another folder",
+        uid=user[0],
+        folder=str(folder),
+        used=str(other),
+    )
     private_files.write_file(note, f"{other}\n")
     return other
 
@@ -415,7 +421,13 @@ def choose_programs(user: User) -> Path:
     site = programs.parents[2]
     place = make_folder(ROOT_FOLDER) / f"postgresql-{read_version(programs)}"
     if not place.exists():
-        log.warning("uid %s cannot run the PostgreSQL in %s: copying it to %s", user[0], programs, place)
+        log.warning(
+            "postgres_programs_copied",
+            message="the user of PostgreSQL cannot run its programs; copying them",
+            uid=user[0],
+            programs=str(programs),
+            copy=str(place),
+        )
         copy_programs(site, place)
     return place / programs.relative_to(site)
 

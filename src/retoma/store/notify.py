@@ -12,7 +12,7 @@ from retoma.logs import get_logger
 from retoma.store.database import DATABASE_ERRORS, Database, DedicatedConnection, backoff
 from retoma.store.statements import statements
 
-log = get_logger("retoma.notify")
+log = get_logger(__name__)
 _NOTIFY = statements("workers")["notify_workers"]
 CHANNEL = "retoma_ready"
 QUIET_SECONDS = 0.02  # seconds
@@ -67,7 +67,7 @@ async def listen(database: Database, on_notify: Callable[[], None]) -> None:
                 await _listen_once(database, on_notify)
                 break
             except DATABASE_ERRORS as error:
-                log.warning("not listening", error=error)
+                log.warning("listen_failed", message="could not listen for notifications; retrying", error=error)
             await asyncio.sleep(wait)
 
 

@@ -37,7 +37,7 @@ from retoma.webhooks.delivery_retries import (
     parse_retry_after,
 )
 
-log = get_logger("retoma.webhooks")
+log = get_logger(__name__)
 TIMEOUT = 10.0
 MAX_RESPONSE_BYTES = 64_000
 MAX_STORED_LENGTH = 1_000
@@ -75,7 +75,7 @@ class Sender:
                 try:
                     await self._start_due()
                 except Exception as error:  # noqa: BLE001  (what is owed stays owed; the next look tries again)
-                    log.warning("webhooks wait", error=error)
+                    log.warning("webhooks_delayed", message="could not claim due webhooks; retrying", error=error)
                 look = MIN_POLL_SECONDS if await self._wait_for_wake(within=look) else min(2 * look, MAX_POLL_SECONDS)
         finally:
             if listening is not None:
@@ -115,9 +115,19 @@ class Sender:
         try:
             await self._attempt_delivery(delivery)
         except DatabaseUnavailable as error:
-            log.warning("how a webhook went is not recorded; it is sent again", delivery=str(delivery.id), error=error)
+            log.warning(
+                "webhook_attempt_not_recorded",
+                message="could not record a webhook attempt: the database is unreachable; the webhook will be resent",
+                delivery=str(delivery.id),
+                error=error,
+            )
         except Exception as error:
-            log.exception("how a webhook went cannot be recorded", delivery=str(delivery.id), error=error)
+            log.exception(
+                "webhook_record_failed",
+                message="an unexpected error prevented recording a webhook attempt; the webhook will be resent",
+                delivery=str(delivery.id),
+                error=error,
+            )
             release_frames(error)
 
     async def _attempt_delivery(self, delivery: ClaimedDelivery) -> None:
@@ -139,7 +149,12 @@ class Sender:
             raise
         except Exception as unforeseen:
             # It uses up a try like any other failure: what nobody records is sent for ever.
-            log.exception("a webhook cannot be sent", delivery=str(delivery.id), error=unforeseen)
+            log.exception(
+                "webhook_send_crashed",
+                message="an unexpected error prevented sending a webhook",
+                delivery=str(delivery.id),
+                error=unforeseen,
+            )
             verdict, error = (
                 _decide_from_failure(delivery),
                 f"something went wrong here: {type(unforeseen).__name__}: {unforeseen}",
@@ -223,7 +238,9 @@ class Sender:
         )
         if recorded is None:
             log.warning(
-                "a late end of an attempt is refused: another sender has taken it up", delivery=str(delivery.id)
+                "webhook_attempt_rejected",
+                message="discarded a late attempt: another sender has claimed the delivery",
+                delivery=str(delivery.id),
             )
         else:
             _log_attempt(
@@ -248,14 +265,25 @@ def _log_attempt(
     }
     match recorded.state:
         case DeliveryState.DELIVERED:
-            log.info("webhook delivered", **about)
+            log.info("webhook_delivered", message="delivered a webhook", **about)
         case DeliveryState.DEAD:
-            log.error("webhook given up", **about, error=error)
+            log.error("webhook_dead", message="gave up on a webhook; it is now a dead letter", **about, error=error)
         case _:
             wait = None if recorded.retry_in is None else round(recorded.retry_in.total_seconds(), 1)
-            log.warning("webhook failed", **about, error=error, retry_in_seconds=wait)
+            log.warning(
+                "webhook_failed",
+                message="a webhook attempt failed; retrying later",
+                **about,
+                error=error,
+                retry_in_seconds=wait,
+            )
     if recorded.disabled:
-        log.warning("webhook endpoint disabled", endpoint=delivery.endpoint, url=about["url"])
+        log.warning(
+            "webhook_endpoint_disabled",
+            message="disabled a webhook endpoint after repeated failures",
+            endpoint=delivery.endpoint,
+            url=about["url"],
+        )
 
 
 def _decide_from_response(delivery: ClaimedDelivery, response: Response) -> RetryDecision:

@@ -11,7 +11,7 @@ from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.records import describe_recorded_error
 
-log = get_logger("retoma.worker")
+log = get_logger(__name__)
 FINAL_FAILURES = ("failed", "crashed_for_good")
 RETRIED_FAILURES = ("retry", "crashed")
 
@@ -33,11 +33,14 @@ async def _get_tenant_name(tenant: int, tenants: Tenants) -> str:
 def _log_failed_attempt(outcome: AttemptOutcome, tenant: str) -> None:
     claim = outcome.claim
     error = describe_recorded_error(json.loads(outcome.error or "{}")) or None
-    about = log.bind(tenant=tenant, run=str(claim.run), step=claim.step, attempt=claim.attempt)
-    about = about.bind(code=outcome.code, error=error)
-    if claim.item:
-        about = about.bind(item=claim.item)
+    about = {"tenant": tenant, "run": str(claim.run), "step": claim.step, "attempt": claim.attempt}
+    about |= {"code": outcome.code, "error": error} | ({"item": claim.item} if claim.item else {})
     if outcome.kind in FINAL_FAILURES:
-        about.error("failed")
+        log.error("job_failed", message="an attempt failed, and it will not be retried", **about)
     else:
-        about.warning("failed, will be tried again", in_seconds=round(outcome.delay.total_seconds(), 1))
+        log.warning(
+            "attempt_failed",
+            message="an attempt failed, and it will be retried",
+            **about,
+            in_seconds=round(outcome.delay.total_seconds(), 1),
+        )

@@ -13,7 +13,7 @@ from retoma.logs import get_logger
 from retoma.store import charges
 from retoma.store.database import Database
 
-log = get_logger("retoma.charges")
+log = get_logger(__name__)
 SECONDS_BETWEEN_WRITES = 1.0
 MAX_CHARGES_PER_WRITE = 1_000
 
@@ -48,11 +48,20 @@ class ChargeBuffer:
                     self._pending.extendleft(reversed(some))  # they have ids, so that none is written twice
                     if isinstance(error, asyncio.CancelledError):
                         raise
-                    log.warning("charges wait for the database", charges=len(self._pending), error=error)
+                    log.warning(
+                        "charges_delayed",
+                        message="could not write charges: the database is unreachable; retrying",
+                        charges=len(self._pending),
+                        error=error,
+                    )
                     return
                 except Exception:
                     # What the jobs did must be told all the same.
-                    log.exception("charges could not be written", charges=[vars(one.charge) for one in some])
+                    log.exception(
+                        "charges_lost",
+                        message="charges could not be written and are not recorded",
+                        charges=[vars(one.charge) for one in some],
+                    )
 
     async def run(self) -> None:
         """Write what long attempts have charged so far, until cancelled."""

@@ -24,7 +24,7 @@ from retoma.tracebacks import release_frames
 from retoma.worker.attempt import MAX_MESSAGE_LENGTH, clean_text
 from retoma.worker.served_versions import ServedVersions
 
-log = get_logger("retoma.external_work")
+log = get_logger(__name__)
 Answer = TypeVar("Answer")
 MAX_CONCURRENT_POLLS = 100
 PROVIDER_TIMEOUT = 30.0  # seconds for one answer of the outside
@@ -90,7 +90,11 @@ class ExternalWorkPoller:
                 try:
                     await self._start_due_polls()
                 except DatabaseUnavailable as error:
-                    log.warning("outside work waits for the database", error=error)
+                    log.warning(
+                        "external_polls_delayed",
+                        message="could not claim due polls of external work: the database is unreachable",
+                        error=error,
+                    )
         finally:
             for task in self._polling:
                 task.cancel()
@@ -115,7 +119,12 @@ class ExternalWorkPoller:
             self.wake()  # more may have been due than there was room for
         self._polling.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a look failed; it is made again", error=error, exc_info=error)
+            log.error(
+                "external_poll_crashed",
+                message="an unexpected error ended a poll of external work; it will be polled again",
+                error=error,
+                exc_info=error,
+            )
             release_frames(error)
 
     async def _claim_due(self, room: int) -> list[DuePoll]:
@@ -163,7 +172,12 @@ class ExternalWorkPoller:
             return *await self._call_provider(due_poll, lambda: self._call_poll(due_poll)), False
         except Exception as error:  # noqa: BLE001  (whatever the provider's client met, the work goes on)
             log.warning(
-                "no word from outside", run=str(due_poll.run), step=due_poll.step, item=due_poll.item, error=error
+                "external_poll_failed",
+                message="could not get the state of external work; it will be polled again",
+                run=str(due_poll.run),
+                step=due_poll.step,
+                item=due_poll.item,
+                error=error,
             )
             release_frames(error)
             return PollResult(due_poll.state), None, True
@@ -178,7 +192,12 @@ class ExternalWorkPoller:
             )
         except Exception as error:  # noqa: BLE001  (it is told again at the next look)
             log.warning(
-                "could not be cancelled", run=str(due_poll.run), step=due_poll.step, item=due_poll.item, error=error
+                "external_cancel_failed",
+                message="could not cancel external work; retrying at the next poll",
+                run=str(due_poll.run),
+                step=due_poll.step,
+                item=due_poll.item,
+                error=error,
             )
             release_frames(error)
 

@@ -14,7 +14,7 @@ from retoma.logs import get_logger
 from retoma.store.database import DATABASE_ERRORS, Database, DedicatedConnection
 from retoma.store.statements import statements
 
-log = get_logger("retoma.heartbeat")
+log = get_logger(__name__)
 _SQL = statements("workers")
 SECONDS_BETWEEN_HEARTBEATS = 2.0
 
@@ -76,7 +76,13 @@ class HeartbeatThread:
 
     async def _report_blocked_loop(self, link: DedicatedConnection, steps: list[str]) -> None:
         stack = "".join(traceback.format_stack(sys._current_frames()[self._loop_thread]))
-        log.error("the event loop is blocked: make this step a plain `def`", worker=self._worker, steps=steps, at=stack)
+        log.error(
+            "event_loop_blocked",
+            message="a step blocks the event loop: define it with `def` instead of `async def`",
+            worker=self._worker,
+            steps=steps,
+            at=stack,
+        )
         with suppress(*DATABASE_ERRORS):
             await link.fetch(_SQL["deregister_blocked_worker"], [self._worker], timeout=self._interval)
         self._on_blocked()
@@ -86,5 +92,10 @@ class HeartbeatThread:
         try:
             return bool(await link.fetch(_SQL["send_heartbeat"], [self._worker], timeout=self._interval))
         except Exception as error:  # noqa: BLE001  (the next beat tries again, whatever it was)
-            log.warning("a beat was missed", worker=self._worker, error=error)
+            log.warning(
+                "heartbeat_missed",
+                message="could not send a heartbeat; retrying",
+                worker=self._worker,
+                error=error,
+            )
             return None

@@ -16,7 +16,7 @@ from retoma.logs import get_logger
 from retoma.store import metrics, workers
 from retoma.store.database import Database
 
-log = get_logger("retoma.maintenance")
+log = get_logger(__name__)
 SECONDS_BETWEEN_TICKS = 1.0
 TICKS_BETWEEN_REFRESHES = 5
 TICKS_BETWEEN_COUNTS = 60
@@ -61,7 +61,11 @@ class Maintenance:
             try:
                 pause = await self._run_tick(tick)
             except DatabaseUnavailable as error:
-                log.warning("upkeep waits for the database", error=error)
+                log.warning(
+                    "maintenance_delayed",
+                    message="maintenance waits for the database, which is unreachable",
+                    error=error,
+                )
             tick += 1
             # Where nothing can be vacuumed a tick takes ever longer: most of the time must stay for the jobs.
             took = time.monotonic() - began
@@ -104,9 +108,14 @@ class Maintenance:
     async def _repair_runs(self) -> None:
         ended, self._repaired_to = await workers.repair_runs(self._database, self._repaired_to, RUNS_PER_REPAIR)
         for run in ended:
-            log.error("a run in which nothing lived any more is ended", run=str(run))
+            log.error("run_repaired", message="ended a run that was open but had no job left to run", run=str(run))
 
     async def _reap_dead_workers(self, reachable_for: timedelta | None) -> None:
         for worker, jobs in await workers.reap_dead_workers(self._database, self._heartbeat_timeout, reachable_for):
-            log.warning("a worker fell silent; its jobs are ready again", worker=worker, jobs=jobs)
+            log.warning(
+                "worker_declared_dead",
+                message="a worker sent no heartbeat within the timeout; its jobs are ready again",
+                worker=worker,
+                jobs=jobs,
+            )
             self._on_work()

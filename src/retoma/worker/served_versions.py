@@ -18,7 +18,7 @@ from retoma.worker.step_call import StepCall
 if TYPE_CHECKING:
     from retoma.files import FileStore
 
-log = get_logger("retoma.worker")
+log = get_logger(__name__)
 
 VERSION_LOOKBACK = 50
 
@@ -90,5 +90,12 @@ class ServedVersions:
         try:
             return StepCall(pipeline, pipeline.steps[step], graph, self.resources)
         except Exception as error:  # noqa: BLE001  (a step that cannot be run must not stop the others)
-            log.warning("cannot serve", pipeline=pipeline.name, step=step, version=version, reason=str(error))
+            log.warning(
+                "step_not_served",
+                message="the current code cannot run this step for runs of this version; another worker may",
+                pipeline=pipeline.name,
+                step=step,
+                version=version,
+                reason=str(error),
+            )
             return None

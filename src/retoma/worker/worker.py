@@ -17,7 +17,7 @@ from retoma.worker.thread_pool import ThreadPool
 from retoma.worker.wakeup import Wakeup
 from retoma.worker.worker_session import WorkerSession
 
-log = get_logger("retoma.worker")
+log = get_logger(__name__)
 
 
 class Worker:
@@ -78,7 +78,7 @@ class Worker:
                     await self._served_versions.register_and_load(self._database)
                     await self._run_session()
                 except DatabaseUnavailable as error:
-                    log.warning("waiting for the database", error=error)
+                    log.warning("database_unreachable", message="the worker waits for the database", error=error)
         finally:
             self._thread_pool.close()
             await self._process_pool.close()

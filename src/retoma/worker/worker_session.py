@@ -26,7 +26,7 @@ from retoma.worker.step_runner import StepRunner
 from retoma.worker.thread_pool import ThreadPool
 from retoma.worker.wakeup import Wakeup
 
-log = get_logger("retoma.worker")
+log = get_logger(__name__)
 
 INTERRUPT_GRACE = 3.0
 DEREGISTER_TIMEOUT = 10.0  # seconds for the database to hear that this worker ends
@@ -84,7 +84,13 @@ class WorkerSession:
             self._settings.allow_hosts,
         )
         self._context_backends.worker = self._poller.worker = self.id
-        log.info("worker ready", worker=self.id, queues=self._queues, concurrency=concurrency)
+        log.info(
+            "worker_ready",
+            message="the worker claims jobs",
+            worker=self.id,
+            queues=self._queues,
+            concurrency=concurrency,
+        )
         loop = asyncio.get_running_loop()
         heart = HeartbeatThread(
             self._database,
@@ -143,7 +149,12 @@ class WorkerSession:
                 if not self._declared_dead.is_set():
                     await workers.deregister_worker(self._database, self.id)
         except (TimeoutError, DatabaseUnavailable) as error:
-            log.warning("the database does not know that this worker ends", worker=self.id, error=error)
+            log.warning(
+                "deregister_failed",
+                message="could not deregister the worker; its jobs are released after the heartbeat timeout",
+                worker=self.id,
+                error=error,
+            )
 
     def _build_maintenance(self) -> Maintenance:
         return Maintenance(
@@ -164,7 +175,11 @@ class WorkerSession:
 
     def _stop_as_dead(self) -> None:
         if not self._declared_dead.is_set():
-            log.warning("declared dead; what was held runs elsewhere", worker=self.id)
+            log.warning(
+                "worker_session_lost",
+                message="this worker was declared dead: other workers run its jobs; it continues under a new id",
+                worker=self.id,
+            )
             self._declared_dead.set()
             self._executor.drop()
             self._wakeup.notify_work()
@@ -199,7 +214,12 @@ class WorkerSession:
             await self._runner.log_failed_attempts(setbacks)
             return lost
         except Unrecordable as error:
-            log.error("the database refused a call", worker=self.id, error=error)
+            log.error(
+                "outcomes_rejected",
+                message="the database rejected a call; reporting its outcomes one by one",
+                worker=self.id,
+                error=error,
+            )
             outcomes: list[Result | AttemptOutcome] = [*results, *setbacks]
             if not outcomes:
                 await asyncio.sleep(PAUSE_AFTER_REJECTION)
@@ -257,7 +277,12 @@ class WorkerSession:
     def _count_rejected(self, jobs: int) -> None:
         if jobs:
             self.rejected += jobs
-            log.warning("refused: these leases had ended", worker=self.id, jobs=jobs)
+            log.warning(
+                "late_outcomes_rejected",
+                message="outcomes were rejected because the leases of their jobs had expired",
+                worker=self.id,
+                jobs=jobs,
+            )
 
     async def _recover_lost_claims(self, link: WorkerLink) -> None:
         """Take up the jobs that are ours and that we never heard of."""

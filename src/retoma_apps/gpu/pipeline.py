@@ -29,7 +29,7 @@ from retoma_apps.gpu.states import job_id
 from retoma_apps.providers.gpu import GpuHost, Image, Operation, Segment, Style, Zoom
 from retoma_apps.providers.gpu.render_requests import VideoFormat
 
-log = logging.getLogger("retoma_apps.gpu")
+log = logging.getLogger(__name__)
 GPU = Pool(POOL, capacity=3)
 RETRIES = 3
 RETRY = Retry(RETRIES, delays=[5, 15, 45])
@@ -67,7 +67,14 @@ async def clips(
     except (ExternalWorkFailed, GiveUp) as error:
         if error.code not in _FINAL and (ctx.attempt <= RETRIES or isinstance(error, GiveUp)):
             raise
-        log.error("%s: part %s failed %d times: %s", job_id(ctx.run), ctx.item, ctx.attempt, error)
+        log.error(
+            "%s: part %s failed %d times: %s",
+            job_id(ctx.run),
+            ctx.item,
+            ctx.attempt,
+            error,
+            extra={"event": "gpu_part_failed"},
+        )
         alone = len(wanted) == 1
         return Clips(failed=[Fault(id=image.id, code=error.code, message=str(error), final=alone) for image in wanted])
 
@@ -166,7 +173,7 @@ async def _render(operation: Operation, request: dict[str, Any], host: GpuHost, 
         if error.code not in _TIMEOUTS:
             raise
         elapsed = round(limit.total_seconds() * 1000)
-        log.error("%s timed out after %dms", job_id(ctx.run), elapsed)
+        log.error("%s timed out after %dms", job_id(ctx.run), elapsed, extra={"event": "gpu_render_timed_out"})
         raise GiveUp(f"{operation} timed out after {elapsed}ms: {error}", TIMEOUT) from error
     if isinstance(result, dict) and (paid := result.get("gpu_seconds")):
         ctx.charge("runpod", operation, units=paid)
@@ -230,4 +237,6 @@ def _parse_output(result: Any) -> Output:
 def _log_retry(ctx: Context) -> None:
     if ctx.attempt > 1:
         part = f"part {ctx.item}" if ctx.item else "the job"
-        log.warning("%s: retrying %s, try %d", job_id(ctx.run), part, ctx.attempt)
+        log.warning(
+            "%s: retrying %s, attempt %d", job_id(ctx.run), part, ctx.attempt, extra={"event": "gpu_render_retried"}
+        )

@@ -185,14 +185,14 @@ async def test_a_callback_outlives_a_restart_of_its_receiver(gpu_app: GpuApp) ->
 async def test_every_attempt_is_logged_with_its_job_its_address_and_what_follows(
     open_gpu_app: OpenGpuApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "retoma.webhooks")
+    caplog.set_level("INFO", "retoma.webhooks.sender")
     script = [respond_with(500), respond_with(200), respond_with(500), respond_with(500)]
     async with open_gpu_app(settings={"webhook_retry_max": 2}) as gpu_app, receiver(*script) as there:
         jobs = []
         for _ in range(2):
             jobs.append(await run_to_end(gpu_app, f"{there.url}?token=canary"))
             await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs.list())[0].id)
-    lines: list[Any] = [line for line in caplog.records if line.name == "retoma.webhooks"]
+    lines: list[Any] = [line for line in caplog.records if line.name == "retoma.webhooks.sender"]
     assert [(line.levelname, f"orc-{line.run}", line.attempt) for line in lines] == [
         ("WARNING", jobs[0], 1),
         ("INFO", jobs[0], 2),

@@ -230,12 +230,12 @@ async def test_a_failed_job_is_in_the_metrics_and_in_the_logs(
 
 async def test_retries_and_ends_are_logged_with_the_job(gpu_app: GpuApp, caplog: pytest.LogCaptureFixture) -> None:
     gpu_app.standin.faults.bad_images = {"1"}
-    with caplog.at_level(logging.WARNING, "retoma_apps.gpu"):
+    with caplog.at_level(logging.WARNING, "retoma_apps.gpu.pipeline"):
         job = await gpu_app.submit(img2vid(1))
         await gpu_app.work()
-    said = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu"]
-    assert f"{job}: retrying part 0, try 2" in said
-    assert f"{job}: part 0 failed 4 times: Image 1 is corrupted" in said
+    said = [(vars(record).get("event"), record.getMessage()) for record in caplog.records]
+    assert ("gpu_render_retried", f"{job}: retrying part 0, attempt 2") in said
+    assert ("gpu_part_failed", f"{job}: part 0 failed 4 times: Image 1 is corrupted") in said
 
 
 @pytest.mark.parametrize("operation", ["img2vid", "caption", "addaudio"])
@@ -315,7 +315,7 @@ async def test_a_job_beyond_its_limit_fails_and_its_work_is_cancelled(
     assert set(told) == {"jobId", "id_roteiro", "status", "operation", "error", "execution", "timestamp"}
     assert [one.status for one in gpu_app.standin.jobs] == ["CANCELLED"]
     assert await gpu_app.count_used_slots() == 0
-    logged = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu"]
+    logged = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu.pipeline"]
     assert logged == [f"{job} timed out after {limit * 60_000}ms"]
 
 
@@ -483,7 +483,7 @@ async def test_every_state_of_runpod_has_its_outcome_and_only_an_unknown_one_is_
     error = shown.get("error") or {}
     assert (shown["status"], error.get("code"), error.get("details")) == (status, code, details)
     assert gpu_app.standin.submits.total() == tries
-    warned = [record.levelname for record in caplog.records if f"not known here: {state!r}" in record.getMessage()]
+    warned = [record.levelname for record in caplog.records if f"unknown state: {state!r}" in record.getMessage()]
     assert set(warned) == ({"WARNING"} if status == "IN_PROGRESS" else set())
 
 
@@ -544,8 +544,8 @@ async def test_a_retry_is_logged_once(gpu_app: GpuApp, caplog: pytest.LogCapture
     gpu_app.standin.faults.fail = {"caption"}
     job = await gpu_app.submit(operation="caption")
     await gpu_app.work()
-    said = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu"]
-    assert said == [f"{job}: retrying the job, try {number}" for number in (2, 3, 4)]
+    said = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu.pipeline"]
+    assert said == [f"{job}: retrying the job, attempt {number}" for number in (2, 3, 4)]
 
 
 UNSAFE = "https://169.254.169.254/latest/meta-data"

@@ -27,7 +27,7 @@ from retoma_apps.providers import responses
 from retoma_apps.providers.gpu.port import HostUnavailable, Operation
 from retoma_apps.providers.retry_after import parse_retry_after
 
-log = logging.getLogger("retoma_apps.gpu")
+log = logging.getLogger(__name__)
 QUEUE_ALLOWANCE = timedelta(hours=24)
 _LARGEST_ANSWER = 20 * 1024**2
 _LARGEST_REQUEST = 10 * 1024**2
@@ -204,8 +204,8 @@ def _to_poll_result(body: dict[str, Any]) -> PollResult:
         case "CANCELLED":
             return PollResult("cancelled", code="CANCELLED", message="cancelled at RunPod")
         case _:
-            said = f"RunPod names a state that is not known here: {str(status)[:60]!r}"
-            log.warning("%s; the job is taken to be running", said)
+            said = f"RunPod reported an unknown state: {str(status)[:60]!r}"
+            log.warning("%s; treating the job as running", said, extra={"event": "runpod_state_unknown"})
             return PollResult("running", message=said)
 
 

@@ -27,7 +27,7 @@ from retoma_apps.providers.youtube.thumbnails import read_thumbnail
 from retoma_apps.providers.youtube.tokens import AccessTokens
 from retoma_apps.providers.youtube.upload import ResumableUpload, video_id
 
-log = logging.getLogger("retoma_apps.youtube")
+log = logging.getLogger(__name__)
 _LARGEST_ANSWER = 4 * 1024**2
 _PAGES = 4
 """How many pages of fifty of our newest videos are searched for a mark."""
@@ -212,7 +212,11 @@ def _to_status(status: dict[str, Any]) -> Status:
     if state == "processed" and status.get("privacyStatus") == "public":
         return Status("published", publish_at=publish_at)
     if state not in get_args(State):
-        log.warning("YouTube names a state that is not known here: %r; it is taken to be `uploaded`", str(state)[:60])
+        log.warning(
+            "YouTube reported an unknown state: %r; treating it as `uploaded`",
+            str(state)[:60],
+            extra={"event": "youtube_state_unknown"},
+        )
         state = "uploaded"
     reason = status.get("failureReason") or status.get("rejectionReason") or ""
     return Status(cast("State", state), str(reason)[:100], publish_at)
