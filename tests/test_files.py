@@ -96,7 +96,7 @@ async def test_a_file_that_is_not_here_is_told_so(files: FileStore) -> None:
     assert await files.open_file(missing) is None
     with pytest.raises(FileNotFoundError):
         await files.load(missing)
-    with pytest.raises(FileNotFoundError, match="none with the digest 000"):
+    with pytest.raises(FileNotFoundError, match="no file with the digest 000"):
         await files.get_path(missing)
 
 

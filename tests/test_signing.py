@@ -69,16 +69,16 @@ def test_names_of_headers_come_in_any_case(family: str) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"signature": "v1,AAAA"}, "not that of this body"),
-        ({"signature": ""}, "not that of this body"),
-        ({"signature": "v1,é"}, "not that of this body"),
-        ({"signature": "\ud800"}, "not that of this body"),
-        ({"timestamp": "1"}, "away from now"),
-        ({"timestamp": ""}, "no whole number"),
-        ({"timestamp": "-5"}, "no whole number"),
-        ({"timestamp": "٣٣"}, "no whole number"),
-        ({"timestamp": "9" * 400}, "no whole number"),
-        ({"timestamp": "1e9"}, "no whole number"),
+        ({"signature": "v1,AAAA"}, "does not match this body"),
+        ({"signature": ""}, "does not match this body"),
+        ({"signature": "v1,é"}, "does not match this body"),
+        ({"signature": "\ud800"}, "does not match this body"),
+        ({"timestamp": "1"}, "differs from the current time"),
+        ({"timestamp": ""}, "not a whole number"),
+        ({"timestamp": "-5"}, "not a whole number"),
+        ({"timestamp": "٣٣"}, "not a whole number"),
+        ({"timestamp": "9" * 400}, "not a whole number"),
+        ({"timestamp": "1e9"}, "not a whole number"),
     ],
 )
 def test_what_was_tampered_with_is_refused_and_never_a_crash(family: str, change: dict[str, str], why: str) -> None:
@@ -107,21 +107,21 @@ def test_another_body_another_secret_and_another_id_are_refused(family: str) -> 
 def test_what_was_signed_too_long_ago_or_in_the_future_is_refused(family: str, away: timedelta) -> None:
     now = datetime.now(UTC)
     headers = only(family, signing.sign_headers([SECRET], "msg_1", now + away, BODY))
-    with pytest.raises(BadSignature, match="away from now"):
+    with pytest.raises(BadSignature, match="differs from the current time"):
         signing.verify(SECRET, headers, BODY, now, legacy=family == "x-webhook-")
     signing.verify(SECRET, headers, BODY, now, tolerance=timedelta(minutes=7), legacy=family == "x-webhook-")
 
 
 def test_what_is_not_signed_is_refused() -> None:
     for older in (False, True):
-        with pytest.raises(BadSignature, match="there is no"):
+        with pytest.raises(BadSignature, match="header is missing"):
             signing.verify(SECRET, {}, BODY, datetime.now(UTC), legacy=older)
 
 
 def test_the_older_headers_alone_are_taken_only_by_who_asks_for_them() -> None:
     now = datetime.now(UTC)
     stripped = only("x-webhook-", signing.sign_headers([SECRET], "msg_1", now, BODY))
-    with pytest.raises(BadSignature, match="there is no webhook-signature header"):
+    with pytest.raises(BadSignature, match="the webhook-signature header is missing"):
         signing.verify(SECRET, stripped, BODY, now)
 
 
@@ -156,7 +156,7 @@ def test_a_refusal_says_nothing_of_the_secret() -> None:
 
 def test_a_secret_that_only_looks_like_one_of_standard_webhooks_is_a_mistake() -> None:
     for wrong in ("whsec_", "whsec_é", "whsec_AAAA", "whsec_not base64!!"):
-        with pytest.raises(ValueError, match="at least 24 bytes"):
+        with pytest.raises(ValueError, match="the base64 of 24 to 64 bytes"):
             signing.check_secret(wrong)
     signing.check_secret(OLD_STYLE)
 

@@ -1,7 +1,7 @@
-"""Lets `retoma worker`, `serve` and `dev` end with 0 when they are told to stop before they have begun anything.
+"""Let `retoma worker`, `serve` and `dev` exit with 0 if they are stopped before they have started.
 
-Imported first of all, since the rest takes a moment to import, and the application may take long. The command replaces
-these handlers as soon as it has something to bring to an end.
+This module is imported first: importing the rest takes a moment, and the application may take long. The command
+replaces these signal handlers once it has something to shut down.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _stop_requested = False
 
 
 def was_stop_requested() -> bool:
-    """Whether the process was told to stop, and something swallowed the exit that followed."""
+    """Return whether the process was asked to stop, but something swallowed the SystemExit."""
     return _stop_requested
 
 
 def _is_service_command() -> bool:
-    """Whether this process is one of these commands, and not a program that imports the library."""
+    """Return whether this process is one of these commands, and not a program that imports the library."""
     program, *rest = sys.argv or [""]
     if program == "-m":  # the package is being imported by `python -m`
-        given = sys.orig_argv
-        is_ours = "-m" in given and given[given.index("-m") + 1 :][:1] == ["retoma"]
+        arguments = sys.orig_argv
+        is_ours = "-m" in arguments and arguments[arguments.index("-m") + 1 :][:1] == ["retoma"]
     else:
         is_ours = PurePath(program).name == "retoma"
     return is_ours and not COMMANDS.isdisjoint(rest)

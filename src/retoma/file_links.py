@@ -1,4 +1,4 @@
-"""Links that serve one file of a run without a key, until they expire. Their signature is the key."""
+"""Signed links that give access to one file of a run, without an API key, until they expire."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def generate_link_secret() -> str:
 
 
 def build_link_query(secret: str, run: UUID, digest: str, expires_at: datetime) -> str:
-    """Return what to append to the address of a file of this run, so that it is served without a key."""
+    """Return the query to append to the URL of a file of this run, so it is served without an API key."""
     expires = int(expires_at.timestamp())
     return f"?expires={expires}&signature={_compute_signature(secret, run, digest, expires)}"
 
 
 def is_signature_valid(secret: str, run: UUID, digest: str, expires: int, signature: str) -> bool:
-    """Return whether we made this link. Whether it has expired is for the caller to see."""
+    """Return whether this link was signed with the secret. The caller must check whether it has expired."""
     right = _compute_signature(secret, run, digest, expires)
     return hmac.compare_digest(right.encode(), signature.encode(errors="replace"))
 
@@ -32,5 +32,5 @@ def _compute_signature(secret: str, run: UUID, digest: str, expires: int) -> str
 
 
 def build_url(base: str | None, path: str) -> str:
-    """Return the path under the server's public address; without one, the path as it is."""
+    """Return the path under the server's public URL, or the path alone without one."""
     return f"{(base or '').rstrip('/')}{path}"

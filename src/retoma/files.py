@@ -1,7 +1,7 @@
-"""Where files are kept: a folder of this machine, or a bucket of S3.
+"""The file store: a folder of this machine, or an S3 bucket.
 
-A key is made by us, from the content's digest or as `gpu/<job>/<revision>/video_1.mp4`; what a caller names is a label
-and never part of a path.
+Keys are generated, from the content's digest or as `gpu/<job>/<revision>/video_1.mp4`. Names from callers are labels,
+never part of a path.
 """
 
 from __future__ import annotations
@@ -34,30 +34,33 @@ from retoma.masking import register_home
 
 PREFIX = re.compile(r"^([A-Za-z0-9_-]{1,64}/){1,8}$")
 KEY = re.compile(r"([A-Za-z0-9_-]{1,64}/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-LINK_LIFETIME = timedelta(days=7)  # the longest that S3 signs for
-SPOOL_BYTES = 1 << 20  # bytes of a file that is being saved; what is larger goes through a temporary file
-SECONDS_IN_USE = 3_600.0  # seconds that a copy certainly stays after it was asked for
-SECONDS_BETWEEN_CLEANUPS = 60.0  # seconds, at whether there are too many copies
+LINK_LIFETIME = timedelta(days=7)  # the longest lifetime that S3 signs
+SPOOL_BYTES = 1 << 20  # a larger file goes through a temporary file while it is saved
+SECONDS_IN_USE = 3_600.0  # for which a copy stays after its last use
+SECONDS_BETWEEN_CLEANUPS = 60.0
 
 
 class FileSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="RETOMA_", env_file=".env", extra="ignore")
 
     home: Path = Field(Path(".retoma"), validate_default=True)
-    public_url: str | None = Field(None, description="Where the server is reached; local files are shown under it.")
+    public_url: str | None = Field(
+        None, description="The public URL of the server; links to local files start with it."
+    )
     files_url: str | None = Field(
         None,
-        description="s3://bucket/prefix, with ?endpoint=https://... for other makes than Amazon's. Unset: a folder. "
+        description="s3://bucket/prefix, with ?endpoint=https://... for services other than Amazon's. Unset: a folder. "
         "The keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
     )
     files_public_url: str | None = Field(
-        None, description="Where the bucket can be read by all. Unset: links are signed and last seven days."
+        None,
+        description="The URL of a bucket that everyone can read. Unset: links are signed and valid for seven days.",
     )
     files_fetched_gb: float = Field(
         10.0,
         ge=0,
-        description="Copies of the bucket's files that steps have read: the oldest go beyond so much, but none of the "
-        "last hour.",
+        description="The size in GB of local copies of the bucket's files. Beyond it the oldest are deleted, except "
+        "those used in the last hour.",
     )
 
     @field_validator("home")
@@ -68,7 +71,7 @@ class FileSettings(BaseSettings):
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """A kept file, to be read once."""
+    """A stored file, to be read once."""
 
     size: int
     media_type: str
@@ -79,8 +82,8 @@ class FileStore:
     def __init__(
         self, store: ObjectStore, public_url: str | None, folder: Path, cache_bytes: float | None = None
     ) -> None:
-        """With no `public_url` links are signed, which only S3 can do. `folder` has the files themselves, or copies of
-        them, which may be `most_copied` bytes."""
+        """Without a `public_url`, links are signed, which only S3 supports. `folder` holds the files themselves, or up
+        to `cache_bytes` of copies."""
         self._store = store
         self._public_url = public_url
         self._folder = folder
@@ -90,13 +93,13 @@ class FileStore:
     async def save(
         self, content: bytes | Path | AsyncIterable[bytes], *, name: str = "", max_bytes: int | None = None
     ) -> File:
-        """Keep this content; the same content is kept once. Raises TooLarge if it has more than `most` bytes."""
+        """Store this content, once if it is already stored. Raise TooLarge if it has more than `max_bytes`."""
         digest, size = sha256(), 0
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
             async for chunk in _read_chunks(content):
                 size += len(chunk)
                 if max_bytes is not None and size > max_bytes:
-                    raise TooLarge(f"it has more than {max_bytes:,} bytes")
+                    raise TooLarge(f"the file has more than {max_bytes:,} bytes")
                 digest.update(chunk)
                 spool.write(chunk)
             saved = File(file=digest.hexdigest(), name=name[:500], size=size, media_type=_guess_media_type(name))
@@ -106,21 +109,21 @@ class FileStore:
         return saved
 
     async def has(self, file: File) -> bool:
-        """Whether the content is here, and as long as the file says."""
+        """Return whether the content is stored, with the size of the file."""
         return await self.get_size(_content_key(file.file)) == file.size
 
     async def load(self, file: File) -> bytes:
-        """The whole content. Raises FileNotFoundError."""
+        """Return the whole content. Raise FileNotFoundError if it is not stored."""
         return bytes(await (await obstore.get_async(self._store, _content_key(file.file))).bytes_async())
 
     async def open_file(self, file: File, part: tuple[int, int] | None = None) -> OpenedFile | None:
-        """The content, or its bytes from one to before another."""
+        """Open the content, or its bytes from the first up to, but not including, the second position."""
         return await self.open_key(_content_key(file.file), part)
 
     async def get_path(self, file: File) -> Path:
-        """Where the content is on this machine, fetched if need be. It may only be read. Raises FileNotFoundError.
+        """Return the local path of the content, which is fetched if necessary. Do not write to it.
 
-        A copy that nobody has asked for in the last hour may go.
+        Raise FileNotFoundError if it is not stored. A copy that was not used in the last hour may be deleted.
         """
         path = self._folder / _content_key(file.file)
         if not _exists(path, touch=self._cache_bytes is not None):
@@ -131,7 +134,7 @@ class FileStore:
     async def _fetch_copy(self, file: File, to: Path) -> None:
         found = await self.open_file(file)
         if found is None:
-            raise FileNotFoundError(f"the store of files has none with the digest {file.file}")
+            raise FileNotFoundError(f"the file store has no file with the digest {file.file}")
         with _write_atomically(to) as new:
             async for chunk in found.chunks:
                 await asyncio.to_thread(new.write, chunk)
@@ -142,7 +145,7 @@ class FileStore:
             await asyncio.to_thread(_delete_oldest, self._folder, self._cache_bytes)
 
     async def put(self, path: Path, key: str) -> str:
-        """Keep a file under this key, whole or not at all, and give its URL. The same key is written over."""
+        """Store a file under this key, atomically, and return its URL. Replaces a file with the same key."""
         await self._put(_check_key(key), path, {"Content-Type": _guess_media_type(key)})
         return await self.get_url(key)
 
@@ -160,7 +163,7 @@ class FileStore:
         return await obstore.sign_async(self._store, "GET", _check_key(key), LINK_LIFETIME)
 
     async def get_size(self, key: str) -> int | None:
-        """None if there is no such file, also for keys that none can have."""
+        """Return the size, or None if there is no such file or the key is invalid."""
         if not KEY.fullmatch(key):
             return None
         try:
@@ -169,7 +172,7 @@ class FileStore:
             return None
 
     async def open_key(self, key: str, part: tuple[int, int] | None = None) -> OpenedFile | None:
-        """The file, or its bytes from one to before another. None as for `size`."""
+        """Open the file, or a part of its bytes as `open_file` does. Return None if there is no such file."""
         if not KEY.fullmatch(key):
             return None
         try:
@@ -185,7 +188,7 @@ def create_file_store(settings: FileSettings) -> FileStore:
         return _create_local_store(settings)
     parts = urlsplit(settings.files_url)
     if parts.scheme != "s3" or not parts.netloc:
-        raise ValueError("RETOMA_FILES_URL is s3://bucket/prefix, or unset for a folder of this machine")
+        raise ValueError("RETOMA_FILES_URL must be s3://bucket/prefix, or unset to use a folder of this machine")
     store = _create_bucket_store(parts.netloc, parts.path.strip("/"), parse_qs(parts.query))
     folder = private_files.create_folder(_prepare_home(settings) / "fetched")
     return FileStore(store, settings.files_public_url, folder, settings.files_fetched_gb * 1e9)
@@ -202,15 +205,16 @@ def _prepare_home(settings: FileSettings) -> Path:
 
 
 def _create_bucket_store(name: str, prefix: str, options: dict[str, list[str]]) -> S3Store:
-    given: dict[str, Any] = {name: values[0] for name, values in options.items() if name in ("endpoint", "region")}
-    if "endpoint" in given:
-        given = {"region": "us-east-1", "client_options": {"allow_http": given["endpoint"].startswith("http:")}} | given
-    return S3Store(name, prefix=prefix or None, **given)
+    config: dict[str, Any] = {name: values[0] for name, values in options.items() if name in ("endpoint", "region")}
+    if "endpoint" in config:
+        allow_http = config["endpoint"].startswith("http:")
+        config = {"region": "us-east-1", "client_options": {"allow_http": allow_http}} | config
+    return S3Store(name, prefix=prefix or None, **config)
 
 
 def _check_key(key: str) -> str:
     if not KEY.fullmatch(key):
-        raise ValueError(f"this cannot be the key of a file: {key[:80]!r}")
+        raise ValueError(f"not a valid key of a file: {key[:80]!r}")
     return key
 
 
@@ -249,7 +253,7 @@ def _write_atomically(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _exists(path: Path, *, touch: bool) -> bool:
-    """One that is touched stays for now."""
+    """Return whether the file exists. Touching it keeps the copy for now."""
     try:
         os.utime(path) if touch else path.stat()
     except FileNotFoundError:
@@ -258,7 +262,7 @@ def _exists(path: Path, *, touch: bool) -> bool:
 
 
 def _delete_oldest(folder: Path, max_bytes: float) -> None:
-    """Also what a process left that was killed while it fetched."""
+    """Delete the oldest copies, including partial ones of killed processes, until `max_bytes` are left."""
     found = sorted(_list_copies(folder))
     excess = sum(size for _, size, _ in found) - max_bytes
     for touched_at, size, path in found:
@@ -269,11 +273,11 @@ def _delete_oldest(folder: Path, max_bytes: float) -> None:
 
 
 def _list_copies(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """When each was last asked for, and its size. Others may drop some meanwhile."""
+    """Yield last use, size and path of each copy. Other processes may delete some meanwhile."""
     for path in folder.glob("content/*/*"):
         with suppress(FileNotFoundError):
-            told = path.stat()
-            yield told.st_mtime, told.st_size, path
+            stat = path.stat()
+            yield stat.st_mtime, stat.st_size, path
 
 
 def _guess_media_type(key: str) -> str:

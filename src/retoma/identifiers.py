@@ -1,4 +1,4 @@
-"""Run ids: UUIDv7, made by the caller's side before the first try, so that a start can be sent again; names of jobs."""
+"""Run ids (UUIDv7) and keys of jobs. The caller creates the id of a run, so it can safely retry a start."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from datetime import datetime
 from uuid import UUID
 
-ClaimKey = tuple[UUID, str, str, int, int]  # run, step, item, revision and fence of a job that is held
-_CLOCK_STEP = 245  # nanoseconds, so that the 12 bits for a part of a millisecond grow by one
+ClaimKey = tuple[UUID, str, str, int, int]  # run, step, item, revision and fence of a claimed job
+_CLOCK_STEP = 245  # nanoseconds: the smallest step of the 12 bits for fractions of a millisecond
 _lock = threading.Lock()
 _last_timestamp = 0
 
 
 def new_run_id() -> UUID:
-    """A new id that sorts after all that this process made before."""
+    """Return a new id that sorts after all earlier ids of this process."""
     milliseconds, nanoseconds = divmod(_next_timestamp(), 1_000_000)
     part = nanoseconds * 4096 // 1_000_000
     random = int.from_bytes(os.urandom(8)) & (1 << 62) - 1
@@ -23,12 +23,12 @@ def new_run_id() -> UUID:
 
 
 def first_run_id(at: datetime) -> UUID:
-    """The first id that a run which is made then could have. No run was made before 1970."""
+    """Return the lowest id that a run created at this time can have. No run was created before 1970."""
     return UUID(int=max(0, int(at.timestamp() * 1_000)) << 80)
 
 
 def _next_timestamp() -> int:
-    """The time in nanoseconds, or a little after what was given last."""
+    """Return the time in nanoseconds, always above the last returned value."""
     global _last_timestamp
     with _lock:
         _last_timestamp = max(time.time_ns(), _last_timestamp + _CLOCK_STEP)

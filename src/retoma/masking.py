@@ -1,7 +1,7 @@
-"""What is kept out of errors, events and log lines: secrets of this process, its folders, and for some its stacks.
+"""Keep secrets, folders of the server and, for some readers, stacks out of errors, events and log lines.
 
-A secret is the value of an environment variable, or of one in `.env`, whose name says so (`is_secret_name`); each of
-its lines; what its JSON holds under such a name; and the password or token of any URL in the environment.
+A secret is the value of a variable in the environment or in `.env` with a name like `API_KEY` (`is_secret_name`); each
+line of that value; values with such a name in its JSON; and the password or token of any URL in the environment.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from dotenv import dotenv_values
 
-MIN_SECRET_LENGTH = 8  # characters; a shorter value may be part of any word
+MIN_SECRET_LENGTH = 8  # a shorter value may be part of any word
 MAX_WORD_LENGTH = 12
 DOTENV = ".env"
 
 _ENDINGS = ("KEY", "SECRET", "TOKEN", "PASSWORD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS")
 _WORDS = frozenset({"PASS", "PASSWD", "PWD", "PAT", "DSN"})
-# `SSH_KEY_FILE` says where a key is, and `TOKEN_TTL` how long one lives.
+# `SSH_KEY_FILE` is the path of a key, and `TOKEN_TTL` a duration.
 _DESCRIPTIONS = frozenset({"FILE", "PATH", "DIR", "NAME", "PREFIX", "TTL", "SECONDS", "LENGTH", "ALGORITHM"})
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})  # folders
-_LINES = re.compile(r"\n|\r|\\n|\\r")  # as a newline is also written within one line
+_LINES = re.compile(r"\n|\r|\\n|\\r")  # a newline may also be escaped within one line
 _PEM_EDGE = re.compile(r"-{4,}(BEGIN|END) [^-]*-{4,}")
 _UNCHANGED = re.compile(r"[A-Za-z0-9]+")
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
-_HOMES: dict[str, str] = {}  # how they are shown, by folder
+_HOMES: dict[str, str] = {}  # replacement by folder
 _STACK_FILE = re.compile(r'(?<=File ")(/[^"\n]+)(?=", line \d)')
-# A word is masked where no letter is next to it; of `%3A` and `\n` the last letter is none of the text's.
+# Mask a word only without letters next to it. The last letter of an escape such as `%3A` or `\n` does not count.
 _BEFORE_WORD = r"(?:(?<![^\W\d_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[abfnrtv])|(?<=\\u[0-9A-Fa-f]{4}))"
 _AFTER_WORD = r"(?![^\W\d_])"
 
 
 def mask_secrets(text: str) -> str:
-    """Return the text with the name of its variable in place of each secret. Mask before you cut."""
+    """Replace each secret in the text by the name of its variable. Mask before you truncate."""
     if len(text) >= MIN_SECRET_LENGTH:
-        for form in _SECRETS.find_in(text):
-            text = form.mask(text)
+        for spelling in _SECRETS.find_in(text):
+            text = spelling.mask(text)
     return text
 
 
 def mask_json(value: Any) -> Any:
-    """Return the same JSON-like value with every text in it masked; what is no JSON becomes masked text."""
+    """Return a JSON-like value with every text in it masked. Other objects become masked text."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -60,17 +60,17 @@ def mask_json(value: Any) -> Any:
 
 
 def drop_stack(data: Any) -> Any:
-    """What an event says, but for where in this server's files an error was met."""
+    """Return the data of an event without its stack, which shows the server's files."""
     return {name: each for name, each in data.items() if name != "stack"} if isinstance(data, dict) else data
 
 
 def register_home(home: Path) -> None:
-    """Let `without_folders` replace the path of RETOMA_HOME from now on."""
+    """Let `hide_folders` replace the path of RETOMA_HOME from now on."""
     _HOMES.update({str(home.absolute()): "[RETOMA_HOME]", str(home.resolve()): "[RETOMA_HOME]"})
 
 
 def hide_folders(text: str) -> str:
-    """Return a message or a stack without this server's folders.
+    """Remove the server's folders from a message or a stack.
 
     Files of a stack are named as Python imports them. Elsewhere, RETOMA_HOME and the user's home folder are replaced,
     and files below the current folder or a folder of `sys.path` are named relative to it.
@@ -90,7 +90,7 @@ def _make_relative(file: str, folders: list[str]) -> str:
 
 @lru_cache(maxsize=8)
 def _build_folder_pattern(folders: tuple[str, ...]) -> re.Pattern[str]:
-    """Find the longest of these folders where a path begins, and not within another path or a URL."""
+    """Return a pattern for the longest of these folders at the start of a path, not within another path or a URL."""
     longest_first = sorted((re.escape(folder) for folder in folders if folder != "/"), key=len, reverse=True)
     return re.compile(rf"(?:(?<![\w./~-])|(?<=file://))({'|'.join(longest_first)})(?![\w.-])(/?)")
 
@@ -102,7 +102,7 @@ def _replace_folder(replacement: str, found: re.Match[str]) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether one of the words of this name means a secret, and its last word does not say what else it is."""
+    """Return whether a word of this name means a secret, unless its last word describes something else."""
     words = re.split(r"[^A-Z0-9]+", name.upper())
     if name.upper() in _NOT_SECRET or words[-1] in _DESCRIPTIONS:
         return False
@@ -110,7 +110,7 @@ def is_secret_name(name: str) -> bool:
 
 
 class _Spelling(NamedTuple):
-    """One way to write the secret of a variable. `word` finds it where it is masked only as a whole word."""
+    """One way to write the secret of a variable. `word` is set if it is masked only as a whole word."""
 
     text: str
     name: str
@@ -122,27 +122,27 @@ class _Spelling(NamedTuple):
 
 
 class _Secrets:
-    """All secrets that this process has met. One that leaves the environment again is not forgotten."""
+    """All secrets that this process has seen, including those that were removed from the environment."""
 
     def __init__(self) -> None:
-        self._names: dict[str, str] = {}  # of variables, by secret
-        self._spellings: list[tuple[str, list[_Spelling]]] = []  # by what all forms of a secret have in common
+        self._names: dict[str, str] = {}  # variable names by secret
+        self._spellings: list[tuple[str, list[_Spelling]]] = []  # by the common part of all spellings of a secret
         self._seen: tuple[object, object] | None = None
 
     def find_in(self, text: str) -> list[_Spelling]:
-        """Return what may be in this text, the longest first, as one may be part of another."""
+        """Return the spellings that may occur in this text, longest first, since one may be part of another."""
         environment, file = _get_environment(), _get_dotenv_version()
         if self._seen != (environment, file):
             self._seen = (dict(environment), file)
             self._reload()
-        found = [form for core, forms in self._spellings if core in text for form in forms]
-        return sorted(found, key=lambda form: len(form.text), reverse=True)
+        found = [spelling for common, spellings in self._spellings if common in text for spelling in spellings]
+        return sorted(found, key=lambda spelling: len(spelling.text), reverse=True)
 
     def forget(self) -> None:
         self._names, self._spellings, self._seen = {}, [], None
 
     def _reload(self) -> None:
-        names = dict(self._names)  # a copy: other threads may learn at the same time
+        names = dict(self._names)  # a copy: other threads may reload at the same time
         for name, value in {**dotenv_values(DOTENV), **os.environ}.items():
             names |= dict.fromkeys(_extract_secrets(name, value or ""), name)
         self._names = names
@@ -159,14 +159,14 @@ _SECRETS = _Secrets()
 
 
 def _get_environment() -> Mapping[Any, Any]:
-    """What `os.environ` wraps: comparing that takes a microsecond, where a copy takes fifty, for each log line."""
+    """Return the mapping inside `os.environ`: comparing it takes 1 µs per log line, a copy of `os.environ` 50 µs."""
     inside: Mapping[Any, Any] = getattr(os.environ, "_data", None) or dict(os.environ)
     return inside
 
 
 def _get_dotenv_version() -> tuple[int, int] | None:
     try:
-        found = os.stat(DOTENV)  # noqa: PTH116  (a third of the time, and for each log line)
+        found = os.stat(DOTENV)  # noqa: PTH116  (a third of the time of Path.stat, for each log line)
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
@@ -186,7 +186,7 @@ def _split_lines(value: str) -> list[str]:
 
 
 def _extract_from_json(value: str) -> Iterator[str]:
-    """What a JSON document, such as the key of a service account, holds under the name of a secret."""
+    """Return values with the name of a secret in a JSON document, such as the key of a service account."""
     try:
         document = json.loads(value) if value.startswith("{") else None
     except (ValueError, RecursionError):
@@ -207,7 +207,8 @@ def _extract_nested(name: str, value: Any) -> Iterator[str]:
 
 
 def _extract_from_url(value: str, is_token: bool) -> Iterator[str]:
-    """The password; a user alone may be a token, as Sentry's is. One that is the user's name again is no secret."""
+    """Yield the password, or a user without a password, which may be a token, as in Sentry's URLs. A password equal to
+    the user name is not a secret."""
     if "://" not in value or "@" not in value:
         return
     try:
@@ -215,9 +216,9 @@ def _extract_from_url(value: str, is_token: bool) -> Iterator[str]:
         user, password = parts.username or "", parts.password or ""
     except ValueError:
         return
-    given = password or (user if is_token or parts.scheme in ("http", "https") else "")
-    if given != user or not password:
-        yield from (given, unquote(given))
+    secret = password or (user if is_token or parts.scheme in ("http", "https") else "")
+    if secret != user or not password:
+        yield from (secret, unquote(secret))
 
 
 def _list_spellings(value: str) -> set[str]:
@@ -228,12 +229,12 @@ def _list_spellings(value: str) -> set[str]:
 
 
 def _find_common_part(value: str) -> str:
-    """What every way to write it has in it: looking for that alone, most secrets are soon known not to be in a text."""
+    """Return a part that all spellings contain. Searching for it first rules out most secrets quickly."""
     return max(_UNCHANGED.findall(value), key=len, default="")
 
 
 def _build_word_pattern(spelling: str) -> re.Pattern[str] | None:
-    """How to find a short word that is a secret, as a whole word only: `changeme` is no part of `changement`."""
+    """Return a pattern that matches a short secret only as a whole word: `changeme` must not match in `changement`."""
     if len(spelling) < MAX_WORD_LENGTH and spelling.isalpha() and spelling.islower():
         return re.compile(_BEFORE_WORD + re.escape(spelling) + _AFTER_WORD)
     return None

@@ -1,4 +1,4 @@
-"""How everything stands: what metrics and the overview show."""
+"""The values behind the metrics and the overview page."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from retoma.states import RunState
 
 @dataclass(frozen=True)
 class QueueMetrics:
-    """Jobs of a queue that are not final, by state, those that are delayed apart. `oldest_for` is how long the job that
-    comes next has been ready; `room` is what its live workers can run at once."""
+    """Open jobs of a queue, by state; delayed jobs are counted separately. `oldest_for` is how long the next job has
+    been ready, `concurrency` how many jobs its live workers can run at once."""
 
     queue: str
     jobs: dict[str, int]
@@ -22,8 +22,8 @@ class QueueMetrics:
 
 @dataclass(frozen=True)
 class PoolMetrics:
-    """`newest_for` is how long ago a job last got slots, of those that still hold them; `oldest_for` how long the job
-    that comes next has waited for some."""
+    """`newest_for` is the time since the newest slot holder got its slots; `oldest_for` is how long the next job has
+    waited for slots."""
 
     name: str
     capacity: int
@@ -36,8 +36,8 @@ class PoolMetrics:
 
 @dataclass(frozen=True)
 class DeliveryMetrics:
-    """`dead` are those that could be sent again, `disabled` counts endpoints that get nothing any more, and `late_for`
-    is for how long the sending of one has been due that nobody sends."""
+    """`dead` counts dead letters that can be redriven, `disabled` counts disabled endpoints, and `late_for` is how long
+    the oldest due delivery has waited for a sender."""
 
     due: int
     sending: int
@@ -48,7 +48,7 @@ class DeliveryMetrics:
 
 @dataclass(frozen=True)
 class OpenReviewMetrics:
-    """What waits for people at a step: how many, how many of them past their time, and how long the oldest."""
+    """Open reviews of a step: their number, how many are overdue, and the age of the oldest."""
 
     pipeline: str
     step: str
@@ -59,9 +59,9 @@ class OpenReviewMetrics:
 
 @dataclass(frozen=True)
 class MetricCounter:
-    """How often something happened in a pipeline since the database was made. What: a run `ended`, its state being the
-    outcome; it `waited` until work began; it `worked` until its end; or a `delivery` ended, as delivered or dead.
-    It counts those that took up to `under` seconds and more than the tally before it."""
+    """How often something happened in a pipeline since the database was created. `what`: a run `ended`, with its state
+    as the outcome; it `waited` until work started; it `worked` until its end; or a `delivery` ended, as delivered or
+    dead. Counts those that took at most `bucket` seconds, and more than the next smaller bucket."""
 
     pipeline: str
     what: str
@@ -73,7 +73,7 @@ class MetricCounter:
 
 @dataclass(frozen=True)
 class MetricsSnapshot:
-    """How everything stands, for people who look. What runs is counted in the oldest open runs only."""
+    """The metrics that the pages show. Jobs are counted in the oldest open runs only."""
 
     queues: list[QueueMetrics]
     pools: list[PoolMetrics]
@@ -85,9 +85,9 @@ class MetricsSnapshot:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What metrics show. Open runs are by pipeline and state; `not_begun` are those that are due and wait.
-    `pipelines` has every pipeline that was ever defined, with the live workers that serve it.
-    `oldest_transaction` is for how long anybody's has been open in this database."""
+    """All metrics. Open runs are by pipeline and state; `not_started` counts runs that are due and wait.
+    `pipelines` has every pipeline that was ever defined, with the number of live workers that serve it.
+    `oldest_transaction` is the age of the oldest open transaction in this database."""
 
     queues: list[QueueMetrics]
     pools: list[PoolMetrics]

@@ -1,4 +1,4 @@
-"""Files and folders that only their owner may read."""
+"""Files and folders that only their owner can read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 _OWNER_ONLY = 0o700
-_PASSAGE = 0o711  # as root, the embedded database's account must pass through; nothing can be listed
+_PASSAGE = 0o711  # as root: the account of the embedded database must be able to traverse the folder, but not list it
 _DATABASE = "postgres"  # the only folder of RETOMA_HOME that another account uses
 
 
 def create_home(home: Path) -> Path:
-    """Create RETOMA_HOME for this user alone, or close one that others could read, with everything directly in it."""
+    """Create RETOMA_HOME for this user only, or remove permissions of others from an existing one and its content."""
     passage = _PASSAGE if os.geteuid() == 0 else _OWNER_ONLY
     if home.is_dir():
         restrict_permissions(home, passage)
@@ -26,16 +26,16 @@ def create_home(home: Path) -> Path:
 
 
 def create_folder(folder: Path) -> Path:
-    """Create a folder below RETOMA_HOME, which must be private itself, for this user alone."""
+    """Create a folder for this user only. Its parent must be private: RETOMA_HOME or a folder below it."""
     folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
     restrict_permissions(folder)
     return folder
 
 
 def restrict_permissions(path: Path, allowed: int = _OWNER_ONLY) -> None:
-    """Take all rights of others away, if the path is ours. A folder that is shared by design, as /tmp, stays open.
+    """Remove permissions of others, if this user owns the path. Folders shared by design, such as /tmp, stay open.
 
-    What is below a folder that others cannot enter is closed to them, whatever its own mode.
+    Files below a folder that others cannot enter are private, whatever their own mode.
     """
     with suppress(FileNotFoundError):
         found = path.lstat()
@@ -50,7 +50,7 @@ def restrict_permissions(path: Path, allowed: int = _OWNER_ONLY) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a private file, all or nothing."""
+    """Write a private file atomically."""
     descriptor, new = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
@@ -58,5 +58,5 @@ def write_file(path: Path, text: str) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """Let `open(..., opener=private.opener)` create a private file."""
+    """Create private files with `open(..., opener=private_files.opener)`."""
     return os.open(path, flags, 0o600)

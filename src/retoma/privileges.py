@@ -1,6 +1,6 @@
-"""What the kernel lets other processes of this machine see of ours, and what code that we do not trust may do.
+"""Hide this process from others, and drop the privileges of untrusted code.
 
-Everything here is for Linux, and does nothing elsewhere.
+These functions work on Linux, and do nothing on other systems.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _PR_SET_SECUREBITS = 28
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
-_NO_ROOT = 0b1111  # root is an account like any other for programs that it starts, for good
-_CAPABILITIES = 64  # more than there are
+_NO_ROOT = 0b1111  # programs that root starts permanently get no special rights
+_CAPABILITIES = 64  # more than exist
 _VERSION_3 = 0x20080522
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def hide_process() -> None:
-    """Keep this process's environment and memory from other processes of its user: no ptrace, no /proc/PID/environ.
+    """Hide this process's environment and memory from other processes of its user: no ptrace, no /proc/PID/environ.
 
     Processes that it starts are not hidden. Debuggers and profilers of the same user cannot attach either.
     """
@@ -30,15 +30,15 @@ def hide_process() -> None:
 
 
 def drop_privileges() -> None:
-    """Give up, for good and for all programs that are started from here, what the account itself does not grant.
+    """Drop all privileges beyond those of the account, permanently, for this process and all that it starts.
 
-    Setuid programs gain nothing. Root loses its capabilities: it is the owner of its files and may do no more.
+    Setuid programs gain nothing. Root loses its capabilities, and can only access its own files.
     """
     if _LIBC is None:
         return
     for number in range(_CAPABILITIES):
         if _LIBC.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0):
-            break  # the last one is past, or we are not root
+            break  # no more capabilities, or not root
     _LIBC.prctl(_PR_SET_SECUREBITS, _NO_ROOT, 0, 0, 0)
     _LIBC.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     _LIBC.capset((ctypes.c_uint32 * 2)(_VERSION_3, 0), (ctypes.c_uint32 * 6)())

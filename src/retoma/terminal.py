@@ -1,15 +1,15 @@
-"""Text from outside, made harmless for a terminal."""
+"""Untrusted text, escaped for a terminal."""
 
 from __future__ import annotations
 
 import re
 
-# Control characters move the cursor and hide text; bidirectional and invisible ones make it read as another.
+# Control characters move the cursor and hide text; bidirectional and invisible characters disguise it.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 def escape_text(text: str) -> str:
-    """The same text on one line, with every character that acts on a terminal written out (`\\x1b`)."""
+    """Return the text on one line, with every character that controls a terminal escaped (`\\x1b`)."""
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 

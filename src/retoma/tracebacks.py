@@ -1,13 +1,13 @@
-"""Memory that a handled error still holds."""
+"""Release the memory that a handled error still holds."""
 
 from __future__ import annotations
 
 
 def release_frames(error: BaseException) -> None:
-    """Drop the tracebacks of an error that was answered or recorded, and of every error that it refers to.
+    """Drop the tracebacks of a handled error, and of every error that it refers to.
 
-    Frames hold what their functions worked on: the body of a request, a document. A frame with a variable for the
-    error is a reference cycle, which stays until the next garbage collection, and our processes collect rarely.
+    Frames hold the data of their functions, such as the body of a request. A frame with a variable for the error is a
+    reference cycle, which stays until the next garbage collection, and Retoma's processes collect rarely.
     """
     pending: list[BaseException | None] = [error]
     seen = set()
@@ -16,7 +16,7 @@ def release_frames(error: BaseException) -> None:
         if each is None or id(each) in seen:
             continue
         seen.add(id(each))
-        BaseException.with_traceback(each, None)  # an error may refuse to have its attributes set
+        BaseException.with_traceback(each, None)  # the error's class may prevent setting attributes
         pending += [each.__cause__, each.__context__]
         if isinstance(each, BaseExceptionGroup):
             pending += each.exceptions

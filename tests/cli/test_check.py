@@ -49,7 +49,7 @@ def test_a_step_that_takes_what_open_runs_do_not_have_is_a_break(terminal: Termi
     )
     ended = terminal.run("check", "film.py")
     assert ended.returncode == 1
-    assert "step 'cut': runs of this version have no result of 'music', which it takes today" in ended.stdout
+    assert "step 'cut': runs of this version have no result of 'music', which the current code takes" in ended.stdout
 
 
 def test_an_input_that_the_model_now_refuses_is_a_break(terminal: Terminal) -> None:
@@ -57,7 +57,7 @@ def test_an_input_that_the_model_now_refuses_is_a_break(terminal: Terminal) -> N
     change(terminal, ("    scenes: int = 2", "    scenes: int = 2\n    style: str"))
     ended = terminal.run("check", "film.py")
     assert ended.returncode == 1
-    assert "refuses what they were started with (style: Field required)" in ended.stdout
+    assert "rejects the inputs of these runs (style: Field required)" in ended.stdout
 
 
 def test_a_step_that_now_runs_for_each_is_a_break(terminal: Terminal) -> None:

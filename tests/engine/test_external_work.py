@@ -411,10 +411,10 @@ LARGE = "é" * (MAX_RESULT_BYTES // 2)  # with its quotes over the limit in byte
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [
-        (PollResult("succeeded", result=LARGE), "RESULT_TOO_LARGE", "keep it in a file and give where it is"),
+        (PollResult("succeeded", result=LARGE), "RESULT_TOO_LARGE", "keep it in a file and return its location"),
         (PollResult("succeeded", result=object()), "INVALID_POLL_RESULT", "cannot be written as JSON"),
-        (PollResult("done"), "INVALID_POLL_RESULT", "give a retoma.PollResult with one of its states"),  # type: ignore[arg-type]
-        (None, "INVALID_POLL_RESULT", "host.status gave None: give a retoma.PollResult"),
+        (PollResult("done"), "INVALID_POLL_RESULT", "return a retoma.PollResult with one of its states"),  # type: ignore[arg-type]
+        (None, "INVALID_POLL_RESULT", "host.status returned None: return a retoma.PollResult"),
         (PollResult("failed", code=137, message=["killed"]), "137", "killed"),  # type: ignore[arg-type]
     ],
 )
@@ -984,7 +984,7 @@ async def test_the_result_of_one_piece_of_work_is_never_given_for_another(open_s
         ended = await sandbox.run(pipeline)
         assert (ended.state, ended.results) == ("failed", {})
         said = (await sandbox.client.runs.get_errors(ended.id))["clip", ""]["message"]
-        assert "leave a second piece of outside work to a step of its own" in said
+        assert "move a second piece of external work to its own step" in said
 
 
 async def test_a_step_may_handle_failed_external_work(open_sandbox: OpenSandbox) -> None:

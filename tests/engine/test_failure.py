@@ -318,10 +318,14 @@ class Page(BaseModel):
 @pytest.mark.parametrize(
     ("promised", "value", "sentence"),
     [
-        (int, "42", "is not the promised int: Expected `int`, got `str`"),
-        (list[int], ["42"], "is not the promised list[int]: Expected `int`, got `str` - at `$[0]`"),
-        (Page, {"title": "secret"}, "is not the promised Page: Expected `Page`, got `dict`"),
-        (Page, Page.model_construct(**UNTITLED), "is not the promised Page: Expected `str`, got `int` - at `title`"),
+        (int, "42", "is not of the annotated type int: Expected `int`, got `str`"),
+        (list[int], ["42"], "is not of the annotated type list[int]: Expected `int`, got `str` - at `$[0]`"),
+        (Page, {"title": "secret"}, "is not of the annotated type Page: Expected `Page`, got `dict`"),
+        (
+            Page,
+            Page.model_construct(**UNTITLED),
+            "is not of the annotated type Page: Expected `str`, got `int` - at `title`",
+        ),
     ],
 )
 async def test_a_result_of_another_type_than_promised_is_a_failed_attempt_that_says_what_to_do(
@@ -332,7 +336,7 @@ async def test_a_result_of_another_type_than_promised_is_a_failed_attempt_that_s
 
     answer.__annotations__["return"] = promised
     error = await failure_of(open_sandbox, answer)
-    assert error["message"] == f"the result of 'answer' {sentence}: change the annotation or what it returns"
+    assert error["message"] == f"the result of 'answer' {sentence}: change the annotation or the returned value"
 
 
 @pytest.mark.parametrize(
@@ -354,7 +358,7 @@ async def test_a_result_that_is_no_json_is_a_failed_attempt_that_says_what_to_do
 
     answer.__annotations__["return"] = promised
     message = (await failure_of(open_sandbox, answer))["message"]
-    assert message.startswith("the result of 'answer' cannot be JSON: ")
+    assert message.startswith("the result of 'answer' cannot be written as JSON: ")
     assert why in message
     assert message.endswith(": return text, numbers, lists, dicts, a dataclass or a pydantic model")
 
@@ -376,7 +380,7 @@ async def test_a_result_over_the_limit_is_a_failed_attempt_that_says_what_to_do(
         return letter * (1_000_000 // len(letter.encode()))
 
     error = await failure_of(open_sandbox, answer)
-    assert "over the limit of 1,000,000: keep large data in a file" in error["message"]
+    assert "over the limit of 1,000,000: keep large data in a file and return its location" in error["message"]
 
 
 async def test_a_result_just_within_the_limit_is_kept(open_sandbox: OpenSandbox) -> None:

@@ -128,7 +128,7 @@ async def test_a_later_step_has_the_time_that_the_earlier_one_left(open_sandbox:
         await hands.record_outcomes([hands._runner.build_timeout_outcome(label)])
         (found,) = await sandbox.client.runs.list_items(run.id, "documents", limit=10)
     assert (found.state, found.code, found.attempt) == ("failed", "TIMEOUT", 1)
-    assert "what was left of the 120 s that all work on this item may take" in found.error["message"]
+    assert "the rest of the 120 s allowed for all work on this item" in found.error["message"]
 
 
 async def test_waiting_for_a_retry_is_no_work(open_sandbox: OpenSandbox) -> None:

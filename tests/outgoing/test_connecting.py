@@ -38,7 +38,7 @@ async def test_a_name_that_turns_private_between_check_and_use_is_not_reached() 
     names = Names(["93.184.215.14"], ["127.0.0.1"], ["127.0.0.1"])
     async with receiver() as there, HttpClient(resolve=names) as outgoing:
         assert await names("hooks.test", 443) == ["93.184.215.14"]  # what a check would have seen
-        with pytest.raises(UnsafeUrl, match=r"'hooks\.test' leads to 127\.0\.0\.1, which is not a public address"):
+        with pytest.raises(UnsafeUrl, match=r"'hooks\.test' resolves to 127\.0\.0\.1, which is not a public address"):
             await outgoing.request("POST", "https://hooks.test/", content=b"secret")
         assert there.connections == 0
     assert len(names.asked) == 2
@@ -66,7 +66,7 @@ async def test_each_connection_is_checked_again() -> None:
     async with receiver() as there:
         first = await connector.connect_tcp("hooks.test", there.port, 5)
         await first.aclose()
-        with pytest.raises(UnsafeUrl, match=r"leads to 10\.0\.0\.1"):
+        with pytest.raises(UnsafeUrl, match=r"resolves to 10\.0\.0\.1"):
             await connector.connect_tcp("hooks.test", there.port, 5)
 
 

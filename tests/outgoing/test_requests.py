@@ -42,7 +42,7 @@ async def test_no_more_is_read_than_the_limit() -> None:
     async with receiver(endless()) as there, HttpClient(HERE) as outgoing:
         answer = await outgoing.request("GET", there.url, limit=1_000)
     assert (len(answer.body), answer.is_cut) == (1_000, True)
-    with pytest.raises(ValueError, match="longer than the 1000 bytes"):
+    with pytest.raises(ValueError, match="exceeds the limit of 1000 bytes"):
         answer.json()
 
 
@@ -64,7 +64,7 @@ async def test_what_is_packed_is_not_unpacked() -> None:
 async def test_the_deadline_is_for_the_whole_however_often_a_byte_comes(slow: str) -> None:
     act = {"silent": silence(), "drips a body": drips(_HEAD), "drips headers": drips(b"HTTP/1.1 200 OK\r\nx-a: ")}[slow]
     async with receiver(act) as there, HttpClient(HERE) as outgoing:
-        with pytest.raises(NoResponse, match=r"did not answer whole within 1 s") as failed:
+        with pytest.raises(NoResponse, match=r"did not send a complete response within 1 s") as failed:
             await outgoing.request("GET", there.url, timeout=1)  # in which it is surely sent
     assert failed.value.maybe_sent is True
 
@@ -72,7 +72,7 @@ async def test_the_deadline_is_for_the_whole_however_often_a_byte_comes(slow: st
 async def test_an_answer_that_breaks_off_may_have_been_acted_on() -> None:
     async with receiver(hang_up(), respond_with(200, content_length="99")) as there, HttpClient(HERE) as outgoing:
         for _ in range(2):
-            with pytest.raises(NoResponse, match="broke off") as failed:
+            with pytest.raises(NoResponse, match="broke the connection") as failed:
                 await outgoing.request("GET", there.url)
             assert failed.value.maybe_sent is True
 
@@ -83,7 +83,7 @@ async def test_what_is_no_http_is_no_answer() -> None:
         await writer.drain()
 
     async with receiver(act) as there, HttpClient(HERE) as outgoing:
-        with pytest.raises(NoResponse, match="broke off"):
+        with pytest.raises(NoResponse, match="broke the connection"):
             await outgoing.request("GET", there.url)
 
 
@@ -140,14 +140,14 @@ async def test_a_download_is_there_whole(tmp_path: Path) -> None:
     [
         (lambda: respond_with(200, b"x" * 1_001), "longer than 1000 bytes"),
         (lambda: endless(), "longer than 1000 bytes"),
-        (lambda: respond_with(404), "the answer is 404"),
+        (lambda: respond_with(404), "the server answered 404"),
         (lambda: respond_with(302, location="http://127.0.0.1/"), "redirects are not followed"),
-        (lambda: hang_up(), "broke off"),
-        (lambda: drips(_HEAD), "did not answer whole"),
+        (lambda: hang_up(), "broke the connection"),
+        (lambda: drips(_HEAD), "did not send a complete response"),
     ],
 )
 async def test_a_download_that_fails_leaves_nothing(tmp_path: Path, act: Callable[[], Responder], why: str) -> None:
-    patience = 0.5 if why == "did not answer whole" else WAIT_TIMEOUT
+    patience = 0.5 if why == "did not send a complete response" else WAIT_TIMEOUT
     async with receiver(act()) as there, HttpClient(HERE) as outgoing:
         with pytest.raises(NoResponse, match=why):
             await outgoing.download(there.url, tmp_path / "film.mp4", limit=1_000, timeout=patience)

@@ -34,12 +34,12 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
 @pytest.mark.parametrize(
     ("act", "why"),
     [
-        (lambda: respond_with(500, b"oops"), "it answered 500"),
+        (lambda: respond_with(500, b"oops"), "the receiver answered 500"),
         (lambda: respond_with(302, location="http://169.254.169.254/latest"), "redirects are not followed"),
-        (silence, "did not answer whole within"),
-        (lambda: drips(HEAD), "did not answer whole within"),
-        (hang_up, "broke off"),
-        (lambda: respond_with(200, content_length="99"), "broke off"),
+        (silence, "did not send a complete response within"),
+        (lambda: drips(HEAD), "did not send a complete response within"),
+        (hang_up, "broke the connection"),
+        (lambda: respond_with(200, content_length="99"), "broke the connection"),
     ],
 )
 async def test_a_failing_receiver_is_tried_again(
@@ -75,7 +75,7 @@ async def test_a_delivery_that_is_not_answered_within_ten_seconds_has_failed(
         await sandbox.send_webhooks()
         dead = await get_delivery(sandbox, run)
     assert (given, dead.state) == ([10.0], DeliveryState.DEAD)
-    assert "did not answer whole within" in (dead.error or "")
+    assert "did not send a complete response within" in (dead.error or "")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ async def test_what_the_receiver_answered_is_kept_in_the_log(open_sandbox: OpenS
         run = await run_to_end(sandbox, there.url)
         await sandbox.send_webhooks()
         (attempt,) = (await get_delivery(sandbox, run)).attempts
-    assert (attempt.status, attempt.answer, attempt.error) == (422, "nosuch field", "it answered 422")
+    assert (attempt.status, attempt.answer, attempt.error) == (422, "nosuch field", "the receiver answered 422")
 
 
 async def test_what_nobody_foresaw_uses_up_a_try_and_says_why(
@@ -112,7 +112,7 @@ async def test_what_nobody_foresaw_uses_up_a_try_and_says_why(
         await sandbox.send_webhooks()
         dead = await get_delivery(sandbox, run)
     assert dead.state is DeliveryState.DEAD
-    assert dead.error == "something went wrong here: OverflowError: too far off"
+    assert dead.error == "an unexpected error on this side: OverflowError: too far off"
 
 
 async def test_bad_tls_is_a_failure_and_nothing_is_sent(open_sandbox: OpenSandbox, tmp_path: Path) -> None:

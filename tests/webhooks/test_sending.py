@@ -119,7 +119,7 @@ async def test_the_setting_signs_in_place_of_the_endpoints_secret(open_sandbox: 
 
 async def test_a_wrong_secret_in_the_settings_is_told_before_anything_is_sent(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
-        with pytest.raises(ValueError, match="at least 24 bytes"):
+        with pytest.raises(ValueError, match="the base64 of 24 to 64 bytes"):
             await sandbox.send_webhooks(Settings(webhook_secret="whsec_short"))
 
 
@@ -168,7 +168,7 @@ async def test_a_body_that_cannot_be_made_is_tried_again_and_says_why(open_sandb
         first = await get_delivery(sandbox, run)
         assert (str(first.state), first.error, there.requests) == (
             "due",
-            "its body cannot be made: KeyError: 'images'",
+            "the body of the webhook cannot be built: KeyError: 'images'",
             [],
         )
         await sandbox.clock.advance(timedelta(seconds=10))

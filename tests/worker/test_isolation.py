@@ -102,13 +102,21 @@ def embedded() -> Iterator[tuple[str, int]]:
         ("segfault", "CRASHED", "died by SIGSEGV"),
         ("real-time signal", "CRASHED", "died by signal 40"),
         ("exit", "CRASHED", "died with exit code 3"),
-        ("memory", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
-        ("crumbs", "OUT_OF_MEMORY", "needed more than the 209,715,200 bytes of memory that it may use"),
+        ("memory", "OUT_OF_MEMORY", "needed more than its 209,715,200 bytes of memory"),
+        ("crumbs", "OUT_OF_MEMORY", "needed more than its 209,715,200 bytes of memory"),
         ("raise", "ERROR", "no such way"),
         ("missing file", "ERROR", "No such file or directory: 'missing.txt'"),
         ("oversized", "ERROR", "bytes of JSON, over the limit of 1,000,000: keep large data in a file"),
-        ("mistyped", "ERROR", "the result of 'behaviour' is not the promised dict[str, str]: Expected `object`, got"),
-        ("no JSON", "ERROR", "the result of 'behaviour' is not the promised dict[str, str]: Expected `str`, got"),
+        (
+            "mistyped",
+            "ERROR",
+            "the result of 'behaviour' is not of the annotated type dict[str, str]: Expected `object`,",
+        ),
+        (
+            "no JSON",
+            "ERROR",
+            "the result of 'behaviour' is not of the annotated type dict[str, str]: Expected `str`, got",
+        ),
     ],
 )
 async def test_what_an_isolated_step_does_wrong_has_its_code(
@@ -123,7 +131,7 @@ async def test_what_an_isolated_step_does_wrong_has_its_code(
 async def test_a_child_that_uses_up_its_processor_time_dies(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(busy) as sandbox:
         error = await error_of(sandbox, busy)
-    assert (error["code"], error["message"]) == ("CPU_LIMIT", "'spinning' used up its processor time")
+    assert (error["code"], error["message"]) == ("CPU_LIMIT", "'spinning' used up its CPU time")
 
 
 async def test_a_child_that_ignores_the_end_of_its_processor_time_is_killed(
@@ -132,7 +140,7 @@ async def test_a_child_that_ignores_the_end_of_its_processor_time_is_killed(
     monkeypatch.setattr(process_pool, "CPU_GRACE", 0.0)
     async with open_sandbox(busy) as sandbox:
         error = await error_of(sandbox, busy, {"way": "deaf"})
-    assert (error["code"], error["message"]) == ("CPU_LIMIT", "'spinning' used up its processor time")
+    assert (error["code"], error["message"]) == ("CPU_LIMIT", "'spinning' used up its CPU time")
 
 
 async def test_a_child_that_hangs_is_killed_at_the_timeout_with_all_that_it_started(
@@ -306,7 +314,7 @@ async def test_an_isolated_step_may_ask_to_wait_in_seconds(open_sandbox: OpenSan
     ("top", "why"),
     [
         ("KEY = os.environ['KEY']", "KeyError: 'KEY'; isolated steps are imported without the worker's environment"),
-        ("if 'KEY' not in os.environ: pipeline = Pipeline('modest')", "there is no pipeline 'greedy' at the top of it"),
+        ("if 'KEY' not in os.environ: pipeline = Pipeline('modest')", "defines a pipeline 'greedy' at the top level"),
     ],
 )
 async def test_a_module_that_a_child_cannot_import_fails_each_job_once(

@@ -30,7 +30,7 @@ async def test_a_file_that_is_gone_fails_the_job_and_says_so(open_sandbox: OpenS
         run = await sandbox.run(reading, {"files": [saved.model_dump()]})
         (item,) = await sandbox.client.runs.list_items(run.id, "documents")
     assert (item.state, item.step, item.code) == ("failed", "length", "FILE_MISSING")
-    assert item.error["message"].endswith(f"the store of files has none with the digest {saved.file}")
+    assert item.error["message"].endswith(f"the file store has no file with the digest {saved.file}")
 
 
 async def test_a_file_that_the_jobs_data_does_not_name_has_no_path(open_sandbox: OpenSandbox, tmp_path: Path) -> None:

@@ -21,14 +21,14 @@ MAX_PASSWORD_LENGTH = 1_000
 
 
 def hash_password(password: str) -> str:
-    """What RETOMA_ADMIN_PASSWORD_HASH is set to."""
+    """Return the value for RETOMA_ADMIN_PASSWORD_HASH. Raise InvalidInput for a password of the wrong length."""
     if not MIN_PASSWORD_LENGTH <= len(password) <= MAX_PASSWORD_LENGTH:
-        raise InvalidInput(f"a password has {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH:,} characters")
+        raise InvalidInput(f"use a password of {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH:,} characters")
     return PasswordHasher().hash(password)
 
 
 def verify_password(password: str, password_hash: str) -> bool:
-    """Takes some 50 ms and 64 MiB, on purpose: call it in a thread, and not too often."""
+    """Return whether the password is right. Takes 50 ms and 64 MiB on purpose: call it in a thread, and rarely."""
     if len(password) > MAX_PASSWORD_LENGTH:
         return False
     try:
@@ -38,7 +38,7 @@ def verify_password(password: str, password_hash: str) -> bool:
 
 
 async def open_session(database: Database, password_hash: str) -> str:
-    """The token of a new session. It counts as long as this is the password's hash."""
+    """Return the token of a new session. It is valid until the password changes."""
     token = secrets.token_urlsafe(32)
     await sessions.add_session(
         database, compute_digest(token), compute_digest(password_hash), IDLE_TIMEOUT, MAX_SESSION_AGE
@@ -53,7 +53,7 @@ async def is_live(database: Database, token: str, password_hash: str) -> bool:
 
 
 async def find_live(database: Database, digests: Iterable[bytes], password_hash: str) -> set[bytes]:
-    """Return the digests of tokens whose sessions are live. This does not count as a use of them."""
+    """Return the digests of tokens with live sessions. This does not count as using them."""
     return await sessions.find_live(database, digests, compute_digest(password_hash), IDLE_TIMEOUT, MAX_SESSION_AGE)
 
 

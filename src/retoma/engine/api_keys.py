@@ -1,4 +1,4 @@
-"""API keys: shown once, kept as digests. Two of a name may live at a time, so that one can replace the other."""
+"""API keys: shown once, stored as digests. Two keys of one name may be live, so one can replace the other."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ async def create(
         expires_at=expires_at,
     )
     if key is None:
-        raise Conflict(f"there are two live keys named {name!r} already: revoke one of them first")
+        raise Conflict(f"two live keys are already named {name!r}: revoke one of them first")
     return NewKey(key, secret)
 
 
 async def find_by_secret(database: Database, secret: str) -> KeyRecord | None:
-    """The live key that this is. What is no key at all is not looked for."""
+    """Return the live key with this secret, if any. Text that cannot be a key is not looked up."""
     return await api_keys.use_key(database, hash_secret(secret)) if is_well_formed(secret) else None
 
 
 async def get(database: Database, number: int) -> KeyRecord:
     found = await api_keys.get_key(database, number)
     if found is None:
-        raise NotFound(f"there is no key {number}: `retoma keys list` has them")
+        raise NotFound(f"there is no key {number}: `retoma keys list` shows all keys")
     return found
 
 
@@ -64,7 +64,7 @@ async def revoke(database: Database, number: int) -> KeyRecord:
 
 
 async def find_live(database: Database, digests: Iterable[bytes]) -> set[bytes]:
-    """Return the digests of secrets whose keys are live. This does not count as a use of them."""
+    """Return the digests of secrets with live keys. This does not count as using them."""
     return await api_keys.find_live(database, digests)
 
 
@@ -73,14 +73,14 @@ async def expire_after(database: Database, number: int, overlap: timedelta) -> N
 
 
 async def get_successor_expiry(database: Database, key: KeyRecord) -> datetime | None:
-    """A key that replaces another lives as long as that was to live."""
+    """Return the expiry of a key that replaces another: it has the same lifetime."""
     if key.expires_at is None:
         return None
     return await clock.now(database) + (key.expires_at - key.created_at)
 
 
 def generate_secret() -> str:
-    """`rtm_`, 160 random bits, and a checksum by which scanners and we can tell it from other text."""
+    """Return `rtm_`, 160 random bits, and a checksum by which secret scanners and the server recognise keys."""
     random = _encode_base32(secrets.token_bytes(_RANDOM_BYTES))
     return f"{PREFIX}{random}{_compute_checksum(random)}"
 
@@ -109,5 +109,5 @@ def _check_scopes(scopes: frozenset[Scope], tenant: tuple[int, str] | None) -> N
         raise InvalidInput(f"a key needs at least one scope of {', '.join(Scope)}")
     if tenant is not None and (beyond := scopes & CROSS_TENANT_SCOPES):
         raise InvalidInput(
-            f"{', '.join(sorted(beyond))} reach beyond the tenant {tenant[1]!r}: make this key for all tenants"
+            f"{', '.join(sorted(beyond))} cannot be limited to the tenant {tenant[1]!r}: create the key for all tenants"
         )

@@ -1,4 +1,4 @@
-"""Calls of application code that must not take anything of ours with them, whatever they raise."""
+"""Call application code so that nothing it raises can end the caller."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SECONDS_TO_CLEAN_UP = 1.0
 
 
 async def call_application(call: Callable[[], Awaitable[Answer]], timeout: float) -> Answer:
-    """Return the answer of application code. Whatever that code raises arrives here as an `Exception`.
+    """Return the result of application code. Whatever that code raises arrives here as an `Exception`.
 
-    A `CancelledError` of its own does not cancel the caller, and a `SystemExit` does not end the process. After
-    `patience` seconds it is cancelled and TimeoutError is raised, even if it ignores its cancellation.
+    If it raises `CancelledError`, the caller is not cancelled, and a `SystemExit` does not end the process. After
+    `timeout` seconds, cancel it and raise TimeoutError, even if it ignores the cancellation.
     """
     task = asyncio.ensure_future(_convert_base_exceptions(call))
     task.add_done_callback(_consume_error)
@@ -43,10 +43,10 @@ async def _convert_base_exceptions(call: Callable[[], Awaitable[Answer]]) -> Ans
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
-        raise RuntimeError(f"it raised {describe_error(error)}") from error
+        raise RuntimeError(f"the application raised {describe_error(error)}") from error
 
 
 def _consume_error(task: asyncio.Task[Answer]) -> None:
-    """Keep asyncio from logging the error of a call that nobody waits for any more."""
+    """Keep asyncio from logging the error of a call that timed out."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Work that goes on beside other work: a loop that fails is started again, and the log says so."""
+"""Background loops, which are logged and restarted when they fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _restarts: Counter[str] = Counter()
 
 
 async def run_with_restarts(name: str, loop: Callable[[], Awaitable[None]]) -> None:
-    """Run `loop`, and again a moment after it has failed, until cancelled."""
+    """Run `loop` until cancelled. If it fails or returns, restart it after a moment."""
     _restarts.setdefault(name, 0)
     while True:
         try:
@@ -34,13 +34,13 @@ async def run_with_restarts(name: str, loop: Callable[[], Awaitable[None]]) -> N
 
 
 def count_restarts() -> dict[str, int]:
-    """Return by its name how often each loop of this process has failed and was started again."""
+    """Return how often each loop of this process has failed and was restarted, by name."""
     return dict(_restarts)
 
 
 @asynccontextmanager
 async def run_in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Let this go on until the block ends. If it failed before, that is raised then."""
+    """Run `work` until the block ends. If it failed earlier, raise its error then."""
     task = asyncio.create_task(work)
     try:
         yield

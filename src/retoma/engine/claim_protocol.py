@@ -1,4 +1,4 @@
-"""The one call of a worker: give back what ended, take what comes next, in one round trip and one transaction."""
+"""The call of a worker: it reports outcomes and claims new jobs, in one round trip and one transaction."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OutcomeKind = Literal[
 
 
 class EarlierWork(NamedTuple):
-    """What the steps that a step continues needed for the same item; `most_retries` is what the run allows for all."""
+    """Failures and time of the steps that a step continues, for one item. `most_retries` is the run's own limit."""
 
     failures: int
     milliseconds: int
@@ -54,9 +54,9 @@ class EarlierWork(NamedTuple):
 class Claim:
     """A job that this worker holds. JSON stays text until the step's function needs it.
 
-    If it is the `last`, its run is stopping: the attempt may only find what goes on outside, and begins nothing. While
-    it is `looking`, in so many calls, nobody knows whether there is such a thing. If it is `over`, there is nothing to
-    be done at all. If its step continues others, `earlier` is their work on the same item.
+    If it is `last`, its run is stopping: the attempt may only find external work, and starts nothing. `looking` counts
+    calls in progress that may yet find some. If it is `over`, there is nothing left to do. If its step continues
+    others, `earlier` is their work on the same item.
     """
 
     run: UUID
@@ -89,7 +89,7 @@ class Claim:
 
 @dataclass(slots=True, eq=False)
 class Result:
-    """`items` are a fan-out's items by key, if the step is the source of one."""
+    """The result of an attempt. `items` are the items of a fan-out by key, if the step is the source of one."""
 
     claim: Claim
     output: str
@@ -98,7 +98,7 @@ class Result:
 
 @dataclass(slots=True, eq=False)
 class AttemptOutcome:
-    """Any outcome that is not a result."""
+    """The outcome of an attempt without a result."""
 
     claim: Claim
     kind: OutcomeKind
@@ -110,7 +110,7 @@ class AttemptOutcome:
 
 @dataclass(slots=True)
 class ClaimRequest:
-    """What a worker would take: `after` is the tenant served last, `room` how many jobs."""
+    """The jobs that a worker wants: up to `room`, starting after the tenant that it served last."""
 
     queues: list[str]
     versions: list[int]
@@ -121,17 +121,17 @@ class ClaimRequest:
 
 @dataclass(slots=True)
 class ClaimResponse:
-    """`kept` are successors of the results just given back; their parameters are at hand."""
+    """The claimed jobs. `successors` follow from results of the same call: the worker already has their inputs."""
 
     claimed: list[Claim] = field(default_factory=list)
     successors: list[Claim] = field(default_factory=list)
     rejected: int = 0
-    next_claim_in: float | None = None  # seconds until a pool's rate lets the next begin
+    next_claim_in: float | None = None  # seconds until a pool's rate allows the next job
     replayed: bool = False
 
 
 class WorkerLink:
-    """One of a worker's connections. Its calls are numbered, so that a lost answer is asked for again."""
+    """One of a worker's connections. Its calls are numbered, so a lost response can be requested again."""
 
     def __init__(self, database: Database, worker: int, number: int) -> None:
         self.worker = worker
@@ -143,18 +143,18 @@ class WorkerLink:
     async def finish_and_claim(
         self, results: Sequence[Result], outcomes: Sequence[AttemptOutcome], request: ClaimRequest
     ) -> ClaimResponse:
-        """Make the next call, as often as it takes. Raises WorkerGone if this worker was declared dead."""
+        """Make the next call, and retry it until it succeeds. Raise WorkerGone if this worker was declared dead."""
         self._call += 1
         try:
             return _parse_response(
                 await self._fetch("finish_and_claim", self._build_arguments(results, outcomes, request))
             )
         except Exception:
-            self._call -= 1  # nothing of it was committed
+            self._call -= 1  # nothing was committed
             raise
 
     async def list_held(self) -> list[Claim]:
-        """All that this worker holds, as the database sees it."""
+        """Return all jobs that this worker holds, according to the database."""
         return [_parse_claim(row) for row in await self._fetch("list_held_jobs", [self.worker])]
 
     async def _fetch(self, name: str, arguments: list[Any]) -> list[Row]:
@@ -182,7 +182,7 @@ class WorkerLink:
         self, results: Sequence[Result], outcomes: Sequence[AttemptOutcome], request: ClaimRequest
     ) -> list[Any]:
         results = sorted(results, key=lambda result: result.claim.sort_key)
-        outcomes = sorted(outcomes, key=lambda setback: setback.claim.sort_key)
+        outcomes = sorted(outcomes, key=lambda outcome: outcome.claim.sort_key)
         return [
             self.worker,
             self._number,
@@ -218,8 +218,8 @@ def _item_columns(results: Sequence[Result]) -> list[list[Any]]:
 
 def _outcome_columns(outcomes: Sequence[AttemptOutcome]) -> list[list[Any]]:
     return [
-        *_key_columns([setback.claim for setback in outcomes]),
-        *_transpose([(s.kind, s.delay, s.spent_ms, s.code, s.error) for s in outcomes], 5),
+        *_key_columns([outcome.claim for outcome in outcomes]),
+        *_transpose([(each.kind, each.delay, each.spent_ms, each.code, each.error) for each in outcomes], 5),
     ]
 
 
@@ -232,20 +232,20 @@ def _transpose(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
 
 
 def _parse_response(rows: Sequence[Row]) -> ClaimResponse:
-    answer = ClaimResponse()
+    response = ClaimResponse()
     for row in rows:
-        what = row[0]
-        if what in ("claimed", "last"):
-            answer.claimed.append(_parse_claim(row))
-        elif what == "kept":
-            answer.successors.append(_parse_claim(row))
-        elif what == "refused":
-            answer.rejected = row["fence"]
-        elif what == "later":
-            answer.next_claim_in = min(row["fence"] / 1000, answer.next_claim_in or inf)
+        kind = row[0]
+        if kind in ("claimed", "last"):
+            response.claimed.append(_parse_claim(row))
+        elif kind == "kept":
+            response.successors.append(_parse_claim(row))
+        elif kind == "refused":
+            response.rejected = row["fence"]
+        elif kind == "later":
+            response.next_claim_in = min(row["fence"] / 1000, response.next_claim_in or inf)
         else:
-            answer.replayed = True
-    return answer
+            response.replayed = True
+    return response
 
 
 def _parse_claim(row: Row) -> Claim:

@@ -1,4 +1,4 @@
-"""When a run will be over, as far as its pace tells."""
+"""Estimate when a run will end, from its pace."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from retoma.states import JOB_FINAL_STATES
 
 
 def estimate_end(steps: Sequence[StepProgress], now: datetime) -> datetime | None:
-    """The end of the slowest step under way, if it keeps its pace. None until a part of one has ended.
+    """Return the end of the slowest running step at its current pace, or None until an item of one has ended.
 
-    Steps that have not begun are not in it, because nothing is known of them.
+    Steps that have not started are ignored, because their pace is unknown.
     """
     paces = [_estimate_step_end(step, now) for step in steps if step.total > 1]
     return max((end for end in paces if end is not None), default=None)

@@ -1,4 +1,4 @@
-"""What happens in all runs, as it happens: read once, for however many watch."""
+"""Live events of all runs, read from the database once for all clients."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from retoma.store import event_stream
 from retoma.store.database import Database
 
 MAX_EVENTS_PER_READ = 1_000
-UNSETTLED_PAUSE = 0.02  # seconds: somebody is just committing
+UNSETTLED_PAUSE = 0.02  # seconds, while a transaction is being committed
 MIN_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 0.5
 
 
 class LiveEventReader:
-    """Gives events in the order of their numbers. `through` is the last number up to which nothing is missing.
+    """Returns events in the order of their ids. `through` is the last id up to which no event is missing.
 
-    Transactions end in another order than that in which they took their numbers: an event is given once no lower one
-    can come any more, which is a moment later than it could be seen.
+    Transactions may commit in another order than they got their ids. An event is returned once no lower id can appear
+    any more, a moment after it becomes visible.
     """
 
     def __init__(self, database: Database) -> None:
@@ -32,7 +32,7 @@ class LiveEventReader:
         self._pause = MIN_PAUSE_SECONDS
 
     async def start(self) -> None:
-        """Begin with what comes from now on."""
+        """Start with the events from now on."""
         mark = await event_stream.advance_mark(self._database, event_stream.NO_MARK)
         while mark.settled != mark.number:
             await asyncio.sleep(UNSETTLED_PAUSE)
@@ -43,7 +43,7 @@ class LiveEventReader:
         self.through = self._settled = mark.settled or 0
 
     async def read(self) -> list[LiveEvent]:
-        """What has come and is settled; there may be more at once, and nothing is an answer too."""
+        """Return new events, possibly none. There may be more: call it again."""
         if self._settled <= self.through:
             self._mark = await event_stream.advance_mark(self._database, self._mark)
             self._settled = max(self._settled, self._mark.settled or 0)
@@ -54,7 +54,7 @@ class LiveEventReader:
         return found
 
     async def read_after_pause(self) -> list[LiveEvent]:
-        """The same, after as long as it is worth waiting."""
+        """Return new events, after a pause that grows while there are none."""
         if self.through >= self._settled:
             await asyncio.sleep(UNSETTLED_PAUSE if self._mark.writers else self._pause)
         found = await self.read()
@@ -64,7 +64,7 @@ class LiveEventReader:
     async def read_history(
         self, after: int, through: int, *, run: UUID | None = None, tenant: int | None = None
     ) -> list[LiveEvent]:
-        """The first of what was before, for one who was away: of one run, of a tenant's, or of all."""
+        """Return the first past events of a run, of a tenant or of all, for a client that reconnects."""
         if run is not None:
             return await event_stream.list_run_events_between(
                 self._database, run, after, through, limit=MAX_EVENTS_PER_READ
@@ -72,9 +72,9 @@ class LiveEventReader:
         return await event_stream.list_between(self._database, after, through, tenant=tenant, limit=MAX_EVENTS_PER_READ)
 
     async def get_states(self, runs: Iterable[UUID]) -> dict[UUID, RunState]:
-        """How these runs stand now."""
+        """Return the current states of these runs."""
         return await event_stream.get_run_states(self._database, runs)
 
     async def is_up_to_date(self, run: UUID, after: int) -> bool:
-        """Whether one who has heard `after` has heard all of this run that there is."""
+        """Return whether a client that received events up to `after` has all events of this run."""
         return await event_stream.get_last_event_id(self._database, run) <= after

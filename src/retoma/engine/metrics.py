@@ -1,4 +1,4 @@
-"""The figures that metrics and pages show, read by as few looks at the database as many readers need."""
+"""The metrics behind /metrics and the pages. Concurrent readers share one query."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ from retoma.settings import HEARTBEAT_TIMEOUT
 from retoma.store import health, metrics, versions, workers
 from retoma.store.database import Database
 
-MAX_AGE_SECONDS = 1.0  # seconds
+MAX_AGE_SECONDS = 1.0
 MAX_SNAPSHOT_RUNS = 4_000
+Value = TypeVar("Value")
 
 
-Seen = TypeVar("Seen")
-
-
-class CachedReader(Generic[Seen]):
-    """Gives what `look` saw at most a second ago. However many ask at once, one of them looks."""
+class CachedReader(Generic[Value]):
+    """Returns a value that `load` returned at most a second ago. Of concurrent readers only one loads it."""
 
     def __init__(
-        self, database: Database, load: Callable[[Database, timedelta], Awaitable[Seen]], heartbeat_timeout: timedelta
+        self, database: Database, load: Callable[[Database, timedelta], Awaitable[Value]], heartbeat_timeout: timedelta
     ) -> None:
         self._database = database
         self._load = load
         self._heartbeat_timeout = heartbeat_timeout
         self._loading = asyncio.Lock()
-        self._last: tuple[float, Seen] | None = None
+        self._last: tuple[float, Value] | None = None
 
-    async def read(self) -> Seen:
+    async def read(self) -> Value:
         async with self._loading:
             if self._last is None or time.monotonic() - self._last[0] >= MAX_AGE_SECONDS:
                 self._last = (time.monotonic(), await self._load(self._database, self._heartbeat_timeout))
@@ -41,7 +39,7 @@ class CachedReader(Generic[Seen]):
 
 
 async def read_metrics(database: Database, heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT) -> Metrics:
-    """A worker that was silent for longer than `silence` does not count."""
+    """Return all metrics. A worker counts if it sent a heartbeat within `heartbeat_timeout`."""
     of_queues, of_pools = await metrics.get_ready_ages(database)
     live = await _list_live_workers(database, heartbeat_timeout)
     return Metrics(
@@ -59,7 +57,7 @@ async def read_metrics(database: Database, heartbeat_timeout: timedelta = HEARTB
 
 
 async def read_snapshot(database: Database, heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT) -> MetricsSnapshot:
-    """The part of it that a page shows, in a fraction of the time."""
+    """Return the part of the metrics that the pages show, which takes a fraction of the time."""
     of_queues, of_pools = await metrics.get_ready_ages(database)
     open_runs, stuck = await metrics.count_open_and_stuck(database)
     return MetricsSnapshot(

@@ -10,7 +10,7 @@ def check_result(pipeline: Pipeline | None, name: str, step: str, text: str) -> 
     """Return the JSON of a person's result as the step would return it.
 
     `pipeline` is the definition of the pipeline `name`, or None if the application is not loaded here. Raise
-    InvalidInput if the type of the step is unknown, and ValueError or TypeError if the result does not fit.
+    InvalidInput if the type of the step is unknown, and ValueError or TypeError if the result does not have it.
     """
     if pipeline is None:
         raise InvalidInput(

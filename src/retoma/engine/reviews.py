@@ -1,4 +1,4 @@
-"""What a person may decide, and how it is checked before the database decides who was first."""
+"""Decisions of people on reviews: they are checked here, and the database accepts the first."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _UNCHANGED = object()
 
 @dataclass(frozen=True)
 class Decision:
-    """`approve`, `send_back` or `reject`, by whom, and having seen which revision.
+    """`approve`, `send_back` or `reject`, with its author and the revision that they saw.
 
-    `value` is what is approved in place of the subject, or what the review's form asks for. `to` is the step that work
-    goes back to, `items` what of it, `comments` are about moments of a recording, and `extra` is what the feedback form
-    asks for. The same `key` again is the same decision. It takes effect after `undo`.
+    `value` replaces the subject, or answers the review's form. `to` is the step that the work goes back to, `items`
+    limits it to some items, `comments` are about moments of a recording, and `extra` answers the feedback form. A
+    decision with the same `key` is the same decision. It takes effect after `undo`.
     """
 
     action: str
@@ -76,7 +76,7 @@ async def decide(
     pipeline: Pipeline | None,
     resources: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raises InvalidInput, CannotFollow, AlreadyDecided with the winner, KeyReused, or Conflict."""
+    """Raise InvalidInput, FeedbackNotSupported, AlreadyDecided with the first decision, KeyReused, or Conflict."""
     decision = replace(decision, extra=_validate_extra(review, decision, pipeline))
     _check_decision(decision, review)
     await _check_feedback_supported(database, review, decision, pipeline, resources or {})
@@ -89,7 +89,7 @@ async def decide(
         by=decision.by,
         via=decision.via,
         seen=review.revision if decision.seen is None else decision.seen,
-        key=decision.key or str(uuid4()),  # so that it is the same decision when its answer was lost
+        key=decision.key or str(uuid4()),  # a retry after a lost answer is then the same decision
         value=value,
         notes=decision.notes or None,
         feedback=_encode_feedback(decision),
@@ -102,7 +102,7 @@ async def decide(
 
 
 def get_form(review: Review, pipeline: Pipeline | None) -> Any:
-    """The type of what an approval gives; None if this application does not define the step."""
+    """Return the type of the approved value, or None if this application does not define the step."""
     step = pipeline.steps.get(review.step) if pipeline else None
     return None if step is None else step.returns
 
@@ -113,7 +113,7 @@ def has_form(review: Review, pipeline: Pipeline | None) -> bool:
 
 
 def get_feedback_form(review: Review, pipeline: Pipeline | None) -> type[BaseModel] | None:
-    """What may be filled in to send it back, beside notes."""
+    """Return the form to fill in, besides notes, to send the work back."""
     step = pipeline.steps.get(review.step) if pipeline else None
     return step.review.feedback_form if step and step.review and review.planned else None
 
@@ -121,10 +121,10 @@ def get_feedback_form(review: Review, pipeline: Pipeline | None) -> type[BaseMod
 async def _encode_approved_value(
     database: Database, review: Review, decision: Decision, pipeline: Pipeline | None
 ) -> str | None:
-    """The value as JSON, checked by its type; None for the subject as it stands."""
+    """Return the approved value as JSON, checked by its type, or None to approve the subject unchanged."""
     if not decision.edits and pipeline is None and review.has_form:
         raise InvalidInput(
-            f"{review.step!r} has a form: give what it asks for, with the application that checks it "
+            f"{review.step!r} has a form: fill it in, with the application that checks it "
             "(`retoma reviews approve --value JSON --app APP`), or approve it on its page"
         )
     if not decision.edits and not has_form(review, pipeline):
@@ -133,56 +133,50 @@ async def _encode_approved_value(
         text = json.dumps(to_jsonable_python(decision.value if decision.edits else {}), allow_nan=False)
         return _check_size(check_result(pipeline, review.pipeline, review.step, text))
     except (ValueError, TypeError) as error:
-        raise InvalidInput(
-            f"this is nothing that {review.step!r} can give: {describe_validation_error(error)}"
-        ) from error
+        raise InvalidInput(f"not a valid result for {review.step!r}: {describe_validation_error(error)}") from error
 
 
 def _validate_extra(review: Review, decision: Decision, pipeline: Pipeline | None) -> dict[str, Any]:
-    """What was filled in, checked by the feedback form where this application knows it."""
+    """Return the answers to the feedback form, checked if this application defines it."""
     if pipeline is None or decision.action != "send_back":
         return dict(decision.extra)
     form = get_feedback_form(review, pipeline)
     if form is None:
         if decision.extra:
             raise InvalidInput(
-                f"{review.step!r} has no feedback form; say it in the notes: {', '.join(decision.extra)}"
+                f"{review.step!r} has no feedback form; use the notes instead of {', '.join(decision.extra)}"
             )
         return {}
     about = {"to": _get_target_step(review, decision), "review": review, "comments": decision.comments}
     try:
         return form.model_validate(decision.extra, context=about).model_dump(mode="json", exclude_defaults=True)
     except ValidationError as error:
-        raise InvalidInput(
-            f"this is nothing that {review.step!r} can be sent back with: {describe_validation_error(error)}"
-        ) from error
+        raise InvalidInput(f"not valid feedback for {review.step!r}: {describe_validation_error(error)}") from error
 
 
 def _get_target_step(review: Review, decision: Decision) -> str:
-    """The step that the work goes back to."""
+    """Return the step that the work goes back to."""
     return decision.to or next(iter(review.can_send_back_to), review.step)
 
 
 def _check_decision(decision: Decision, review: Review) -> None:
     if decision.action not in _STATES:
-        raise InvalidInput(f"a review is decided by {', '.join(ACTIONS)}; given: {decision.action!r:.40}")
+        raise InvalidInput(f"decide a review with {', '.join(ACTIONS)}, not {decision.action!r:.40}")
     if not decision.by.strip():
-        raise InvalidInput("a decision says by whom it was made")
+        raise InvalidInput("a decision needs an author: set `by`")
     if len(decision.notes) > MAX_NOTES_LENGTH:
-        raise InvalidInput(f"notes have at most {MAX_NOTES_LENGTH:,} characters; given: {len(decision.notes):,}")
+        raise InvalidInput(f"notes may have at most {MAX_NOTES_LENGTH:,} characters, not {len(decision.notes):,}")
     if decision.action == "reject" and not decision.notes.strip():
-        raise InvalidInput("say in the notes why it is rejected")
-    said = decision.notes.strip() or decision.comments or decision.items or decision.extra
-    if decision.action == "send_back" and not said:
-        raise InvalidInput("say in the notes what should become better, or mark what should")
+        raise InvalidInput("give the reason for the rejection in the notes")
+    has_feedback = decision.notes.strip() or decision.comments or decision.items or decision.extra
+    if decision.action == "send_back" and not has_feedback:
+        raise InvalidInput("describe in the notes what to improve, or mark the items to improve")
     if len(decision.comments) > MAX_COMMENTS or len(decision.items or ()) > MAX_ITEMS:
-        raise InvalidInput(f"there are at most {MAX_COMMENTS} comments and {MAX_ITEMS:,} items in one decision")
+        raise InvalidInput(f"a decision may have at most {MAX_COMMENTS} comments and {MAX_ITEMS:,} items")
     if not timedelta(0) <= decision.undo <= MAX_UNDO:
         raise InvalidInput(f"a decision can be undone for at most {MAX_UNDO}")
     if decision.to is not None and decision.action != "send_back":
-        raise InvalidInput(
-            f"only what is sent back goes back to a step; {decision.action} was asked for {review.step!r}"
-        )
+        raise InvalidInput(f"`to` is only for send_back, not for {decision.action} of {review.step!r}")
 
 
 async def _check_feedback_supported(
@@ -192,16 +186,16 @@ async def _check_feedback_supported(
     pipeline: Pipeline | None,
     resources: Mapping[str, Any],
 ) -> None:
-    """Raise CannotFollow if the step that the work goes back to declares that it cannot follow this.
+    """Raise FeedbackNotSupported if the step that the work goes back to declares that it cannot use this feedback.
 
-    A review that is decided already is left to the database, which knows whether this is the same decision again.
+    Reviews that are already decided are left to the database, which knows whether this is the same decision again.
     """
     target = _get_target_step(review, decision)
     step = pipeline.steps.get(target) if pipeline else None
-    is_asked = (
+    needs_check = (
         decision.action == "send_back" and review.is_open and review.planned and target in review.can_send_back_to
     )
-    if not is_asked or step is None or step.feedback is None:
+    if not needs_check or step is None or step.feedback is None:
         return
     feedback = Feedback(
         decision.notes, decision.by, review.step, tuple(decision.items or ()), tuple(decision.comments), decision.extra
@@ -219,16 +213,18 @@ def _encode_feedback(decision: Decision) -> str | None:
         text = json.dumps(to_jsonable_python(plain), allow_nan=False, ensure_ascii=False)
         text.encode()
     except ValueError as error:
-        raise InvalidInput(f"feedback that cannot be JSON: {error}") from error
+        raise InvalidInput(f"the feedback cannot be written as JSON: {error}") from error
     if _NUL.search(text):
-        raise InvalidInput("feedback has a NUL, which no text has")
+        raise InvalidInput("the feedback contains a NUL character: remove it")
     return _check_size(text)
 
 
 def _check_size(text: str) -> str:
-    """As large as a step's result may be."""
+    """Raise InvalidInput for text above the size limit of a step's result."""
     if count_bytes(text) > MAX_RESULT_BYTES:
-        raise InvalidInput(f"this is {count_bytes(text):,} bytes of JSON, over the limit of {MAX_RESULT_BYTES:,}")
+        raise InvalidInput(
+            f"the decision has {count_bytes(text):,} bytes of JSON, over the limit of {MAX_RESULT_BYTES:,}"
+        )
     return text
 
 
@@ -240,20 +236,20 @@ async def _build_refusal(database: Database, review: Review, decision: Decision,
             return KeyReused(f"the key {decision.key!r} was used for another decision on review {review.id}")
         case "changed":
             return RevisionChanged(
-                f"what you saw was revision {decision.seen} and this is of revision {review.revision}: look at it again"
+                f"you saw revision {decision.seen}, but the current revision is {review.revision}: look at it again"
             )
         case "forbidden":
             allowed = ", ".join(map(repr, review.can_send_back_to))
-            return SendBackNotAllowed(f"{review.step!r} may go back to {allowed}, and not to {decision.to!r}")
+            return SendBackNotAllowed(f"{review.step!r} can be sent back to {allowed}, not to {decision.to!r}")
         case "missed":
-            items = f", or it has no such items: {', '.join(decision.items)}" if decision.items else ""
+            items = f", or it has no items {', '.join(decision.items)}" if decision.items else ""
             return SendBackNotAllowed(
-                f"nothing of {_get_target_step(review, decision)!r} leads to {review.step!r} again{items}"
+                f"rerunning {_get_target_step(review, decision)!r} would not lead back to {review.step!r}{items}"
             )
         case "capped":
             return Conflict(
-                f"{review.step!r} went back {review.times_sent_back} times, as often as it may: approve it, reject it, "
-                "or assign it to somebody else"
+                f"{review.step!r} was sent back {review.times_sent_back} times, which is its limit: approve it, reject "
+                "it, or assign it to somebody else"
             )
         case _:
             (winner,) = await reviews.list_reviews(database, ids=[review.id])

@@ -1,4 +1,4 @@
-"""Starting runs: many concurrent starts share one transaction, and each is answered after its commit."""
+"""Starting runs: concurrent starts share one transaction, and each returns after its commit."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ SECONDS_BETWEEN_NOTIFICATIONS = 0.005
 
 
 class StartRequest(NamedTuple):
-    """One run to be started, as `start_runs` takes it.
+    """One run to start, with the arguments of the SQL function `start_runs`.
 
-    `input` and `hook` are JSON; `digest` is of the input, and only needed with a key.
+    `input` and `webhook` are JSON. `digest` is that of the input, and only needed with a key.
     """
 
     id: UUID
@@ -52,7 +52,7 @@ class StartRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StartedRun:
-    """`created` is False if the run was there already, by its key or by an earlier try."""
+    """A run. `created` is False if it already existed, by its key or from a retried call."""
 
     id: UUID
     created: bool
@@ -60,14 +60,14 @@ class StartedRun:
 
 @dataclass(slots=True)
 class PendingStarts:
-    """What one caller starts; it is answered as a whole."""
+    """The starts of one caller, answered together."""
 
     starts: Sequence[StartRequest]
     answer: asyncio.Future[list[StartedRun]]
 
 
 class RunStarter:
-    """Groups the starts of one process. Each of its links carries one batch at a time."""
+    """Batches the starts of one process. Each of its connections carries one batch at a time."""
 
     def __init__(self, database: Database, links: int = 2) -> None:
         self._pending: deque[PendingStarts] = deque()
@@ -77,16 +77,16 @@ class RunStarter:
         self._notifier = WorkerNotifier(database, at_most_every=SECONDS_BETWEEN_NOTIFICATIONS)
 
     async def start(self, start: StartRequest) -> StartedRun:
-        """Returns after the commit. Raises KeyReused if the key belongs to another input."""
+        """Start a run, and return after the commit. Raise KeyReused if the key was used with another input."""
         (started,) = await self._enqueue([start])
         return started
 
     async def start_many(self, starts: Iterable[StartRequest]) -> list[StartedRun]:
-        """The same for many, in their order; what one of them raises is raised after all are answered."""
+        """Start many runs, and return them in order. If one fails, raise its error once all are answered."""
         batches, left = [], iter(starts)
         while batch := list(islice(left, MAX_BATCH_SIZE)):
             batches.append(self._enqueue(batch))
-            await asyncio.sleep(0)  # it is on its way while the next is made
+            await asyncio.sleep(0)  # send it while the next batch is built
         answers = await asyncio.gather(*batches, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -94,7 +94,7 @@ class RunStarter:
         return [started for answer in answers if not isinstance(answer, BaseException) for started in answer]
 
     def notify_workers(self) -> None:
-        """Something else has made work, or room for it."""
+        """Notify workers that something else has created work, or room for it."""
         self._notifier.notify()
 
     async def close(self) -> None:
@@ -117,14 +117,14 @@ class RunStarter:
             task.add_done_callback(self._sending.discard)
 
     async def _send_batch(self, link: DedicatedConnection) -> None:
-        await asyncio.sleep(0)  # what starts in this turn of the loop travels together
+        await asyncio.sleep(0)  # starts of the same iteration of the event loop share a batch
         batch = self._take_batch()
         try:
             if batch:
-                # After a quiet time the workers are told by the start itself, which saves a round trip.
-                told = self._notifier.is_quiet()
-                await _start_all(link, batch, notify=told)
-                if not told:
+                # After a quiet time the start itself notifies the workers, which saves a round trip.
+                notifies = self._notifier.is_quiet()
+                await _start_all(link, batch, notify=notifies)
+                if not notifies:
                     self._notifier.notify()
         finally:
             self._idle.append(link)
@@ -140,7 +140,7 @@ class RunStarter:
 
 
 async def _start_all(link: DedicatedConnection, batch: list[PendingStarts], *, notify: bool) -> None:
-    """Answer every caller. One whose start the database cannot hold fails alone."""
+    """Answer every caller. If the database rejects a start, only its caller gets the error."""
     try:
         starts = [start for waiting in batch for start in waiting.starts]
         _answer_callers(batch, await _commit(link, starts, notify=notify))
@@ -161,21 +161,21 @@ async def _commit(link: DedicatedConnection, starts: Sequence[StartRequest], *, 
         try:
             return await link.fetch(_SQL["start_runs"], [*columns, notify], patience)
         except Exception as error:
-            # A start that was committed and whose answer was lost is found by its id when it is sent again.
-            # Or its first try is just being committed.
+            # If a start was committed but its answer lost, the retry finds the run by its id. A duplicate means that
+            # the first call is still being committed.
             if not is_connection_lost(error) and not is_transient(error) and not is_duplicate(error):
                 raise
             patience *= 1 + isinstance(error, TimeoutError)
             if wait is None:
                 raise DatabaseUnavailable(
-                    f"the database does not answer; nothing is known to be started: {error}"
+                    f"the database is unreachable, and it is unknown whether the runs were started: {error}"
                 ) from error
             await asyncio.sleep(wait)
     raise AssertionError("unreachable")
 
 
 def _drop_all_null(column: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Most starts give few of the columns. `unnest` makes nulls of what is not there, and nobody need encode them."""
+    """Return an empty column if all its values are null: `unnest` fills in nulls, and they need no encoding."""
     return () if column[0] is None and column.count(None) == len(column) else column
 
 
@@ -184,7 +184,7 @@ def _answer_callers(batch: list[PendingStarts], rows: list[Row]) -> None:
     for waiting in batch:
         mine = rows[at : at + len(waiting.starts)]
         at += len(mine)
-        if waiting.answer.done():  # its caller has gone
+        if waiting.answer.done():  # its caller was cancelled
             continue
         try:
             waiting.answer.set_result(

@@ -1,4 +1,4 @@
-"""Waiting for runs to be over: one poll for all who wait in this process."""
+"""Wait for runs to end. One poll serves all waiting callers of this process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RunWaiter:
         while self._waiting:
             try:
                 ended = await runs.get_ended_states(self._database, self._waiting)
-            except Exception as error:  # noqa: BLE001  (each who waits gets it)
+            except Exception as error:  # noqa: BLE001  (each waiting caller gets it)
                 self._fail_all(error)
                 return
             for run, state in ended.items():
@@ -63,7 +63,7 @@ class RunWaiter:
                 answer.set_exception(error)
 
     def _forget(self, run: UUID, answer: asyncio.Future[RunState]) -> None:
-        """The last who waits for a run ends the looking for it."""
+        """Remove a waiting caller. Stop polling a run without callers."""
         answers = self._waiting.get(run, set())
         answers.discard(answer)
         if not answers:
@@ -71,5 +71,5 @@ class RunWaiter:
 
 
 def _list_pending(answers: set[asyncio.Future[RunState]]) -> list[asyncio.Future[RunState]]:
-    """Without those whose time was over just now."""
+    """Return the callers that have not just timed out."""
     return [answer for answer in answers if not answer.done()]

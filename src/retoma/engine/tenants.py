@@ -1,4 +1,4 @@
-"""Tenants: whose a run is (a channel, a blog, a project). Made when first named."""
+"""Tenants: the owners of runs (a channel, a blog, a project). Created when first named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEFAULT = "default"
 
 
 class Tenants:
-    """Ids and names of tenants; both never change, so each is looked up once."""
+    """Ids and names of tenants. They never change, so each is looked up once."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -18,7 +18,7 @@ class Tenants:
         self._names: dict[int, str] = {}
 
     async def get_or_create_id(self, name: str) -> int:
-        """The tenant's id; it is made if it is new."""
+        """Return the tenant's id. Create the tenant if it is new."""
         if name not in self._ids:
             row = await self._database.fetchrow(_SQL["find_tenant"], name=name)
             if row is None:
@@ -29,7 +29,7 @@ class Tenants:
         return self._ids[name]
 
     async def find_id(self, name: str) -> int | None:
-        """The tenant's id, or None if there is no such tenant."""
+        """Return the tenant's id, or None if there is no such tenant."""
         row = await self._database.fetchrow(_SQL["find_tenant"], name=name)
         return row["id"] if row else None
 

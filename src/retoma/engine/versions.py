@@ -1,4 +1,4 @@
-"""Versions: how a pipeline's graph becomes the rows that the database follows, stored when first used."""
+"""Versions: a pipeline's graph as rows that the SQL functions follow, stored when first used."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from retoma.store import pools, versions
 from retoma.store.database import Database
 from retoma.store.versions import EdgeRow, ReadRow, StepRow
 
-# One level of priority is worth ten minutes of waiting, so that nothing waits for ever.
+# One level of priority is worth ten minutes of waiting, so low priorities do not wait forever.
 HEAD_START_PER_PRIORITY = 600_000_000
 
 
 async def register(database: Database, pipeline: Pipeline) -> int:
-    """The number of the version that has this pipeline's shape today; it is stored if it is new."""
+    """Return the number of the version with this pipeline's current graph. Store the version if it is new."""
     graph = pipeline.graph
     await pools.declare_pools(database, pipeline.pools)
     number = await versions.find_version(database, graph.pipeline, graph.digest)
@@ -27,7 +27,7 @@ async def register(database: Database, pipeline: Pipeline) -> int:
             digest=graph.digest,
             graph=json.dumps(graph.to_json()),
             sinks=len(find_final_steps(graph)),
-            steps=[_build_step_row(place, step) for place, step in enumerate(graph.steps)],
+            steps=[_build_step_row(position, step) for position, step in enumerate(graph.steps)],
             edges=build_edge_rows(graph),
             reads=build_read_rows(graph),
         )
@@ -47,13 +47,13 @@ async def register(database: Database, pipeline: Pipeline) -> int:
 
 
 async def load_newer_graphs(database: Database, pipelines: Sequence[str], newest: int) -> dict[int, Graph]:
-    """The shapes of all versions of these pipelines that were stored after the newest one known."""
+    """Return the graphs of all versions of these pipelines above the newest known number."""
     found = await versions.list_newer(database, pipelines, newest)
     return {number: Graph.from_json(json.loads(graph)) for number, graph in found}
 
 
 async def load_graph(database: Database, number: int) -> Graph:
-    """The shape of a version that is stored."""
+    """Return the graph of a stored version."""
     return Graph.from_json(json.loads(await versions.get_graph(database, number)))
 
 
@@ -62,7 +62,7 @@ def get_head_start(priority: int) -> int:
 
 
 def build_edge_rows(graph: Graph) -> list[EdgeRow]:
-    """What the end of each step sets in motion."""
+    """Return what the end of each step triggers."""
     rows = _EdgeRowBuilder(graph)
     for edge in graph.edges:
         if edge.kind == "expand":
@@ -75,13 +75,14 @@ def build_edge_rows(graph: Graph) -> list[EdgeRow]:
 
 
 def find_final_steps(graph: Graph) -> list[str]:
-    """The steps whose ends together end a run: its sinks, and what only items wait for, as there may be none."""
+    """Return the steps that must end before the run does: sinks, and steps that only items wait for, since there may be
+    no items."""
     waited_for = {edge.from_step for edge in graph.edges if edge.kind != "shared"}
     return [step.name for step in graph.steps if step.name not in waited_for]
 
 
 def build_read_rows(graph: Graph) -> list[ReadRow]:
-    """Which results each step's parameters read."""
+    """Return the results that the parameters of each step read."""
     what = {"item": "result of the item", "join": "results of all items"}
     return [
         ReadRow(edge.to_step, edge.position, edge.from_step, what.get(edge.kind, "result"))
@@ -104,12 +105,12 @@ class _EdgeRowBuilder:
         if edge.kind == "shared":
             self._add(edge, "share", optional=optional)
         elif edge.kind == "join":
-            # An item without a result never stops the join; a fan-out that never came about does.
+            # An item without a result never stops the join; a skipped fan-out does.
             self._add(edge, "count", optional=True)
             self._add_stand_in(edge, optional)
         else:
-            act = "create" if self._steps[edge.to_step].created_on == "dependency" else "count"
-            self._add(edge, act, optional=optional, same_item=edge.kind == "item")
+            edge_kind = "create" if self._steps[edge.to_step].created_on == "dependency" else "count"
+            self._add(edge, edge_kind, optional=optional, same_item=edge.kind == "item")
 
     def add_expansion(self, edge: Edge) -> None:
         if self._steps[edge.to_step].created_on == "expansion":
@@ -123,7 +124,7 @@ class _EdgeRowBuilder:
 
     def _add(self, edge: Edge, edge_kind: str, *, optional: bool, same_item: bool = False) -> None:
         source, target = self._steps[edge.from_step], self._steps[edge.to_step]
-        at_hand = {edge.from_step} if edge_kind == "create" else set()
+        known = {edge.from_step} if edge_kind == "create" else set()
         self.rows.append(
             EdgeRow(
                 from_step=source.name,
@@ -132,7 +133,7 @@ class _EdgeRowBuilder:
                 via="",
                 same_item=same_item,
                 optional=optional,
-                self_contained=target.pool is None and self._reads[target.name] <= at_hand,
+                self_contained=target.pool is None and self._reads[target.name] <= known,
                 queue=target.queue,
                 head_start=get_head_start(target.priority - source.priority),
                 dependency_count=target.dependency_count,
@@ -141,7 +142,7 @@ class _EdgeRowBuilder:
         )
 
     def _add_stand_in(self, edge: Edge, optional: bool) -> None:
-        """Until the items of an `each` step exist, its source stands in for them."""
+        """Add a row by which the source of an `each` step counts in place of its items, until they exist."""
         source = self._steps[edge.from_step].source or ""
         target = self._steps[edge.to_step]
         self.rows.append(

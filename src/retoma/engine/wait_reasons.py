@@ -1,4 +1,4 @@
-"""Why a job that needs nothing more does not run."""
+"""Find why a job does not run although its dependencies are met."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retoma.store.database import Database
 
 @dataclass(frozen=True)
 class CapacitySnapshot:
-    """What else there is: live workers, how many jobs each holds, and the pools."""
+    """Live workers, the number of jobs that each holds, and the pools."""
 
     live: Sequence[WorkerRecord]
     held: Mapping[int, int]
@@ -23,11 +23,11 @@ class CapacitySnapshot:
 
 
 async def list_waits(database: Database, run: UUID, heartbeat_timeout: timedelta) -> list[Wait]:
-    """A worker that has been silent for longer than `silence` does not count."""
+    """Return why jobs of a run wait. A worker counts if it sent a heartbeat within `heartbeat_timeout`."""
     waiting = await waiting_jobs.list_for_run(database, run)
     if not waiting:
         return []
-    scene = CapacitySnapshot(
+    capacity = CapacitySnapshot(
         live=[worker for worker in await workers.list_alive(database) if worker.is_alive(heartbeat_timeout)],
         held=await waiting_jobs.count_held_jobs(database),
         pools={pool.name: pool for pool in await pools.list_pools(database)},
@@ -38,7 +38,7 @@ async def list_waits(database: Database, run: UUID, heartbeat_timeout: timedelta
             queue=row["queue"],
             jobs=row["jobs"],
             item=row["item"],
-            reason=find_reason(dict(row), scene),
+            reason=find_reason(dict(row), capacity),
             until=row["ready_at"],
             code=row["code"],
             pool=row["pool"],
@@ -70,7 +70,7 @@ def find_reason(job: Mapping[str, Any], capacity: CapacitySnapshot) -> WaitReaso
 
 
 def _find_pool_reason(pool: PoolRecord | None, slots: int, room: int | None) -> WaitReason | None:
-    """`room` is what the tenant may still take, if it has a share."""
+    """Return why a pool delays a job, or None. `room` is the rest of the tenant's share, if it has one."""
     if pool is None:
         return None
     if pool.paused_until is not None:

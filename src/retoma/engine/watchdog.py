@@ -1,6 +1,6 @@
-"""Watches over progress, apart from liveness: a run that should go on and does not is stuck, and says why.
+"""The watchdog: it marks runs that make no progress as stuck, with the cause, and resumes them automatically.
 
-Waiting for capacity, a delay, a rate or outside work within its limits is not being stuck.
+A run that waits for capacity, a delay, a rate limit or external work within its limits is not stuck.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from retoma.store.watchdog import StalledRun
 
 log = get_logger(__name__)
 MAX_RUNS_PER_CHECK = 100
-LEASE = timedelta(seconds=30)  # after which another process looks
+LEASE = timedelta(seconds=30)  # after which another process checks
 FIRST_PAUSE = timedelta(seconds=5)
 MAX_DOUBLINGS = 20
-NO_PROGRESS = "no_progress"  # a job is held beyond its time
+NO_PROGRESS = "no_progress"  # a job runs beyond its timeout
 NOTHING_RUNS = "nothing_runs"
 
-# What keeps a run from going on, and passes without it: then it goes on by itself, and never fails for it.
+# Causes outside the run: it continues automatically once they pass, and never fails because of them.
 OUTER_CAUSES = {
     WaitReason.NO_WORKER,
     WaitReason.UNDEFINED_STEP,
@@ -35,7 +35,7 @@ OUTER_CAUSES = {
 
 
 async def check_due_runs(database: Database, heartbeat_timeout: timedelta) -> int:
-    """Look at all runs that are due. Gives how many."""
+    """Check all runs that are due, and return their number."""
     found = await watchdog.claim_runs_to_check(database, MAX_RUNS_PER_CHECK, LEASE)
     for watched in found:
         await _check_run(database, watched, heartbeat_timeout)
@@ -100,7 +100,7 @@ async def _mark_stuck(database: Database, watched: StalledRun, cause: dict[str, 
 
 
 async def _postpone_or_clear(database: Database, watched: StalledRun, cause: dict[str, Any]) -> None:
-    """It progressed since it was found stuck, or waits for what only others can mend."""
+    """Clear the state if the run progressed since; otherwise check again later: only others can fix the cause."""
     if watched.cause is None and watched.still_for < watched.stuck_after:
         await watchdog.clear_stuck(database, watched.run, watched.stuck_after)
     else:
@@ -108,12 +108,12 @@ async def _postpone_or_clear(database: Database, watched: StalledRun, cause: dic
 
 
 def get_resume_pause(resumes: int) -> timedelta:
-    """How long after so many resumes the next is due."""
+    """Return the pause before the next resume, after so many."""
     return FIRST_PAUSE * (1 << min(resumes, MAX_DOUBLINGS))
 
 
 async def _find_cause(database: Database, watched: StalledRun, heartbeat_timeout: timedelta) -> dict[str, Any] | None:
-    """Why it does not go on, or None if it does, or waits as it may."""
+    """Return why the run makes no progress, or None if it makes some or waits for an accepted reason."""
     running = await watchdog.list_running_jobs(database, watched.run)
     if any(not job["is_overdue"] for job in running):
         return None
@@ -130,7 +130,7 @@ async def _find_cause(database: Database, watched: StalledRun, heartbeat_timeout
 
 
 async def _get_last_error(database: Database, watched: StalledRun, job: dict[str, Any]) -> dict[str, Any]:
-    """What the attempt before the one that is held said, if it failed."""
+    """Return message and stack of the previous attempt of a running job, if it failed."""
     for event in await runs.list_events_of_job(database, watched.run, job["step"], job["item"], 1):
         if event.kind == "retry":
             return {name: event.data[name] for name in ("message", "stack") if name in event.data}
@@ -139,11 +139,11 @@ async def _get_last_error(database: Database, watched: StalledRun, job: dict[str
 
 def _describe_wait(wait: Wait) -> dict[str, Any]:
     until = None if wait.until is None else wait.until.isoformat()
-    told = {
+    details = {
         "cause": wait.reason,
         "step": wait.step,
         "item": wait.item,
         "queue": wait.queue,
         "explanation": wait.explanation,
     }
-    return told | {name: value for name, value in (("pool", wait.pool), ("until", until)) if value is not None}
+    return details | {name: value for name, value in (("pool", wait.pool), ("until", until)) if value is not None}

@@ -1,12 +1,12 @@
-"""The one HTTP client: every request to another machine goes through it, and none reaches a private address.
+"""The HTTP client for all requests to other machines. It never connects to private addresses unless allowed.
 
-    outgoing = Outgoing(Guard.of(settings))
-    answer = await outgoing.request("POST", url, json={"prompt": "tea"}, timeout=30)
-    answer.status, answer.headers["content-type"], answer.json()
+    client = HttpClient(Guard.from_settings(settings))
+    response = await client.request("POST", url, json={"prompt": "tea"}, timeout=30)
+    response.status, response.headers["content-type"], response.json()
 
-A URL that a caller gives is refused with UnsafeUrl unless it leads to a public address; a provider's own base URL,
-which comes from the settings, is trusted with `Guard.of(settings).allowing(base_url)`: its scheme, host and port, and
-not the links in its answers, which are called by `Guard.of(settings)`. Redirects are never followed.
+URLs from callers raise UnsafeUrl unless they lead to a public address. To trust a provider's base URL from the
+settings, use `Guard.from_settings(settings).with_origin_of(base_url)`. It allows only that scheme, host and port: call
+links in the provider's responses with `Guard.from_settings(settings)`. Redirects are never followed.
 """
 
 from retoma.errors import NoResponse, UnsafeUrl

@@ -1,4 +1,4 @@
-"""Which addresses are plainly public."""
+"""Decide which IP addresses are public."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# `is_global` of the standard library calls some of these public, and more or fewer from release to release.
+# The standard library's `is_global` treats some of these as public, and differs between releases.
 _NOT_PUBLIC: tuple[Network, ...] = tuple(
     ip_network(text)
     for text in (
@@ -55,7 +55,7 @@ _GLOBAL_UNICAST = ip_network("2000::/3")
 
 
 def parse_address(text: str) -> Address | None:
-    """The address that `text` is, also in the old spellings that resolvers still read (`127.1`, `0x7f000001`)."""
+    """Return the address in `text`, also in old spellings that resolvers still accept (`127.1`, `0x7f000001`)."""
     try:
         return unwrap_address(ip_address(text))
     except ValueError:
@@ -67,14 +67,14 @@ def parse_address(text: str) -> Address | None:
 
 
 def unwrap_address(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one that only spells it."""
+    """Return the IPv4 address of an IPv4-mapped IPv6 address; other addresses unchanged."""
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return address
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is a place on the open internet that is not this machine."""
+    """Return whether the address is on the public internet, and not of this machine."""
     address = unwrap_address(address)
     if isinstance(address, IPv6Address) and (address.scope_id or address not in _GLOBAL_UNICAST):
         return False
@@ -82,13 +82,13 @@ def is_public(address: Address) -> bool:
 
 
 def is_local(address: Address) -> bool:
-    """Whether this machine has the address: nobody else's can be bound to."""
+    """Return whether this machine has the address: only its own can be bound."""
     return _can_detect_local() and _can_bind(address)
 
 
 @cache
 def _can_detect_local() -> bool:
-    """Not where the system lets programs bind to any address (ip_nonlocal_bind)."""
+    """Return False if the system lets programs bind any address (ip_nonlocal_bind)."""
     return not _can_bind(IPv4Address("192.0.2.1"))
 
 

@@ -1,4 +1,4 @@
-"""Requests with a deadline for the whole and a cap on what is read."""
+"""HTTP requests with a total timeout and a limit on the body that is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONNECT_SECONDS = 5.0
 USER_AGENT = f"Retoma/{version('retoma')}"
 _MAX_CONNECTIONS = 200
 _IDLE_SECONDS = 15.0
-# Until then nothing of the request can have reached the other side.
+# With these errors nothing of the request can have reached the other side.
 _BEFORE_SENDING = (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.PoolTimeout)
 
 Headers = Mapping[str, str]
@@ -31,7 +31,7 @@ Headers = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Response:
-    """Names of headers are in lower case. `is_cut` says that there was more body than the limit."""
+    """A response. Header names are in lower case. `is_cut` means that the body exceeded the limit."""
 
     status: int
     headers: dict[str, str]
@@ -47,14 +47,14 @@ class Response:
         return self.body.decode(errors="replace")
 
     def json(self) -> Any:
-        """Raises ValueError if the body is no JSON, or was cut."""
+        """Return the parsed body. Raise ValueError if it is not JSON, or was cut."""
         if self.is_cut:
-            raise ValueError(f"the answer is longer than the {len(self.body)} bytes that were read of it")
+            raise ValueError(f"the response exceeds the limit of {len(self.body)} bytes, and was cut")
         return json_.loads(self.body)
 
 
 class HttpClient:
-    """Connections are shared by all requests of one Outgoing; `close` ends them. Use it from one event loop."""
+    """Shares connections between all its requests; `close` ends them. Use it from one event loop."""
 
     def __init__(self, guard: Guard | None = None, *, resolve: Resolver = resolve_by_system) -> None:
         self.guard = guard or Guard()
@@ -86,9 +86,9 @@ class HttpClient:
         timeout: float = 10.0,
         limit: int = 64_000,
     ) -> Response:
-        """The answer, whatever its status. Raises UnsafeUrl, or NoAnswer if none came within `timeout` seconds.
+        """Return the response, whatever its status. Raise UnsafeUrl, or NoResponse if none comes within `timeout`.
 
-        At most `limit` bytes of the body are read, as they came: nothing is unpacked.
+        Reads at most `limit` bytes of the body, without decompressing them.
         """
         if json is not None:
             content = json_.dumps(json).encode()
@@ -100,9 +100,9 @@ class HttpClient:
     async def download(
         self, url: str, path: Path, *, limit: int, timeout: float = 60.0, headers: Headers | None = None
     ) -> Response:
-        """Write the body to `path`, which is there whole or not at all; the answer's own body is empty.
+        """Write the body to `path`, completely or not at all. The returned response has an empty body.
 
-        Raises NoAnswer if the status is not 200, or if the body is longer than `limit` bytes.
+        Raise NoResponse if the status is not 200, or if the body is longer than `limit` bytes.
         """
         part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
         try:
@@ -132,13 +132,17 @@ class HttpClient:
             ):
                 yield response
         except TimeoutError as error:
-            raise NoResponse(f"{target.origin} did not answer whole within {timeout:g} s", maybe_sent=True) from error
+            raise NoResponse(
+                f"{target.origin} did not send a complete response within {timeout:g} s", maybe_sent=True
+            ) from error
         except _BEFORE_SENDING as error:
             raise NoResponse(
                 f"{target.origin} cannot be reached: {_describe_error(error)}", maybe_sent=False
             ) from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
-            raise NoResponse(f"{target.origin} broke off: {_describe_error(error)}", maybe_sent=True) from error
+            raise NoResponse(
+                f"{target.origin} broke the connection: {_describe_error(error)}", maybe_sent=True
+            ) from error
 
 
 async def _read_body(response: httpcore2.Response, limit: int) -> tuple[bytes, bool]:
@@ -165,8 +169,10 @@ async def _write_body(response: httpcore2.Response, part: Path, limit: int) -> N
 
 def _check_download(response: httpcore2.Response, limit: int) -> None:
     if response.status != 200:
-        moved = "; redirects are not followed: give the last address" if 300 <= response.status < 400 else ""
-        raise NoResponse(f"the file cannot be had: the answer is {response.status}{moved}", maybe_sent=True)
+        moved = "; redirects are not followed: use the final URL" if 300 <= response.status < 400 else ""
+        raise NoResponse(
+            f"the file could not be downloaded: the server answered {response.status}{moved}", maybe_sent=True
+        )
     length = _decode_headers(response).get("content-length", "")
     if length.isdigit() and int(length) > limit:
         raise _build_too_long(limit)
@@ -181,13 +187,13 @@ def _build_url(target: Target) -> httpcore2.URL:
 
 
 def _build_headers(headers: Headers | None) -> list[tuple[str, str]]:
-    """Ours unless given otherwise. What comes packed would not be unpacked, so it is not asked for."""
+    """Return the headers, with our defaults. Compression is not requested, because bodies are not decompressed."""
     ours = {"accept": "*/*", "accept-encoding": "identity", "user-agent": USER_AGENT}
     return list({**ours, **{name.lower(): value for name, value in (headers or {}).items()}}.items())
 
 
 def _decode_headers(response: httpcore2.Response) -> dict[str, str]:
-    """As text; a header that came several times is joined by commas."""
+    """Return the headers as text. Values of a repeated header are joined with commas."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in response.headers:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")

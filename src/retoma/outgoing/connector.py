@@ -1,4 +1,4 @@
-"""Connecting: a name is resolved once, every address it gave is checked, and one of those very addresses is used."""
+"""Connect safely: resolve a name once, check every address, and connect to one of the checked addresses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Resolver = Callable[[str, int], Awaitable[list[str]]]
 
 
 async def resolve_by_system(host: str, port: int) -> list[str]:
-    """All addresses of a host, in the order in which they should be tried."""
+    """Return all addresses of a host, in the order to try them."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
 
 class GuardedConnector(httpcore2.AsyncNetworkBackend):
-    """What httpcore2 connects with. TLS and the Host header still have the name that was asked for."""
+    """The network backend of httpcore2. TLS and the Host header still use the requested name."""
 
     def __init__(self, guard: Guard, resolve: Resolver = resolve_by_system) -> None:
         self._guard = guard
@@ -47,7 +47,7 @@ class GuardedConnector(httpcore2.AsyncNetworkBackend):
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None
     ) -> httpcore2.AsyncNetworkStream:
-        raise httpcore2.ConnectError("no request goes to a socket of this machine")
+        raise httpcore2.ConnectError("Unix sockets are not supported")
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -65,9 +65,9 @@ class GuardedConnector(httpcore2.AsyncNetworkBackend):
         try:
             found = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise httpcore2.ConnectError(f"the name does not resolve: {error}") from error
+            raise httpcore2.ConnectError(f"the host name does not resolve: {error}") from error
         if not found:
-            raise httpcore2.ConnectError("the name has no address")
+            raise httpcore2.ConnectError("the host name has no address")
         return found
 
     async def _connect_first(
@@ -78,7 +78,7 @@ class GuardedConnector(httpcore2.AsyncNetworkBackend):
         local_address: str | None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None,
     ) -> httpcore2.AsyncNetworkStream:
-        """The first that answers; one that is silent may not use up the time of the others."""
+        """Connect to the first address that answers. Each gets a share of the time, so none can use up all of it."""
         share = None if timeout is None else timeout / len(addresses)
         for address in addresses[:-1]:
             try:

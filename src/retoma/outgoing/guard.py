@@ -1,4 +1,4 @@
-"""Who may be called: the open internet, and what this deployment allows besides."""
+"""The policy of outgoing requests: the public internet, and the hosts that this deployment allows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LOCAL_NAMES = ("localhost", "localdomain", "local", "internal", "intranet", "la
 
 @dataclass(frozen=True)
 class Guard:
-    """A policy. What is allowed may have any port, plain http and a private address; all else none of these.
+    """A policy. Allowed hosts and networks may use any port, plain http and private addresses; others may not.
 
-    Of `origins` only this scheme and this port of the host are allowed.
+    `origins` are allowed only with their scheme and port.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -34,7 +34,7 @@ class Guard:
 
     @classmethod
     def from_hosts(cls, hosts_and_networks: Iterable[str]) -> Guard:
-        """Names of hosts, addresses, or networks such as `10.0.0.0/8`."""
+        """Return a guard that allows these host names, addresses or networks, such as `10.0.0.0/8`."""
         networks, hosts = [], set()
         for each in hosts_and_networks:
             try:
@@ -44,7 +44,7 @@ class Guard:
         return cls(frozenset(hosts), tuple(networks))
 
     def list_not_allowed(self, hosts_and_networks: Iterable[str]) -> list[str]:
-        """Return which of these names, addresses and networks this guard does not allow."""
+        """Return those host names, addresses and networks that this guard does not allow."""
         return [each for each in hosts_and_networks if not self._covers(Guard.from_hosts([each]))]
 
     def _covers(self, other: Guard) -> bool:
@@ -56,15 +56,15 @@ class Guard:
     def with_origin_of(self, url: str) -> Guard:
         """Return a guard that also allows the scheme, host and port of this URL.
 
-        Only for a URL of the settings. Call what a caller gives, or what that server answers with, by another guard.
+        Only for URLs from the settings. Use another guard for URLs from callers, or from that server's responses.
         """
         target = parse_target(url)
         return replace(self, origins=self.origins | {(target.scheme, target.host, target.port)})
 
     def check(self, url: str, field: str | None = None) -> Target:
-        """Refuse what can be refused without asking a resolver. The same is checked again when connecting.
+        """Raise UnsafeUrl if the URL can be refused without resolving its host. Connecting checks the addresses.
 
-        `field` is where the URL stands in what was given; a refusal names it.
+        `field` is the name of the input that has the URL, for the message.
         """
         try:
             return self._check_target(parse_target(url))
@@ -75,7 +75,7 @@ class Guard:
         if self._allows(target):
             return target
         if target.scheme != "https":
-            raise UnsafeUrl(f"only https is sent to {target.host!r}; {_suggest_setting(target.host)}")
+            raise UnsafeUrl(f"use https for {target.host!r}; {_suggest_setting(target.host)}")
         if target.port not in PORTS.values():
             raise UnsafeUrl(
                 f"port {target.port} of {target.host!r} is neither 443 nor 80; {_suggest_setting(target.host)}"
@@ -83,17 +83,17 @@ class Guard:
         if target.address is not None:
             self.check_addresses(target.host, target.port, [target.address])
         elif target.host.rpartition(".")[2] in _LOCAL_NAMES or "." not in target.host:
-            raise UnsafeUrl(f"{target.host!r} is a name within a private network; {_suggest_setting(target.host)}")
+            raise UnsafeUrl(f"{target.host!r} is a name of a private network; {_suggest_setting(target.host)}")
         return target
 
     def check_addresses(self, host: str, port: int, found: Sequence[Address]) -> None:
-        """Refuse if any of the addresses of a host is neither public nor allowed: the next call may meet that one."""
+        """Raise UnsafeUrl if any address of a host is neither public nor allowed: the next call may use that one."""
         if host in self.hosts or any((host, port) == origin[1:] for origin in self.origins):
             return
         for address in found:
             if not self._allows_address(address) and not is_public(address):
-                said = f"{host!r}" if str(address) == host else f"{host!r} leads to {address}, which"
-                raise UnsafeUrl(f"{said} is not a public address; {_suggest_setting(host)}")
+                subject = f"{host!r}" if str(address) == host else f"{host!r} resolves to {address}, which"
+                raise UnsafeUrl(f"{subject} is not a public address; {_suggest_setting(host)}")
 
     def _allows(self, target: Target) -> bool:
         if target.host in self.hosts or (target.scheme, target.host, target.port) in self.origins:
@@ -108,13 +108,12 @@ def _check_host_name(host: str) -> str:
     name = host.lower().removesuffix(".")
     if not is_host_name(name):
         raise DefinitionError(
-            f"{ALLOW_HOSTS_SETTING} has {host!r:.80}; name a host, an address or a network, such as n8n.internal or "
-            "10.20.0.0/16, "
-            "without a scheme, a port or a wildcard"
+            f"{ALLOW_HOSTS_SETTING} contains {host!r:.80}; use a host name, an address or a network, such as "
+            "n8n.internal or 10.20.0.0/16, without a scheme, a port or a wildcard"
         )
     return name
 
 
 def _suggest_setting(host: str) -> str:
-    what = str(parse_address(host) or host)
-    return f"if it is meant to be called, whoever runs Retoma can allow it: add {what} to {ALLOW_HOSTS_SETTING}"
+    allowed = str(parse_address(host) or host)
+    return f"to allow it, the operator of Retoma can add {allowed} to {ALLOW_HOSTS_SETTING}"

@@ -1,4 +1,4 @@
-"""Where a URL leads: parsed once, and used as it was checked."""
+"""The target of a URL: parsed once, so the request uses exactly what was checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*
 
 @dataclass(frozen=True)
 class Target:
-    """`host` is in lower case and ASCII, without brackets or a last dot; `address` is set if it is one."""
+    """A parsed URL. `host` is lower-case ASCII without brackets or a final dot; `address` is set for IP addresses."""
 
     scheme: str
     host: str
@@ -34,21 +34,21 @@ class Target:
 
 
 def parse_target(url: str) -> Target:
-    """Raises UnsafeUrl if it is no URL, or one that two parsers might read differently."""
+    """Parse a URL. Raise UnsafeUrl if it is invalid, or if two parsers might read it differently."""
     parts = _parse_url(url)
     if parts.scheme not in PORTS:
-        raise UnsafeUrl(f"a URL begins with https:// or http://; given: {url[:40]!r}")
+        raise UnsafeUrl(f"a URL must start with https:// or http://, not {url[:40]!r}")
     if parts.userinfo or "@" in url.partition("//")[2].partition("/")[0]:
-        raise UnsafeUrl(f"a URL with a user or a password in it is not taken: {parts.host!r}; send them as a header")
+        raise UnsafeUrl(f"a URL must not contain a user or a password: {parts.host!r}; send them in a header")
     host = parts.raw_host.decode().lower().removesuffix(".")
     address = parse_address(host)
     if not host.strip("."):
-        raise UnsafeUrl(f"{url[:40]!r} is a placeholder: give the whole URL, such as https://example.com/file.jpg")
+        raise UnsafeUrl(f"{url[:40]!r} is a placeholder: use the whole URL, such as https://example.com/file.jpg")
     if address is None and not is_host_name(host):
-        raise UnsafeUrl(f"this is no host's name: {host[:80]!r}")
+        raise UnsafeUrl(f"not a valid host name: {host[:80]!r}")
     port = PORTS[parts.scheme] if parts.port is None else parts.port
     if not 0 < port < 65536:
-        raise UnsafeUrl(f"there is no port {port}: {host!r}")
+        raise UnsafeUrl(f"not a valid port of {host!r}: {port}")
     return Target(parts.scheme, host, port, parts.raw_path, address)
 
 
@@ -57,28 +57,27 @@ def is_host_name(host: str) -> bool:
 
 
 def strip_path(url: str) -> str:
-    """For logs and messages: a path or query may hold a secret."""
+    """Return the origin of a URL, for logs and messages: a path or query may contain a secret."""
     try:
         return parse_target(url).origin
     except UnsafeUrl:
-        return "a URL that cannot be read"
+        return "an invalid URL"
 
 
 def mask_query_values(url: str) -> str:
-    """To show: the same URL with a mask in place of each value in its query, as one may be a token, and of a user and
-    password."""
-    place, mark, query = url.partition("#")[0].partition("?")
-    place = _USERINFO.sub(rf"\1{MASK}@", place)
-    given = (each.partition("=") for each in query.split("&") if each)
-    return place + mark + "&".join(f"{name}={MASK}" if equals else MASK for name, equals, _ in given)
+    """Return the URL for display, with a mask in place of user, password and all query values, which may be tokens."""
+    base, mark, query = url.partition("#")[0].partition("?")
+    base = _USERINFO.sub(rf"\1{MASK}@", base)
+    parameters = (each.partition("=") for each in query.split("&") if each)
+    return base + mark + "&".join(f"{name}={MASK}" if equals else MASK for name, equals, _ in parameters)
 
 
 def _parse_url(url: str) -> httpx2.URL:
     if not isinstance(url, str) or len(url) > MAX_URL_LENGTH:
-        raise UnsafeUrl(f"a URL is a text of at most {MAX_URL_LENGTH} characters")
+        raise UnsafeUrl(f"a URL must be a text of at most {MAX_URL_LENGTH} characters")
     if "\\" in url or any(character.isspace() for character in url):
-        raise UnsafeUrl("a URL has neither spaces nor backslashes")
+        raise UnsafeUrl("a URL must not contain spaces or backslashes")
     try:
         return httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError) as error:
-        raise UnsafeUrl(f"this is no URL: {str(error)[:120]}") from None
+        raise UnsafeUrl(f"not a valid URL: {str(error)[:120]}") from None

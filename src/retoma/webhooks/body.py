@@ -1,4 +1,4 @@
-"""What a webhook says."""
+"""The bodies of webhooks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from retoma.store import deliveries, runs
 from retoma.store.deliveries import ClaimedDelivery
 
 MAX_BODY_BYTES = 20_000
-BODY_TIMEOUT = 15.0  # seconds for the application to make a body: with the time to send it, less than a sender's lease
-MAX_RESULT_BYTES = (
-    6 * MAX_BODY_BYTES
-)  # bytes of results: a letter may be written as six in what is stored, and as one in a body
+BODY_TIMEOUT = 15.0  # seconds for the application to build a body; with the time to send it, less than a sender's lease
+# Of stored results: a character may take six bytes there, but one byte in a body.
+MAX_RESULT_BYTES = 6 * MAX_BODY_BYTES
 OMISSION_ORDER = ("results", "input", "review.files", "review.reason", "stuck.details", "error")
-"""What a body goes without if it would be too large, until it is not."""
+"""The parts to omit from a body, one after the other, until it is small enough."""
 
 
 async def build_body(client: Client, delivery: ClaimedDelivery, public_url: str | None) -> str:
-    """The body for this event: the application's own, or ours. It is JSON, and is signed and sent as it is here."""
+    """Return the body for this event: the application's own, or the standard one. It is signed and sent unchanged."""
     data = (
         await deliveries.get_event_data(client.database, delivery.id)
         if delivery.event in (STUCK, REVIEW_OPENED)
@@ -40,32 +39,32 @@ async def build_body(client: Client, delivery: ClaimedDelivery, public_url: str 
     )
     review = await client.reviews.get(UUID(data["review"])) if delivery.event == REVIEW_OPENED else None
     run = await _load_run_at_event(client, delivery, review)
-    if client.app is not None and (make := client.app.webhook_body) is not None:
-        body = await call_application(lambda: _call_application(make, client, run, delivery.event), BODY_TIMEOUT)
+    if client.app is not None and (build := client.app.webhook_body) is not None:
+        body = await call_application(lambda: _call_application(build, client, run, delivery.event), BODY_TIMEOUT)
         if body is not None:
             return body
     return await _build_standard_body(client, run, delivery, public_url, review, data)
 
 
 async def _call_application(build: Callable[..., Any], client: Client, run: Run, event: str) -> str | None:
-    made = build(client, run, event)
-    body = await made if isawaitable(made) else made
+    built = build(client, run, event)
+    body = await built if isawaitable(built) else built
     return None if body is None else _to_json(body)
 
 
 async def _load_run_at_event(client: Client, delivery: ClaimedDelivery, review: Review | None) -> Run:
-    """The run as it was when this was owed: it may have been made anew since."""
+    """Return the run as it was at the event: it may have been rerun since."""
     run = await client.runs.get(delivery.run)
     if delivery.event == STARTED:
         return replace(run, state=RunState.RUNNING, revision=1, ended_at=None)
     if review is not None:
-        asked = RunState.PAUSED if review.planned else RunState.NEEDS_REVIEW
-        return replace(run, state=asked, revision=review.revision, ended_at=None)
+        waiting = RunState.PAUSED if review.planned else RunState.NEEDS_REVIEW
+        return replace(run, state=waiting, revision=review.revision, ended_at=None)
     state = RunState(delivery.event.removeprefix("run."))
     if delivery.event == STUCK:
         return replace(run, state=state, ended_at=None)
-    told = (delivery.created_at, state)
-    ends = [end for end in await client.runs.list_events(run.id, kinds=["end"]) if (end.at, end.data["state"]) == told]
+    ended = (delivery.created_at, state)
+    ends = [end for end in await client.runs.list_events(run.id, kinds=["end"]) if (end.at, end.data["state"]) == ended]
     return replace(run, state=state, revision=ends[-1].revision, ended_at=delivery.created_at)
 
 
@@ -77,7 +76,7 @@ async def _build_standard_body(
     review: Review | None,
     data: dict[str, Any],
 ) -> str:
-    """The same fields whatever its size and event: what was left out is null, and named in `omitted`."""
+    """Return the standard body. It always has the same fields: omitted ones are null, and listed in `omitted`."""
     results, is_too_large = await _load_results(client, run)
     failed = run.state is RunState.FAILED
     full: dict[str, Any] = {
@@ -114,7 +113,7 @@ def _shrink(full: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def _load_results(client: Client, run: Run) -> tuple[dict[str, Any] | None, bool]:
-    """None while there are none, or if they are too large, which is the second."""
+    """Return the results, or None if there are none yet or they are too large, and whether they are too large."""
     if not run.is_over:
         return None, False
     if await runs.measure_results(client.database, run.id, run.revision) > MAX_RESULT_BYTES:
@@ -123,7 +122,7 @@ async def _load_results(client: Client, run: Run) -> tuple[dict[str, Any] | None
 
 
 async def _build_review(client: Client, review: Review, public_url: str | None) -> dict[str, Any]:
-    """What a person needs to decide it elsewhere: where its page is, and its files by links that need no key."""
+    """Return what a person needs to decide elsewhere: the URL of its page, and links to its files that need no key."""
     files = await _list_files(client, review)
     query = await client.files.sign_links(review.run)
     return {
@@ -151,7 +150,7 @@ async def _build_review(client: Client, review: Review, public_url: str | None) 
 
 
 async def _list_files(client: Client, review: Review) -> dict[File, str]:
-    """The files that a person is asked about, each with the step that made it."""
+    """Return the files under review, each with the step that created it."""
     subjects = await client.reviews.get_subjects(review)
     return {file: subject.step for subject in subjects.values() for file in find_files(subject.value)}
 

@@ -1,4 +1,4 @@
-"""What follows an attempt to deliver a webhook: it is over, it is tried again later, or it is given up."""
+"""Decide after an attempt to deliver a webhook: done, retry later, or dead letter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retoma.define.webhook import SCHEDULES
 MAX_PAUSE = timedelta(hours=1)
 _GONE = 410
 _BUSY = (429, 503)
-_NOT_YET = (404, 408, 409, 425, 429)  # 4xx answers that pass: n8n gives 404 and 409 until its workflow waits
+_NOT_YET = (404, 408, 409, 425, 429)  # temporary 4xx responses: n8n answers 404 and 409 until its workflow waits
 MAX_REJECTED_ATTEMPTS = 3
 
 
@@ -27,7 +27,7 @@ class DeliveryOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class RetryDecision:
-    """`delay` is for this delivery; `pause` is for all that is owed to the endpoint."""
+    """`delay` is for this delivery; `pause` is for all deliveries to the endpoint."""
 
     outcome: DeliveryOutcome
     delay: timedelta = timedelta(0)
@@ -43,8 +43,8 @@ def decide_after_response(
     schedule_attempt: int,
     jitter: Callable[[], float] | None = None,
 ) -> RetryDecision:
-    """Any 2xx is a delivery and 410 ends the endpoint. Everything else is tried again, and a refusal of the request
-    itself no more than twice."""
+    """Return the decision: 2xx is delivered, 410 disables the endpoint, and everything else is retried, permanent 4xx
+    responses at most twice."""
     if 200 <= status < 300:
         return RetryDecision(DeliveryOutcome.DELIVERED)
     if status == _GONE:
@@ -70,7 +70,7 @@ def decide_after_failure(
     pause: timedelta | None = None,
     jitter: Callable[[], float] | None = None,
 ) -> RetryDecision:
-    """The next attempt of the schedule after `tries` of them, or none if they are used up."""
+    """Return the next retry of the schedule after `schedule_attempt` attempts, or DEAD if none is left."""
     waits = SCHEDULES[schedule]
     if schedule_attempt >= len(waits) or (retries is not None and schedule_attempt > retries):
         return RetryDecision(DeliveryOutcome.DEAD, pause=pause)
@@ -79,7 +79,7 @@ def decide_after_failure(
 
 
 def parse_retry_after(header: str | None, now: datetime) -> timedelta | None:
-    """What a Retry-After header asks for, in seconds or as a date, up to an hour; None if it cannot be read."""
+    """Return the wait of a Retry-After header, in seconds or as a date, up to an hour; None if it is invalid."""
     if not header:
         return None
     if header.isascii() and header.isdigit():
@@ -96,5 +96,5 @@ def _parse_http_date(header: str, now: datetime) -> timedelta:
 
 
 def _draw_jitter() -> float:
-    """So that what failed together does not come back together."""
+    """Return a factor that spreads retries of deliveries that failed together."""
     return random.uniform(1.0, 1.2)  # noqa: S311

@@ -1,7 +1,7 @@
-"""The sender: takes up webhooks that are due, signs and sends them, and says how it went.
+"""The webhook sender: claims due deliveries, signs and sends them, and records the outcome.
 
-Any number of processes may send; none leads. One that dies between sending and recording has its deliveries sent
-again, with the same id, once their lease is over.
+Any number of processes may send, without a leader. If one dies between sending and recording, its deliveries are sent
+again with the same id once their lease has expired.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ MAX_RESPONSE_BYTES = 64_000
 MAX_STORED_LENGTH = 1_000
 LEASE = timedelta(seconds=30)
 MAX_PER_HOST = 8
-MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.5, 2.0  # seconds until the next look, if nobody tells of work
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.5, 2.0  # between polls, unless a notification comes
 
 
 class Sender:
-    """Sends until `stop`, which lets what is under way end."""
+    """Sends webhooks until `stop`, which lets attempts in progress finish."""
 
     def __init__(self, client: Client, settings: Settings, outgoing: HttpClient, *, concurrency: int = 50) -> None:
         self._client = client
@@ -66,17 +66,18 @@ class Sender:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until stopped; a database that is away for a while is waited for."""
+        """Send until stopped. If the database is unreachable, wait for it."""
         listening = None if self._database.pooled else asyncio.ensure_future(listen(self._database, self._wake.set))
-        look = MIN_POLL_SECONDS
+        poll_seconds = MIN_POLL_SECONDS
         try:
             while not self._stopping:
                 self._wake.clear()
                 try:
                     await self._start_due()
-                except Exception as error:  # noqa: BLE001  (what is owed stays owed; the next look tries again)
+                except Exception as error:  # noqa: BLE001  (deliveries stay due; the next poll tries again)
                     log.warning("webhooks_delayed", message="could not claim due webhooks; retrying", error=error)
-                look = MIN_POLL_SECONDS if await self._wait_for_wake(within=look) else min(2 * look, MAX_POLL_SECONDS)
+                woken = await self._wait_for_wake(within=poll_seconds)
+                poll_seconds = MIN_POLL_SECONDS if woken else min(2 * poll_seconds, MAX_POLL_SECONDS)
         finally:
             if listening is not None:
                 listening.cancel()
@@ -89,18 +90,18 @@ class Sender:
         return False
 
     async def send_due(self) -> int:
-        """Send all that is due now, and what that makes due; gives the number of attempts. For tests."""
+        """Send all due deliveries, and those that become due by that. Return the number of attempts. For tests."""
         sent = 0
-        while taken := await self._claim_due(self._concurrency):
-            await asyncio.gather(*map(self._send, taken))
-            sent += len(taken)
+        while claimed := await self._claim_due(self._concurrency):
+            await asyncio.gather(*map(self._send, claimed))
+            sent += len(claimed)
         return sent
 
     async def _start_due(self) -> None:
         room = self._concurrency - len(self._sending)
         if room > 0:
-            for taken in await self._claim_due(room):
-                task = asyncio.ensure_future(self._send(taken))
+            for delivery in await self._claim_due(room):
+                task = asyncio.ensure_future(self._send(delivery))
                 self._sending.add(task)
                 task.add_done_callback(self._on_sent)
 
@@ -132,38 +133,38 @@ class Sender:
 
     async def _attempt_delivery(self, delivery: ClaimedDelivery) -> None:
         began = time.monotonic()
-        answer, error = None, None
+        response, error = None, None
         try:
             body = await self._get_or_freeze_body(delivery)
             if body is None:
                 return
-            answer = await self._post(delivery, body)
-            verdict = _decide_from_response(delivery, answer)
+            response = await self._post(delivery, body)
+            decision = _decide_from_response(delivery, response)
         except UnsafeUrl as refused:
-            verdict, error = await self._decide_after_refusal(delivery), str(refused)
+            decision, error = await self._decide_after_refusal(delivery), str(refused)
             release_frames(refused)
         except (NoResponse, WebhookBodyFailed) as failed:
-            verdict, error = _decide_from_failure(delivery), str(failed)
+            decision, error = _decide_from_failure(delivery), str(failed)
             release_frames(failed)
         except DatabaseUnavailable:
             raise
         except Exception as unforeseen:
-            # It uses up a try like any other failure: what nobody records is sent for ever.
+            # Count it as a failed attempt: a delivery without a recorded outcome would be sent forever.
             log.exception(
                 "webhook_send_crashed",
                 message="an unexpected error prevented sending a webhook",
                 delivery=str(delivery.id),
                 error=unforeseen,
             )
-            verdict, error = (
+            decision, error = (
                 _decide_from_failure(delivery),
-                f"something went wrong here: {type(unforeseen).__name__}: {unforeseen}",
+                f"an unexpected error on this side: {type(unforeseen).__name__}: {unforeseen}",
             )
             release_frames(unforeseen)
-        await self._record(delivery, verdict, timedelta(seconds=time.monotonic() - began), answer, error)
+        await self._record(delivery, decision, timedelta(seconds=time.monotonic() - began), response, error)
 
     async def _decide_after_refusal(self, delivery: ClaimedDelivery) -> RetryDecision:
-        """Retry if a running server allows the host and only this worker does not: that is not the receiver's fault."""
+        """Retry if a running server allows the host but this worker does not: the receiver is not at fault."""
         hosts = await servers.list_allowed_hosts(self._database)
         try:
             if self._outgoing.guard.list_not_allowed(hosts):
@@ -174,7 +175,7 @@ class Sender:
         return RetryDecision(DeliveryOutcome.DEAD)
 
     async def _get_or_freeze_body(self, delivery: ClaimedDelivery) -> bytes | None:
-        """The body, kept before the first attempt, so that every attempt sends the same. None if it is not ours now."""
+        """Return the body, stored before the first attempt: all attempts send the same. None if the lease was lost."""
         body = delivery.body
         if body is None:
             body = await deliveries.freeze_body(self._database, delivery, await self._build_body(delivery))
@@ -187,7 +188,7 @@ class Sender:
             raise
         except Exception as wrong:
             raise WebhookBodyFailed(
-                f"its body cannot be made: {type(wrong).__name__}: {describe_validation_error(wrong)}"
+                f"the body of the webhook cannot be built: {type(wrong).__name__}: {describe_validation_error(wrong)}"
             ) from wrong
 
     async def _post(self, delivery: ClaimedDelivery, body: bytes) -> Response:
@@ -204,14 +205,14 @@ class Sender:
         )
 
     def _list_secrets(self, delivery: ClaimedDelivery) -> list[str]:
-        """The newest first."""
+        """Return the signing secrets, newest first."""
         if self._settings.webhook_secret is not None:
             return [each.get_secret_value() for each in self._list_configured_secrets()]
         return [delivery.secret, delivery.previous_secret] if delivery.previous_secret else [delivery.secret]
 
     def _list_configured_secrets(self) -> list[SecretStr]:
-        given = (self._settings.webhook_secret, self._settings.webhook_previous_secret)
-        return [each for each in given if each is not None]
+        configured = (self._settings.webhook_secret, self._settings.webhook_previous_secret)
+        return [each for each in configured if each is not None]
 
     def _check_secrets(self) -> None:
         for secret in self._list_configured_secrets():
@@ -254,7 +255,7 @@ class Sender:
 def _log_attempt(
     delivery: ClaimedDelivery, recorded: RecordedAttempt, *, status: int | None, error: str | None
 ) -> None:
-    """One line for each attempt, so that the log alone tells what became of a webhook. Values in its URL are masked."""
+    """Log each attempt, so the log alone shows the fate of a webhook. Query values of its URL are masked."""
     about: dict[str, Any] = {
         "run": str(delivery.run),
         "attempt": delivery.attempt,
@@ -307,10 +308,10 @@ def _describe_response(response: Response | None) -> str | None:
     if response is None or response.is_success:
         return None
     if 300 <= response.status < 400:
-        return f"it answered {response.status}: redirects are not followed"
-    return f"it answered {response.status}"
+        return f"the receiver answered {response.status}: redirects are not followed"
+    return f"the receiver answered {response.status}"
 
 
 def _make_storable(text: str | None) -> str | None:
-    """Without secrets and folders: the application's own body may fail with one, and a receiver may send ours back."""
+    """Mask secrets and folders: an error of the application may contain one, and a receiver may echo ours."""
     return None if text is None else hide_folders(mask_secrets(text)).replace("\0", "")[:MAX_STORED_LENGTH]

@@ -1,4 +1,4 @@
-"""One attempt: call the step's function within its time, and say how it ended."""
+"""One attempt: call the step's function and build its result or outcome."""
 
 from __future__ import annotations
 
@@ -27,19 +27,18 @@ from retoma.worker.step_call import DependencyMissing, StepCall
 MAX_MESSAGE_LENGTH = 2_000
 MAX_STACK_LENGTH = 8_000
 MAX_CODE_LENGTH = 100
-UNMASKED_LENGTH_FACTOR = (
-    50  # a child process, which cannot mask, says so many times as much, so that its parent masks and then cuts
-)
+# A child process cannot mask secrets, so it sends longer texts: the parent masks them before it truncates them.
+UNMASKED_LENGTH_FACTOR = 50
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
 ASKED_TO_WAIT = "RETRY_LATER"
 RATE_LIMITED = "RATE_LIMITED"
 PROVIDER_DOWN = "PROVIDER_DOWN"
 PROVIDER_REJECTED = "PROVIDER_REJECTED"
-MAX_SPENT_MS = 2**31 - 1  # as the column holds it: 24 days
+MAX_SPENT_MS = 2**31 - 1  # the largest value of the column: 24 days
 
 
 class SyncCaller(Protocol):
-    """Calls a plain function where it does not hold up the event loop."""
+    """Calls a `def` function without blocking the event loop."""
 
     async def call(self, function: Callable[[], Any]) -> Any: ...
 
@@ -47,9 +46,9 @@ class SyncCaller(Protocol):
 async def run_attempt(
     step_call: StepCall, claim: Claim, context: Context | None, threads: SyncCaller, *, length_factor: int = 1
 ) -> Result | AttemptOutcome:
-    """Run one attempt to its end, however long it takes. Raises only CancelledError.
+    """Run one attempt to its end, without a time limit. Raise only CancelledError.
 
-    What is told of an error may be `room` times as long as what is recorded of one.
+    Error texts may be `length_factor` times as long as the texts that are recorded.
     """
     began = time.monotonic()
     try:
@@ -76,7 +75,7 @@ async def run_attempt(
 def _classify_error(
     step_call: StepCall, claim: Claim, error: BaseException, seconds: float, length_factor: int
 ) -> AttemptOutcome:
-    """Say how an attempt ended whose function raised this."""
+    """Return the outcome of an attempt that raised `error`."""
     match error:
         case DependencyMissing():
             return AttemptOutcome(claim, "skipped", code="DEPENDENCY_FAILED")
@@ -84,7 +83,7 @@ def _classify_error(
             return AttemptOutcome(claim, "stopped")
         case RetryLater():
             code = _get_wait_code(error)
-            # Beyond the year 9999 Python could not read when the job is ready.
+            # Python cannot represent a time beyond the year 9999.
             delay = min(error.delay, MAX_DELAY)
             return AttemptOutcome(claim, "wait", delay=delay, code=code, error=format_error(code, error, length_factor))
         case NeedsReview():
@@ -103,7 +102,7 @@ def _classify_error(
 
 
 def _format_review_reason(step_call: StepCall, request: NeedsReview, length_factor: int) -> str:
-    """Why a person is asked, with the result that the step would give, if it has one."""
+    """Return why a person is asked as JSON, with the result that the step proposes, if any."""
     reason = {
         "code": clean_text(request.code)[:MAX_CODE_LENGTH],
         "message": clean_text(_describe_error(request))[: length_factor * MAX_MESSAGE_LENGTH],
@@ -114,7 +113,7 @@ def _format_review_reason(step_call: StepCall, request: NeedsReview, length_fact
 
 
 def _get_wait_code(request: RetryLater) -> str:
-    """As the functions of pools know it."""
+    """Return the code by which the SQL functions of pools know this kind of wait."""
     match request:
         case RateLimited():
             return RATE_LIMITED
@@ -127,26 +126,24 @@ def _get_wait_code(request: RetryLater) -> str:
 
 
 def _is_cancelled() -> bool:
-    """Whether it is we who cancelled, and not something within the step."""
+    """Return whether the worker cancelled the attempt, and not code within the step."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def build_timeout_outcome(step_call: StepCall, claim: Claim, seconds: float, advice: str) -> AttemptOutcome:
-    """How an attempt ends that outlived its timeout."""
+    """Return the outcome of an attempt that exceeded its time limit."""
     name = step_call.step.name
     limit = step_call.step.policy.work_limit
-    whose = (
-        "its timeout"
-        if limit is None or seconds == step_call.timeout
-        else f"what was left of {_describe_work_limit(limit)}"
+    exceeded = (
+        "its timeout" if limit is None or seconds == step_call.timeout else f"the rest of {_describe_work_limit(limit)}"
     )
-    error = TimedOut(f"{name!r} was still running after {seconds:g} s, {whose}{advice}")
+    error = TimedOut(f"{name!r} was still running after {seconds:g} s, {exceeded}{advice}")
     return _retry_or_fail(step_call, claim, error, seconds)
 
 
 def build_crash_outcome(step_call: StepCall, claim: Claim, error: BaseException, seconds: float) -> AttemptOutcome:
-    """How an attempt ends whose child process died, or could not be started."""
+    """Return the outcome of an attempt whose child process died or could not be started."""
     try:
         return _retry_or_fail(step_call, claim, error, seconds)
     finally:
@@ -162,11 +159,11 @@ class Crashed(Exception):
 
 
 class OutOfMemory(MemoryError):
-    """An isolated step met the limit of its memory."""
+    """An isolated step reached its memory limit."""
 
 
 class TimedOut(TimeoutError):
-    """Ours, and not one that the step's function met by itself."""
+    """The attempt exceeded its time limit. Other TimeoutErrors come from the step's own code."""
 
     code = "TIMEOUT"
 
@@ -184,13 +181,14 @@ def _retry_or_fail(
     spent = timedelta(milliseconds=claim.spent_ms) + timedelta(seconds=seconds)
     if policy.work_limit is not None:
         if spent + timedelta(milliseconds=claim.earlier.milliseconds if claim.earlier else 0) >= policy.work_limit:
-            sentence = f"{_describe_error(error)}; {_describe_work_limit(policy.work_limit)} is used up"
+            sentence = f"{_describe_error(error)}; {_describe_work_limit(policy.work_limit)} are used up"
             return _fail_for_good(claim, TimedOut.code, error, length_factor, sentence)
     else:
         spent += delay
     if policy.total_timeout is not None and spent > policy.total_timeout:
         sentence = (
-            f"another try would pass the {policy.total_timeout} that all tries may take; {_describe_error(error)}"
+            f"another attempt would exceed total_timeout={policy.total_timeout}, the limit for all attempts together; "
+            f"{_describe_error(error)}"
         )
         return _fail_for_good(claim, "TOTAL_TIMEOUT", error, length_factor, sentence)
     return AttemptOutcome(
@@ -204,7 +202,7 @@ def _retry_or_fail(
 
 
 def _count_failures(step_call: StepCall, claim: Claim) -> tuple[int, int]:
-    """Return how many attempts at the item have failed by now, and how many may be tried again."""
+    """Return the number of failed attempts at the item, this one included, and the number of retries allowed."""
     most = step_call.step.policy.retry.retries
     if claim.earlier is None:
         return claim.failures + 1, most
@@ -213,18 +211,18 @@ def _count_failures(step_call: StepCall, claim: Claim) -> tuple[int, int]:
 
 
 def _describe_work_limit(limit: timedelta) -> str:
-    return f"the {limit.total_seconds():g} s that all work on this item may take"
+    return f"the {limit.total_seconds():g} s allowed for all work on this item"
 
 
 def _has_passed(claim: Claim) -> bool:
-    """Whether a last attempt knows all that it began outside, and came to nothing that could be ended there."""
+    """Return whether a last attempt has no call in progress that could still find external work to cancel."""
     return claim.last and claim.looking == 0
 
 
 def _fail_for_good(
     claim: Claim, code: str, error: BaseException, length_factor: int, sentence: str | None = None
 ) -> AttemptOutcome:
-    """No try is left. A crash is told apart, because the third of a job quarantines it."""
+    """Return the outcome without a retry. Crashes have their own kind, because the third of a job quarantines it."""
     outcome: OutcomeKind = "crashed_for_good" if isinstance(error, Crashed) else "failed"
     return AttemptOutcome(claim, outcome, code=code, error=format_error(code, sentence or error, length_factor))
 
@@ -232,40 +230,40 @@ def _fail_for_good(
 def build_failure_outcome(
     claim: Claim, code: str, error: BaseException | str, length_factor: int = 1
 ) -> AttemptOutcome:
-    """How an attempt ends after which no other is made."""
-    setback = AttemptOutcome(claim, "failed", code=code, error=format_error(code, error, length_factor))
+    """Return the outcome of an attempt that failed and must not be retried."""
+    outcome = AttemptOutcome(claim, "failed", code=code, error=format_error(code, error, length_factor))
     if isinstance(error, BaseException):
         release_frames(error)
-    return setback
+    return outcome
 
 
 def _explain_memory_error(step_call: StepCall, error: BaseException) -> BaseException:
-    """The same error, or one that says more: Python has no words for a lack of memory."""
+    """Return the same error, or for a MemoryError of an isolated step one with a message: Python's has none."""
     isolation = step_call.step.policy.isolation
     if isolation is None or not isinstance(error, MemoryError):
         return error
-    traceback.clear_frames(error.__traceback__)  # what the step held, so that there is memory to tell of it
+    traceback.clear_frames(error.__traceback__)  # free the memory of the step, to have enough for the message
     explained = OutOfMemory(
-        f"{step_call.step.name!r} needed more than the {isolation.memory:,} bytes of memory that it may use: "
-        "work on smaller parts, or allow more with Isolation(memory=...)"
+        f"{step_call.step.name!r} needed more than its {isolation.memory:,} bytes of memory: process smaller parts, or "
+        "raise the limit with Isolation(memory=...)"
     )
     explained.__cause__ = error
     return explained
 
 
 def _get_error_code(error: BaseException) -> str:
-    """An error may carry a code of its own, for people and programs."""
+    """Return the error's own `code`, if it has one."""
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY
     try:
         code = getattr(error, "code", None)
         return clean_text(code)[:MAX_CODE_LENGTH] if isinstance(code, str) else GENERIC_CODE
-    except BaseException:  # noqa: BLE001  (it may be a property of the application's)
+    except BaseException:  # noqa: BLE001  (`code` may be a property of the application)
         return GENERIC_CODE
 
 
 def format_error(code: str, error: BaseException | str, length_factor: int = 1) -> str:
-    """What the event says of a failure, as JSON."""
+    """Return a failure as JSON, as the event stores it."""
     if isinstance(error, str):
         return json.dumps({"code": code, "message": clean_text(error)[: length_factor * MAX_MESSAGE_LENGTH]})
     return json.dumps(
@@ -279,25 +277,25 @@ def format_error(code: str, error: BaseException | str, length_factor: int = 1) 
 
 
 def mask_outcome(outcome: AttemptOutcome) -> AttemptOutcome:
-    """Return what a child process says of its attempt as it is recorded: the child has no secrets to know them by."""
+    """Mask and truncate the texts of an outcome from a child process, which does not know the secrets."""
     if outcome.error is None:
         return outcome
-    said = json.loads(outcome.error)
+    error = json.loads(outcome.error)
     cuts = {
         "message": slice(MAX_MESSAGE_LENGTH),
         "stack": slice(-MAX_STACK_LENGTH, None),
         "code": slice(MAX_CODE_LENGTH),
     }
-    kept = {name: clean_text(said[name])[cut] for name, cut in cuts.items() if isinstance(said.get(name), str)}
+    masked = {name: clean_text(error[name])[cut] for name, cut in cuts.items() if isinstance(error.get(name), str)}
     return replace(
-        outcome, code=outcome.code and clean_text(outcome.code)[:MAX_CODE_LENGTH], error=json.dumps(said | kept)
+        outcome, code=outcome.code and clean_text(outcome.code)[:MAX_CODE_LENGTH], error=json.dumps(error | masked)
     )
 
 
 def _format_stack(error: BaseException) -> str:
     try:
         lines = traceback.format_exception(error)
-    except BaseException:  # noqa: BLE001  (it reads attributes of the application's error)
+    except BaseException:  # noqa: BLE001  (it reads attributes of an application's error)
         lines = traceback.format_tb(error.__traceback__)
     return "".join(lines)
 
@@ -305,10 +303,10 @@ def _format_stack(error: BaseException) -> str:
 def _describe_error(error: BaseException) -> str:
     try:
         return describe_validation_error(error)
-    except BaseException:  # noqa: BLE001  (an error of a step may fail even at saying what it is)
-        return f"a {type(error).__name__} that cannot say what it is"
+    except BaseException:  # noqa: BLE001  (`__str__` of a step's error may fail, too)
+        return f"a {type(error).__name__} that has no readable message"
 
 
 def clean_text(text: str) -> str:
-    """Without secrets and the server's folders; and PostgreSQL's text knows no NUL, JSON no lone surrogate."""
+    """Mask secrets and the server's folders, and replace NUL and lone surrogates, which PostgreSQL cannot store."""
     return hide_folders(mask_secrets(text)).replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

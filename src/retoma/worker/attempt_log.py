@@ -1,4 +1,4 @@
-"""What a worker logs of the attempts that failed; their stacks are in the events."""
+"""Log lines of failed attempts. Their stacks are in the run's events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def log_failed_attempts(outcomes: Sequence[Result | AttemptOutcome], tenan
 
 
 async def _get_tenant_name(tenant: int, tenants: Tenants) -> str:
-    """Its number if the database does not answer: a line now is worth more than a name later."""
+    """Return the tenant's name, or its number if the database is unreachable: the line must not wait."""
     try:
         return await tenants.get_name(tenant)
     except DatabaseUnavailable:

@@ -1,4 +1,4 @@
-"""What attempts have cost, on its way to the database. A step that charges nothing costs nothing here."""
+"""Charges of attempts, buffered until they are written to the database."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MAX_CHARGES_PER_WRITE = 1_000
 
 
 class ChargeBuffer:
-    """Charges are written before the outcome of their attempt, so that a run that is over has all of its charges, and
-    once a second, so that a worker that dies loses little. They need no lease: money that was spent stays spent."""
+    """Writes charges before the outcome of their attempt, so an ended run has all its charges, and once a second, so a
+    worker that dies loses few. Charges need no lease: the money is spent whether or not the attempt counts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -28,7 +28,7 @@ class ChargeBuffer:
         self._writing = asyncio.Lock()
 
     def add(self, claim: Claim, charge: Charge) -> None:
-        """From any thread, also one that was left behind."""
+        """Add a charge. May be called from any thread, including one that was abandoned."""
         self._pending.append(
             charges.ChargeEntry(
                 new_run_id(), claim.run, claim.step, claim.item, claim.revision, claim.attempt, claim.tenant, charge
@@ -36,7 +36,7 @@ class ChargeBuffer:
         )
 
     async def flush(self) -> None:
-        """Write all that came before this call. A database that is away is waited for by the next."""
+        """Write all charges added before this call. If the database is unreachable, keep them for the next call."""
         if not self._pending and not self._writing.locked():
             return
         async with self._writing:
@@ -45,7 +45,7 @@ class ChargeBuffer:
                 try:
                     await charges.write(self._database, some)
                 except (DatabaseUnavailable, asyncio.CancelledError) as error:
-                    self._pending.extendleft(reversed(some))  # they have ids, so that none is written twice
+                    self._pending.extendleft(reversed(some))  # they have ids, so none is written twice
                     if isinstance(error, asyncio.CancelledError):
                         raise
                     log.warning(
@@ -56,7 +56,7 @@ class ChargeBuffer:
                     )
                     return
                 except Exception:
-                    # What the jobs did must be told all the same.
+                    # Charges that cannot be written must not keep the outcomes of their jobs from being recorded.
                     log.exception(
                         "charges_lost",
                         message="charges could not be written and are not recorded",
@@ -64,7 +64,7 @@ class ChargeBuffer:
                     )
 
     async def run(self) -> None:
-        """Write what long attempts have charged so far, until cancelled."""
+        """Flush once a second until cancelled, for attempts that take long."""
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_WRITES)
             await self.flush()

@@ -1,6 +1,6 @@
-"""The child process of isolated steps: reads one attempt after the other, runs it, and writes how it ended.
+"""The child process of isolated steps: it reads one attempt at a time from a pipe, runs it, and writes its outcome.
 
-It is told everything over its pipes and has no environment to speak of. Its parent may kill it at any time.
+It receives everything over its pipes and almost no environment. Its parent may kill it at any time.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from retoma.worker.step_call import StepCall
 
 Message = dict[str, Any]
 LENGTH = struct.Struct("!I")
-READY = b"+"  # what a child says once, when it can be asked
-MAX_FILE_BYTES = 8 << 30  # bytes that a step may write into one
+READY = b"+"  # sent once, when the child accepts requests
+MAX_FILE_BYTES = 8 << 30  # the largest file that a step may write
 _PR_SET_PDEATHSIG = 1
 
 
@@ -45,32 +45,32 @@ def main() -> None:
     drop_privileges()
     _die_with_parent()
     if not (hello := _read_message(requests)):
-        return  # the worker is gone already
+        return  # the worker has already exited
     sys.path[:] = hello["path"]
     _limit_memory(hello["memory"])
     _limit_disk()
     _write_message(answers, [READY])
-    plans = _StepCalls()
+    step_calls = _StepCalls()
     process, fresh = os.getpid(), _get_memory_use().resident
     while request := _read_message(requests):
         _limit_cpu(request["cpu"])
-        answer = _run_attempt(plans, request)
+        answer = _run_attempt(step_calls, request)
         if os.getpid() != process:
-            os._exit(0)  # a copy that the step forked: only one of us may answer
+            os._exit(0)  # a process that the step forked: only the original may answer
         _write_message(
             answers, frame_message(answer | {"number": request["number"], "grown": _get_memory_use().resident - fresh})
         )
 
 
 class _StepCalls:
-    """Plans by version and step. The shape of a version is sent with its first attempt."""
+    """Step calls by version and step. The graph of a version comes with its first attempt."""
 
     def __init__(self) -> None:
         self._graphs: dict[tuple[int, str], Graph] = {}
         self._step_calls: dict[tuple[int, str], StepCall] = {}
 
     def get(self, request: Message) -> StepCall:
-        """Raises NotImportable, after which it may be asked again."""
+        """Return the step call of a request. Raise NotImportable if it cannot be built; a later call tries again."""
         key = request["claim"]["version"], request["claim"]["step"]
         if "graph" in request:
             self._graphs[key] = Graph.from_json(request["graph"])
@@ -84,40 +84,40 @@ class _StepCalls:
 
 
 class NotImportable(Exception):
-    """The child cannot have what its worker has. Another try would meet the same."""
+    """The child cannot import the step. Another attempt would fail in the same way."""
 
     code = "NOT_IMPORTABLE"
 
     def __init__(self, file: str, error: BaseException) -> None:
-        why = (
+        reason = (
             str(error)
             if isinstance(error, _DefinitionMissing | DefinitionError)
             else f"{type(error).__name__}: {error}"
         )
         super().__init__(
-            f"the child process could not import the step from {file}: {why}; isolated steps are imported without the "
-            "worker's environment and within their limit of memory: move it to a module whose import needs no more"
+            f"the child process could not import the step from {file}: {reason}; isolated steps are imported without "
+            "the worker's environment and within their memory limit: move the step to a module that needs neither"
         )
 
 
 class _DefinitionMissing(LookupError):
-    """The module could be imported, and what is wanted is not there."""
+    """The module was imported, but does not define the pipeline or the step."""
 
 
 def _run_attempt(step_calls: _StepCalls, request: Message) -> Message:
     claim = claim_from_json(request["claim"])
-    desk = ChildContextBackend()
-    context = context_from_json(request["context"], desk) if request["context"] else None
+    backend = ChildContextBackend()
+    context = context_from_json(request["context"], backend) if request["context"] else None
     try:
-        plan = step_calls.get(request)
+        step_call = step_calls.get(request)
     except NotImportable as error:
         return outcome_to_json(build_failure_outcome(claim, error.code, error, UNMASKED_LENGTH_FACTOR))
-    outcome = asyncio.run(run_attempt(plan, claim, context, _InlineCaller(), length_factor=UNMASKED_LENGTH_FACTOR))
-    return outcome_to_json(outcome) | {"charges": [vars(charge) for charge in desk.charges]}
+    outcome = asyncio.run(run_attempt(step_call, claim, context, _InlineCaller(), length_factor=UNMASKED_LENGTH_FACTOR))
+    return outcome_to_json(outcome) | {"charges": [vars(charge) for charge in backend.charges]}
 
 
 class _InlineCaller:
-    """In place of threads: a child runs one attempt at a time."""
+    """Calls a function in the main thread: a child runs one attempt at a time."""
 
     async def call(self, function: Callable[[], Any]) -> Any:
         return function()
@@ -126,22 +126,22 @@ class _InlineCaller:
 def _build_step_call(request: Message, graph: Graph) -> StepCall:
     pipeline, step = _find_pipeline(request["module"], request["file"], request["pipeline"]), request["claim"]["step"]
     if step not in pipeline.steps:
-        raise _DefinitionMissing(f"the pipeline {pipeline.name!r} has no step {step!r} there")
+        raise _DefinitionMissing(f"the pipeline {pipeline.name!r} in it has no step {step!r}")
     return StepCall(pipeline, pipeline.steps[step], graph, resources={})
 
 
 @cache
 def _find_pipeline(module: str, file: str, name: str) -> Pipeline:
     loaded = _load_module(module, file)
-    for place in (loaded, *list(sys.modules.values())):
-        for value in list(vars(place).values()) if place else ():
+    for candidate in (loaded, *list(sys.modules.values())):
+        for value in list(vars(candidate).values()) if candidate else ():
             if isinstance(value, Pipeline) and value.name == name:
                 return value
-    raise _DefinitionMissing(f"there is no pipeline {name!r} at the top of it, or of what it imports")
+    raise _DefinitionMissing(f"neither it nor a module that it imports defines a pipeline {name!r} at the top level")
 
 
 def _load_module(module: str, file: str) -> ModuleType:
-    """The module as its parent has it: by its name, or from its file if it was run as a script."""
+    """Import the same module as the parent: by its name, or from its file if the parent ran it as a script."""
     if module != "__main__":
         found = importlib.util.find_spec(module)
         if found is not None and found.origin and Path(found.origin) == Path(file):
@@ -188,7 +188,7 @@ def outcome_to_json(outcome: Result | AttemptOutcome) -> Message:
 
 
 def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Our own copies of stdin and stdout; what the step prints goes to stderr."""
+    """Return copies of stdin and stdout for our own use, and redirect what the step prints to stderr."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -201,7 +201,7 @@ def _die_with_parent() -> None:
 
 
 def _limit_memory(limit: int) -> None:
-    """So many bytes beyond what this process already has mapped."""
+    """Allow `limit` bytes beyond what this process has already mapped."""
     if sys.platform == "linux":
         _set_limit(resource.RLIMIT_AS, _get_memory_use().mapped + limit)
 
@@ -214,7 +214,7 @@ class _Memory(NamedTuple):
 
 
 def _get_memory_use() -> _Memory:
-    """Of this process; nothing where it cannot be known."""
+    """Return the memory use of this process, or zero on systems that do not report it."""
     if sys.platform != "linux":
         return _Memory(0, 0)
     mapped, resident = Path("/proc/self/statm").read_text().split()[:2]
@@ -222,13 +222,13 @@ def _get_memory_use() -> _Memory:
 
 
 def _limit_disk() -> None:
-    """A file has its limit, and a crash leaves no image of our memory."""
+    """Limit the size of a file, and disable core dumps, which would contain the data of attempts."""
     _set_limit(resource.RLIMIT_FSIZE, MAX_FILE_BYTES)
     _set_limit(resource.RLIMIT_CORE, 0)
 
 
 def _limit_cpu(seconds: float | None) -> None:
-    """So many from now on; with None no longer what the attempt before might use."""
+    """Allow so many seconds of CPU time from now on. None removes the limit of the previous attempt."""
     limit = resource.RLIM_INFINITY
     if seconds is not None:
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -237,7 +237,7 @@ def _limit_cpu(seconds: float | None) -> None:
 
 
 def _set_limit(limit_kind: int, requested: int, *, permanent: bool = True) -> None:
-    """Never above what whoever started the worker allows."""
+    """Set a limit, at most the hard limit that the worker was started with."""
     allowed = resource.getrlimit(limit_kind)[1]
     limit = min(
         (each for each in (requested, allowed) if each != resource.RLIM_INFINITY), default=resource.RLIM_INFINITY
@@ -246,7 +246,7 @@ def _set_limit(limit_kind: int, requested: int, *, permanent: bool = True) -> No
 
 
 def _read_message(pipe: BinaryIO) -> Message:
-    """The next message; empty when the parent has closed the pipe."""
+    """Return the next message, or an empty one when the parent has closed the pipe."""
     head = pipe.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return {}
@@ -258,7 +258,7 @@ def _write_message(pipe: BinaryIO, parts: Iterable[bytes]) -> None:
     try:
         pipe.writelines(parts)
         pipe.flush()
-    except BrokenPipeError:  # the worker is gone, and the job with it
+    except BrokenPipeError:  # the worker has died, and its job was released
         os._exit(0)
 
 

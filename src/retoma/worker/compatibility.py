@@ -1,4 +1,4 @@
-"""Whether today's code can go on with the runs that are open."""
+"""Find open runs that the current code cannot continue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_INPUTS = 1_000
 
 @dataclass(frozen=True)
 class Incompatibility:
-    """Open runs of one version that today's code cannot bring to their end. `step` is '' if it is not about one."""
+    """Open runs of one version that the current code cannot finish. `step` is empty if no single step is the reason."""
 
     pipeline: str
     version: int
@@ -35,7 +35,7 @@ class Incompatibility:
 
 
 async def find_incompatibilities(app: App, database: Database, *, shared: bool = False) -> list[Incompatibility]:
-    """Every such case. With `shared`, pipelines that the application does not define are others' and left out."""
+    """Return all incompatibilities. With `shared`, ignore pipelines that the application does not define."""
     found: dict[tuple[int, str, str], Incompatibility] = {}
     graphs: dict[int, Graph] = {}
     needed: dict[int, set[str]] = {}
@@ -50,16 +50,16 @@ async def find_incompatibilities(app: App, database: Database, *, shared: bool =
             so_far = found.get((number, step, why))
             runs = row["runs"] + (so_far.runs if so_far else 0)
             found[number, step, why] = Incompatibility(graph.pipeline, number, step, why, runs, row["example"])
-    refused = [
+    rejected = [
         each
         for number, steps in needed.items()
         async for each in _find_rejected_inputs(app, database, number, graphs, steps)
     ]
-    return [*found.values(), *refused]
+    return [*found.values(), *rejected]
 
 
 def find_remaining_steps(graph: Graph, unfinished: Iterable[str]) -> set[str]:
-    """The steps that have jobs to end, and all that comes after them."""
+    """Return the steps with unfinished jobs, and all steps downstream of them."""
     needed = set(unfinished)
     while after := {edge.to_step for edge in graph.edges if edge.from_step in needed} - needed:
         needed |= after
@@ -83,7 +83,7 @@ def _explain_incompatibility(
     step = pipeline.steps.get(shape.name)
     if step is None:
         visible = [name for name, other in pipeline.steps.items() if not other.internal]
-        return f"it is no longer defined; {suggest_name(shape.name, visible)}"
+        return f"the step is no longer defined; {suggest_name(shape.name, visible)}"
     if step.source != shape.source:
         return f"it ran {_describe_repetition(shape.source)} and now runs {_describe_repetition(step.source)}"
     try:
@@ -100,20 +100,20 @@ def _describe_repetition(source: str | None) -> str:
 async def _find_rejected_inputs(
     app: App, database: Database, version: int, graphs: Mapping[int, Graph], steps: set[str]
 ) -> AsyncIterator[Incompatibility]:
-    """The newest open runs of a version whose input today's model refuses, as one break."""
+    """Yield one incompatibility for the newest open runs of a version with inputs that the current model rejects."""
     pipeline = app.pipelines.get(graphs[version].pipeline)
     if pipeline is None or pipeline.inputs is None:
         return
     if not any(pipeline.steps[name].inputs for name in steps if name in pipeline.steps):
         return
-    refused: list[tuple[UUID, str]] = []
+    rejected: list[tuple[UUID, str]] = []
     for row in await versions.list_open_inputs(database, version, MAX_INPUTS):
         try:
             pipeline.inputs.model_validate(json.loads(row["input"]))
         except ValidationError as error:
             first = error.errors()[0]
-            refused.append((row["id"], f"{'.'.join(map(str, first['loc']))}: {first['msg']}"))
-    if refused:
-        example, said = refused[0]
-        why = f"today's input model refuses what they were started with ({said})"
-        yield Incompatibility(pipeline.name, version, "", why, len(refused), example)
+            rejected.append((row["id"], f"{'.'.join(map(str, first['loc']))}: {first['msg']}"))
+    if rejected:
+        example, message = rejected[0]
+        why = f"the current input model rejects the inputs of these runs ({message})"
+        yield Incompatibility(pipeline.name, version, "", why, len(rejected), example)

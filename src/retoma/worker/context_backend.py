@@ -1,4 +1,4 @@
-"""Where attempts write down what they have done: parts that are done once, and work that goes on outside."""
+"""The backend of `ctx`: records effects (`ctx.once`) and external work (`ctx.external`) of attempts."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ Answer = TypeVar("Answer")
 CALLBACK_PATH = "/api/v1/callbacks/"
 TOKEN_BYTES = 32
 TOKEN_LIFETIME = timedelta(days=30)
-TURNS = 3  # of the loop until a step hears what one of several calls at once has given
-CALL_GRACE = 30.0  # seconds for a call that was under way when its attempt was told to end
+TURNS = 3  # iterations of the event loop until a step sees the result of one of several concurrent calls
+CALL_GRACE = 30.0  # seconds for a call in progress when its attempt is cancelled
 
 
 class ContextBackends:
-    """Gives each attempt of a worker its desk."""
+    """Creates the context backend of each attempt of a worker."""
 
     def __init__(
         self, database: Database, public_url: str | None, app: str = "", files: FileStore | None = None
     ) -> None:
-        self.worker = 0  # known when the worker has registered
+        self.worker = 0  # set when the worker has registered
         self.database = database
         self.public_url = public_url
         self.app = app
@@ -70,11 +70,11 @@ class AttemptContextBackend:
         self._backends = backends
         self._claim = claim
         self._step_call = step_call
-        self._effect_results: dict[str, Any] = {}  # by each part that was done
+        self._effect_results: dict[str, Any] = {}  # by effect name
         self._attempt = asyncio.current_task()
-        self._cancel_requested = False  # to end, while a part was being done
-        self._found_external_work = False  # something that may go on outside
-        self._open_calls = 0  # of ours that are under way
+        self._cancel_requested = False  # while an effect was in progress
+        self._found_external_work = False  # an effect that may have started external work
+        self._open_calls = 0  # calls of the context in progress
         self._token = secrets.token_urlsafe(TOKEN_BYTES) if backends.public_url else None
 
     @property
@@ -96,7 +96,7 @@ class AttemptContextBackend:
 
     async def save_file(self, content: bytes | Path, name: str) -> File:
         if self._backends.files is None:
-            raise DefinitionError("this application has nowhere to keep files: give App(files=...)")
+            raise DefinitionError("this application has no file store: set App(files=...)")
         return await self._await_call(self._backends.files.save(content, name=name))
 
     async def remember(self, known: Sequence[Fact], language: str, about: str) -> None:
@@ -131,22 +131,23 @@ class AttemptContextBackend:
             raise Parked(self._build_park_request(external_id, poll, cancel, limits))
         if found.external_id != self._to_json_value(external_id):
             raise DefinitionError(
-                f"{claim.step!r} waits for another handle than it was parked with: submit within ctx.once, so that the "
-                "handle stays the same, and leave a second piece of outside work to a step of its own"
+                f"{claim.step!r} waits for a different external id than it was parked with: submit within ctx.once, "
+                "which returns the same id in every attempt, and move a second piece of external work to its own step"
             )
         if found.state == "succeeded":
             return found.result
         raise ExternalWorkFailed(
-            found.error.get("message") or f"it ended as {found.state}", found.error.get("code") or found.state.upper()
+            found.error.get("message") or f"the external work ended as {found.state}",
+            found.error.get("code") or found.state.upper(),
         )
 
     @property
     def _only_finds(self) -> bool:
-        """Whether it begins nothing any more, and goes on only to where what it has begun is parked."""
+        """Whether the attempt starts nothing new, and only continues until its external work is parked."""
         return self._claim.last or self._cancel_requested
 
     async def _await_call(self, call: Coroutine[Any, Any, Answer]) -> Answer:
-        """One call of the context: what comes of it must be known before a last attempt has passed."""
+        """Await a call of the context. A last attempt must know its result before it may end."""
         self._claim.looking += 1
         self._open_calls += 1
         try:
@@ -159,7 +160,7 @@ class AttemptContextBackend:
         return answer
 
     def _end_unless_it_asks_on(self, turns: int) -> None:
-        """Of what a step does by itself, only what comes at once between two of our calls is done any more."""
+        """Cancel the attempt unless it makes another call of the context within `turns` iterations of the loop."""
         if turns > 0:
             asyncio.get_running_loop().call_soon(self._end_unless_it_asks_on, turns - 1)
         elif self._open_calls == 0 and self._attempt is not None:
@@ -168,7 +169,7 @@ class AttemptContextBackend:
     async def _run_once(
         self, effect: external_work.LeasedEffect, call: Callable[[], Any], reconcile: Callable[[], Any] | None
     ) -> str | None:
-        """What this part gave, as JSON."""
+        """Run the effect unless it has run, and return its result as JSON."""
         token_hash = hashlib.sha256(self._token.encode()).digest() if self._token else None
         state, known = await external_work.begin_effect(
             self._backends.database,
@@ -183,7 +184,7 @@ class AttemptContextBackend:
         if state == "done":
             return known
         if self._only_finds and reconcile is None and (self._found_external_work or self._open_calls > 1):
-            # It can be done without until what was found is parked.
+            # Not needed until the external work that was found is parked.
             await external_work.undo_effect(self._backends.database, effect)
             return None
         try:
@@ -193,17 +194,17 @@ class AttemptContextBackend:
         except Stopped:
             if self._claim.last or self._attempt is None:
                 raise
-            self._attempt.cancel()  # as it was told: what it has not begun is for another attempt
+            self._attempt.cancel()  # it was cancelled: another attempt runs what this one has not started
             raise asyncio.CancelledError from None
 
     async def _run_and_record(
         self, effect: external_work.LeasedEffect, call: Callable[[], Any], reconcile: Callable[[], Any] | None
     ) -> str:
-        """Do it, unless it turns out to be done, and write down what came of it."""
+        """Call the effect, unless `reconcile` finds that it is done, and record its result."""
         value = await call_maybe_async(reconcile) if reconcile is not None else None
         if value is None:
             value = await self._call_or_undo(effect, call)
-        recorded = _encode(value, f"what once({effect.name!r}) of {self._claim.step!r} gives")
+        recorded = _encode(value, f"the result of once({effect.name!r}) in {self._claim.step!r}")
         if not await external_work.end_effect(self._backends.database, effect, recorded):
             raise self._build_lease_lost()
         return recorded
@@ -216,32 +217,32 @@ class AttemptContextBackend:
         except SubmissionUnknown:
             raise
         except (RetryLater, GiveUp, Stopped):
-            # Nothing happened, or the step says so; after any other error nobody knows.
+            # Nothing happened, or the step says so. After any other error the outcome is unknown.
             await external_work.undo_effect(self._backends.database, effect)
             raise
 
     async def _finish_despite_cancel(self, work: Coroutine[Any, Any, str]) -> str:
-        """Let what has begun come to its record though the attempt is told to end: nobody could cancel outside what
-        nobody knows of. The attempt goes on then, to where it parks. After a while it is given up all the same."""
+        """Let an effect finish and be recorded although the attempt is cancelled: external work that is not recorded
+        cannot be cancelled. The attempt then continues until it parks. Give up after CALL_GRACE seconds."""
         task, attempt = asyncio.ensure_future(_convert_exits(work)), asyncio.current_task()
-        told, give_up = 0, inf
+        cancels, give_up = 0, inf
         while not task.done() and time.monotonic() < give_up:
             try:
                 await asyncio.wait([task], timeout=None if give_up == inf else give_up - time.monotonic())
             except asyncio.CancelledError:
-                told, give_up = told + 1, min(give_up, time.monotonic() + CALL_GRACE)
+                cancels, give_up = cancels + 1, min(give_up, time.monotonic() + CALL_GRACE)
         if not task.done():
             task.cancel()
             raise asyncio.CancelledError
-        for _ in range(told):
+        for _ in range(cancels):
             assert attempt is not None
             attempt.uncancel()
-        self._cancel_requested |= told > 0
+        self._cancel_requested |= cancels > 0
         return task.result()
 
     def _build_effect(self, name: str) -> external_work.LeasedEffect:
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or "\0" in name:
-            raise DefinitionError(f"once({name!r:.80}): give a name of 1 to {MAX_NAME_LENGTH} characters")
+            raise DefinitionError(f"once({name!r:.80}): use a name of 1 to {MAX_NAME_LENGTH} characters")
         claim = self._claim
         return external_work.LeasedEffect(claim.run, claim.step, claim.item, claim.revision, claim.fence, name)
 
@@ -250,8 +251,8 @@ class AttemptContextBackend:
     ) -> ParkRequest:
         if poll is None and self._token is None:
             raise DefinitionError(
-                f"{self._claim.step!r} waits for a callback, and nobody knows where it could be called: "
-                "give external(poll=...), or set RETOMA_PUBLIC_URL"
+                f"{self._claim.step!r} waits for a callback, but this worker has no URL for callbacks: "
+                "pass external(poll=...), or set RETOMA_PUBLIC_URL"
             )
         resources = self._step_call.resources
         return ParkRequest(
@@ -268,11 +269,11 @@ class AttemptContextBackend:
         )
 
     def _find_submitting_effect(self, external_id: Any) -> str | None:
-        """The part that has given this handle, alone or within what it gave: this very object, or the first like it."""
+        """Return the effect whose result is or contains this external id, the same object rather than an equal one."""
         plain = self._to_json_value(external_id)
-        like = [name for name, given in self._effect_results.items() if _contains_value(given, plain, eq)]
-        if not like:  # it was made of what the only one gave
-            like = [name for name, given in self._effect_results.items() if given is not None]
+        like = [name for name, result in self._effect_results.items() if _contains_value(result, plain, eq)]
+        if not like:  # the id was computed from the result of the only effect
+            like = [name for name, result in self._effect_results.items() if result is not None]
             like = like if len(like) == 1 else []
         return next(
             (name for name in like if _contains_value(self._effect_results[name], external_id, is_)),
@@ -280,14 +281,14 @@ class AttemptContextBackend:
         )
 
     def _to_json_value(self, external_id: Any) -> Any:
-        """As it comes back from the database."""
-        return json.loads(_encode(external_id, f"the handle of {self._claim.step!r}"))
+        """Return the external id as the database returns it."""
+        return json.loads(_encode(external_id, f"the external id of {self._claim.step!r}"))
 
     def _build_lease_lost(self) -> LeaseLost:
         claim = self._claim
-        of = f" of {claim.item!r}" if claim.item else ""
+        of = f" for {claim.item!r}" if claim.item else ""
         return LeaseLost(
-            f"{claim.step!r}{of} in run {claim.run} is no longer this attempt's: what it does is discarded"
+            f"this attempt has lost the lease on {claim.step!r}{of} in run {claim.run}; its work is discarded"
         )
 
 
@@ -301,13 +302,13 @@ def _contains_value(value: Any, external_id: Any, same: Callable[[Any, Any], boo
 async def _convert_exits(work: Coroutine[Any, Any, str]) -> str:
     try:
         return await work
-    except (SystemExit, KeyboardInterrupt) as error:  # which would end the worker, were they a task's own
+    except (SystemExit, KeyboardInterrupt) as error:  # raised from a task, they would end the worker
         raise RuntimeError(f"a call within once raised {describe_error(error)}") from error
 
 
 def _check_duration(name: str, value: object) -> timedelta:
     if not isinstance(value, timedelta | int | float) or as_timedelta(value) <= timedelta(0):
-        raise DefinitionError(f"external({name}={value!r}): give a duration above zero, such as minutes(5)")
+        raise DefinitionError(f"external({name}={value!r}): pass a duration above zero, such as minutes(5)")
     return as_timedelta(value)
 
 
@@ -315,7 +316,7 @@ def _encode(value: Any, description: str) -> str:
     try:
         text = encode_any(value)
     except TypeError as error:
-        raise DefinitionError(f"{description} cannot be JSON: {error}") from error
+        raise DefinitionError(f"{description} cannot be written as JSON: {error}") from error
     if count_bytes(text) > MAX_RESULT_BYTES:
         raise DefinitionError(f"{description} is over {MAX_RESULT_BYTES:,} bytes of JSON: keep large data in a file")
     return text

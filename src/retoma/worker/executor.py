@@ -1,4 +1,4 @@
-"""What a worker holds: jobs that run, jobs taken ahead, and outcomes that wait for the next call."""
+"""The jobs that a worker holds: running jobs, prefetched jobs, and outcomes to report with the next call."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from retoma.worker.step_runner import UNAVAILABLE_DELAY, StepRunner
 
 MAX_PREFETCH = 480
 SECONDS_AHEAD = 0.05
-INITIAL_MEAN_SECONDS = 1.0  # seconds that a job takes, before any has ended
-MAX_CHECK_SECONDS = 0.1  # seconds between two looks at who has outlived its timeout
+INITIAL_MEAN_SECONDS = 1.0  # assumed duration of a job until one has ended
+MAX_CHECK_SECONDS = 0.1  # between two checks for timeouts
 MIN_CHECK_SECONDS = 0.01
-START_TIMEOUT = 60.0  # seconds, beyond its timeout, until the body of a job must have begun
-MAX_BLOCK_SECONDS = 5.0  # seconds past a timeout after which a blocked loop is given up
-SUSPECT_TRIAL = 1.0  # seconds after which a suspect is trusted: what kills its worker does so soon
-PREFETCH_STALL = 2.0  # seconds without a beginning after which what was taken ahead is for others
-CANCEL_GRACE = 3.0  # seconds that a job has to obey its cancellation
-IGNORED_CANCEL_ADVICE = "; it ignored its cancellation: let CancelledError pass, or give the step isolation"
-BLOCKED_LOOP_ADVICE = "; it blocked the event loop: make the step a plain `def`, so that it has a thread of its own"
+START_TIMEOUT = 60.0  # beyond its timeout, for preparing an attempt before its function starts
+MAX_BLOCK_SECONDS = 5.0  # past a timeout, until the worker gives up a blocked loop
+SUSPECT_TRIAL = 1.0  # after which a suspect is trusted: a job that kills its worker does so soon
+PREFETCH_STALL = 2.0  # without starting a job, until prefetched jobs are returned for other workers
+CANCEL_GRACE = 3.0  # for a job to end after its cancellation
+IGNORED_CANCEL_ADVICE = "; it ignored its cancellation: do not suppress CancelledError, or set isolation= for the step"
+BLOCKED_LOOP_ADVICE = "; it blocked the event loop: define the step with `def`, so it runs in its own thread"
 
 
 class Executor:
-    """Runs up to `concurrency` jobs, and takes ahead what will be done in a moment.
+    """Runs up to `concurrency` jobs, and prefetches jobs that it can start within a moment.
 
-    A job is held from `take` until its outcome is collected. Its handle has its fence, so that a job that was lost
-    and claimed again is another one.
+    A job is held from `take` until its outcome is collected. Its key includes the fence, so a job that was lost and
+    claimed again counts as another job.
     """
 
     def __init__(self, runner: StepRunner, concurrency: int, on_outcome: Callable[[], None]) -> None:
@@ -52,7 +52,7 @@ class Executor:
 
     @property
     def room(self) -> int:
-        """How many more jobs to take: those that can begin now, and a few ahead if jobs are quick."""
+        """How many more jobs to claim: those that can start now, and some to prefetch if jobs are quick."""
         if self._closing:
             return 0
         ahead = min(MAX_PREFETCH, int(self._concurrency * SECONDS_AHEAD / self._mean_seconds))
@@ -68,18 +68,18 @@ class Executor:
 
     @property
     def has_suspect(self) -> bool:
-        """Whether a job is held that was running when a worker died, and that may yet be what killed it."""
+        """Whether it holds a job that was running when a worker died, and may have killed it."""
         return bool(self._suspects)
 
     @property
     def running_jobs(self) -> list[ClaimKey]:
-        """Jobs that could be told to end: what may only be found, to be ended outside, is left to do so."""
+        """Jobs that may be cancelled. Last attempts, which only look for external work to cancel, are left out."""
         claims = [*(running.claim for running in self._running.values()), *self._prefetched]
         return [claim.key for claim in claims if not claim.last]
 
     @property
     def overdue_steps(self) -> list[str]:
-        """Steps past their time that nobody could stop, because one of them blocks the loop. For other threads."""
+        """Steps past their timeout that cannot be cancelled, because one of them blocks the loop. For other threads."""
         now = time.monotonic()
         if now - self._checked_at < MAX_BLOCK_SECONDS:
             return []
@@ -89,9 +89,9 @@ class Executor:
         return claim.key in self._held
 
     def take(self, claims: Sequence[Claim]) -> None:
-        """Begin these jobs, now or when others have ended. Once closed, they go back as they came.
+        """Start these jobs, now or when others have ended. Once closed, return them unstarted.
 
-        After a drop nobody knows whether they had begun, so that none goes back as if it had not.
+        After a drop it is unknown whether they had started, so none is returned as unstarted.
         """
         for claim in () if self._dropped else claims:
             self._held[claim.key] = claim
@@ -105,34 +105,34 @@ class Executor:
                 self._prefetched.append(claim)
 
     def collect(self) -> tuple[list[Result], list[AttemptOutcome]]:
-        """The outcomes since the last call; their jobs are no longer held."""
+        """Return the outcomes since the last call. Their jobs are no longer held."""
         results, self._results = self._results, []
-        setbacks, self._outcomes = self._outcomes, []
-        for claim in [outcome.claim for outcome in results] + [outcome.claim for outcome in setbacks]:
+        outcomes, self._outcomes = self._outcomes, []
+        for claim in [result.claim for result in results] + [outcome.claim for outcome in outcomes]:
             self._held.pop(claim.key, None)
             self._suspects.discard(claim.key)
-        return results, setbacks
+        return results, outcomes
 
     def cancel(self, jobs: set[ClaimKey]) -> None:
-        """Tell these jobs that they are not wanted any more. Those that have not begun go back."""
+        """Cancel these jobs, which are no longer wanted. Return those that have not started."""
         for running in list(self._running.values()):
             if running.claim.key in jobs:
                 running.cancel()
         self._give_back([claim for claim in self._prefetched if claim.key in jobs])
 
     def close(self) -> None:
-        """Take nothing more, and give back what has not begun."""
+        """Take no more jobs, and return those that have not started."""
         self._closing = True
         self._give_back(list(self._prefetched))
         self._on_outcome()
 
     def interrupt(self) -> None:
-        """Give back what still runs."""
+        """Cancel the running jobs, which returns them."""
         for running in self._running.values():
             running.cancel()
 
     def drop(self) -> None:
-        """Forget everything: it is no longer ours."""
+        """Forget all jobs: they no longer belong to this worker."""
         self._closing = self._dropped = True
         self._held.clear()
         self._prefetched.clear()
@@ -141,7 +141,7 @@ class Executor:
         self._on_outcome()
 
     def _give_back(self, claims: Sequence[Claim]) -> None:
-        """What was taken ahead and has not begun."""
+        """Return prefetched jobs that have not started."""
         for claim in claims:
             self._prefetched.remove(claim)
             self._outcomes.append(AttemptOutcome(claim, "back"))
@@ -177,21 +177,21 @@ class Executor:
         elif outcome is None:
             outcome = self._runner.build_crash_outcome(claim, RuntimeError("the step cancelled its own task"))
         elif running.has_begun and time.monotonic() > running.deadline + CANCEL_GRACE:
-            # Nobody could tell it to stop.
+            # It blocked the loop, so it could not be cancelled.
             outcome = self._runner.build_timeout_outcome(claim, BLOCKED_LOOP_ADVICE)
         self._finish(outcome)
 
     def _on_step_start(self, claim: Claim) -> None:
-        """Only now its time begins: until now it waited for the database, a file or a child process."""
+        """Start the timeout now: until now the attempt waited for the database, a file or a child process."""
         if running := self._running.get(claim.key):
             running.has_begun = True
             running.deadline = time.monotonic() + self._runner.get_timeout(claim)
-            # Not after two deaths: the next is its last, and it takes no other suspect with it.
+            # Not after two deaths: the next quarantines it, and must not involve another suspect.
             if claim.worker_deaths == 1:
                 asyncio.get_running_loop().call_later(SUSPECT_TRIAL, self._suspects.discard, claim.key)
 
     def _build_timeout_outcome(self, running: _RunningJob, advice: str = "") -> AttemptOutcome:
-        """What has not begun goes back as it came."""
+        """Return the outcome of a timeout. A job that has not started is returned unstarted."""
         if not running.has_begun:
             return AttemptOutcome(running.claim, "back", delay=UNAVAILABLE_DELAY)
         return self._runner.build_timeout_outcome(running.claim, advice)
@@ -211,7 +211,7 @@ class Executor:
         self._check_timer = asyncio.get_running_loop().call_later(pause, self._check_timeouts)
 
     def _check_timeouts(self) -> None:
-        """Cancel what has outlived its timeout, and leave behind what ignores that."""
+        """Cancel jobs that exceeded their timeout, and abandon those that ignore the cancellation."""
         self._check_timer = None
         now = self._checked_at = time.monotonic()
         for running in list(self._running.values()):
@@ -223,7 +223,7 @@ class Executor:
             ):
                 self._finish(self._build_timeout_outcome(running, IGNORED_CANCEL_ADVICE))
         if self._prefetched and now - self._last_start_at > PREFETCH_STALL:
-            # They are slower than was thought: others may have a hand free, and slots of pools are not for waiting.
+            # Jobs are slower than estimated: other workers may be free, and prefetched jobs must not occupy pool slots.
             self._mean_seconds = max(self._mean_seconds, 2 * self._concurrency * SECONDS_AHEAD)
             self._give_back(list(self._prefetched))
         if self._running:
@@ -238,8 +238,8 @@ class _RunningJob:
         self.task = task
         self.deadline = deadline
         self.has_begun = False
-        self.timed_out = False  # that its time is over
-        self.cancelled = False  # by us
+        self.timed_out = False
+        self.cancelled = False  # by the worker
 
     def cancel(self) -> None:
         self.cancelled = True

@@ -1,4 +1,4 @@
-"""Looks at work that goes on outside, for all jobs that are parked: one poller serves all."""
+"""Polls external work for all parked jobs. One poller per worker serves all of them."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from retoma.worker.served_versions import ServedVersions
 log = get_logger(__name__)
 Answer = TypeVar("Answer")
 MAX_CONCURRENT_POLLS = 100
-PROVIDER_TIMEOUT = 30.0  # seconds for one answer of the outside
-MAX_BLOCK_SECONDS = 5.0  # seconds beyond them after which a call blocks the event loop
-LEASE = timedelta(seconds=3 * PROVIDER_TIMEOUT)  # after which another process looks
+PROVIDER_TIMEOUT = 30.0  # seconds for one call of a poll or cancel function
+MAX_BLOCK_SECONDS = 5.0  # beyond that timeout, after which a call counts as blocking the event loop
+LEASE = timedelta(seconds=3 * PROVIDER_TIMEOUT)  # after which another process polls
 STOP_MESSAGES = {
     "RUN_STOPPED": "its run was stopped",
-    "QUEUE_TIMEOUT": "it waited outside for too long before it began",
-    "TIMEOUT": "it took too long outside",
+    "QUEUE_TIMEOUT": "the external work waited too long before it started",
+    "TIMEOUT": "the external work took too long",
 }
 
 
 class ExternalWorkPoller:
-    """`on_end` is called when something has ended, after the commit.
+    """Polls external work, and calls `on_end` when some has ended, after the commit.
 
-    A poll that was running when its worker died is a suspect. A worker holds one suspect at a time, be it a poll or a
-    step: `holds_suspect` says whether it holds a step that is one.
+    A poll that was running when its worker died is a suspect. A worker holds one suspect at a time, a poll or a step:
+    `holds_suspect` says whether it holds such a step.
     """
 
     def __init__(
@@ -51,38 +51,38 @@ class ExternalWorkPoller:
         on_end: Callable[[], None],
         holds_suspect: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.worker: int | None = None  # known when the worker has registered
+        self.worker: int | None = None  # set when the worker has registered
         self._database = database
         self._served_versions = served_versions
         self._on_end = on_end
         self._holds_suspect = holds_suspect
         self._due = asyncio.Event()
         self._polling: set[asyncio.Task[None]] = set()
-        self._suspects = 0  # calls of suspects under way, or being claimed
-        self._calls: dict[int, tuple[str, float]] = {}  # step and deadline of each call under way
+        self._suspects = 0  # calls of suspects that are in progress or being claimed
+        self._calls: dict[int, tuple[str, float]] = {}  # step and deadline of each call in progress
         self._numbers = count()
         self._watch_timer: asyncio.TimerHandle | None = None
         self._watched_at = 0.0
 
     @property
     def has_suspect(self) -> bool:
-        """Whether a poll is under way that may kill this worker, as it may have killed another."""
+        """Whether a poll is in progress that may kill this worker, as it may have killed another."""
         return self._suspects > 0
 
     @property
     def overdue_steps(self) -> list[str]:
-        """Steps whose poll blocks the event loop beyond its time. For other threads."""
+        """Steps with a poll that blocks the event loop beyond its timeout. For other threads."""
         now = time.monotonic()
         if now - self._watched_at < MAX_BLOCK_SECONDS:
             return []
         return [step for step, deadline in tuple(self._calls.values()) if now > deadline + MAX_BLOCK_SECONDS]
 
     def wake(self) -> None:
-        """Something is due."""
+        """Poll now: something is due."""
         self._due.set()
 
     async def run(self) -> None:
-        """Look whenever something is due, until cancelled. What is then under way is looked at again by others."""
+        """Poll whenever something is due, until cancelled. Other workers repeat the polls that were in progress."""
         try:
             while True:
                 await self._due.wait()
@@ -101,16 +101,16 @@ class ExternalWorkPoller:
             await asyncio.gather(*self._polling, return_exceptions=True)
 
     async def poll_due(self) -> int:
-        """Look at what is due now, to the end; gives how many were looked at. For tests."""
-        looks = await self._claim_due(MAX_CONCURRENT_POLLS)
-        await asyncio.gather(*map(self._poll_and_record, looks))
-        return len(looks)
+        """Poll all that is due now, wait until it is recorded, and return the number of polls. For tests."""
+        polls = await self._claim_due(MAX_CONCURRENT_POLLS)
+        await asyncio.gather(*map(self._poll_and_record, polls))
+        return len(polls)
 
     async def _start_due_polls(self) -> None:
         room = MAX_CONCURRENT_POLLS - len(self._polling)
         if room > 0:
-            for look in await self._claim_due(room):
-                task = asyncio.ensure_future(self._poll_and_record(look))
+            for due_poll in await self._claim_due(room):
+                task = asyncio.ensure_future(self._poll_and_record(due_poll))
                 self._polling.add(task)
                 task.add_done_callback(self._on_poll_done)
 
@@ -131,37 +131,37 @@ class ExternalWorkPoller:
         suspect = not (self.has_suspect or self._holds_suspect())
         self._suspects += suspect
         try:
-            looks = await external_work.poll_due(
+            polls = await external_work.poll_due(
                 self._database, self._served_versions.version_numbers, room, LEASE, self.worker, suspect=suspect
             )
         finally:
             self._suspects -= suspect
-        # From now on, not from when its task begins: the next claim may come before.
-        self._suspects += sum(look.calls_application and look.worker_deaths > 0 for look in looks)
-        return looks
+        # Count them now, not when their task starts: the next claim may come first.
+        self._suspects += sum(each.calls_application and each.worker_deaths > 0 for each in polls)
+        return polls
 
     async def _poll_and_record(self, due_poll: DuePoll) -> None:
         try:
-            report, result, failed = await self._get_poll_result(due_poll)
+            poll_result, result, failed = await self._get_poll_result(due_poll)
         finally:
             self._suspects -= due_poll.calls_application and due_poll.worker_deaths > 0
-        report = _apply_stop(due_poll, report)
-        with suppress(DatabaseUnavailable):  # the next look comes by itself
+        poll_result = _apply_stop(due_poll, poll_result)
+        with suppress(DatabaseUnavailable):  # the work is polled again when the lease expires
             recorded = await external_work.record_poll(
                 self._database,
                 due_poll,
-                state=report.state,
-                progress=report.progress,
+                state=poll_result.state,
+                progress=poll_result.progress,
                 result=result,
-                error=_format_error(report),
+                error=_format_error(poll_result),
                 failed=failed,
                 stopping=due_poll.stop is not None,
             )
-            if recorded and report.is_final:
+            if recorded and poll_result.is_final:
                 self._on_end()
 
     async def _get_poll_result(self, due_poll: DuePoll) -> tuple[PollResult, str | None, bool]:
-        """Return what the outside says, its result as JSON, and whether it failed to say anything."""
+        """Return the state of the external work, its result as JSON, and whether the poll failed."""
         if not due_poll.calls_application:
             return PollResult(due_poll.state), None, True
         if due_poll.stop is not None and due_poll.cancel is not None:
@@ -170,7 +170,7 @@ class ExternalWorkPoller:
             return *_read_safely(due_poll, _read_callback(due_poll)), False
         try:
             return *await self._call_provider(due_poll, lambda: self._call_poll(due_poll)), False
-        except Exception as error:  # noqa: BLE001  (whatever the provider's client met, the work goes on)
+        except Exception as error:  # noqa: BLE001  (whatever the provider's client raised, the work continues)
             log.warning(
                 "external_poll_failed",
                 message="could not get the state of external work; it will be polled again",
@@ -190,7 +190,7 @@ class ExternalWorkPoller:
             await self._call_provider(
                 due_poll, lambda: self._find_function(due_poll.cancel or "")(json.loads(due_poll.external_id))
             )
-        except Exception as error:  # noqa: BLE001  (it is told again at the next look)
+        except Exception as error:  # noqa: BLE001  (it is cancelled again at the next poll)
             log.warning(
                 "external_cancel_failed",
                 message="could not cancel external work; retrying at the next poll",
@@ -215,13 +215,13 @@ class ExternalWorkPoller:
             del self._calls[number]
 
     def _watch_loop(self) -> None:
-        """Note that the event loop is not blocked, as long as calls are under way."""
+        """Record every second, while calls are in progress, that the event loop is not blocked."""
         self._watched_at = time.monotonic()
         self._watch_timer = asyncio.get_running_loop().call_later(1.0, self._watch_loop) if self._calls else None
 
 
 def find_function(location: str, resources: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """The function that `place_of` wrote down."""
+    """Return the function at a location that `locate_function` wrote."""
     module, colon, name = location.partition(":")
     owner: Any = importlib.import_module(module) if colon else None
     if not colon:
@@ -240,30 +240,31 @@ def _read_callback(due_poll: DuePoll) -> PollResult:
 
 
 def _read_safely(due_poll: DuePoll, answer: Any) -> tuple[PollResult, str | None]:
-    """The report, with its result as JSON. An answer that cannot be taken is a failure: it would be the same again."""
+    """Return the poll result, with the work's result as JSON. Fail on an invalid one: polling again would not help."""
     try:
         return _read_result(due_poll, answer)
-    except BaseException as error:  # noqa: BLE001  (an answer is application code, too)
-        return _build_unreadable(f"{due_poll.poll} gave what cannot be read: {describe_error(error)}"), None
+    except BaseException as error:  # noqa: BLE001  (reading it runs application code)
+        return _build_unreadable(f"{due_poll.poll} returned an unreadable result: {describe_error(error)}"), None
 
 
 def _read_result(due_poll: DuePoll, answer: Any) -> tuple[PollResult, str | None]:
     if not isinstance(answer, PollResult) or answer.state not in get_args(ExternalWorkState):
         return _build_unreadable(
-            f"{due_poll.poll} gave {answer!r:.80}: give a retoma.PollResult with one of its states"
+            f"{due_poll.poll} returned {answer!r:.80}: return a retoma.PollResult with one of its states"
         ), None
     if answer.state != "succeeded":
-        code, message = (None if said is None else str(said) for said in (answer.code, answer.message))
+        code, message = (None if text is None else str(text) for text in (answer.code, answer.message))
         return PollResult(answer.state, code=code, message=message, progress=_check_progress(answer)), None
     try:
         result = encode_any(answer.result)
-    except Exception as error:  # noqa: BLE001  (whatever there is in it)
-        return _build_unreadable(f"its result cannot be written as JSON: {error}"), None
+    except Exception as error:  # noqa: BLE001  (it may contain anything)
+        return _build_unreadable(f"the result of the external work cannot be written as JSON: {error}"), None
     if (size := count_bytes(result)) > MAX_RESULT_BYTES:
-        said = f"its result is {size:,} bytes of JSON, over the limit of {MAX_RESULT_BYTES:,}"
-        return PollResult(
-            "failed", code="RESULT_TOO_LARGE", message=f"{said}: keep it in a file and give where it is"
-        ), None
+        message = (
+            f"the result of the external work is {size:,} bytes of JSON, over the limit of {MAX_RESULT_BYTES:,}: "
+            "keep it in a file and return its location"
+        )
+        return PollResult("failed", code="RESULT_TOO_LARGE", message=message), None
     return PollResult("succeeded", progress=_check_progress(answer)), result
 
 
@@ -272,21 +273,21 @@ def _build_unreadable(message: str) -> PollResult:
 
 
 def _apply_stop(due_poll: DuePoll, poll_result: PollResult) -> PollResult:
-    """What was told to end has ended for that reason, unless it was done all the same; in the end nobody waits."""
+    """Apply the reason why the work was stopped, unless it succeeded. Without a confirmed end it is lost."""
     if due_poll.stop is None or poll_result.state == "succeeded":
         return poll_result
     if poll_result.is_final:
         return PollResult(poll_result.state, code=due_poll.stop, message=STOP_MESSAGES[due_poll.stop])
     if due_poll.given_up:
-        sentence = f"{STOP_MESSAGES[due_poll.stop]}, and the outside did not confirm its end"
+        sentence = f"{STOP_MESSAGES[due_poll.stop]}, and the provider did not confirm that it ended"
         return PollResult("lost", code=due_poll.stop, message=sentence)
     return poll_result
 
 
 def _check_progress(poll_result: PollResult) -> float | None:
-    """None unless it goes from 0 to 1: how far it is decides nothing."""
-    told = poll_result.progress
-    return told if isinstance(told, int | float) and 0 <= told <= 1 else None
+    """Return the progress, or None if it is not between 0 and 1: a wrong one is not worth a failure."""
+    progress = poll_result.progress
+    return progress if isinstance(progress, int | float) and 0 <= progress <= 1 else None
 
 
 def _format_error(poll_result: PollResult) -> str | None:
@@ -294,6 +295,6 @@ def _format_error(poll_result: PollResult) -> str | None:
         return None
     code, message = (
         poll_result.code or poll_result.state.upper(),
-        poll_result.message or f"it ended as {poll_result.state}",
+        poll_result.message or f"the external work ended as {poll_result.state}",
     )
     return json.dumps({"code": clean_text(code), "message": clean_text(message)[:MAX_MESSAGE_LENGTH]})

@@ -1,4 +1,4 @@
-"""Liveness: a thread of its own tells the database that this process lives, however busy its loop is."""
+"""Heartbeats, sent from a separate thread so that a busy event loop does not delay them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SECONDS_BETWEEN_HEARTBEATS = 2.0
 
 
 class HeartbeatThread:
-    """Beats for `worker` until stopped; calls `on_death` from its thread if the worker was declared dead.
+    """Sends heartbeats until stopped. Calls `on_declared_dead`, from its thread, if the worker was declared dead.
 
-    If `overdue` says that steps hold up the event loop beyond their time, it gives their worker up: what it holds
-    runs elsewhere, and `on_blocked` is called.
+    If `list_overdue` returns steps that block the event loop, it deregisters the worker, so its jobs run elsewhere, and
+    calls `on_blocked`.
 
-    A beat comes at least three times within `silence`, and one that is not answered is made again soon.
+    It sends at least three heartbeats within `heartbeat_timeout`, and soon repeats one that failed.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class HeartbeatThread:
         was_overdue = False
         while not self._stopped.is_set():
             steps = self._list_overdue()
-            # Twice, because after the whole process stood still the loop needs a moment to look.
+            # Twice in a row: after the whole process was suspended, the loop needs a moment to check its timeouts.
             if steps and was_overdue:
                 await self._report_blocked_loop(link, steps)
                 break
             was_overdue = bool(steps)
-            lives = await self._send_heartbeat(link)
-            if lives is False:
+            is_alive = await self._send_heartbeat(link)
+            if is_alive is False:
                 self._on_declared_dead()
                 break
-            await asyncio.to_thread(self._stopped.wait, self._interval if lives else self._interval / 4)
+            await asyncio.to_thread(self._stopped.wait, self._interval if is_alive else self._interval / 4)
         await link.close()
 
     async def _report_blocked_loop(self, link: DedicatedConnection, steps: list[str]) -> None:
@@ -88,10 +88,10 @@ class HeartbeatThread:
         self._on_blocked()
 
     async def _send_heartbeat(self, link: DedicatedConnection) -> bool | None:
-        """False if the worker was declared dead; None if the database does not answer, which is not death."""
+        """Return False if the worker was declared dead, and None if the heartbeat failed, which does not mean that."""
         try:
             return bool(await link.fetch(_SQL["send_heartbeat"], [self._worker], timeout=self._interval))
-        except Exception as error:  # noqa: BLE001  (the next beat tries again, whatever it was)
+        except Exception as error:  # noqa: BLE001  (the next heartbeat tries again, whatever it was)
             log.warning(
                 "heartbeat_missed",
                 message="could not send a heartbeat; retrying",

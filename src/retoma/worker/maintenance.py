@@ -1,4 +1,4 @@
-"""What any worker does for all, every second: declare the silent dead, make due work ready, notice what is unwanted."""
+"""Maintenance that every worker does for all: reap dead workers, release due jobs, and find unwanted jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TICKS_BETWEEN_REPAIRS = 10
 RUNS_PER_REPAIR = 2_000
 MAX_RELEASED_JOBS = 1_000
 MIN_PAUSE_SECONDS = 0.01
-MAX_PAUSE_SECONDS = 1.5  # after a longer one the database would count as unreachable in between
+MAX_PAUSE_SECONDS = 1.5  # a longer pause would look like an unreachable database
 NOW = timedelta(0)
 
 
@@ -50,11 +50,11 @@ class Maintenance:
         self._on_work = on_work
         self._on_poll_due = on_poll_due
         self._answered_at = inf
-        self._repaired_to: UUID | None = None  # the last open run that was looked at; None begins with the first
-        self._reachable_since: float | None = None  # monotonic; None if it never lost the database
+        self._repaired_to: UUID | None = None  # the last open run that was checked; None starts with the first
+        self._reachable_since: float | None = None  # monotonic; None if the database was always reachable
 
     async def run(self) -> None:
-        """Tick until cancelled; a database that is away for a while is waited for."""
+        """Tick until cancelled. If the database is unreachable, wait for it."""
         tick = 0
         while True:
             pause, began = SECONDS_BETWEEN_TICKS, time.monotonic()
@@ -67,16 +67,16 @@ class Maintenance:
                     error=error,
                 )
             tick += 1
-            # Where nothing can be vacuumed a tick takes ever longer: most of the time must stay for the jobs.
+            # While vacuum cannot run, ticks take longer and longer: leave most of the time to the jobs.
             took = time.monotonic() - began
             await asyncio.sleep(max(pause, min(5 * took, MAX_PAUSE_SECONDS)))
 
     async def _run_tick(self, tick: int) -> float:
-        """One round. Gives the seconds until the next, fewer if something is due before."""
+        """Run one tick. Return the seconds until the next, fewer if something is due sooner."""
         if tick % TICKS_BETWEEN_REFRESHES == 0:
             await self._refresh()
         if tick % TICKS_BETWEEN_COUNTS == 0:
-            await metrics.update_counters(self._database)  # what is to be counted must not pile up while nobody looks
+            await metrics.update_counters(self._database)  # events must not pile up while no metrics are read
         if tick % TICKS_BETWEEN_REPAIRS == 0:
             await self._repair_runs()
         found = await workers.release_due_jobs(self._database, MAX_RELEASED_JOBS)
@@ -84,21 +84,24 @@ class Maintenance:
             self._on_work()
         if found.poll_in is not None and found.poll_in <= NOW:
             self._on_poll_due()
-        seen_for = self._track_reachability()
-        await self._reap_dead_workers(seen_for)
-        may_judge = seen_for is None or seen_for >= self._heartbeat_timeout
+        reachable_for = self._track_reachability()
+        await self._reap_dead_workers(reachable_for)
+        may_judge = reachable_for is None or reachable_for >= self._heartbeat_timeout
         if may_judge and found.watch_in is not None and found.watch_in <= NOW:
             await watchdog.check_due_runs(self._database, self._heartbeat_timeout)
             self._on_work()
         if jobs := self._list_running():
             self._on_unwanted(await workers.find_unwanted(self._database, self._worker, jobs))
-        # A look that is due is under way; the next is known when it has ended.
-        look_in = found.poll_in if found.poll_in and found.poll_in > NOW else None
-        ahead = [one.total_seconds() for one in (found.next_in, look_in) if one is not None]
+        # A poll that is due is in progress; the time of the next is known once it has ended.
+        poll_in = found.poll_in if found.poll_in and found.poll_in > NOW else None
+        ahead = [one.total_seconds() for one in (found.next_in, poll_in) if one is not None]
         return min([SECONDS_BETWEEN_TICKS, *(max(MIN_PAUSE_SECONDS, one) for one in ahead)])
 
     def _track_reachability(self) -> timedelta | None:
-        """How long the database has answered us; None if always. When it comes back, others need time to beat, too."""
+        """Return how long the database has been reachable, or None if always.
+
+        After an outage other workers need time to send a heartbeat before they can be declared dead.
+        """
         now = time.monotonic()
         if now - self._answered_at > SECONDS_BETWEEN_TICKS + self._heartbeat_timeout.total_seconds() / 3:
             self._reachable_since = now

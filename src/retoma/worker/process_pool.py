@@ -1,4 +1,4 @@
-"""Child processes for isolated steps: reused while they are well, killed at a timeout, replaced when they die."""
+"""Child processes for isolated steps: reused while healthy, killed at a timeout, replaced when they die."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from retoma.worker.child_process import LENGTH, READY, claim_to_json, context_to
 from retoma.worker.process_reaper import ProcessReaper
 from retoma.worker.step_call import StepCall
 
-MAX_ANSWER_BYTES = 64 << 20  # bytes; a result is far smaller
+MAX_ANSWER_BYTES = 64 << 20  # results are far smaller
 JOBS_PER_CHILD = 500
 MAX_CONCURRENT_STARTS = max(2, os.cpu_count() or 1)
-CPU_GRACE = 3.0  # seconds of processor time after which a child dies that does not mind its limit
+CPU_GRACE = 3.0  # seconds of CPU time beyond the limit, after which a child that ignores the signal is killed
 INHERITED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME")
 
 
 class ProcessPool:
-    """Children by the memory that they may use. At most as many live as attempts run at once.
+    """Child processes by memory limit, at most as many as attempts that run at once.
 
-    A start takes long, and quick attempts need few children: few start at a time, and who waits for its turn takes one
-    that has become idle meanwhile.
+    Starting a child is slow, and quick attempts need few: only a few start at a time, and an attempt that waits for its
+    turn takes a child that has become idle meanwhile.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class ProcessPool:
     async def run_attempt(
         self, step_call: StepCall, claim: Claim, context: Context | None, on_step_start: Callable[[Claim], None]
     ) -> Result | AttemptOutcome:
-        """Run one attempt in a child; `on_body` is told when it is there. It is killed at once if this is cancelled."""
+        """Run one attempt in a child, after calling `on_step_start`. If this is cancelled, kill the child at once."""
         isolation = step_call.step.policy.isolation
         assert isolation is not None
         child = await self._get_child(isolation)
@@ -99,22 +99,22 @@ class ProcessPool:
         return None
 
     async def _return_or_kill(self, isolation: Isolation, child: _ChildProcess, answer: dict[str, Any]) -> None:
-        """Unless it has done its share, or still holds memory that a later attempt would lack."""
-        is_well = answer.get("code") != OUT_OF_MEMORY and answer["grown"] <= isolation.memory // 2
-        if is_well and child.jobs < JOBS_PER_CHILD:
+        """Keep the child for other attempts, unless it has run enough of them or still holds too much memory."""
+        is_healthy = answer.get("code") != OUT_OF_MEMORY and answer["grown"] <= isolation.memory // 2
+        if is_healthy and child.jobs < JOBS_PER_CHILD:
             self._idle[isolation.memory].append(child)
         else:
             await child.kill()
 
 
 class AnswerTooLarge(ValueError):
-    """The answer of a child is not read, because it would fill the worker's memory."""
+    """The answer of a child is too large to be read into the worker's memory."""
 
 
 class _ChildProcess:
     def __init__(self, process: Process, reaper: ProcessReaper) -> None:
         self.jobs = 0
-        self.known_graphs: set[tuple[int, str]] = set()  # the versions and steps whose shape it was sent
+        self.known_graphs: set[tuple[int, str]] = set()  # the versions and steps that it has the graph of
         self._process = process
         self._reaper = reaper
         self._is_over_cpu_limit = False
@@ -143,7 +143,7 @@ class _ChildProcess:
         return child
 
     async def _wait_until_ready(self) -> None:
-        """Returns also if it died: whoever asks it something learns how."""
+        """Wait until the child is ready or has died: the next request reports how it died."""
         assert self._process.stdout is not None
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             await self._process.stdout.readexactly(len(READY))
@@ -154,7 +154,7 @@ class _ChildProcess:
 
     @contextmanager
     def limit_cpu(self, isolation: Isolation) -> Iterator[None]:
-        """Kill it if the attempt within outlives its processor time: a step may ignore the kernel's signal."""
+        """Kill the child if the attempt exceeds its CPU time: a step may ignore the kernel's signal."""
         if isolation.cpu is None or sys.platform != "linux":
             yield
             return
@@ -166,13 +166,13 @@ class _ChildProcess:
             watch.cancel()
 
     async def _kill_at(self, limit: float) -> None:
-        while (left := limit - self._get_cpu_seconds()) > 0:  # noqa: ASYNC110  (nobody tells how much it has used)
+        while (left := limit - self._get_cpu_seconds()) > 0:  # noqa: ASYNC110  (the kernel does not notify)
             await asyncio.sleep(left)
         self._is_over_cpu_limit = True
         self._process.kill()
 
     def _get_cpu_seconds(self) -> float:
-        """Its processor time so far, in seconds; nothing once it is gone."""
+        """Return its CPU time so far, in seconds; 0 once it has exited."""
         with suppress(OSError):
             stat = Path(f"/proc/{self._process.pid}/stat").read_text()
             user, system = stat.rpartition(")")[2].split()[11:13]
@@ -180,7 +180,7 @@ class _ChildProcess:
         return 0.0
 
     async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Its answer. EOFError if it died instead; after AnswerTooLarge it must be killed."""
+        """Return its answer. Raise EOFError if it died instead. After AnswerTooLarge it must be killed."""
         self.jobs += 1
         self._send(request | {"number": self.jobs})
         assert self._process.stdout is not None
@@ -191,11 +191,11 @@ class _ChildProcess:
             raise EOFError from None
         answer: dict[str, Any] = json.loads(body)
         if answer.get("number") != self.jobs:
-            raise Crashed("the child process gave the answer to another question: something else writes on its pipe")
+            raise Crashed("the child process answered a different request: something else writes to its pipe")
         return answer
 
     async def kill(self) -> None:
-        """Kill it and every process that its step has started, also if it is dead itself."""
+        """Kill the child and every process that its step has started, even if the child has died."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._reaper.forget(self._process.pid)
@@ -204,7 +204,7 @@ class _ChildProcess:
     async def explain_death(self, step: str) -> Crashed:
         code = await self._process.wait()
         if self._is_over_cpu_limit or code == -signal.SIGXCPU:
-            return Crashed(f"{step!r} used up its processor time", "CPU_LIMIT")
+            return Crashed(f"{step!r} used up its CPU time", "CPU_LIMIT")
         if code == -signal.SIGKILL:
             return Crashed(
                 f"the child process of {step!r} was killed by the system, most likely for lack of memory",
@@ -219,7 +219,7 @@ class _ChildProcess:
 
 
 def _get_signal_name(number: int) -> str:
-    """Its name; most of the real-time signals have none."""
+    """Return the name of a signal, or its number: most real-time signals have no name."""
     return next((each.name for each in signal.Signals if each == number), f"signal {number}")
 
 
@@ -227,7 +227,7 @@ def _check_length(length: int) -> int:
     if length > MAX_ANSWER_BYTES:
         raise AnswerTooLarge(
             f"the child process answered with {length:,} bytes, over the limit of {MAX_ANSWER_BYTES:,}: "
-            "keep large data in a file and return where it is"
+            "keep large data in a file and return its location"
         )
     return length
 
@@ -252,7 +252,7 @@ def _build_request(
 
 
 def _record_charges(context: Context | None, answer: dict[str, Any]) -> None:
-    """What the child charged, as if it had been charged here."""
+    """Record the child's charges as if the attempt had made them in this process."""
     if context is not None and context.backend is not None:
         for charge in answer.get("charges", ()):
             context.backend.charge(Charge(**charge))

@@ -1,7 +1,7 @@
-"""A process that outlives its killed worker by a moment, to kill what the steps in its children have started.
+"""A process that outlives a killed worker for a moment, to kill the processes that its isolated steps have started.
 
-A child dies with its worker by itself, but its own children do not. Nothing of Retoma is imported here, as this file is
-run alone.
+A child process dies with its worker, but the processes that it started do not. This file imports nothing of Retoma,
+because it runs as a script.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ CLOSE_TIMEOUT = 1.0  # seconds
 
 
 class ProcessReaper:
-    """Knows the process groups of one worker. It starts with the first of them, and hears of our death by a pipe."""
+    """Watches the process groups of one worker. It starts with the first group, and notices the worker's death by a
+    closed pipe."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -31,28 +32,28 @@ class ProcessReaper:
         self._send(group)
 
     def forget(self, group: int) -> None:
-        """It has been killed, and its number may become that of others."""
+        """Stop watching a group that was killed: the system may reuse its number."""
         self._send(-group)
 
     def close(self) -> None:
-        """What is still watched is killed."""
+        """Kill all groups that are still watched."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             try:
                 self._process.wait(CLOSE_TIMEOUT)
-            except subprocess.TimeoutExpired:  # somebody whom the worker has forked holds the pipe
+            except subprocess.TimeoutExpired:  # a process that the worker forked holds the pipe open
                 self._process.kill()
                 self._process.wait()
             self._process = None
 
     def _send(self, number: int) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # somebody killed it, too
+            with suppress(BrokenPipeError):  # it was killed, too
                 self._process.stdin.write(b"%d\n" % number)
 
 
 def _kill_groups_at_end(numbers: Iterable[bytes]) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which may be sent to all at once, while the worker drains
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # may be sent to all processes while the worker drains
     groups: set[int] = set()
     for number in map(int, numbers):
         if number > 0:

@@ -1,4 +1,4 @@
-"""Which versions and steps a worker can serve, and how."""
+"""The versions and steps that a worker can run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION_LOOKBACK = 50
 
 
 class ServedVersions:
-    """A run keeps its version's shape, and runs with today's functions."""
+    """The known versions of the pipelines. A run keeps the graph of its version, and runs the current code."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -35,16 +35,16 @@ class ServedVersions:
 
     @property
     def version_numbers(self) -> list[int]:
-        """The numbers of all known versions of the application's pipelines."""
+        """The numbers of all known versions."""
         return list(self._graphs)
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
-        """Open the resources that are the worker's own, and close them when the block ends."""
+        """Open the per-worker resources, and close them when the block ends."""
         async with AsyncExitStack() as stack:
             self.resources = {
-                name: await stack.enter_async_context(given.open()) if isinstance(given, PerWorker) else given
-                for name, given in self._app.resources.items()
+                name: await stack.enter_async_context(value.open()) if isinstance(value, PerWorker) else value
+                for name, value in self._app.resources.items()
             }
             yield
 
@@ -61,28 +61,28 @@ class ServedVersions:
         return self._app.files
 
     async def register_and_load(self, database: Database) -> None:
-        """Store today's versions, and learn all others."""
+        """Store the versions of the current code, and load all others."""
         for pipeline in self._app.pipelines.values():
             await versions.register(database, pipeline)
         await self.refresh(database)
 
     async def refresh(self, database: Database) -> None:
-        """Learn the versions that other processes have stored since."""
-        # A number is given before its commit, so that one below the newest may come later.
+        """Load the versions that other processes have stored since the last call."""
+        # Numbers are assigned before their commit, so one below the newest may appear later.
         known = max(self._graphs, default=0) - VERSION_LOOKBACK
         self._graphs |= await versions.load_newer_graphs(database, list(self._app.pipelines), known)
 
     def _find_creating_step(self, version: int, step: str) -> str:
-        """The step whose end makes the jobs of this one: its source, or its one need."""
+        """Return the step that creates the jobs of this one when it ends: its source, or its only dependency."""
         graph = self._graphs[version]
         shape = next(shape for shape in graph.steps if shape.name == step)
         if shape.source is not None and shape.created_on == "expansion":
             return shape.source
-        (need,) = (edge.from_step for edge in graph.edges if edge.to_step == step and edge.counted)
-        return need
+        (dependency,) = (edge.from_step for edge in graph.edges if edge.to_step == step and edge.counted)
+        return dependency
 
     def _build_step_call(self, version: int, step: str) -> StepCall | None:
-        """None if today's code cannot run this step of that version."""
+        """Return None if the current code cannot run this step of that version."""
         graph = self._graphs[version]
         pipeline = self._app.pipelines[graph.pipeline]
         if step not in pipeline.steps:

@@ -1,4 +1,4 @@
-"""How a claimed job becomes a call of its step's function, and what that gives becomes JSON again."""
+"""Turn a claimed job into a call of its step's function, and the function's result into JSON."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from retoma.engine.claim_protocol import Claim, Result
 from retoma.errors import DefinitionError, GiveUp
 
 Arguments = dict[str, Any]
-TOO_LARGE = '"TOO_LARGE"'  # in place of the results of all items
+TOO_LARGE = '"TOO_LARGE"'  # sent instead of the results of all items
 _MISSING = object()
 
 
 class DependencyMissing(Exception):
-    """A step has no result that this job cannot do without."""
+    """A step that this job depends on has no result."""
 
 
 class StepCall:
-    """Everything about one step of one version that does not change between its jobs.
+    """Everything about one step of one version that is the same for all its jobs.
 
-    The version says what a job reads, today's function what it takes: DefinitionError if they do not fit.
+    The version decides what a job reads, the current function what it takes: DefinitionError if they do not match.
     """
 
     def __init__(self, pipeline: Pipeline, step: Step, graph: Graph, resources: Mapping[str, Any]) -> None:
@@ -53,7 +53,7 @@ class StepCall:
         self._join_parameters = [binding.parameter for binding in step.bindings if binding.kind == "items"]
 
     def build_arguments(self, claim: Claim) -> Arguments:
-        """The data parameters. One whose step has no result takes its default; NeedMissing if it has none."""
+        """Return the data parameters. If a step has no result, use the default or raise DependencyMissing."""
         values = {}
         for binding, read in self._readers:
             value = read(claim)
@@ -63,21 +63,21 @@ class StepCall:
         return values
 
     def get_time_limit(self, claim: Claim) -> float:
-        """Return the seconds that this attempt may take: its timeout, or what is left of the work limit."""
+        """Return the seconds that this attempt may take: its timeout, or the rest of the work limit."""
         if self._work_limit is None:
             return self.timeout
         worked = claim.spent_ms + (claim.earlier.milliseconds if claim.earlier else 0)
         return max(0.0, min(self.timeout, self._work_limit.total_seconds() - worked / 1000))
 
     def build_resources(self, context: Context | None) -> Arguments:
-        """The parameters right of `*`."""
+        """Return the keyword-only parameters."""
         return self.resources | {"ctx": context} if self.takes_context else self.resources
 
     def explain_too_many_failed(self, data: Arguments) -> str | None:
-        """A sentence if `proceed_when` does not hold for the items that this join sees."""
+        """Return a message if `proceed_when` does not hold for the items of this join."""
         for parameter in self._join_parameters:
             items = data[parameter]
-            if not isinstance(items, Items):  # the default of a fan-out that never came about
+            if not isinstance(items, Items):  # the default, if the fan-out was skipped
                 continue
             counts = _count_items(items)
             if not self.step.should_proceed(counts):
@@ -88,21 +88,21 @@ class StepCall:
         return None
 
     def encode_result(self, value: Any) -> str:
-        """The result as JSON. Raises ValueError or TypeError with a sentence that says what to do."""
+        """Return the result as JSON. Raise ValueError or TypeError with a message that says what to do."""
         output = self._encode_value(value)
         if (size := count_bytes(output)) > MAX_RESULT_BYTES:
             raise ValueError(
                 f"the result of {self.step.name!r} is {size:,} bytes of JSON, over the limit of "
-                f"{MAX_RESULT_BYTES:,}: keep large data in a file and return where it is"
+                f"{MAX_RESULT_BYTES:,}: keep large data in a file and return its location"
             )
         return output
 
     def build_result(self, claim: Claim, output: str) -> Result:
-        """A result that no attempt makes: it was made before, or a person gave it."""
+        """Return a result without an attempt: it is reused, or a person entered it."""
         return Result(claim, output, self.encode_items(self._decode(output)) if self._item_set else None)
 
     def encode_items(self, value: Any) -> dict[str, str] | None:
-        """Keys and values of the items, if the result is the source of a fan-out. Raises GiveUp if it cannot be."""
+        """Return keys and values of the items, or None if there is no fan-out. Raise GiveUp for invalid items."""
         if self._item_set is None:
             return None
         try:
@@ -112,29 +112,31 @@ class StepCall:
         return dict(zip(keys, map(self._encode_item, value), strict=True))
 
     def _encode_value(self, value: Any) -> str:
-        name, promised = self.step.name, self.step.returns
+        name, annotated = self.step.name, self.step.returns
         try:
             return self._encode(value)
         except UnexpectedType as error:
-            promised = promised.__name__ if isinstance(promised, type) else promised
+            annotated = annotated.__name__ if isinstance(annotated, type) else annotated
             raise TypeError(
-                f"the result of {name!r} is not the promised {promised}: {error}: "
-                "change the annotation or what it returns"
+                f"the result of {name!r} is not of the annotated type {annotated}: {error}: "
+                "change the annotation or the returned value"
             ) from error
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(
-                f"the result of {name!r} cannot be JSON: {error}: "
+                f"the result of {name!r} cannot be written as JSON: {error}: "
                 "return text, numbers, lists, dicts, a dataclass or a pydantic model"
             ) from error
 
 
 def _check_shape(pipeline: Pipeline, step: Step, graph: Graph) -> None:
-    """What decides how many jobs there are must be as it was: a lost item would never be missed."""
+    """Raise DefinitionError if the fan-out has changed: items would be lost without notice."""
     shape = next(shape for shape in graph.steps if shape.name == step.name)
     if shape.source != step.source:
-        raise DefinitionError(f"in runs of this version it goes over {shape.source!r}, and today over {step.source!r}")
+        raise DefinitionError(
+            f"in runs of this version it fans out over {shape.source!r}, in the current code over {step.source!r}"
+        )
     if _fans_out(graph, step.name) and step.name not in pipeline.item_sets:
-        raise DefinitionError("runs of this version fan out over its result, and today's code does not")
+        raise DefinitionError("runs of this version fan out over its result, but the current code does not")
 
 
 def _fans_out(graph: Graph, step: str) -> bool:
@@ -142,7 +144,7 @@ def _fans_out(graph: Graph, step: str) -> bool:
 
 
 def _wakes_others(graph: Graph, step: str) -> bool:
-    """Whether its end may make work for another worker than the one that ends it, or frees slots for one."""
+    """Return whether its end may create work or free slots for another worker."""
     queues = {shape.name: shape.queue for shape in graph.steps}
     leaving = [edge for edge in graph.edges if edge.from_step == step]
     pooled = any(shape.pool for shape in graph.steps if shape.name == step)
@@ -152,7 +154,7 @@ def _wakes_others(graph: Graph, step: str) -> bool:
 
 
 def _list_reads(graph: Graph, step: str) -> dict[str, EdgeKind]:
-    """The steps whose results a claim of this step carries, in their order, each with how it gives them."""
+    """Return the steps with results that a claim of this step carries, in order, each with the kind of its edge."""
     reading = [edge for edge in graph.edges if edge.to_step == step and edge.position is not None]
     return {edge.from_step: edge.kind for edge in sorted(reading, key=lambda edge: edge.position or 0)}
 
@@ -170,14 +172,16 @@ def _build_reader(pipeline: Pipeline, binding: Binding, reads: dict[str, EdgeKin
             if binding.name not in reads:
                 return _build_absent_reader(binding)
             if (binding.kind == "items") != (reads[binding.name] == "join"):
-                raise DefinitionError(f"runs of this version have {binding.name!r} in another form than it takes today")
+                raise DefinitionError(
+                    f"runs of this version pass {binding.name!r} in another form than the current code takes"
+                )
             read = _build_items_reader if binding.kind == "items" else _build_result_reader
             return read(binding, list(reads).index(binding.name))
 
 
 def _build_absent_reader(binding: Binding) -> Reader:
     if not binding.optional:
-        raise DefinitionError(f"runs of this version have no result of {binding.name!r}, which it takes today")
+        raise DefinitionError(f"runs of this version have no result of {binding.name!r}, which the current code takes")
     return lambda _: _MISSING
 
 
@@ -221,7 +225,7 @@ def _build_items_reader(binding: Binding, index: int) -> Reader:
         if result == TOO_LARGE:
             raise ValueError(
                 f"the results of all items of {binding.name!r} are over 100 MB together, too much for one join: "
-                "keep large data in files and return where they are"
+                "keep large data in files and return their locations"
             )
         rows = rows_of.decode(result)
         good = [(key, decode(bytes(output).decode())) for key, state, output, _ in rows if state == "succeeded"]
@@ -241,7 +245,7 @@ def _count_items(items: Items[Any]) -> ItemCounts:
 
 
 def _build_item_encoder(returns: Any) -> Callable[[Any], str]:
-    """By the type that the source promises, so that a step which takes the item reads what was meant."""
+    """Encode items by the annotated type of the source, so the step that takes them reads the same type."""
     elements = [part for part in get_args(returns) if part is not ...]
     return get_codec(elements[0]).encode if len(elements) == 1 and elements[0] is not Any else _encode_untyped
 

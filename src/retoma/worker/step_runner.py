@@ -1,4 +1,4 @@
-"""Runs claimed jobs: finds each one's step, gives it what it reads, and says how the attempt ended."""
+"""Runs claimed jobs: finds the step of each, loads its data, and returns the outcome of the attempt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from retoma.worker.thread_pool import ThreadPool
 UNDEFINED_STEP_DELAY = timedelta(seconds=30)
 UNAVAILABLE_DELAY = timedelta(seconds=1)
 INPUTS_KEPT = 8
-LAST_TRY = 60.0  # seconds to find what goes on outside, in a run that is stopping
+LAST_TRY = 60.0  # seconds to find external work, in a run that is stopping
 
 
 class StepRunner:
@@ -53,33 +53,33 @@ class StepRunner:
     async def run(
         self, claim: Claim, on_step_start: Callable[[Claim], None] = lambda _: None
     ) -> Result | AttemptOutcome:
-        """One attempt. A step that is not defined here goes back, for a worker that defines it.
+        """Run one attempt. If the step is not defined here, return the job for a worker that defines it.
 
-        `on_body` is told when the step's function is about to begin, in a child when there is one to run it.
+        Calls `on_step_start` right before the step's function starts, for isolated steps once a child is ready.
         """
         if claim.over:
             return AttemptOutcome(claim, "stopped")
-        plan = self._served_versions.get_step_call(claim.version, claim.step)
-        if plan is None:
+        step_call = self._served_versions.get_step_call(claim.version, claim.step)
+        if step_call is None:
             return _build_undefined_outcome(claim)
         CURRENT_ATTEMPT.set(claim)  # for the task of this attempt, which ends with it
         try:
-            if plan.takes_input and claim.run_input is None:
+            if step_call.takes_input and claim.run_input is None:
                 claim.run_input = await self._input_cache.get(claim.run)
-            if plan.step.continues:
-                claim.earlier = await self._load_earlier_work(claim, plan)
-            before = await self._load_previous_work(claim, plan)
-            if before and (settled := resolve_without_attempt(plan, claim, before)):
-                return settled
-            context = await self._build_context(claim, plan, before) if plan.takes_context else None
+            if step_call.step.continues:
+                claim.earlier = await self._load_earlier_work(claim, step_call)
+            before = await self._load_previous_work(claim, step_call)
+            if before and (resolved := resolve_without_attempt(step_call, claim, before)):
+                return resolved
+            context = await self._build_context(claim, step_call, before) if step_call.takes_context else None
         except DatabaseUnavailable:
             return AttemptOutcome(claim, "back", delay=UNAVAILABLE_DELAY)
         except FileNotFoundError as error:
-            return build_failure_outcome(claim, "FILE_MISSING", f"a file that this job needs is gone: {error}")
-        if plan.step.policy.isolation is not None:
-            return await self._process_pool.run_attempt(plan, claim, context, on_step_start)
+            return build_failure_outcome(claim, "FILE_MISSING", f"a file that this job needs no longer exists: {error}")
+        if step_call.step.policy.isolation is not None:
+            return await self._process_pool.run_attempt(step_call, claim, context, on_step_start)
         on_step_start(claim)
-        return await run_attempt(plan, claim, context, self._thread_pool)
+        return await run_attempt(step_call, claim, context, self._thread_pool)
 
     async def _load_earlier_work(self, claim: Claim, step_call: StepCall) -> EarlierWork:
         steps = step_call.step.continues
@@ -88,7 +88,7 @@ class StepRunner:
         )
 
     async def _load_previous_work(self, claim: Claim, step_call: StepCall) -> PreviousWork | None:
-        """None if nothing did."""
+        """Return the previous work of the job, or None if there is none."""
         if not _has_previous_work(claim, step_call):
             return None
         return await revisions.get_previous_work(
@@ -116,7 +116,7 @@ class StepRunner:
         )
 
     async def _fetch_paths(self, claim: Claim, step_call: StepCall) -> dict[str, str]:
-        """Where the files are that the item and the results name which its step takes."""
+        """Return the local paths of the files that the step's item and input results refer to."""
         files = self._served_versions.files
         return (
             {}
@@ -125,69 +125,72 @@ class StepRunner:
         )
 
     async def log_failed_attempts(self, outcomes: Sequence[Result | AttemptOutcome]) -> None:
-        """Log those that failed."""
         await log_failed_attempts(outcomes, self._tenants)
 
     def get_timeout(self, claim: Claim) -> float:
-        """Seconds that one attempt may take."""
-        plan = self._served_versions.get_step_call(claim.version, claim.step)
-        return min(plan.get_time_limit(claim) if plan else inf, LAST_TRY if claim.last else inf)
+        """Return the seconds that one attempt may take."""
+        step_call = self._served_versions.get_step_call(claim.version, claim.step)
+        return min(step_call.get_time_limit(claim) if step_call else inf, LAST_TRY if claim.last else inf)
 
     def build_crash_outcome(self, claim: Claim, error: BaseException) -> AttemptOutcome:
-        """How a job goes back for which something of ours failed, and not its step."""
-        plan = self._served_versions.get_step_call(claim.version, claim.step)
-        return _build_undefined_outcome(claim) if plan is None else build_crash_outcome(plan, claim, error, 0.0)
+        """Return the outcome of an attempt that failed because of Retoma, not of its step."""
+        step_call = self._served_versions.get_step_call(claim.version, claim.step)
+        return (
+            _build_undefined_outcome(claim) if step_call is None else build_crash_outcome(step_call, claim, error, 0.0)
+        )
 
     def build_timeout_outcome(self, claim: Claim, advice: str = "") -> AttemptOutcome:
-        plan = self._served_versions.get_step_call(claim.version, claim.step)
+        step_call = self._served_versions.get_step_call(claim.version, claim.step)
         return (
             _build_undefined_outcome(claim)
-            if plan is None
-            else build_timeout_outcome(plan, claim, self.get_timeout(claim), advice)
+            if step_call is None
+            else build_timeout_outcome(step_call, claim, self.get_timeout(claim), advice)
         )
 
     def prepare_claims(self, response: ClaimResponse, results: Sequence[Result]) -> list[Claim]:
-        """All jobs of an answer, each with what it reads."""
+        """Return all jobs of a response, each with its data."""
         if response.successors:
             self._pass_on_results(response.successors, results)
         return [*response.successors, *response.claimed]
 
     def makes_work_for_others(self, outcomes: Sequence[Result | AttemptOutcome]) -> bool:
-        plans = {self._served_versions.get_step_call(outcome.claim.version, outcome.claim.step) for outcome in outcomes}
-        return any(plan is not None and plan.wakes_others for plan in plans)
+        step_calls = {
+            self._served_versions.get_step_call(outcome.claim.version, outcome.claim.step) for outcome in outcomes
+        }
+        return any(step_call is not None and step_call.wakes_others for step_call in step_calls)
 
     def _pass_on_results(self, successors: Sequence[Claim], results: Sequence[Result]) -> None:
-        """Give kept jobs the result that made each of them, and what its job was given."""
-        made_by = {(result.claim.run, result.claim.step, result.claim.item): result for result in results}
+        """Pass the results of jobs to the successors that this worker keeps, with the input and item of each."""
+        by_job = {(result.claim.run, result.claim.step, result.claim.item): result for result in results}
         for claim in successors:
             step = self._served_versions.find_creating_step(claim.version, claim.step)
-            if same_item := made_by.get((claim.run, step, claim.item)):
+            if same_item := by_job.get((claim.run, step, claim.item)):
                 claim.run_input = same_item.claim.run_input
                 claim.item_value = same_item.claim.item_value
                 claim.results = [same_item.output]
             else:
-                source = made_by[claim.run, step, ""]
+                source = by_job[claim.run, step, ""]
                 claim.run_input = source.claim.run_input
                 claim.item_value = (source.items or {})[claim.item]
 
 
 def _has_previous_work(claim: Claim, step_call: StepCall) -> bool:
-    """Whether something came before: nothing does before the first attempt at the first revision of a job, unless a
-    person was asked."""
+    """Return whether the job may have previous work. The first attempt at the first revision has none, except in
+    reviews."""
     return claim.revision > 1 or claim.fence > 1 or step_call.step.review is not None
 
 
 def resolve_without_attempt(
     step_call: StepCall, claim: Claim, previous_work: PreviousWork
 ) -> Result | AttemptOutcome | None:
-    """How a job ends without an attempt: it would be made of the same as before, or a person has decided."""
+    """Return the outcome of a job that needs no attempt: its inputs are unchanged, or a person has decided."""
     if previous_work.reused is not None:
         return step_call.build_result(claim, previous_work.reused)
     if previous_work.decision is None:
         return None if step_call.step.review is None else _check_review_condition(step_call, claim)
     if previous_work.value is not None:
         return step_call.build_result(claim, previous_work.value)
-    if step_call.step.review is None:  # a person goes on without it
+    if step_call.step.review is None:  # a person decided to continue without it
         return AttemptOutcome(claim, "skipped", code=NOT_WANTED)
     return step_call.build_result(
         claim, step_call.encode_result(step_call.step.function(**step_call.build_arguments(claim)))
@@ -195,7 +198,7 @@ def resolve_without_attempt(
 
 
 def _check_review_condition(step_call: StepCall, claim: Claim) -> Result | AttemptOutcome:
-    """A review whose `when` says whether a person is needed."""
+    """Open a review if its `when` says so; otherwise continue without a person."""
     try:
         data = step_call.build_arguments(claim)
         if step_call.step.should_run(data):
@@ -203,7 +206,7 @@ def _check_review_condition(step_call: StepCall, claim: Claim) -> Result | Attem
         return step_call.build_result(claim, step_call.encode_result(step_call.step.function(**data)))
     except DependencyMissing:
         return AttemptOutcome(claim, "skipped", code="DEPENDENCY_FAILED")
-    except BaseException as error:  # noqa: BLE001  (a condition of the application's)
+    except BaseException as error:  # noqa: BLE001  (the condition is application code)
         return build_failure_outcome(claim, "CONDITION_FAILED", error)
 
 
@@ -218,7 +221,7 @@ def _list_files(claim: Claim, step_call: StepCall) -> Iterator[File]:
 
 
 class InputCache:
-    """The inputs of runs that are too large to travel with every claim; the last few are kept."""
+    """Inputs of runs that are too large to come with every claim. Keeps the last few."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

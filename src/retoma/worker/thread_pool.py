@@ -1,4 +1,4 @@
-"""Threads for `def` steps. One whose step outlives its time is abandoned and replaced, and never holds up the exit."""
+"""Threads for `def` steps. If a step exceeds its timeout, its thread is abandoned and replaced: exits never wait."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class ThreadPool:
         self._busy = 0
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._finished: deque[_Call] = deque()
-        self._waking = False  # the loop is already asked to take the answers
+        self._waking = False  # the loop was already asked to deliver results
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def call(self, function: Callable[[], Any]) -> Any:
-        """The function's result. If this is cancelled, its thread is left to itself and another takes its place."""
+        """Return the function's result. If this is cancelled, abandon its thread and replace it."""
         self._loop = asyncio.get_running_loop()
         call = _Call(partial(copy_context().run, function), self._loop.create_future())
         self._busy += 1
@@ -58,14 +58,14 @@ class ThreadPool:
             if call.abandoned:
                 return
             self._finished.append(call)
-            del call  # its data and its result are not to stay until the next call comes
-            # Many may end at once: one of them wakes the loop.
+            del call  # free its data and result before the next call
+            # Many may end at once: only one of them wakes the loop.
             if not self._waking and self._loop is not None and not self._loop.is_closed():
                 self._waking = True
                 self._loop.call_soon_threadsafe(self._deliver_results)
 
     def _deliver_results(self) -> None:
-        self._waking = False  # before the first is taken: a thread that ends from now on wakes the loop again
+        self._waking = False  # before taking the first: a call that ends from now on wakes the loop again
         while self._finished:
             self._finished.popleft().deliver()
 
@@ -83,7 +83,7 @@ class _Call:
     def run(self) -> None:
         try:
             self.result = self.function()
-        except BaseException as error:  # noqa: BLE001  (a step's SystemExit must not end a thread of ours)
+        except BaseException as error:  # noqa: BLE001  (a step's SystemExit must not end the thread)
             self.error = error
 
     def deliver(self) -> None:

@@ -1,4 +1,4 @@
-"""When the next call is due: something ended, somebody told of new work, or it is time to look."""
+"""Decides when a worker makes its next call: a job has ended, a notification came, or it is time to poll."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS_BETWEEN_NOTIFICATIONS = 0.02
 
 
 class Wakeup:
-    """Everything works by looking alone; being told only makes it quick."""
+    """Polling alone finds all work; notifications only make it faster."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -39,36 +39,36 @@ class Wakeup:
         await self._notifier.close()
 
     def notify_work(self) -> None:
-        """There may be work."""
+        """Claim soon: there may be work."""
         self._maybe_work = True
         self._event.set()
 
     def notify_outcome(self) -> None:
-        """Something ended."""
+        """Report soon: a job has ended."""
         self._event.set()
 
     def notify_others(self) -> None:
-        """A commit of ours made work that may be another worker's."""
+        """Notify other workers: a commit of this one created work that they may run."""
         self._notifier.notify()
 
     async def wait(self, has_outcomes: Callable[[], bool], has_room: Callable[[], bool]) -> None:
-        """Until there is something to give back, or something may be had, or nothing was for a while."""
+        """Wait until there are outcomes to report, or there may be work, or it is time to poll."""
         while not has_outcomes():
-            hungry = has_room()
-            if hungry and (self._maybe_work or time.monotonic() >= self._next_poll):
+            wants_work = has_room()
+            if wants_work and (self._maybe_work or time.monotonic() >= self._next_poll):
                 self._maybe_work = False
                 self._next_poll = time.monotonic() + self._poll_interval
                 return
             self._event.clear()
-            patience = self._next_poll - time.monotonic() if hungry else MAX_POLL_SECONDS
+            patience = self._next_poll - time.monotonic() if wants_work else MAX_POLL_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, patience)):
                     await self._event.wait()
 
     def record_claim(self, claimed: int, room: int, next_claim_in: float | None = None) -> None:
-        """Look again at once while each look fills the room; less and less often while it finds nothing.
+        """Poll again at once while each claim fills the room, and less and less often while claims find nothing.
 
-        `look_in` is when something can be had for sure.
+        Work is certain to be ready in `next_claim_in` seconds.
         """
         if claimed and claimed >= room:
             self._maybe_work = True

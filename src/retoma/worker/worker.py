@@ -1,4 +1,4 @@
-"""The worker: takes jobs of its queues, runs their steps, and gives back how they ended."""
+"""The worker: claims jobs of its queues, runs their steps, and reports the outcomes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ log = get_logger(__name__)
 
 
 class Worker:
-    """Works until `stop`: then it takes nothing new, lets its jobs end within the drain time, and gives back the rest.
+    """Works until `stop`. Then it claims nothing new, lets its jobs finish within the drain time, and returns the rest.
 
-    `on_blocked` is called, from another thread, when a step blocks the event loop long beyond its timeout.
+    Calls `on_blocked`, from another thread, if a step blocks the event loop long beyond its timeout.
 
-    A worker that was declared dead, for example because its machine slept, forgets what it held and goes on under
-    a new id.
+    A worker that was declared dead, for example because its machine was suspended, drops its jobs and continues under a
+    new id.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Worker:
         self._stopping = False
 
     def stop(self) -> None:
-        """Ask it to drain and end. Call it on the loop, for example from a signal handler."""
+        """Start to drain, then end. Call it on the event loop, for example from a signal handler."""
         self._stopping = True
         if self._session is not None:
             self._session.drain()
 
     def stop_at_once(self) -> None:
-        """Stop, and give back now what still runs, without letting it end."""
+        """Stop, and return running jobs now instead of letting them finish."""
         self.stop()
         if self._session is not None:
             self._session.interrupt()

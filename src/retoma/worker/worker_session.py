@@ -1,4 +1,4 @@
-"""One life of a worker: from registering under a new id until it has drained or was declared dead."""
+"""One session of a worker: from registering under a new id until it has drained or was declared dead."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from retoma.worker.wakeup import Wakeup
 log = get_logger(__name__)
 
 INTERRUPT_GRACE = 3.0
-DEREGISTER_TIMEOUT = 10.0  # seconds for the database to hear that this worker ends
+DEREGISTER_TIMEOUT = 10.0  # seconds to deregister the worker on shutdown
 PAUSE_AFTER_REJECTION = 1.0
-LINKS_PER_WORKER = 2  # while one waits for the database, the jobs of the other run
+LINKS_PER_WORKER = 2  # jobs of one run while the other waits for the database
 
 
 class WorkerSession:
@@ -65,8 +65,8 @@ class WorkerSession:
         self._executor = Executor(self._runner, concurrency, wakeup.notify_outcome)
         self._links: list[WorkerLink] = []
         self._serving: list[asyncio.Task[None]] = []
-        self._reserved = 0  # room that a call under way may fill
-        self._asking_for_suspect = False  # in a call under way: two may not run at once
+        self._reserved = 0  # room that a call in progress may fill
+        self._asking_for_suspect = False  # in a call in progress: two suspects must not run at once
         self._last_tenant = 0  # the tenant served last
         self._declared_dead = asyncio.Event()
         self._draining = asyncio.Event()
@@ -92,7 +92,7 @@ class WorkerSession:
             concurrency=concurrency,
         )
         loop = asyncio.get_running_loop()
-        heart = HeartbeatThread(
+        heartbeat = HeartbeatThread(
             self._database,
             self.id,
             self._heartbeat_timeout,
@@ -100,25 +100,25 @@ class WorkerSession:
             list_overdue=lambda: [*self._executor.overdue_steps, *self._poller.overdue_steps],
             on_blocked=self._on_blocked,
         )
-        heart.start()
+        heartbeat.start()
         self._links = [WorkerLink(self._database, self.id, number) for number in range(1, LINKS_PER_WORKER + 1)]
         try:
             await self._run_loops()
         finally:
             self._executor.drop()
-            heart.stop()
-            for lane in self._links:
-                await lane.close()
+            heartbeat.stop()
+            for link in self._links:
+                await link.close()
 
     def drain(self) -> None:
-        """Take nothing new; end when all that runs has ended, or has been given back after the drain time."""
+        """Claim nothing new. End when all jobs have ended, or were returned after the drain time."""
         if not self._draining.is_set():
             self._draining.set()
             self._executor.close()
             asyncio.get_running_loop().call_later(self._settings.drain_seconds, self.interrupt)
 
     def interrupt(self) -> None:
-        """Give back what still runs. What ignores that is left behind, and a database that does not answer too."""
+        """Return running jobs. After a grace period, abandon jobs that ignore it and calls without an answer."""
         self._executor.interrupt()
         asyncio.get_running_loop().call_later(INTERRUPT_GRACE, self._abandon_jobs)
 
@@ -129,10 +129,10 @@ class WorkerSession:
                 "external_work": self._poller.run,
                 "charges": self._context_backends.charge_buffer.run,
             }
-            beside = [group.create_task(run_with_restarts(name, loop)) for name, loop in loops.items()]
-            self._serving = [group.create_task(self._serve_link(lane)) for lane in self._links]
+            background = [group.create_task(run_with_restarts(name, loop)) for name, loop in loops.items()]
+            self._serving = [group.create_task(self._serve_link(link)) for link in self._links]
             await asyncio.wait(self._serving)
-            for task in beside:
+            for task in background:
                 task.cancel()
         await self._deregister()
 
@@ -142,7 +142,7 @@ class WorkerSession:
             task.cancel()
 
     async def _deregister(self) -> None:
-        """What is still held goes back now, or if the database does not answer, when this worker has been silent."""
+        """Release the remaining jobs now, or, if the database is unreachable, after the heartbeat timeout."""
         try:
             async with asyncio.timeout(DEREGISTER_TIMEOUT if self._draining.is_set() else None):
                 await self._context_backends.charge_buffer.flush()
@@ -169,7 +169,7 @@ class WorkerSession:
         )
 
     def _on_external_work_end(self) -> None:
-        """Its job goes on, and its slots are free."""
+        """Claim and let others claim: its job continues, and its slots are free."""
         self._wakeup.notify_work()
         self._wakeup.notify_others()
 
@@ -207,11 +207,11 @@ class WorkerSession:
         return max(0, self._executor.room - self._reserved)
 
     async def _report_and_claim(self, link: WorkerLink) -> bool:
-        """One call. True if its first answer was lost, and with it perhaps jobs that it claimed."""
-        results, setbacks = self._executor.collect()
+        """Make one call. Return True if its first response was lost, and with it perhaps jobs that it claimed."""
+        results, outcomes = self._executor.collect()
         try:
-            lost = await self._finish_and_claim(link, results, setbacks, self._room)
-            await self._runner.log_failed_attempts(setbacks)
+            lost = await self._finish_and_claim(link, results, outcomes, self._room)
+            await self._runner.log_failed_attempts(outcomes)
             return lost
         except Unrecordable as error:
             log.error(
@@ -220,13 +220,13 @@ class WorkerSession:
                 worker=self.id,
                 error=error,
             )
-            outcomes: list[Result | AttemptOutcome] = [*results, *setbacks]
-            if not outcomes:
+            rejected: list[Result | AttemptOutcome] = [*results, *outcomes]
+            if not rejected:
                 await asyncio.sleep(PAUSE_AFTER_REJECTION)
-            return any([await self._report_alone(link, outcome) for outcome in outcomes])
+            return any([await self._report_alone(link, outcome) for outcome in rejected])
 
     async def _report_alone(self, link: WorkerLink, outcome: Result | AttemptOutcome) -> bool:
-        """Give back one of several outcomes that could not be given back together: only the bad one fails."""
+        """Report one of several outcomes that were rejected together, so only the bad one fails."""
         try:
             if isinstance(outcome, Result):
                 return await self._finish_and_claim(link, [outcome], [], room=0)
@@ -244,20 +244,20 @@ class WorkerSession:
         if not (results or outcomes or room):
             return False
         suspect = not (self._holds_suspect() or self._poller.has_suspect)
-        wish = ClaimRequest(self._queues, self._served_versions.version_numbers, self._last_tenant, room, suspect)
+        request = ClaimRequest(self._queues, self._served_versions.version_numbers, self._last_tenant, room, suspect)
         self._reserved += room
         self._asking_for_suspect |= suspect
         try:
             await self._context_backends.charge_buffer.flush()
-            answer = await link.finish_and_claim(results, outcomes, wish)
+            response = await link.finish_and_claim(results, outcomes, request)
         except WorkerGone:
             self._count_rejected(len(results) + len(outcomes))
             raise
         finally:
             self._reserved -= room
             self._asking_for_suspect &= not suspect
-        self._apply_response(answer, results, outcomes, room)
-        return answer.replayed
+        self._apply_response(response, results, outcomes, room)
+        return response.replayed
 
     def _holds_suspect(self) -> bool:
         return self._executor.has_suspect or self._asking_for_suspect
@@ -285,9 +285,9 @@ class WorkerSession:
             )
 
     async def _recover_lost_claims(self, link: WorkerLink) -> None:
-        """Take up the jobs that are ours and that we never heard of."""
+        """Start the jobs that this worker holds in the database, but never received."""
         async with AsyncExitStack() as quiet:
-            # A call under way may be claiming or ending some just now.
+            # Wait for calls in progress, which may be claiming or finishing jobs.
             for other in self._links:
                 await quiet.enter_async_context(other.busy)
             held = await link.list_held()
