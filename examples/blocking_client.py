@@ -1,4 +1,4 @@
-"""Use the client without async: each call blocks until it has its response."""
+"""Use the client without async: each call blocks until its result."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -21,11 +21,11 @@ app = App("cancel", pipelines=[film])
 
 
 async def main() -> None:
-    async with testing.sandbox(app) as sandbox, sandbox.manual_worker() as hands:
+    async with testing.sandbox(app) as sandbox, sandbox.manual_worker() as worker:
         started = await sandbox.client.start(film)
-        claims = await hands.claim()  # the script is being written
+        claims = await worker.claim()  # the script is being written
         print(await sandbox.client.runs.cancel(started.id, by="ana"))
-        await hands.record_outcomes(await hands.attempt(claims))
+        await worker.record_outcomes(await worker.attempt(claims))
         print((await sandbox.client.runs.get(started.id)).state, await sandbox.client.runs.get_results(started.id))
         print(*(event.kind for event in await sandbox.client.runs.list_events(started.id)))
 

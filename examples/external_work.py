@@ -7,16 +7,16 @@ from retoma import App, Context, Pipeline, PollResult, Pool, minutes, seconds, t
 
 class Renderer:
     def __init__(self) -> None:
-        self.asked = 0
+        self.polls = 0
 
     async def submit(self, scene: str) -> str:
         print("submitted", scene)
         return f"job-1 of {scene}"
 
-    async def status(self, handle: str) -> PollResult:
-        self.asked += 1
-        print("asked for", handle)
-        return PollResult("running", progress=0.5) if self.asked < 3 else PollResult("succeeded", result="dawn.mp4")
+    async def status(self, external_id: str) -> PollResult:
+        self.polls += 1
+        print("polled", external_id)
+        return PollResult("running", progress=0.5) if self.polls < 3 else PollResult("succeeded", result="dawn.mp4")
 
 
 film = Pipeline("film")
@@ -24,10 +24,9 @@ film = Pipeline("film")
 
 @film.step(pool=Pool("gpu", capacity=1), timeout=minutes(60))
 async def clip(*, renderer: Renderer, ctx: Context) -> str:
-    handle = await ctx.once("submit", lambda: renderer.submit("dawn"))  # recorded: never submitted twice
-    video: str = await ctx.external(
-        handle, poll=renderer.status, poll_interval=seconds(8)
-    )  # parks the job with its slot held
+    external_id = await ctx.once("submit", lambda: renderer.submit("dawn"))  # recorded: never submitted twice
+    # Parks the job, which keeps its slot.
+    video: str = await ctx.external(external_id, poll=renderer.status, poll_interval=seconds(8))
     return video
 
 
@@ -45,8 +44,8 @@ if __name__ == "__main__":
     asyncio.run(main())
 
 # prints: submitted dawn
-# prints: asked for job-1 of dawn
-# prints: asked for job-1 of dawn
-# prints: asked for job-1 of dawn
+# prints: polled job-1 of dawn
+# prints: polled job-1 of dawn
+# prints: polled job-1 of dawn
 # prints: {'clip': 'dawn.mp4'}
 # prints: [('succeeded', 3)]

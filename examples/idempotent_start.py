@@ -1,4 +1,4 @@
-"""The same key and input return the same run, so it is safe to repeat a start."""
+"""The same key and input return the same run, so starts are safe to retry."""
 
 import asyncio
 

@@ -29,13 +29,13 @@ app = App("priorities_and_queues", pipelines=[studio])
 
 
 async def main() -> None:
-    async with testing.sandbox(app) as sandbox, sandbox.manual_worker() as hands:
+    async with testing.sandbox(app) as sandbox, sandbox.manual_worker() as worker:
         for name, priority in (("first", 0), ("second", 0), ("urgent", 1)):
             await sandbox.client.start(studio, {"name": name}, priority=priority)
             await sandbox.clock.advance(timedelta(minutes=4))
         for queue in ("image", "default"):
-            while claims := await hands.claim(1, queues=[queue]):
-                await hands.record_outcomes(await hands.attempt(claims))
+            while claims := await worker.claim(1, queues=[queue]):
+                await worker.record_outcomes(await worker.attempt(claims))
 
 
 if __name__ == "__main__":

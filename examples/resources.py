@@ -54,4 +54,4 @@ if __name__ == "__main__":
     asyncio.run(main())
 
 # prints: {'answer': "an answer to 'why?'", 'source': 200}
-# prints: pipeline 'advice', step 'answer': nothing provides the resource 'llm' (did you mean 'lm'?)
+# prints: pipeline 'advice', step 'answer': no resource 'llm' (did you mean 'lm'?)

@@ -10,7 +10,7 @@ flaky = Pipeline("flaky")
 @flaky.step(retry=Retry(3, backoff=exponential(10), jitter=0, on=OSError))  # 10, 20, 40 s; only for OSError
 def answer(*, ctx: Context) -> str:
     if ctx.attempt < 3:
-        raise OSError("the provider is away")
+        raise OSError("the provider is unreachable")
     return f"attempt {ctx.attempt}"
 
 
@@ -39,8 +39,8 @@ if __name__ == "__main__":
     asyncio.run(main())
 
 # prints: 12:00:00 start
-# prints: 12:00:00 retry answer the provider is away
-# prints: 12:00:10 retry answer the provider is away
+# prints: 12:00:00 retry answer the provider is unreachable
+# prints: 12:00:10 retry answer the provider is unreachable
 # prints: 12:00:30 result answer
 # prints: 12:00:30 retry polite rate limit
 # prints: 12:01:30 result polite

@@ -20,9 +20,9 @@ async def main() -> None:
     async with testing.sandbox(app) as sandbox:
         await sandbox.client.start_many(clip, [None] * 100, tenant="busy channel")
         await sandbox.client.start(clip, tenant="small channel")
-        async with sandbox.manual_worker() as hands:
-            claims = await hands.claim(2)  # a worker with room for two jobs
-            await hands.record_outcomes(await hands.attempt(claims))
+        async with sandbox.manual_worker() as worker:
+            claims = await worker.claim(2)  # a worker with room for two jobs
+            await worker.record_outcomes(await worker.attempt(claims))
         done = await sandbox.client.runs.list(states=[RunState.COMPLETED])
         print(*(f"{run.tenant}: {run.state}" for run in done), sep=", ")
 

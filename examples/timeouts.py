@@ -1,4 +1,4 @@
-"""`timeout` limits one attempt; `total` limits all attempts and the delays between them."""
+"""`timeout` limits one attempt; `total_timeout` limits all attempts and the delays between them."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ async def hanging() -> str:
 
 @slow.step(total_timeout=minutes(15), retry=Retry(100, delays=[minutes(10)], jitter=0), on_failure="continue")
 def stubborn() -> str:
-    raise OSError("no answer")
+    raise OSError("no response")
 
 
 app = App("timeouts", pipelines=[slow])

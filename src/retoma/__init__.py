@@ -1,6 +1,6 @@
-"""Retoma: runs long, costly, failure-prone production work to its end, on PostgreSQL alone."""
+"""Retoma: a durable pipeline engine for long, costly and failure-prone work, on PostgreSQL alone."""
 
-from retoma import early_stop as _early_stop  # before the rest, which takes a moment  # noqa: F401
+from retoma import early_stop as _early_stop  # first, as the other imports take a moment  # noqa: F401
 
 # isort: split
 from retoma.app import App

@@ -1,4 +1,4 @@
-"""An application: what it brings to the server and the workers, checked when it is assembled."""
+"""An application: what the server and the workers need to run its pipelines, checked when it is created."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from retoma.errors import DefinitionError, NotFound
 if TYPE_CHECKING:
     from retoma.files import FileStore  # slow to import, and not every application has files
 
-# With the client, for what `prometheus_client` calls metrics.
+# Called with the client; returns `prometheus_client` metrics.
 MetricsProvider = Callable[[Any], Awaitable[Iterable[Any]]]
-# With the client, the address of the server, and the language of the terminal: `pt` or `en`.
+# Called with the client, the server's address and the language of the terminal (`pt` or `en`).
 Demo = Callable[[Any, str, str], AsyncIterator[str]]
 
 
 class App:
-    """Gathers pipelines and the resources that their steps ask for right of `*`.
+    """Pipelines, and the resources that their steps take as parameters right of `*`.
 
-    A resource is given to steps as it is; make it safe for concurrent use. One that must be opened and closed is
-    given as `PerWorker(open)`. `routes` are FastAPI routers that the server takes up.
-    `webhook_body(client, run, event)` makes the body of a webhook in place of the usual one, of the
-    run as it was at the event; where it returns None the usual one is sent. `webhook_schema` is the pydantic model of
-    that body, for the OpenAPI document. `measures(client)` gives families of metrics that `/metrics` shows
-    beside its own.
-    `pages` are the dashboard's (`retoma.server.Page`), which `templates` holds the Jinja templates of; the scripts and
-    stylesheets in the folder `static` are served under `/static/app/`, to anyone. `files` is where the files are that
-    its runs name. `large_bodies` are paths of its routes that read their requests part by part, and the most bytes of
-    each.
+    Steps receive a resource as it is, so it must be safe for concurrent use. Pass `PerWorker(open)` for a resource
+    that must be opened and closed. `routes` are FastAPI routers that the server includes.
 
-    `review_templates` gives by the name of a review the template that shows on its page what a person is asked about,
-    in place of the usual. It has `review`, `run`, `subjects` and `former` (`retoma.records.Subject` by step: as it is,
-    and as it was before it was made anew), `file_url(file)` and `visit`. What it puts into the forms with the ids
-    `approve`, `edit-form`, `send-back-form` and `reject-form` is sent with them: `<input name="items" value="3"
-    form="send-back-form">`. A field of the review's form that it has itself (`name="value.thumbnail"`) is not shown
-    again; `given` and `wrong` say by such a name what was typed and what is wrong with it. `labels` are what the pages
-    call steps and reviews, by their names, in English and in Portuguese.
+    `webhook_body(client, run, event)` returns the body of a webhook, given the run as it was at the event, or None to
+    send the default body. `webhook_schema` is the pydantic model of that body, for the OpenAPI document.
+    `metrics(client)` returns metrics that `/metrics` appends to its own.
 
-    `demo(client, address, language)` starts what `retoma dev APP --demo` shows. It yields sentences: first what it is
-    and where to look, then what becomes of it. It is called at each start, so let it use an idempotency key.
+    `pages` are pages of the dashboard (`retoma.server.Page`), with their Jinja templates in the folder `templates`.
+    Scripts and stylesheets in the folder `static` are served under `/static/app/`, without authentication. `files` is
+    the store of the files that its runs refer to. `large_bodies` maps the paths of routes that stream their requests
+    to the size limit of each, in bytes.
+
+    `review_templates` maps the name of a review to the template that renders its subject in place of the default.
+    The template receives `review`, `run`, `subjects` and `previous` (`retoma.records.Subject` by step: the current
+    result, and the one before the last rerun), and `file_url(file)`. Its inputs can join the forms with the ids
+    `approve`, `edit-form`, `send-back-form` and `reject-form`: `<input name="items" value="3" form="send-back-form">`.
+    A field of the review's form that it renders itself (`name="value.thumbnail"`) is not shown again; `submitted` and
+    `errors` hold, by such a name, the submitted text and the validation error. `labels` maps names of steps and
+    reviews to what the pages call them, in English and in Portuguese.
+
+    `demo(client, address, language)` starts the runs that `retoma dev APP --demo` shows. It yields sentences: first an
+    introduction and where to look, then the progress. It is called at each start, so use an idempotency key.
     """
 
     def __init__(
@@ -96,19 +97,19 @@ class App:
         self._check_names("step", self.labels, [step.name for step in steps])
         for named, label in self.labels.items():
             if isinstance(label, str) or len(label) != 2:
-                raise DefinitionError(f"the label of {named!r} is {label!r}; give a pair: English and Portuguese")
+                raise DefinitionError(f"the label of {named!r} is {label!r}; pass a pair: English and Portuguese")
 
     def pipeline(self, name: str) -> Pipeline:
         try:
             return self.pipelines[name]
         except KeyError:
             near = get_close_matches(name, self.pipelines, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, self.pipelines))}"
+            hint = f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(map(repr, self.pipelines))}"
             raise NotFound(f"the application {self.name!r} has no pipeline {name!r}; {hint}") from None
 
     @property
     def queues(self) -> list[str]:
-        """Every queue that a step of this application is on."""
+        """Return every queue that a step of this application uses."""
         steps = (step for pipeline in self.pipelines.values() for step in pipeline.steps.values())
         return sorted({step.policy.queue for step in steps})
 
@@ -116,7 +117,7 @@ class App:
         for name in names:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, known)) or 'none'}"
+                hint = f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(map(repr, known)) or 'none'}"
                 raise DefinitionError(f"the application {self.name!r} has no {kind} {name!r}; {hint}")
 
     def _check_resources(self, step: Step) -> None:
@@ -128,16 +129,16 @@ class App:
                 raise DefinitionError(self._describe_missing_resource(step, Resource(name)))
             if isinstance(self.resources[name], PerWorker):
                 raise DefinitionError(
-                    f"pipeline {step.pipeline!r}, step {step.name!r}: its check of feedback runs in the server and "
-                    f"cannot have the resource {name!r}, which only workers open"
+                    f"pipeline {step.pipeline!r}, step {step.name!r}: its feedback check runs in the server and "
+                    f"cannot use the resource {name!r}, which only workers open"
                 )
 
     def _describe_missing_resource(self, step: Step, resource: Resource) -> str:
         near = get_close_matches(resource.name, self.resources, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         return (
-            f"pipeline {step.pipeline!r}, step {step.name!r}: nothing provides the resource {resource.name!r}{hint}; "
-            f"give it with App(resources={{{resource.name!r}: ...}})"
+            f"pipeline {step.pipeline!r}, step {step.name!r}: no resource {resource.name!r}{hint}; "
+            f"provide it with App(resources={{{resource.name!r}: ...}})"
         )
 
 

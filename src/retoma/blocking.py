@@ -1,4 +1,4 @@
-"""The client for programs without async: each call waits for its answer.
+"""The client for programs without async: each call blocks until its result.
 
 with blocking.connect(app) as client:
     run = client.start("article", {"topic": "fixed income"})
@@ -36,7 +36,7 @@ N_co = TypeVar("N_co", covariant=True)
 
 
 class LoopThread:
-    """An event loop in a daemon thread of its own."""
+    """An event loop in its own daemon thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -44,7 +44,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What it returns or raises. If this wait is interrupted, the work is cancelled."""
+        """Return or raise what the coroutine does. If this wait is interrupted, cancel it."""
         if self._loop.is_closed():
             work.close()
             raise RuntimeError("this client is closed: use it within `with blocking.connect(...)`")
@@ -71,7 +71,7 @@ def _blocking(
 
 
 class BlockingNamespace(Generic[N_co]):
-    """The methods of a client, or of one of its namespaces, which wait for their result."""
+    """The methods of a client, or of one of its namespaces; each blocks until its result."""
 
     def __init__(self, wrapped: N_co, loop: LoopThread) -> None:
         self._wrapped = wrapped
@@ -202,9 +202,9 @@ class BlockingApiKeys(BlockingNamespace[ApiKeys]):
 
 
 class BlockingClient(BlockingNamespace[Client]):
-    """A Client whose methods wait for their result. Create it with `connect`.
+    """A Client with blocking methods. Create it with `connect`.
 
-    It can be used from any thread except one that runs an event loop of steps.
+    Use it from any thread except one that runs an event loop of steps.
     """
 
     def __init__(self, client: Client, loop: LoopThread) -> None:
@@ -231,7 +231,7 @@ class BlockingClient(BlockingNamespace[Client]):
 
 @contextmanager
 def connect(app: App | None, settings: Settings | None = None) -> Iterator[BlockingClient]:
-    """As `retoma.connect`, for programs without async."""
+    """Yield a blocking client, connected as `retoma.connect` does."""
     loop = LoopThread()
     try:
         opening = client.connect(app, settings)

@@ -1,6 +1,6 @@
-"""What `retoma dev --demo` runs: a small film, made offline. Each step takes about a second and is a template.
+"""The pipeline of `retoma dev --demo`: a small film, made offline. Each step takes about a second and fills a template.
 
-Each time a step's function begins, it adds a line to a file outside the database, so that anyone can count.
+Each time a step's function starts, it adds a line to a file outside the database, so anyone can count the calls.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ STORY = [
 
 
 class FilmInput(BaseModel):
-    """`length` is in scenes, `pace` in seconds that a step takes."""
+    """`length` is the number of scenes; `pace` is the duration of a step in seconds."""
 
     language: Literal["en", "pt"] = "en"
     length: int = Field(12, ge=1, le=len(STORY))
@@ -106,7 +106,7 @@ async def scenes(script: list[str], pace: float, *, ctx: Context) -> list[Scene]
 
 @demo.each(scenes, key="number")
 async def narration(scene: Scene, pace: float, *, ctx: Context) -> float:
-    """How many seconds it takes to say."""
+    """Return the duration of the narration in seconds."""
     await simulate_work(ctx, pace * (0.7 + scene.number % 3 * 0.2))
     return round(0.4 * len(scene.text.split()), 1)
 
@@ -141,7 +141,7 @@ async def simulate_work(ctx: Context, seconds: float) -> None:
 
 
 def log_effect(ctx: Context) -> None:
-    """Add a line to the run's file. One write at the end of a file is whole, whoever else writes and dies."""
+    """Append a line to the run's file. A single append is atomic, even if other processes write or die meanwhile."""
     line = json.dumps({"step": ctx.step, "item": ctx.item, "attempt": ctx.attempt, "process": os.getpid()})
     path = effects_path(ctx.run)
     private_files.create_folder(path.parent)

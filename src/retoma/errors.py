@@ -1,36 +1,36 @@
-"""What callers of Retoma meet, and the two requests that a step may make.
+"""The errors that Retoma raises, and the exceptions that a step raises to control its own job.
 
 RetomaError
-├── DefinitionError        a pipeline or an application is written wrong; raised at import
+├── DefinitionError        a pipeline or an application is defined wrongly; raised at import
 ├── DatabaseUnavailable    no database can be reached or started
-├── SchemaMismatch         the database's schema is older or newer than this code
-├── NotFound               no such run, pipeline or step
-│   └── Gone               it was there, and its time has passed
-├── InvalidInput           a pipeline's input model refuses what a run was to be started with
-│   ├── NoWayBack          work cannot be sent back to this step, or not these items of it
-│   └── CannotFollow       a step cannot follow the feedback that its work was to be sent back with
-├── Conflict               it is at odds with what is there
-│   ├── KeyReused          the same idempotency key was used for another input, or for another act
-│   ├── AtWork             an act needs a run that is over, and this one is not
-│   ├── AlreadyDecided     a colleague was first; `winner` is the review as it stands
-│   └── RevisionChanged    a person decides about another revision than they saw
+├── SchemaMismatch         the database schema is older or newer than this code
+├── NotFound               no such run, pipeline, step or other object
+│   └── Gone               the object existed but is no longer available
+├── InvalidInput           an argument, or the input of a run, is not valid
+│   ├── SendBackNotAllowed    the work cannot be sent back to this step, or these items cannot
+│   └── FeedbackNotSupported  the step cannot act on this feedback
+├── Conflict               the request conflicts with the current state
+│   ├── KeyReused          the idempotency key was already used for another input or action
+│   ├── RunBusy            the action needs a finished run, and this run is not finished
+│   ├── AlreadyDecided     somebody else decided the review first; `winner` is its current record
+│   └── RevisionChanged    the decision is about a revision that is no longer current
 ├── UnsafeUrl              a URL that must not be called from here
-├── NoAnswer               another machine did not answer, or not with what was asked
-├── NoBody                 the application's `webhook_body` raised; the webhook is tried again
-├── BadSignature           a webhook that came in is not signed with the secret, or not just now
-├── LeaseLost              a job is another worker's now; what this attempt still does is discarded
-├── RunFailed              `run` met a run that did not complete
-├── Unrecordable           a value that the database cannot hold
-├── TooLarge               a file has more bytes than was allowed
-└── WorkerGone             this worker was declared dead; its jobs are others' now
-RetryLater                 asked by a step: try again after a delay, without using up an attempt
-├── RateLimited            the same, and nothing else of its pool begins until then
-├── ProviderDown           the same; from the fifth in a row on nothing else of its pool begins for a while
-│   └── OutcomeUnknown     the same, and it may have been done: `once` asks `reconcile` first
-└── ProviderRefuses        the same at once: our key or our payment is not accepted
-GiveUp                     asked by a step: this attempt failed for good, do not retry
-NeedsReview                asked by a step: let a person say how to go on
-OutsideFailed              met by a step: what it had done outside has failed
+├── NoResponse             another machine sent no usable response
+├── WebhookBodyFailed      the application's `webhook_body` raised; the webhook is retried
+├── BadSignature           an incoming webhook has a wrong signature or an old timestamp
+├── LeaseLost              the job belongs to another worker now; this attempt is discarded
+├── RunFailed              the run that `run` waited for did not complete
+├── Unrecordable           a value that the database cannot store
+├── TooLarge               a file exceeds the size limit
+└── WorkerGone             this worker was declared dead; its jobs were released
+RetryLater                 raised by a step: run again after a delay, without using up an attempt
+├── RateLimited            also pauses the job's pool until then
+├── ProviderDown           also opens the pool's circuit breaker after five in a row
+│   └── SubmissionUnknown  the call may have taken effect: `once` calls `reconcile` before it repeats the call
+└── ProviderRejected       opens the pool's circuit breaker at once: the provider rejected our credentials or billing
+GiveUp                     raised by a step: fail the job without further retries
+NeedsReview                raised by a step: ask a person how to continue
+ExternalWorkFailed         raised in a step: its external work failed
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from typing import Any
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the class and the message of an error. Never raises, whatever the error's own methods do."""
+    """Return the class and the message of an error. Never raises, even if the error's own `__str__` does."""
     try:
         message = str(error)
     except BaseException:  # noqa: BLE001  (application code: its `__str__` may raise anything)
@@ -49,41 +49,41 @@ def describe_error(error: BaseException) -> str:
 
 
 class RetomaError(Exception):
-    """The root of every error that callers of Retoma meet."""
+    """The base class of all errors that Retoma raises."""
 
 
 class DefinitionError(RetomaError):
-    """A pipeline or an application is written wrong. Says where, and the nearest right name."""
+    """A pipeline or an application is defined wrongly. The message names the place and the nearest right name."""
 
 
 class DatabaseUnavailable(RetomaError):
-    """No database can be reached or started. Says what was tried and what to do."""
+    """No database can be reached or started. The message says what was tried and what to do."""
 
 
 class SchemaMismatch(RetomaError):
-    """The schema and this code are of different releases. Says which command mends it."""
+    """The database schema and this code belong to different releases. The message names the command that fixes it."""
 
 
 class NotFound(RetomaError):
-    """No such run, pipeline or step."""
+    """No such run, pipeline, step or other object."""
 
 
 class Gone(NotFound):
-    """It was there, and its time has passed, as that of a callback that came too late."""
+    """The object existed but is no longer available, for example a callback that arrives too late."""
 
 
 class InvalidInput(RetomaError):
-    """The pipeline's input model refuses this input. Says field by field why."""
+    """An argument, or the input of a run, is not valid. The message says why, field by field."""
 
 
 class SendBackNotAllowed(InvalidInput):
-    """Work cannot be sent back there, or not these items. Says where it may go."""
+    """The work cannot be sent back to this step, or these items cannot. The message lists the possible steps."""
 
 
 class FeedbackNotSupported(InvalidInput):
-    """A step cannot follow this feedback. Lists what it can follow; the review stays open.
+    """The step cannot act on this feedback. The message lists what it supports; the review stays open.
 
-    Pages in Portuguese show `pt`, if it is given.
+    Pages in Portuguese show `pt` if it is set.
     """
 
     def __init__(self, message: str, *, pt: str | None = None) -> None:
@@ -92,34 +92,34 @@ class FeedbackNotSupported(InvalidInput):
 
 
 class Conflict(RetomaError):
-    """It is at odds with what is there. Says what that is."""
+    """The request conflicts with the current state; the message says how."""
 
 
 class KeyReused(Conflict):
-    """The same idempotency key came with another input, or for another act."""
+    """The idempotency key was already used for another input or action."""
 
 
 class RunBusy(Conflict):
-    """This act needs a run that is over. Says what the run does instead."""
+    """The action needs a finished run. The message names the run's current state."""
 
 
 class AlreadyDecided(Conflict):
-    """Somebody else has decided this review, or it is no longer asked. `winner` is the review as it stands."""
+    """Somebody else has decided this review, or it was withdrawn. `winner` is its current record."""
 
     def __init__(self, winner: Any) -> None:
-        who = f" by {winner.decided_by}" if winner.decided_by else ""
-        super().__init__(f"review {winner.id} was {winner.state}{who} already")
+        by = f" by {winner.decided_by}" if winner.decided_by else ""
+        super().__init__(f"review {winner.id} was already {winner.state}{by}")
         self.winner = winner
 
 
 class RevisionChanged(Conflict):
-    """What was decided about is not what the person saw. Says both revisions."""
+    """The decision is about a revision that is no longer current. The message names both revisions."""
 
 
 class UnsafeUrl(RetomaError):
-    """A URL that must not be called from here. Says why, and the setting that would allow it.
+    """A URL that must not be called from here. The message says why, and which setting would allow it.
 
-    `field` is where in the input it stands, such as `images.3.image_url`, if that is known.
+    `field` is the path of the URL in the input, such as `images.3.image_url`, if known.
     """
 
     def __init__(self, reason: str, field: str | None = None) -> None:
@@ -129,7 +129,7 @@ class UnsafeUrl(RetomaError):
 
 
 class NoResponse(RetomaError):
-    """Another machine gave no usable answer. `maybe_sent` is False if nothing of the request can have reached it."""
+    """Another machine sent no usable response. `maybe_sent` is False if no part of the request can have reached it."""
 
     def __init__(self, message: str, *, maybe_sent: bool) -> None:
         super().__init__(message)
@@ -137,15 +137,15 @@ class NoResponse(RetomaError):
 
 
 class WebhookBodyFailed(RetomaError):
-    """What a webhook should say cannot be made just now."""
+    """The application's `webhook_body` raised, so the webhook has no body yet."""
 
 
 class BadSignature(RetomaError):
-    """What came in is not signed with this secret, or not just now. Says which, and nothing of the secret."""
+    """The signature does not match the secret, or the timestamp is too old. The message never reveals the secret."""
 
 
 class LeaseLost(RetomaError):
-    """This attempt is no longer the job's: it was given to another worker, or its run has stopped."""
+    """The attempt no longer owns its job: another worker has it, or the run was stopped."""
 
 
 class RunFailed(RetomaError):
@@ -153,57 +153,57 @@ class RunFailed(RetomaError):
 
 
 class Unrecordable(RetomaError):
-    """The database cannot hold one of the values of a call. Nothing of the call was committed."""
+    """The database cannot store one of the values of a call. The whole call was rolled back."""
 
 
 class TooLarge(RetomaError):
-    """A file has more bytes than was allowed. Says how many may be kept."""
+    """A file exceeds the size limit, which the message states."""
 
 
 class WorkerGone(RetomaError):
-    """This worker was declared dead by another. What it held is no longer its own."""
+    """Another worker declared this worker dead and released its jobs."""
 
 
 class RetryLater(Exception):
-    """Ask to be run again after `delay`, of which a plain number is seconds; the attempt is not counted.
+    """Ask to run again after `delay` (a plain number is seconds). The attempt is not counted.
 
-    After a year at the latest it is run again, and may ask anew.
+    Delays are capped at one year; after that the step runs again and may raise this again.
     """
 
     def __init__(self, delay: timedelta | float, reason: str = "") -> None:
         self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
-        super().__init__(reason or f"asked to run again in {self.delay.total_seconds():g} s")
+        super().__init__(reason or f"the step asked to run again in {self.delay.total_seconds():g} s")
 
 
 class RateLimited(RetryLater):
-    """A provider says "too many": run again after `delay`, and let nothing else of the job's pool begin before."""
+    """The provider's rate limit was hit: run again after `delay`, and start no other job of the pool until then."""
 
 
 class ProviderDown(RetryLater):
-    """A provider fails: run again later. From the fifth failure in a row on, nothing of the job's pool begins for a
-    while, on any machine; then one job tries, and what succeeds lets all begin again."""
+    """The provider is failing: run again later. After five failures in a row no job of the pool starts for a while,
+    on any machine. Then one job probes the provider, and a success lets all jobs start again."""
 
     def __init__(self, reason: str = "", delay: timedelta | float = 10) -> None:
-        super().__init__(delay, reason or "the provider fails")
+        super().__init__(delay, reason or "the provider is failing")
 
 
 class SubmissionUnknown(ProviderDown):
-    """A provider's answer was lost: what was asked of it may have been done. Raised within `once`, which lets its
-    `reconcile` look before anything is asked again."""
+    """The provider's response was lost, so the call may have taken effect. Raise it within `once`, which calls
+    `reconcile` before it repeats the call."""
 
 
 class ProviderRejected(RetryLater):
-    """A provider does not accept our key or our payment: nothing of the job's pool begins, and nothing fails.
+    """The provider rejected our credentials or billing: no job of the pool starts, and none fails.
 
-    After `delay` one job tries whether it has been mended; `retoma pools set POOL --resume` lets all begin at once.
+    After `delay` one job probes the provider; `retoma pools set POOL --resume` lets all jobs start at once.
     """
 
     def __init__(self, reason: str = "", delay: timedelta | float = 600) -> None:
-        super().__init__(delay, reason or "the provider refuses us")
+        super().__init__(delay, reason or "the provider rejected our credentials or billing")
 
 
 class ExternalWorkFailed(Exception):
-    """What was done outside has failed, was cancelled, or took too long. `code` says which."""
+    """The external work failed, was cancelled or timed out; `code` says which."""
 
     def __init__(self, reason: str, code: str = "EXTERNAL_WORK_FAILED") -> None:
         super().__init__(reason)
@@ -211,7 +211,7 @@ class ExternalWorkFailed(Exception):
 
 
 class GiveUp(Exception):
-    """Fail this job for good. `code` is what people and programs will see."""
+    """Fail this job without further retries. `code` appears in the API and on the pages."""
 
     def __init__(self, reason: str, code: str = "GAVE_UP") -> None:
         super().__init__(reason)
@@ -219,9 +219,9 @@ class GiveUp(Exception):
 
 
 class NeedsReview(Exception):
-    """Let a person say how to go on: accept (with `value` as the result, or without any), run it again, or reject.
+    """Ask a person how to continue: accept (with or without `value` as the result), run again, or reject.
 
-    Nothing is held while they think. `code` is what people and programs will see.
+    The job holds no worker or slot while it waits. `code` appears in the API and on the pages.
     """
 
     def __init__(self, reason: str, *, value: Any = None, code: str = "NEEDS_REVIEW") -> None:

@@ -1,4 +1,4 @@
-"""What the client gives back: facts about runs, jobs, events and workers, as the database had them."""
+"""The records that the client returns: runs, jobs, reviews, events, workers and more, as the database had them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from retoma.errors import RetomaError
 from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
 MAX_ABOUT_LENGTH = 120
-GENERIC_CODE = "ERROR"  # of an error that has no code of its own
+GENERIC_CODE = "ERROR"  # of an error without a specific code
 ABOUT_FIELDS = ("topic", "title", "name", "subject")
-"""Fields of an input that say what a run is about."""
+"""Input fields that can describe the subject of a run."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def about(self) -> str:
-        """As its input says: what it calls so, or else the first text in it."""
+        """Return a short description of the run from its input: a field of ABOUT_FIELDS, or else its first text."""
         fields = self.input if isinstance(self.input, dict) else {}
         texts = [*(fields.get(name) for name in ABOUT_FIELDS), *fields.values()]
         return next((each.strip()[:MAX_ABOUT_LENGTH] for each in texts if isinstance(each, str) and each.strip()), "")
@@ -67,11 +67,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Review:
-    """A question to a person about a job, and their answer.
+    """A question to a person about a job, and their decision.
 
-    A planned one is a step of its pipeline; in the others a step asks for help, and `reason` says why. A decision takes
-    effect at `effective_at`; until then it can be undone. `value` is what was approved, if it was not the subject as
-    it stood. `sent_back` counts how often this went back in its run, of `most_sent_back` times at most.
+    A planned review is a step of its pipeline. Otherwise a step asked for help, and `reason` says why. A decision takes
+    effect at `effective_at`; until then it can be undone. `value` is the approved value, if it differs from the
+    subject. `times_sent_back` counts how often the work was sent back in this run; `max_revisions` is the limit.
     """
 
     id: UUID
@@ -102,7 +102,7 @@ class Review:
     can_send_back_to: tuple[str, ...]
     times_sent_back: int
     max_revisions: int | None
-    has_form: bool = False  # an approval fills in a form
+    has_form: bool = False  # to approve it, a person fills in a form
 
     @property
     def is_open(self) -> bool:
@@ -115,7 +115,7 @@ class Review:
 
 @dataclass(frozen=True)
 class Subject:
-    """A result that a person is asked about."""
+    """A result under review."""
 
     step: str
     revision: int
@@ -133,7 +133,7 @@ class ReviewCount:
 
 @dataclass(frozen=True)
 class ReviewMetrics:
-    """`first_decided` are those that nobody had been asked before in their run; the mean wait is in seconds."""
+    """`first_decided` counts the first decision of each review in a run; `mean_wait` is in seconds."""
 
     decided: int
     first_decided: int
@@ -143,11 +143,11 @@ class ReviewMetrics:
 
 @dataclass(frozen=True)
 class PipelineMetrics:
-    """Runs that ended, and `failed` ones among them; neither rejected nor cancelled ones are.
+    """Metrics of ended runs. `failed` excludes rejected and cancelled runs.
 
-    `steps` had an attempt and came to an end, also in runs that are still open; `retried` of them had more than one.
-    The seconds are those of the `timed` runs, without people: completed ones, and open ones that have only steps left
-    whose time is not counted.
+    `steps` counts steps with at least one attempt that have ended, in open runs too; `retried` of them needed more
+    than one attempt. The durations cover the `timed` runs and exclude time spent waiting for people. Timed runs are
+    completed runs, and open runs in which only steps that are excluded from the duration are left.
     """
 
     ended: int
@@ -161,7 +161,7 @@ class PipelineMetrics:
 
 @dataclass(frozen=True)
 class DecisionResult:
-    """How one decision of many ended: the review as it stands now, or why it was not decided."""
+    """The outcome of one of many decisions: the current review, or the error that prevented the decision."""
 
     review: UUID
     current: Review | None = None
@@ -170,7 +170,7 @@ class DecisionResult:
 
 @dataclass(frozen=True)
 class StepRevision:
-    """One job as it was at a revision. `reused_from` is the revision whose result it kept; `author` a person."""
+    """One job at a revision. `reused_from` is the revision whose result it kept; `author` is the person who set it."""
 
     revision: int
     state: JobState
@@ -184,7 +184,7 @@ class StepRevision:
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that an application has learnt. `source` is JSON; `confidence` is from 0 to 1."""
+    """A fact that the application stored. `source` is JSON; `confidence` is from 0 to 1."""
 
     text: str
     source: Any
@@ -193,7 +193,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class FailedAttempt:
-    """An attempt that gave no result. `again_at` is when the next one may begin, if that was put off."""
+    """An attempt without a result. `retry_at` is when the next attempt may start, if it was delayed."""
 
     step: str
     item: str
@@ -204,11 +204,11 @@ class FailedAttempt:
 
 @dataclass(frozen=True)
 class Item:
-    """One item of a fan-out over all of its steps. `step` is the one that it stands at, or ended at.
+    """One item of a fan-out across all of its steps. `step` is its current step, or the one at which it ended.
 
-    It is `ready` until an attempt at it begins, and `running` until its last step has ended. `attempt` counts the
-    first attempt at it and every repeated one, at whichever step; `error` is what the last failure or retry said, if
-    there was one in this revision. `output` is of the last step, and `author` the person who gave it.
+    It is `ready` until its first attempt starts, and `running` until its last step has ended. `attempt` counts its
+    first attempt and every retry, at any step; `error` is the last error in this revision, if any. `output` is the
+    result of the last step, and `author` the person who set it.
     """
 
     item: str
@@ -228,7 +228,7 @@ class Item:
 
 @dataclass(frozen=True)
 class ItemTotals:
-    """`last_item` is the one whose state was final last, at `last_at`."""
+    """`last_item` is the item that reached a final state last, at `last_at`."""
 
     states: dict[JobState, int]
     last_item: str | None
@@ -241,7 +241,7 @@ class ItemTotals:
 
 @dataclass(frozen=True)
 class Profile:
-    """What an application knows of a tenant (a channel, a blog, a project). `revision` grows with every change."""
+    """What an application stores about a tenant (a channel, a blog, a project). Each change increments `revision`."""
 
     tenant: str
     value: Any
@@ -265,7 +265,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
-    """An event of any run, without the stack of an error. `tenant` is the number of its run's."""
+    """An event of any run, without the stack trace of an error. `tenant` is the internal number of the tenant."""
 
     id: int
     run: UUID
@@ -281,7 +281,7 @@ class LiveEvent:
 
 @dataclass(frozen=True)
 class ErrorCounts:
-    """How many jobs of a run have failed, how many others had an error that was retried, and the attempts retried."""
+    """Jobs of a run that failed, other jobs that had a retried error, and the number of retried attempts."""
 
     failed: int
     recovered: int
@@ -290,7 +290,7 @@ class ErrorCounts:
 
 @dataclass(frozen=True)
 class StepProgress:
-    """How many jobs of one step of a run are in which state. An `each` step may have none yet."""
+    """The number of jobs of one step of a run by state. An `each` step may have none yet."""
 
     step: str
     each: bool
@@ -315,22 +315,22 @@ class WorkerRecord:
     heartbeat_age: timedelta
 
     ended_at: datetime | None
-    heartbeat_timeout: timedelta | None = None  # its own; a worker of an earlier release has none
+    heartbeat_timeout: timedelta | None = None  # None for a worker of an earlier release
     pipelines: list[str] | None = None  # None for a worker of an earlier release, which may serve any
-    allow_hosts: list[str] | None = None  # the private hosts that it may call; None if it did not say
+    allow_hosts: list[str] | None = None  # the private hosts that it may call; None if unknown
 
     def is_alive(self, timeout: timedelta) -> bool:
-        """Whether its last heartbeat is recent enough, by its own timeout; by this one if it has none."""
+        """Return whether the last heartbeat is within the worker's own timeout, or else within `timeout`."""
         return self.heartbeat_age <= (self.heartbeat_timeout or timeout)
 
     def serves(self, pipeline: str) -> bool:
-        """Whether its application defines this pipeline: only then it runs its jobs and polls its external work."""
+        """Return whether the worker's application defines this pipeline, so that it can run its jobs."""
         return self.pipelines is None or pipeline in self.pipelines
 
 
 @dataclass(frozen=True)
 class ServerRecord:
-    """A running server: the private hosts that it accepts in URLs, and where it is reached from outside."""
+    """A running server: the private hosts that it accepts in URLs, and its public URL."""
 
     allow_hosts: list[str]
     public_url: str | None
@@ -338,8 +338,7 @@ class ServerRecord:
 
 @dataclass(frozen=True)
 class ExternalWork:
-    """Work of a job that is or was done outside. `handle` is what the outside knows it by, `looks` is how often it was
-    asked for."""
+    """External work of a job. `external_id` identifies it at the provider; `polls` counts how often it was polled."""
 
     step: str
     item: str
@@ -355,12 +354,12 @@ class ExternalWork:
     failed_polls: int
     error: Any
     started_at: datetime | None = None
-    """When the attempt began that handed it over."""
+    """Start of the attempt that submitted it."""
 
 
 @dataclass(frozen=True)
 class Revision:
-    """What an act has made anew: the run's revision, and how many jobs."""
+    """The result of a rerun or an edit: the new revision of the run, and how many jobs it reruns."""
 
     number: int
     jobs: int
@@ -368,9 +367,9 @@ class Revision:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A run that should go on and does not: since when, for which cause, and how often it was resumed by itself.
+    """A run without progress: since when, why, and how often it was resumed automatically.
 
-    `data` has what is known: step, item, worker or queue, the last item with a result, the sentence `why`.
+    `data` holds the details: step, item, worker or queue, the last item with a result, and the sentence `explanation`.
     """
 
     run: UUID
@@ -386,10 +385,10 @@ class Stuck:
 
 @dataclass(frozen=True)
 class PoolRecord:
-    """`used` slots are held by `holders` jobs that run or whose outside work does; `waiting` jobs could begin.
+    """The state of a pool: `holders` jobs hold `used` slots, running or with external work; `waiting` jobs could start.
 
-    `failures` of its provider came in a row. While there is `trouble`, its code, nothing begins until `open_until`, and
-    then one job at a time.
+    `failures` counts consecutive failures of its provider. While the circuit breaker is open, `trouble` holds the error
+    code: no job starts until `open_until`, and then one at a time.
     """
 
     name: str
@@ -412,8 +411,8 @@ class PoolRecord:
 
 @dataclass(frozen=True)
 class ChargeRecord:
-    """What one attempt has used. `micros` are millionths of a US dollar; None if nobody knows. `price` is the version
-    of the price, None if the provider told the sum itself."""
+    """Usage that one attempt reported. `micros` is the cost in millionths of a US dollar, None if unknown. `price` is
+    the version of the price, None if the provider reported the cost itself."""
 
     id: UUID
     run: UUID
@@ -433,7 +432,7 @@ class ChargeRecord:
 
 @dataclass(frozen=True)
 class ChargeTotal:
-    """Sums of charges. What they are not told apart by is None. `unpriced` of them are not in `micros`."""
+    """Sums of charges. Fields that they are not grouped by are None. `unpriced` charges are missing in `micros`."""
 
     tenant: str | None
     run: UUID | None
@@ -451,7 +450,7 @@ class ChargeTotal:
 
 @dataclass(frozen=True)
 class Price:
-    """What a provider takes, in millionths of a US dollar: for a million tokens, and for one unit."""
+    """A provider's price in millionths of a US dollar: per million tokens, and per unit."""
 
     provider: str
     what: str
@@ -464,7 +463,7 @@ class Price:
 
 @dataclass(frozen=True)
 class DeliveryAttempt:
-    """One try. Without `took` its end is not known, because the sender died. `answer` is the beginning of it."""
+    """One attempt. `took` is None if the sender died before its end. `answer` is the beginning of the response."""
 
     attempt: int
     at: datetime
@@ -476,10 +475,10 @@ class DeliveryAttempt:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One event owed to one URL; its id is the `webhook-id`. `status` and `error` are of the last attempt.
+    """One event for one URL; its id is the `webhook-id`. `status` and `error` are of the last attempt.
 
-    `next_at` is None if it is over, or if it waits for the delivery before it. `body` and `attempts` come only when
-    one delivery is asked for.
+    `next_at` is None if the delivery is over, or if it waits for the delivery before it. `body` and `attempts` are only
+    set when a single delivery is requested.
     """
 
     id: UUID
@@ -503,9 +502,9 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A URL that webhooks of a tenant go to. `failures` are in a row; until `open_until` nothing is sent.
+    """A URL that receives webhooks of a tenant. `failures` are consecutive; nothing is sent until `open_until`.
 
-    `events` are those of all runs of the tenant that it has subscribed to. The tenant `*` stands for all tenants.
+    `events` are the events of all runs of the tenant that it subscribes to. The tenant `*` means all tenants.
     """
 
     id: int
@@ -524,7 +523,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Subscription:
-    """A URL that gets these events of all runs of its tenant. `secret` signs them; it is shown only at the start."""
+    """A URL that receives these events of all runs of its tenant. `secret` signs them and is only set on creation."""
 
     id: int
     tenant: str
@@ -535,7 +534,7 @@ class Subscription:
 
 
 def describe_recorded_error(error: Mapping[str, Any]) -> str:
-    """Return what an error said, after its type unless it has a code of its own: `KeyError: 'v1'`."""
+    """Return the message of an error, prefixed with its type unless it has a specific code: `KeyError: 'v1'`."""
     message, kind = str(error.get("message") or ""), error.get("type")
     if not kind or error.get("code") != GENERIC_CODE:
         return message
@@ -543,7 +542,7 @@ def describe_recorded_error(error: Mapping[str, Any]) -> str:
 
 
 class WaitReason(StrEnum):
-    """Why a job that needs nothing more does not run."""
+    """Why a job whose dependencies are met does not run."""
 
     DELAYED = "delayed"
     EXTERNAL_WORK = "external_work"
@@ -577,10 +576,10 @@ class Wait:
 
     @property
     def explanation(self) -> str:
-        """The reason as a sentence, with what to do where there is something."""
+        """Return the reason as a sentence, with what to do about it, if anything."""
         one = f"{self.step} of {self.item}" if self.item else self.step
-        who = f"{self.jobs} jobs of {self.step}" if self.jobs > 1 else one
-        return f"{who}: {self._explain()}"
+        subject = f"{self.jobs} jobs of {self.step}" if self.jobs > 1 else one
+        return f"{subject}: {self._explain()}"
 
     def _explain(self) -> str:
         until = f" until {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else ""
@@ -588,9 +587,9 @@ class Wait:
             case WaitReason.DELAYED:
                 return f"delayed{until}{f' ({self.code})' if self.code else ''}"
             case WaitReason.EXTERNAL_WORK:
-                return f"its work is done outside, and is looked at again{until.replace(' until', ' at')}"
+                return f"waiting for external work, which is polled again{until.replace(' until', ' at')}"
             case WaitReason.PERSON:
-                return "it waits for a person; `retoma reviews list` shows what they are asked"
+                return "waiting for a person; `retoma reviews list` shows the open reviews"
             case WaitReason.UNDEFINED_STEP:
                 return f"no worker defines the step {self.step!r} as this run needs it; `retoma check APP` says why"
             case WaitReason.NO_WORKER:
@@ -603,28 +602,28 @@ class Wait:
             case WaitReason.POOL:
                 return f"waiting for capacity: pool {self.pool!r} has too few free slots"
             case WaitReason.POOL_TOO_SMALL:
-                return f"pool {self.pool!r} has fewer slots than it takes; widen it: retoma pools set {self.pool}"
+                return f"pool {self.pool!r} has fewer slots than the job needs; raise it: retoma pools set {self.pool}"
             case WaitReason.POOL_PAUSED:
-                return f"the provider behind pool {self.pool!r} asked to wait; `retoma pools list` says until when"
+                return f"the provider behind pool {self.pool!r} is rate limiting; `retoma pools list` shows until when"
             case WaitReason.POOL_RATE:
-                return f"pool {self.pool!r} lets only so many begin in a second"
+                return f"pool {self.pool!r} has reached its rate of job starts per second"
             case WaitReason.POOL_SHARE:
-                return f"its tenant has as many slots of pool {self.pool!r} as one may have"
+                return f"its tenant holds as many slots of pool {self.pool!r} as one tenant may"
             case WaitReason.PROVIDER_DOWN:
-                return f"the provider behind pool {self.pool!r} fails; it is tried again with one job at a time"
+                return f"the provider behind pool {self.pool!r} is failing; one job at a time probes it"
             case WaitReason.PROVIDER_REJECTED:
                 return (
-                    f"the provider behind pool {self.pool!r} refuses us: mend the key or the payment, then "
-                    f"`retoma pools set {self.pool} --resume`"
+                    f"the provider behind pool {self.pool!r} rejected our credentials: "
+                    f"check the API key and billing, then `retoma pools set {self.pool} --resume`"
                 )
             case WaitReason.SUSPECT:
-                return "it ran when a worker died, so it runs again one at a time"
+                return "it was running when a worker died, so it is retried in isolation, one at a time"
             case WaitReason.NOT_CLAIMED:
-                return f"ready; if it stays so, no worker of queue {self.queue!r} defines its pipeline"
+                return f"ready; if it stays ready, no worker of queue {self.queue!r} defines its pipeline"
 
 
 class Scope(StrEnum):
-    """What an API key may do. `admin` may do everything."""
+    """What an API key may do. `admin` includes everything."""
 
     RUNS_READ = "runs:read"
     RUNS_WRITE = "runs:write"
@@ -637,13 +636,13 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-# They reach beyond any tenant, so that a key of one tenant cannot have them.
+# These reach beyond a tenant, so the key of one tenant cannot have them.
 CROSS_TENANT_SCOPES = frozenset({Scope.POOLS_WRITE, Scope.METRICS_READ, Scope.ADMIN})
 
 
 @dataclass(frozen=True)
 class KeyRecord:
-    """An API key, but for its secret, which begins with `hint`. Without a tenant it is for all; `used_at` is coarse."""
+    """An API key without its secret, which begins with `hint`. Without a tenant it covers all; `used_at` is coarse."""
 
     id: int
     name: str
@@ -658,7 +657,7 @@ class KeyRecord:
 
 @dataclass(frozen=True)
 class NewKey:
-    """`secret` is the key itself. It is nowhere else, so that it can be shown only now."""
+    """`secret` is the key itself. It is not stored, so it can only be shown now."""
 
     key: KeyRecord
     secret: str = field(repr=False)

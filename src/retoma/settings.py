@@ -1,4 +1,4 @@
-"""What can be set: flags over environment (`RETOMA_...`) over `.env` over `retoma.toml` over these defaults."""
+"""Settings, by precedence: command-line flags, environment (`RETOMA_...`), `.env`, `retoma.toml`, defaults."""
 
 from __future__ import annotations
 
@@ -23,76 +23,76 @@ class Settings(BaseSettings):
         env_prefix="RETOMA_", env_file=".env", extra="ignore", populate_by_name=True, toml_file="retoma.toml"
     )
 
-    home: Path = Field(Path(".retoma"), description="Where the embedded database and local files live.")
+    home: Path = Field(Path(".retoma"), description="Folder of the embedded database and of local files.")
     database_url: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("RETOMA_DATABASE_URL", "DATABASE_URL"),
-        description="A PostgreSQL 15 or newer, or a transaction pooler before one. Unset: an embedded one.",
+        description="URL of PostgreSQL 15 or newer, or of a transaction pooler in front of it. Unset: an embedded one.",
     )
     embedded_port: int | None = Field(
-        None, description="Let the embedded database also listen on this port of 127.0.0.1."
+        None, description="TCP port on 127.0.0.1 on which the embedded database listens, in addition to its socket."
     )
-    app: str | None = Field(None, description="Where the application is: `module:name`, or a file.")
+    app: str | None = Field(None, description="The application: `module:name`, or a file.")
     heartbeat_timeout_seconds: float = Field(
         HEARTBEAT_TIMEOUT.total_seconds(),
         ge=0.1,
         le=3600,
-        description="A worker that has not beaten for so long is dead.",
+        description="A worker without a heartbeat for this long is declared dead.",
     )
     drain_seconds: float = Field(
-        30.0, ge=0, le=86400, description="How long a worker that is asked to stop lets its jobs end."
+        30.0, ge=0, le=86400, description="How long a stopping worker waits for its running jobs."
     )
-    host: str = Field("127.0.0.1", description="Where the server listens; 0.0.0.0 is every address of this machine.")
+    host: str = Field("127.0.0.1", description="Address on which the server listens; 0.0.0.0 means all addresses.")
     port: int = Field(
         8765,
         ge=0,
         le=65535,
         validation_alias=AliasChoices("RETOMA_PORT", "PORT"),
-        description="The port of the server; 0 takes one that is free.",
+        description="Port of the server; 0 picks a free one.",
     )
     rate_limit_per_minute: int = Field(
-        12_000, ge=1, description="How many requests a minute one API key may make of one server process."
+        12_000, ge=1, description="Requests per minute that one API key may send to one server process."
     )
     streams_per_key: int = Field(
-        1_000, ge=1, description="How many live streams one API key may have open at one server process."
+        1_000, ge=1, description="Live streams that one API key may keep open at one server process."
     )
     max_connections: int = Field(
-        25_000, ge=1, description="How many connections one server process has open, if the system allows as many."
+        25_000, ge=1, description="Open connections per server process, if the operating system allows as many."
     )
     max_connections_per_address: int = Field(
         500,
         ge=1,
-        description="How many connections from one address have shown no valid key or session yet; with more, the "
-        "oldest of them is closed. Trusted proxies have no such limit.",
+        description="Connections from one address that have not yet shown a valid key or session; beyond this limit "
+        "the oldest is closed. Trusted proxies are exempt.",
     )
     trusted_proxies: str | None = Field(
         None,
-        description="Addresses, with commas between, of proxies before the server whose X-Forwarded-For is believed.",
+        description="Comma-separated addresses of proxies in front of the server; their X-Forwarded-For is trusted.",
     )
     public_url: str | None = Field(
         None,
-        description="Where the server is reached from outside, as https://retoma.example.com: for callbacks, links.",
+        description="Public URL of the server, such as https://retoma.example.com, for callbacks and links.",
     )
     allow_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="Hosts, addresses or networks, with commas between, that webhooks and downloads may reach though "
-        "they are not public. They may have any port and plain http.",
+        description="Comma-separated hosts, addresses or networks that webhooks and downloads may reach although they "
+        "are not public, on any port and over plain http.",
     )
 
     admin_password_hash: SecretStr | None = Field(
-        None, description="Lets people log in to the pages: `retoma password` makes it. Unset: nobody can."
+        None, description="Enables login to the pages; created by `retoma password`. Unset: nobody can log in."
     )
 
     webhook_secret: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("RETOMA_WEBHOOK_SECRET", "WEBHOOK_SECRET"),
-        description="Signs every webhook: whsec_ and the base64 of 24 to 64 bytes. Unset: each tenant has a secret of "
-        "its own for each host.",
+        description="Signs every webhook: whsec_ and the base64 of 24 to 64 bytes. Unset: each tenant has its own "
+        "secret for each host.",
     )
     webhook_previous_secret: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("RETOMA_WEBHOOK_PREVIOUS_SECRET", "WEBHOOK_PREVIOUS_SECRET"),
-        description="The webhook secret before a rotation: it signs beside the new one for as long as it is set.",
+        description="Webhook secret before a rotation: as long as it is set, webhooks are signed with both secrets.",
     )
 
     @property

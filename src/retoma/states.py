@@ -1,6 +1,6 @@
-"""The states of runs, jobs, reviews and deliveries, and every move between them that is permitted.
+"""The states of runs, jobs, reviews and deliveries, and the permitted transitions between them.
 
-The database holds the same tables (`retoma.transitions`) and refuses any other move; a test compares the two.
+The database holds the same tables (`retoma.transitions`) and rejects any other transition; a test compares the two.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = (
     {RunState.PENDING: frozenset({RunState.RUNNING, RunState.CANCELLING, RunState.CANCELLED})}
     | {state: (_OPEN_RUNS - {state}) | {RunState.CANCELLING} | RUN_FINAL_STATES for state in _OPEN_RUNS}
     | {RunState.CANCELLING: frozenset({RunState.CANCELLED})}
-    # Only an act of a person opens a run that is over, and none one that was cancelled or rejected.
+    # Only an action of a person reopens a finished run. Cancelled and rejected runs stay so.
     | {
         end: frozenset({RunState.RUNNING})
         for end in (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
@@ -89,7 +89,7 @@ RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = (
     | {end: frozenset() for end in (RunState.REJECTED, RunState.CANCELLED)}
 )
 
-# What was decided can be undone, or be overtaken by another act, until it takes effect.
+# Until a decision takes effect, it can be undone or superseded by another action.
 _AFTER_DECISION = frozenset({ReviewState.OPEN, ReviewState.WITHDRAWN})
 
 REVIEW_TRANSITIONS: dict[ReviewState, frozenset[ReviewState]] = {
@@ -105,6 +105,6 @@ DELIVERY_TRANSITIONS: dict[DeliveryState, frozenset[DeliveryState]] = {
     DeliveryState.DUE: frozenset({DeliveryState.SENDING, DeliveryState.DEAD}),
     DeliveryState.SENDING: frozenset({DeliveryState.DUE, DeliveryState.DELIVERED, DeliveryState.DEAD}),
     DeliveryState.DELIVERED: frozenset(),
-    # Only an act of a person, a redrive, takes a delivery out of the dead letters.
+    # Only a redrive, which is an action of a person, takes a delivery out of the dead letters.
     DeliveryState.DEAD: frozenset({DeliveryState.DUE}),
 }

@@ -1,10 +1,10 @@
-"""For tests of pipelines: a fresh database, a clock that the test sets, and runs that end in milliseconds.
+"""Test pipelines with a fresh database, a clock that the test sets, and runs that finish in milliseconds.
 
     async with testing.sandbox(app) as sandbox:
         run = await sandbox.run(article, {"topic": "fixed income"})
         assert run.state == "completed"
 
-Nothing sleeps: a retry that is due in ten minutes is due as soon as nothing else is left to do.
+Nothing sleeps: if no other work is left, the clock jumps to the next retry that is due.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FinishedRun:
 
 
 class Clock:
-    """The database's clock, which stands still until the test moves it."""
+    """The database's clock, which only moves when the test moves it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -69,7 +69,7 @@ class Clock:
 
 
 class Sandbox:
-    """An application on a database of its own, with time and work in the hands of the test."""
+    """An application on its own database. The test controls time and work."""
 
     def __init__(self, app: App, database: Database) -> None:
         self.app = app
@@ -85,33 +85,33 @@ class Sandbox:
         return FinishedRun(run.id, run.state, await self.client.runs.get_results(run.id))
 
     async def work(self, *, advance_clock: bool = True) -> int:
-        """Run all that is ready, and with `until_later` also what is due later; gives the number of attempts."""
-        async with self.manual_worker() as hands:
-            return await self._work_until_idle(hands, advance_clock)
+        """Run all ready jobs, and with `advance_clock` also delayed ones; return the number of attempts."""
+        async with self.manual_worker() as worker:
+            return await self._work_until_idle(worker, advance_clock)
 
     async def send_webhooks(self, settings: Settings | None = None) -> int:
-        """Send the webhooks that are due, as the sender does; receivers may be on this machine. Gives the attempts."""
+        """Send due webhooks as the sender does, to this machine too; return the number of attempts."""
         async with HttpClient(self.client.guard) as outgoing:
             return await Sender(self.client, settings or Settings(), outgoing).send_due()
 
     async def run_watchdog(self) -> int:
-        """Look after runs that stand still or are late, as workers do every second; gives how many were looked at."""
+        """Check stuck and overdue runs, as workers do every second; return the number of runs checked."""
         return await watchdog.check_due_runs(self.database, self.client.heartbeat_timeout)
 
     @asynccontextmanager
     async def manual_worker(self) -> AsyncIterator[ManualWorker]:
-        """A worker whose every claim and every outcome is an act of the test."""
-        catalog = ServedVersions(self.app)
-        await catalog.register_and_load(self.database)
+        """Yield a worker that claims jobs and reports outcomes only when the test says so."""
+        served_versions = ServedVersions(self.app)
+        await served_versions.register_and_load(self.database)
         worker = await workers.register_worker(
-            self.database, "sandbox", self.app.queues, 1, 1, pipelines=catalog.pipelines
+            self.database, "sandbox", self.app.queues, 1, 1, pipelines=served_versions.pipelines
         )
-        hands = ManualWorker(self.app, self.database, catalog, worker)
-        async with catalog.open_resources():
+        manual_worker = ManualWorker(self.app, self.database, served_versions, worker)
+        async with served_versions.open_resources():
             try:
-                yield hands
+                yield manual_worker
             finally:
-                await hands.close()
+                await manual_worker.close()
 
     async def _work_until_idle(self, worker: ManualWorker, advance_clock: bool) -> int:
         attempts = 0
@@ -127,11 +127,11 @@ class Sandbox:
                 return attempts
 
     async def _release_due_jobs(self, advance_clock: bool) -> bool:
-        """Make due work ready, moving the clock to the next if need be. False if there is none."""
-        found = await workers.release_due_jobs(self.database, limit=1_000)
-        if found.released:
+        """Release due jobs, moving the clock to the next one if necessary. Return False if there is none."""
+        result = await workers.release_due_jobs(self.database, limit=1_000)
+        if result.released:
             return True
-        ahead = [one for one in (found.next_in, found.poll_in) if one is not None]
+        ahead = [one for one in (result.next_in, result.poll_in) if one is not None]
         if not ahead or not advance_clock:
             return False
         await self.clock.advance(max(min(ahead), timedelta(0)))
@@ -139,7 +139,7 @@ class Sandbox:
 
 
 class ManualWorker:
-    """A worker moved by the test, step by step."""
+    """A worker that the test drives step by step."""
 
     def __init__(self, app: App, database: Database, served_versions: ServedVersions, worker: int) -> None:
         self.worker = worker
@@ -149,10 +149,10 @@ class ManualWorker:
         self._served_versions = served_versions
         self._threads = ThreadPool(8)
         self._children = ProcessPool()
-        desks = ContextBackends(database, PUBLIC_URL, app.name, app.files)
-        desks.worker = worker
-        self._charge_buffer = desks.charge_buffer
-        self._runner = StepRunner(served_versions, Tenants(database), self._threads, self._children, desks)
+        backends = ContextBackends(database, PUBLIC_URL, app.name, app.files)
+        backends.worker = worker
+        self._charge_buffer = backends.charge_buffer
+        self._runner = StepRunner(served_versions, Tenants(database), self._threads, self._children, backends)
         self._poller = ExternalWorkPoller(database, served_versions, on_end=lambda: None)
         self._poller.worker = worker
         self._link = WorkerLink(database, worker, 1)
@@ -160,43 +160,43 @@ class ManualWorker:
 
     @property
     def versions(self) -> list[int]:
-        """The versions of pipelines that this worker serves."""
+        """Return the pipeline versions that this worker serves."""
         return list(self._served_versions.version_numbers)
 
     async def claim(self, limit: int = 1, *, queues: list[str] | None = None) -> list[Claim]:
         return await self._finish_and_claim([], [], limit, queues)
 
     async def attempt(self, claims: list[Claim]) -> list[Result | AttemptOutcome]:
-        """Run these jobs as a worker does, to their ends or timeouts."""
+        """Run these jobs to their ends or timeouts, as a worker does."""
         ended = asyncio.Event()
-        workload = Executor(self._runner, max(1, len(claims)), ended.set)
-        workload.take(claims)
+        executor = Executor(self._runner, max(1, len(claims)), ended.set)
+        executor.take(claims)
         outcomes: dict[ClaimKey, Result | AttemptOutcome] = {}
         while len(outcomes) < len(claims):
             await ended.wait()
             ended.clear()
-            for some in workload.collect():
-                outcomes |= {outcome.claim.key: outcome for outcome in some}
+            for batch in executor.collect():
+                outcomes |= {outcome.claim.key: outcome for outcome in batch}
         await self._runner.log_failed_attempts([*outcomes.values()])
         return [outcomes[claim.key] for claim in claims]
 
     async def poll_external_work(self) -> int:
-        """Look at the outside work that is due now; gives how much there was."""
+        """Poll the external work that is due now; return how many polls were due."""
         return await self._poller.poll_due()
 
     async def record_outcomes(self, outcomes: list[Result | AttemptOutcome], limit: int = 0) -> list[Claim]:
-        """Give back outcomes, and claim up to `room` jobs in the same call."""
+        """Report outcomes, and claim up to `limit` jobs in the same call."""
         results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
-        setbacks = [outcome for outcome in outcomes if isinstance(outcome, AttemptOutcome)]
-        return await self._finish_and_claim(results, setbacks, limit)
+        other_outcomes = [outcome for outcome in outcomes if isinstance(outcome, AttemptOutcome)]
+        return await self._finish_and_claim(results, other_outcomes, limit)
 
     async def close(self) -> None:
-        """Stop as a worker does that is asked to: what is still held goes back."""
+        """Shut down as a worker does: release the jobs that are still held."""
         await workers.deregister_worker(self._database, self.worker)
         await self.abandon()
 
     async def abandon(self) -> None:
-        """Vanish, as a killed process does; the database is told nothing."""
+        """Disappear as a killed process does, without deregistering."""
         self._threads.close()
         await self._children.close()
         await self._link.close()
@@ -204,7 +204,7 @@ class ManualWorker:
     async def _finish_and_claim(
         self, results: list[Result], outcomes: list[AttemptOutcome], limit: int, queues: list[str] | None = None
     ) -> list[Claim]:
-        wish = ClaimRequest(
+        request = ClaimRequest(
             queues or self._app.queues,
             self._served_versions.version_numbers,
             after_tenant=0,
@@ -212,27 +212,27 @@ class ManualWorker:
             allow_suspect=True,
         )
         await self._charge_buffer.flush()
-        answer = await self._link.finish_and_claim(results, outcomes, wish)
-        self.rejected_outcomes += answer.rejected
-        self._held_jobs -= {result.claim.key for result in results} | {setback.claim.key for setback in outcomes}
-        if answer.replayed:
-            answer.claimed = [claim for claim in await self._link.list_held() if claim.key not in self._held_jobs]
-        taken = self._runner.prepare_claims(answer, results)
-        self._held_jobs |= {claim.key for claim in taken}
-        return taken
+        response = await self._link.finish_and_claim(results, outcomes, request)
+        self.rejected_outcomes += response.rejected
+        self._held_jobs -= {result.claim.key for result in results} | {outcome.claim.key for outcome in outcomes}
+        if response.replayed:
+            response.claimed = [claim for claim in await self._link.list_held() if claim.key not in self._held_jobs]
+        claimed = self._runner.prepare_claims(response, results)
+        self._held_jobs |= {claim.key for claim in claimed}
+        return claimed
 
 
 @asynccontextmanager
 async def sandbox(app: App, database: Database | None = None) -> AsyncIterator[Sandbox]:
-    """A sandbox whose clock stands at noon of 1 January 2030, on a fresh database unless one is given."""
+    """Yield a sandbox that starts at noon on 1 January 2030, on a fresh database unless one is passed."""
     if database is None:
-        async with fresh_database() as database, sandbox(app, database) as made:
-            yield made
+        async with fresh_database() as database, sandbox(app, database) as new_sandbox:
+            yield new_sandbox
         return
     await clock.make_settable(database)
-    made = Sandbox(app, database)
-    await made.clock.set(NOON)
+    new_sandbox = Sandbox(app, database)
+    await new_sandbox.clock.set(NOON)
     try:
-        yield made
+        yield new_sandbox
     finally:
-        await made.client.close()
+        await new_sandbox.client.close()

@@ -62,17 +62,17 @@ def test_an_unknown_parameter_names_the_nearest_input(article: Pipeline) -> None
 
 
 def test_an_unknown_parameter_like_no_other_lists_what_is_known(article: Pipeline) -> None:
-    with mistake("known are 'topic', 'tone', 'words', 'languages', 'outline'"):
+    with mistake("known: 'topic', 'tone', 'words', 'languages', 'outline'"):
         article.step(a_function("draft", "xyz"))
 
 
 def test_an_unknown_parameter_of_the_first_step_says_that_nothing_is_above() -> None:
-    with mistake("there is nothing to name"):
+    with mistake("none is defined"):
         Pipeline("empty").step(a_function("draft", "xyz"))
 
 
 def test_a_step_defined_below_is_unknown() -> None:
-    with mistake("step 'draft'", "'outline' names no input and no step above"):
+    with mistake("step 'draft'", "'outline' names neither an input nor a step above"):
         a_chain(draft=["outline"], outline=[])
 
 
@@ -86,7 +86,7 @@ def test_a_step_cannot_need_itself(article: Pipeline) -> None:
 
 
 def test_an_each_step_has_no_more_items_than_sources(article: Pipeline) -> None:
-    with mistake("step 'label'", "'document', 'outlin'", "gives only 1", "did you mean 'outline'?"):
+    with mistake("step 'label'", "'document', 'outlin'", "provides only 1", "did you mean 'outline'?"):
         article.each("documents")(a_function("label", "document", "outlin"))
 
 
@@ -113,9 +113,9 @@ def test_positional_only_parameters_are_refused(article: Pipeline) -> None:
 
 
 def test_the_context_is_no_data(article: Pipeline) -> None:
-    with mistake("'ctx' is no data; put it right of '*'"):
+    with mistake("'ctx' is not data; put it right of '*'"):
         article.step(a_function("draft", "ctx"))
-    with mistake("'ctx' is no data"):
+    with mistake("'ctx' is not data"):
         article.each("documents")(a_function("label", "ctx"))
 
 
@@ -125,7 +125,7 @@ def test_two_steps_cannot_share_a_name(article: Pipeline) -> None:
 
 
 def test_a_step_cannot_have_the_name_of_an_input(article: Pipeline) -> None:
-    with mistake("step 'topic'", "is an input already"):
+    with mistake("step 'topic'", "is already an input"):
         article.step(a_function("topic"))
 
 
@@ -154,23 +154,23 @@ def test_proceed_when_is_no_option_of_each(article: Pipeline) -> None:
 
 def test_proceed_when_needs_a_join(article: Pipeline) -> None:
     article.step(proceed_when=finished())(a_function("draft", "outline"))
-    with mistake("step 'draft'", "proceed_when= is for a join"):
+    with mistake("step 'draft'", "proceed_when= is only for a join"):
         article.check()
 
 
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
-        ("queue", "two words", "cannot name a queue"),
+        ("queue", "two words", "is not a valid queue name"),
         ("queue", "q" * 101, "at most 100 characters"),
-        ("priority", "high", "give an int"),
-        ("retry", 3, "give a Retry, such as Retry(3)"),
-        ("timeout", 0, "give a duration above zero"),
-        ("timeout", None, "give a duration above zero"),
-        ("total_timeout", "1m", "give a duration above zero"),
+        ("priority", "high", "pass an int"),
+        ("retry", 3, "pass a Retry, such as Retry(3)"),
+        ("timeout", 0, "pass a duration above zero"),
+        ("timeout", None, "pass a duration above zero"),
+        ("total_timeout", "1m", "pass a duration above zero"),
         ("on_failure", "retry", "'stop', 'continue', 'review'"),
-        ("proceed_when", 0.5, "give finished(...)"),
-        ("when", True, "give a plain function"),
+        ("proceed_when", 0.5, "pass finished(...)"),
+        ("when", True, "pass a plain function"),
     ],
 )
 def test_a_wrong_option_says_what_to_give(article: Pipeline, option: str, value: Any, reason: str) -> None:
@@ -185,9 +185,9 @@ def test_the_defaults_of_a_pipeline_are_checked_too() -> None:
 
 
 def test_a_condition_takes_only_data_of_its_step(article: Pipeline) -> None:
-    with mistake("step 'draft'", "when= takes 'tone'", "known are 'topic', 'words'"):
+    with mistake("step 'draft'", "when= takes 'tone'", "known: 'topic', 'words'"):
         article.step(when=lambda tone: bool(tone))(a_function("draft", "topic", "words"))
-    with mistake("there is nothing to name"):
+    with mistake("none is defined"):
         article.step(when=lambda tone: bool(tone))(a_function("draft"))
 
 
@@ -195,7 +195,7 @@ def test_a_condition_is_not_async(article: Pipeline) -> None:
     async def wanted(topic: str) -> bool:
         return bool(topic)
 
-    with mistake("step 'draft'", "give a plain function"):
+    with mistake("step 'draft'", "pass a plain function"):
         article.step(when=wanted)(a_function("draft", "topic"))  # type: ignore[arg-type]
 
 
@@ -217,7 +217,7 @@ def test_a_plain_step_is_not_taken_as_items(article: Pipeline) -> None:
 
 
 def test_an_each_step_does_not_join(article: Pipeline) -> None:
-    with mistake("step 'label'", "cannot take Items[...] of 'text'", "join it first, in a plain step"):
+    with mistake("step 'label'", "cannot take Items[...] of 'text'", "join it first in a plain step"):
         article.each("documents")(a_function("label", "document", joins=["text"]))
 
 
@@ -233,14 +233,14 @@ def test_an_each_step_over_other_items_is_not_waited_for(article: Pipeline) -> N
 
 
 def test_each_does_not_go_over_an_each_step(article: Pipeline) -> None:
-    with mistake("step 'word'", "'text', which is an each step", "return a flat list from a plain step"):
+    with mistake("step 'word'", "'text', which is itself an each step", "return a flat list from a plain step"):
         article.each("text")(a_function("word", "it"))
 
 
 def test_each_goes_over_lists_only(article: Pipeline) -> None:
-    with mistake("step 'letter'", "'outline', which does not give a list"):
+    with mistake("step 'letter'", "'outline', which does not return a list"):
         article.each("outline")(a_function("letter", "it"))
-    with mistake("step 'letter'", "'topic', which does not give a list"):
+    with mistake("step 'letter'", "'topic', which does not return a list"):
         article.each("topic")(a_function("letter", "it"))
 
 
@@ -269,14 +269,14 @@ def test_an_each_step_takes_something(article: Pipeline) -> None:
 def test_a_function_of_another_pipeline_is_no_step(article: Pipeline) -> None:
     outline = a_function("outline")
     Pipeline("other").step(outline)
-    with mistake("step 'draft'", "after= names 'outline', which is no step of this pipeline"):
+    with mistake("step 'draft'", "after= names 'outline', which is not a step of this pipeline"):
         article.step(after=[outline])(a_function("draft"))
 
 
 def test_only_functions_are_steps(article: Pipeline) -> None:
     with mistake("'draft' cannot be a step"):
         article.step("draft")  # type: ignore[call-overload]
-    with mistake("'<lambda>' cannot name a step"):
+    with mistake("'<lambda>' is not a valid step name"):
         article.step(lambda: None)
 
 
@@ -319,7 +319,7 @@ def test_inputs_are_a_model() -> None:
 
 
 def test_the_type_of_a_parameter_is_that_of_the_step(article: Pipeline) -> None:
-    with mistake("step 'draft'", "'outline' wants int, but step 'outline' gives str"):
+    with mistake("step 'draft'", "'outline' expects int, but step 'outline' returns str"):
 
         @article.step
         def draft(outline: int) -> int:
@@ -327,7 +327,7 @@ def test_the_type_of_a_parameter_is_that_of_the_step(article: Pipeline) -> None:
 
 
 def test_the_type_of_a_parameter_is_that_of_the_input(article: Pipeline) -> None:
-    with mistake("step 'draft'", "'words' wants str, but input 'words' is int"):
+    with mistake("step 'draft'", "'words' expects str, but input 'words' is int"):
 
         @article.step
         def draft(words: str) -> str:
@@ -335,7 +335,7 @@ def test_the_type_of_a_parameter_is_that_of_the_input(article: Pipeline) -> None
 
 
 def test_the_type_of_an_item_is_that_of_the_list(article: Pipeline) -> None:
-    with mistake("step 'label'", "'document' wants str, but an element of 'documents' is Document"):
+    with mistake("step 'label'", "'document' expects str, but an element of 'documents' is Document"):
 
         @article.each("documents")
         def label(document: str) -> str:
@@ -343,7 +343,7 @@ def test_the_type_of_an_item_is_that_of_the_list(article: Pipeline) -> None:
 
 
 def test_the_type_of_a_join_is_that_of_the_each_step(article: Pipeline) -> None:
-    with mistake("step 'report'", "'text' wants int, but each step 'text' gives str"):
+    with mistake("step 'report'", "'text' expects int, but each step 'text' returns str"):
 
         @article.step
         def report(text: Items[int]) -> int:

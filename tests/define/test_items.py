@@ -48,7 +48,7 @@ def test_the_printed_form_of_items_can_be_pasted_into_a_test() -> None:
 
 
 def test_every_result_needs_a_key() -> None:
-    with pytest.raises(ValueError, match="2 results cannot have 1 keys"):
+    with pytest.raises(ValueError, match="there are 2 results but 1 keys"):
         Items([1, 2], keys=["a"])
 
 

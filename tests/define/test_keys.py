@@ -77,13 +77,13 @@ def test_an_unusable_key_says_why(key: str, reason: str) -> None:
 
 
 def test_a_key_of_another_type_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"is 1\.5; a key is a str, int or UUID"):
+    with pytest.raises(ValueError, match=r"is 1\.5; a key must be a str, int or UUID"):
         keys([{"id": 1.5}], "id")
 
 
 @pytest.mark.parametrize("result", ["text", {"a": 1}, None, 3])
 def test_a_result_that_is_no_list_cannot_be_fanned_out(result: object) -> None:
-    with pytest.raises(ValueError, match="the source of an each step gives a list"):
+    with pytest.raises(ValueError, match="the source of an each step must return a list"):
         keys(result)
 
 
@@ -145,7 +145,7 @@ def test_pairs_need_one_key_for_each_source() -> None:
     def languages() -> list[str]:
         return ["en"]
 
-    with pytest.raises(DefinitionError, match="key= has 1 entries; give one for each of 'documents', 'languages'"):
+    with pytest.raises(DefinitionError, match="key= has 1 entries; pass one for each of 'documents', 'languages'"):
 
         @pipeline.each(documents, languages, key="sha256")
         def label(document: Document, language: str) -> str:

@@ -77,7 +77,7 @@ def test_impossible_retries_are_refused() -> None:
         Retry(1, jitter=1.5)
     with pytest.raises(DefinitionError, match="not both"):
         Retry(1, backoff=fixed(1), delays=[1])
-    with pytest.raises(DefinitionError, match="in the past"):
+    with pytest.raises(DefinitionError, match="cannot be negative"):
         Retry(1, delays=[-1])
-    with pytest.raises(DefinitionError, match="ever sooner"):
+    with pytest.raises(DefinitionError, match="the delays would shrink"):
         exponential(5, factor=0.5)

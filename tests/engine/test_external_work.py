@@ -945,7 +945,7 @@ async def test_a_poll_that_another_process_could_not_find_is_refused(open_sandbo
     async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox:
         ended = await sandbox.run(pipeline)
         said = (await sandbox.client.runs.get_errors(ended.id))["clip", ""]["message"]
-        assert "give a method of one of the step's resources" in said
+        assert "pass a method of one of the step's resources" in said
 
 
 async def test_a_step_that_waits_after_failed_external_work_submits_again(open_sandbox: OpenSandbox) -> None:

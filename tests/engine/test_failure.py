@@ -346,7 +346,7 @@ async def test_a_result_of_another_type_than_promised_is_a_failed_attempt_that_s
         (Any, CIRCLE, "maximum recursion depth exceeded"),
         (dict[str, Any], {"a": object()}, "Encoding objects of type object is unsupported"),
         (str, "\ud800", "surrogates not allowed"),
-        (float, math.nan, "JSON has no number for nan"),
+        (float, math.nan, "JSON cannot represent nan"),
         (bytes, b"\xff", "invalid utf-8"),
     ],
 )

@@ -177,13 +177,13 @@ def test_what_cannot_be_continued_is_refused_with_the_reason() -> None:
         def alone(document: str) -> str:
             return document
 
-    with pytest.raises(DefinitionError, match="continues= is for each steps"):
+    with pytest.raises(DefinitionError, match="continues= is only for each steps"):
 
         @pipeline.step(continues=text)
         def plain(text: str) -> str:
             return text
 
-    with pytest.raises(DefinitionError, match="give one of them"):
+    with pytest.raises(DefinitionError, match="set only one of them"):
 
         @pipeline.each("documents", work_limit=60, total_timeout=60)
         def both(document: str) -> str:

@@ -163,9 +163,9 @@ async def test_no_tenant_holds_more_than_its_share_of_a_pool(open_sandbox: OpenS
         claims = await hands.claim(100)
         assert names(claims) == ["clip:0", "clip:1"]
         (wait,) = await sandbox.client.runs.list_waits(mine)
-        assert "its tenant has as many slots of pool 'gpu' as one may have" in wait.explanation
+        assert "its tenant holds as many slots of pool 'gpu' as one tenant may" in wait.explanation
         theirs = await start(sandbox, pipeline, tenant="south")
-        assert "as one may have" not in (await sandbox.client.runs.list_waits(theirs))[0].explanation
+        assert "as one tenant may" not in (await sandbox.client.runs.list_waits(theirs))[0].explanation
         assert names(await hands.claim(100)) == ["clip:0", "clip:1"]
         assert (await count_used_slots(sandbox), await hands.claim(100)) == (4, [])
         await run_claims(hands, claims, "clip:1")
@@ -192,7 +192,7 @@ async def test_a_share_that_was_narrowed_below_a_job_says_so(open_sandbox: OpenS
         await sandbox.client.pools.update("gpu", per_tenant=1)
         run = await start(sandbox, pipeline)
         assert await hands.claim(100) == []
-        assert "has fewer slots than it takes" in (await sandbox.client.runs.list_waits(run))[0].explanation
+        assert "has fewer slots than the job needs" in (await sandbox.client.runs.list_waits(run))[0].explanation
 
 
 async def test_what_was_set_stays_when_an_application_starts_that_knows_of_shares(
@@ -420,7 +420,7 @@ def test_a_pool_is_checked_when_it_is_made() -> None:
     with pytest.raises(DefinitionError, match=r"pool 'gpu': capacity= is -1"):
         Pool("gpu", capacity=-1)
     for rate in (0, 1e-7):
-        with pytest.raises(DefinitionError, match=r"rate= is .* in a second, 0.000001 or more"):
+        with pytest.raises(DefinitionError, match=r"rate= is .* per second, 0.000001 or more"):
             Pool("gpu", capacity=1, rate=rate)
     with pytest.raises(DefinitionError, match="it can never run"):
         clips(Pool("gpu", capacity=1), slots=2)

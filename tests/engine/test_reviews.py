@@ -677,7 +677,7 @@ async def test_a_form_that_cannot_fill_itself_needs_a_person(open_lasting_sandbo
 
     with pytest.raises(DefinitionError, match="its feedback_form wants 'thumbnail'"):
         article(World(), feedback_form=Choice)
-    with pytest.raises(DefinitionError, match="feedback has 'notes' of its own"):
+    with pytest.raises(DefinitionError, match="feedback already has 'notes'"):
         article(World(), feedback_form=create_model("Wishes", notes=(str, "")))
     with pytest.raises(DefinitionError, match="its form wants 'thumbnail'"):
         pipeline.review("final", of=text, form=Choice, expires=hours(1), on_expiry="approved")
@@ -728,7 +728,7 @@ async def test_feedback_is_refused_before_it_is_recorded_if_its_step_cannot_foll
 
 def test_a_check_of_feedback_that_reads_what_is_not_there_is_a_mistake() -> None:
     pipeline = Pipeline("wrong")
-    with pytest.raises(DefinitionError, match="feedback= reads 'fact', no input and no plain step"):
+    with pytest.raises(DefinitionError, match="feedback= takes 'fact', which is neither an input nor a plain step"):
 
         @pipeline.step(feedback=lambda feedback, fact: None)
         def text() -> str:

@@ -234,7 +234,7 @@ async def test_a_run_says_that_it_waits_for_a_person_and_for_what(article_api: A
     assert shown["state"] == "paused"
     (wait,) = shown["waits"]
     assert (wait["step"], wait["reason"]) == ("good_outline", "person")
-    assert "waits for a person" in wait["explanation"]
+    assert "waiting for a person" in wait["explanation"]
     assert [(one["id"], one["step"], one["planned"]) for one in shown["reviews"]] == [
         (review["id"], "good_outline", True)
     ]

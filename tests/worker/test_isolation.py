@@ -307,7 +307,7 @@ async def test_an_isolated_step_may_ask_to_wait_in_seconds(open_sandbox: OpenSan
         assert await sandbox.clock.now() - before == seconds(60)
         asked = (await sandbox.client.runs.list_events(run.id))[1]
     assert run.state == "completed"
-    assert asked.data["message"] == "asked to run again in 60 s"
+    assert asked.data["message"] == "the step asked to run again in 60 s"
 
 
 @pytest.mark.parametrize(

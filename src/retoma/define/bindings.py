@@ -1,4 +1,4 @@
-"""Where the data parameters of a step come from: inputs, steps defined above it, and its items."""
+"""Bind the data parameters of a step to inputs, to steps defined above it, and to its items."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retoma.define.types import format_annotation, get_element_type, get_items_e
 
 @dataclass(frozen=True)
 class Scope:
-    """What one step can name: input fields with their annotations, the steps above, its own sources."""
+    """The names that one step can use: input fields with their annotations, the steps above, and its own sources."""
 
     location: Location
     inputs: Mapping[str, Any]
@@ -27,12 +27,12 @@ class Scope:
 
     @property
     def element_types(self) -> dict[str, Any]:
-        """The type of each source's elements; None where the source gives no list."""
+        """Return the type of each source's elements; None if the source does not return a list."""
         return {source: self.get_element_type(source) for source in self.sources}
 
     def get_element_type(self, source: str) -> Any:
-        given = self.inputs[source] if source in self.inputs else self.steps[source].returns
-        return get_element_type(given)
+        annotation = self.inputs[source] if source in self.inputs else self.steps[source].returns
+        return get_element_type(annotation)
 
 
 def bind_parameters(parameters: Sequence[Parameter], scope: Scope) -> tuple[Binding, ...]:
@@ -43,15 +43,15 @@ def bind_parameters(parameters: Sequence[Parameter], scope: Scope) -> tuple[Bind
 
 
 def check_sources(scope: Scope) -> None:
-    """Every source gives a flat list."""
+    """Raise DefinitionError unless every source returns a flat list."""
     for source in scope.sources:
         if source in scope.steps and scope.steps[source].each:
             raise scope.location.error(
-                f"each cannot go over {source!r}, which is an each step itself; "
+                f"each cannot go over {source!r}, which is itself an each step; "
                 "return a flat list from a plain step and go over that"
             )
         if scope.get_element_type(source) is None:
-            raise scope.location.error(f"each goes over {source!r}, which does not give a list")
+            raise scope.location.error(f"each goes over {source!r}, which does not return a list")
 
 
 def _check_self_reference(parameters: Sequence[Parameter], scope: Scope) -> None:
@@ -61,7 +61,7 @@ def _check_self_reference(parameters: Sequence[Parameter], scope: Scope) -> None
 
 
 def _item_sources(unknown: list[str], scope: Scope) -> dict[str, str]:
-    """Which source's element each parameter is that names no input and no step."""
+    """Return the source for each parameter that names neither an input nor a step: the parameter is its element."""
     if len(unknown) > len(scope.sources):
         raise _unknown_parameters_error(unknown, scope)
     singular = {source.removesuffix("s"): source for source in scope.sources}
@@ -70,8 +70,8 @@ def _item_sources(unknown: list[str], scope: Scope) -> dict[str, str]:
     if len(unknown) == len(scope.sources):
         return dict(zip(unknown, scope.sources, strict=True))
     raise scope.location.error(
-        f"it is not clear which of {quote_names(scope.sources)} {quote_names(unknown)} is an element of; "
-        "take one parameter for each of them, in their order"
+        f"it is ambiguous which of {quote_names(scope.sources)} {quote_names(unknown)} is an element of; "
+        "take one parameter for each of them, in the same order"
     )
 
 
@@ -79,12 +79,12 @@ def _unknown_parameters_error(unknown: list[str], scope: Scope) -> Exception:
     if not scope.sources:
         name = unknown[0]
         return scope.location.error(
-            f"parameter {name!r} names no input and no step above; {suggest_name(name, scope.known)}"
+            f"parameter {name!r} names neither an input nor a step above; {suggest_name(name, scope.known)}"
         )
     hints = "; ".join(f"{name!r}: {suggest_name(name, scope.known)}" for name in unknown)
     return scope.location.error(
-        f"parameters {quote_names(unknown)} name no input and no step above, and each over "
-        f"{quote_names(scope.sources)} gives only {len(scope.sources)} of them; {hints}"
+        f"parameters {quote_names(unknown)} name neither an input nor a step above, and each over "
+        f"{quote_names(scope.sources)} provides only {len(scope.sources)} of them; {hints}"
     )
 
 
@@ -98,20 +98,20 @@ def _bind_parameter(parameter: Parameter, position: int, items: Mapping[str, str
 
 def _bind_to_input(parameter: Parameter, position: int, scope: Scope) -> Binding:
     if get_items_element_type(parameter.annotation) is not None:
-        raise scope.location.error(f"parameter {parameter.name!r} is an input; Items[...] is for each steps")
+        raise scope.location.error(f"parameter {parameter.name!r} is an input; Items[...] is only for each steps")
     _check_type(parameter, f"input {parameter.name!r} is", scope.inputs[parameter.name], scope)
     return _build_binding(parameter, "input", parameter.name, position)
 
 
 def _bind_to_step(parameter: Parameter, position: int, scope: Scope) -> Binding:
-    need = scope.steps[parameter.name]
+    dependency = scope.steps[parameter.name]
     element = get_items_element_type(parameter.annotation)
-    _check_join(need, element is not None, scope)
+    _check_join(dependency, element is not None, scope)
     if element is None:
-        _check_type(parameter, f"step {need.name!r} gives", need.returns, scope)
-        return _build_binding(parameter, "step", need.name, position)
-    _check_type(parameter, f"each step {need.name!r} gives", need.returns, scope, expected=element)
-    return _build_binding(parameter, "items", need.name, position)
+        _check_type(parameter, f"step {dependency.name!r} returns", dependency.returns, scope)
+        return _build_binding(parameter, "step", dependency.name, position)
+    _check_type(parameter, f"each step {dependency.name!r} returns", dependency.returns, scope, expected=element)
+    return _build_binding(parameter, "items", dependency.name, position)
 
 
 def _bind_to_item(parameter: Parameter, position: int, source: str, scope: Scope) -> Binding:
@@ -142,7 +142,7 @@ def _check_join(dependency: Step, as_items: bool, scope: Scope) -> None:
         )
     elif as_items and not dependency.each:
         raise scope.location.error(
-            f"parameter {dependency.name!r} is a plain step with one result; Items[...] is for each steps"
+            f"parameter {dependency.name!r} is a plain step with one result; Items[...] is only for each steps"
         )
 
 
@@ -164,13 +164,13 @@ def check_same_items(dependency: Step, sources: tuple[str, ...], location: Locat
 
 
 def suggest_join(name: str) -> str:
-    return f"join it first, in a plain step that takes `{name}: Items[...]`, and need that step"
+    return f"join it first in a plain step that takes `{name}: Items[...]`, and depend on that step"
 
 
 def _check_type(parameter: Parameter, subject: str, actual: Any, scope: Scope, expected: Any = None) -> None:
     expected = parameter.annotation if expected is None else expected
     if not is_compatible(actual, expected):
         raise scope.location.error(
-            f"parameter {parameter.name!r} wants {format_annotation(expected)}, but {subject} "
+            f"parameter {parameter.name!r} expects {format_annotation(expected)}, but {subject} "
             f"{format_annotation(actual)}"
         )

@@ -1,4 +1,4 @@
-"""What an attempt has used of a provider, as a step tells it."""
+"""A charge: what an attempt has used of a provider, as a step reports it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MAX_MICROS = 10**13
 
 @dataclass(frozen=True)
 class Charge:
-    """Tokens or units of `what` (a model, a voice, a machine). `micros` are millionths of a US dollar; without them the
-    table of prices tells what it costs."""
+    """Tokens or units of `what` (a model, a voice, a machine). `micros` is the cost in millionths of a US dollar;
+    without it the price list determines the cost."""
 
     provider: str
     what: str
@@ -50,4 +50,4 @@ def _check_whole(name: str, value: object, maximum: int) -> None:
 
 
 def _invalid_charge(name: str, value: object, expected: str) -> DefinitionError:
-    return DefinitionError(f"charge({name}={value!r:.40}): give {expected}")
+    return DefinitionError(f"charge({name}={value!r:.40}): pass {expected}")

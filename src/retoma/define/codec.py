@@ -1,4 +1,4 @@
-"""Values to JSON and back, by the annotation of a parameter or of a return."""
+"""Encode values as JSON and decode them, by the annotation of a parameter or of a return value."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _UNEXPECTED = re.compile(r"Expected (`[^`]+`).*?\[(?:field_name='(\w+)', )?.*?in
 
 
 class UnexpectedType(TypeError):
-    """A value of another type than its annotation says."""
+    """The type of a value does not match its annotation."""
 
 
 class Codec:
-    """`decode` raises ValueError, and `encode` ValueError or TypeError; `sentence_of` tells it."""
+    """`decode` raises ValueError; `encode` raises ValueError or TypeError. `describe_validation_error` formats them."""
 
     def __init__(self, decode: Callable[[str], Any], encode: Callable[[Any], str]) -> None:
         self.decode = decode
@@ -31,7 +31,7 @@ class Codec:
 
 
 def get_codec(annotation: Any) -> Codec:
-    """Plain JSON types go the quick way; everything else is pydantic's."""
+    """Return the codec of an annotation. Plain JSON types take the fast path; pydantic handles the rest."""
     try:
         return _get_cached_codec(annotation)
     except TypeError:  # an annotation that cannot be hashed
@@ -43,19 +43,19 @@ def encode_any(value: Any) -> str:
 
 
 def describe_validation_error(error: BaseException) -> str:
-    """What a person needs of an error: of pydantic's, field by field on one line, and none of the values."""
+    """Return an error as one line for people; pydantic's errors field by field, without the values."""
     if not isinstance(error, ValidationError):
         return str(error)
     return "; ".join(map(_describe_field_error, error.errors(include_url=False, include_input=False)))
 
 
 def _describe_field_error(error: Any) -> str:
-    place, message = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
-    return f"{place}: {message}" if place else message
+    path, message = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
+    return f"{path}: {message}" if path else message
 
 
 def count_bytes(text: str) -> int:
-    """In bytes."""
+    """Return the length of the text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 
@@ -71,14 +71,14 @@ def _build_codec(annotation: Any) -> Codec:
 
 
 def _dump(adapter: TypeAdapter[Any], value: Any) -> str:
-    """So that the next step can read it again."""
+    """Return JSON that the next step can read back."""
     try:
         return adapter.dump_json(value, by_alias=True, round_trip=True, warnings="error").decode()
     except PydanticSerializationError as error:
         if (unexpected := _UNEXPECTED.search(str(error))) is None:
             raise
-        expected, field, found = unexpected.groups()
-        raise UnexpectedType(f"Expected {expected}, got `{found}`{f' - at `{field}`' if field else ''}") from error
+        expected, field, actual = unexpected.groups()
+        raise UnexpectedType(f"Expected {expected}, got `{actual}`{f' - at `{field}`' if field else ''}") from error
 
 
 _get_cached_codec = cache(_build_codec)
@@ -97,7 +97,7 @@ def _scalar_encoder(expected: Any) -> Callable[[Any], str]:
         if not isinstance(value, accepted):
             raise UnexpectedType(f"Expected `{expected.__name__}`, got `{type(value).__name__}`")
         if isinstance(value, float) and not isfinite(value):
-            raise ValueError(f"JSON has no number for {value}")
+            raise ValueError(f"JSON cannot represent {value}")
         return _encoder.encode(value).decode()
 
     return encode

@@ -1,4 +1,4 @@
-"""From the steps of a pipeline to its graph, with the checks that need all of them."""
+"""Compile the steps of a pipeline into its graph, with the checks that need all steps."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def compile_graph(pipeline: str, steps: Mapping[str, Step]) -> Graph:
 def _edges_to(step: Step, steps: Mapping[str, Step]) -> Iterator[Edge]:
     if step.source:
         yield Edge(step.source, step.name, "expand")
-    needs = [binding for binding in step.bindings if binding.kind in ("step", "items")]
-    for binding in needs:
+    dependencies = [binding for binding in step.bindings if binding.kind in ("step", "items")]
+    for binding in dependencies:
         kind = _edge_kind(steps[binding.name], step)
         yield Edge(binding.name, step.name, kind, binding.parameter, binding.position, optional=binding.optional)
-    taken = {binding.name for binding in needs}
+    taken = {binding.name for binding in dependencies}
     for name in dict.fromkeys(step.after):
         if name not in taken:
             yield _build_order_edge(name, step, steps)
 
 
 def _build_order_edge(name: str, step: Step, steps: Mapping[str, Step]) -> Edge:
-    place = Location(step.pipeline, step.name)
+    location = Location(step.pipeline, step.name)
     visible = [other.name for other in steps.values() if not other.internal]
     if name not in visible:
-        raise place.error(f"after= names {name!r}, which is no step; {suggest_name(name, visible)}")
+        raise location.error(f"after= names {name!r}, which is not a step; {suggest_name(name, visible)}")
     if step.each:
-        check_same_items(steps[name], step.sources, place)
+        check_same_items(steps[name], step.sources, location)
     return Edge(name, step.name, _edge_kind(steps[name], step))
 
 
@@ -53,15 +53,15 @@ def _edge_kind(dependency: Step, step: Step) -> EdgeKind:
 
 
 def _sort_steps(pipeline: str, steps: Mapping[str, Step], edges: Sequence[Edge]) -> tuple[str, ...]:
-    """Every step after its needs. A cycle is an error, as its steps could never run."""
+    """Return the steps in dependency order. A cycle is an error, as its steps could never run."""
     sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(steps, ()))
     for edge in edges:
         sorter.add(edge.to_step, edge.from_step)
     try:
         return tuple(sorter.static_order())
     except CycleError as error:
-        circle = " -> ".join(map(repr, error.args[1]))
-        raise Location(pipeline).error(f"these steps wait for each other and can never run: {circle}") from None
+        cycle = " -> ".join(map(repr, error.args[1]))
+        raise Location(pipeline).error(f"these steps depend on each other and can never run: {cycle}") from None
 
 
 def _check_proceed_when(steps: Mapping[str, Step], edges: Sequence[Edge]) -> None:
@@ -69,7 +69,7 @@ def _check_proceed_when(steps: Mapping[str, Step], edges: Sequence[Edge]) -> Non
     for step in steps.values():
         if step.proceed_when and step.name not in joins:
             raise Location(step.pipeline, step.name).error(
-                "proceed_when= is for a join, and this step takes no Items[...]"
+                "proceed_when= is only for a join, and this step takes no Items[...]"
             )
 
 
@@ -78,10 +78,10 @@ def _build_step_shapes(steps: Mapping[str, Step], edges: Sequence[Edge]) -> tupl
     for edge in edges:
         if edge.counted:
             counted[edge.to_step].append(edge.kind)
-    born = {name: _created_on(steps[name], kinds) for name, kinds in counted.items()}
-    keepers = _find_item_owners(steps, born)
+    created_on = {name: _created_on(steps[name], kinds) for name, kinds in counted.items()}
+    owners = _find_item_owners(steps, created_on)
     return tuple(
-        _build_step_shape(step, len(counted[step.name]), born[step.name], keepers.get(step.source or ""))
+        _build_step_shape(step, len(counted[step.name]), created_on[step.name], owners.get(step.source or ""))
         for step in steps.values()
     )
 
@@ -105,19 +105,19 @@ def _build_step_shape(step: Step, dependency_count: int, created_on: CreatedOn, 
 
 
 def _created_on(step: Step, counted: Sequence[EdgeKind]) -> CreatedOn:
-    """A job with one need is made when that need ends, by the same write; others must be there before."""
+    """Create a job with one dependency in the same write that ends it; other jobs must exist before."""
     if step.each:
         return "dependency" if counted == ["item"] else "expansion"
     return "dependency" if counted == ["value"] else "start"
 
 
 def _find_item_owners(steps: Mapping[str, Step], created_on: Mapping[str, CreatedOn]) -> dict[str, str]:
-    """For each source, the first step whose jobs are made with its items."""
-    keepers: dict[str, str] = {}
+    """Return for each source the first step whose jobs are created together with its items."""
+    owners: dict[str, str] = {}
     for step in steps.values():
         if step.source and created_on[step.name] == "expansion":
-            keepers.setdefault(step.source, step.name)
-    return keepers
+            owners.setdefault(step.source, step.name)
+    return owners
 
 
 def _find_sinks(steps: Mapping[str, Step], edges: Sequence[Edge]) -> tuple[str, ...]:

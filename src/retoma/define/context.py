@@ -1,4 +1,4 @@
-"""What a step may know about the attempt that runs it, and do through it: its `ctx` parameter, right of `*`."""
+"""The `ctx` parameter of a step: facts about its attempt, and the operations that the attempt may perform."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retoma.records import Fact
 
 
 class ContextBackend(Protocol):
-    """Where an attempt writes down what it has done, so that no later one does it again. The worker brings it."""
+    """Records what an attempt has done, so that later attempts do not repeat it. Provided by the worker."""
 
     @property
     def callback_url(self) -> str | None: ...
@@ -47,7 +47,7 @@ class ContextBackend(Protocol):
 
 @dataclass(frozen=True)
 class ExternalWorkLimits:
-    """How often outside work is asked for, and how long it may wait, run, and take in all."""
+    """How often external work is polled, and how long it may queue, run, and take in total."""
 
     poll_interval: Duration
     queue_timeout: Duration | None
@@ -57,10 +57,10 @@ class ExternalWorkLimits:
 
 @dataclass(frozen=True)
 class Context:
-    """`attempt` counts from 1. `maybe_done` is True if an earlier attempt began and may have had its effects.
+    """`attempt` counts from 1. `maybe_done` is True if an earlier attempt started and may have had effects.
 
-    When a person sent the work back, `feedback` is what they said. `former` is the last result that this job had, as
-    JSON values, if it is made anew.
+    If a person sent the work back, `feedback` is their feedback. In a rerun, `previous_result` is the last result of
+    this job, as JSON values.
     """
 
     run: UUID
@@ -78,28 +78,28 @@ class Context:
 
     @property
     def effect_key(self) -> str:
-        """The same for every attempt at this work: for a call outside that must not be doubled."""
+        """Return a key that is the same for all attempts of this job, for external calls that must not be repeated."""
         return f"{self.subject_key}:{self.revision}"
 
     @property
     def subject_key(self) -> str:
-        """The same for every revision too: for a thing outside that newer revisions update."""
+        """Return a key that is also the same for all revisions, for an external object that later revisions update."""
         return f"{self.run}:{self.step}:{self.item}"
 
     @property
     def callback_url(self) -> str | None:
-        """A one-time address, for use within `once`, at which the outside may say that it is done.
+        """Return a one-time URL at which the provider can report completion, for use within `once`.
 
-        None unless RETOMA_PUBLIC_URL says where this server is reached.
+        None unless RETOMA_PUBLIC_URL is set.
         """
         return self.backend.callback_url if self.backend else None
 
     def path(self, file: File) -> Path:
-        """Where a file is, that this job's item or results name. It may only be read."""
+        """Return the path of a file that the job's item or inputs refer to. Only read it."""
         try:
             return Path(self.paths[file.file])
         except KeyError:
-            raise FileNotFoundError(f"this job's item and results name no file {file.file}") from None
+            raise FileNotFoundError(f"this job's item and results refer to no file {file.file}") from None
 
     def charge(
         self,
@@ -111,50 +111,50 @@ class Context:
         units: float = 0,
         micros: int | None = None,
     ) -> None:
-        """Note what this attempt has used of a provider, whatever becomes of the attempt.
+        """Record what this attempt has used of a provider, whatever the outcome of the attempt.
 
-        `what` is a model, a voice, a machine. `micros` is the sum in millionths of a US dollar, if the provider told
-        it; otherwise it is reckoned by the table of prices.
+        `what` is a model, a voice, a machine. `micros` is the cost in millionths of a US dollar, if the provider
+        reported it; otherwise the price list determines it.
         """
-        noted = Charge(provider, what, tokens_in, tokens_out, units, micros)
+        charge = Charge(provider, what, tokens_in, tokens_out, units, micros)
         if self.backend is not None:
-            self.backend.charge(noted)
+            self.backend.charge(charge)
 
     async def save_file(self, content: bytes | Path, name: str) -> File:
-        """Keep a file by its content; what names it in its result lets later steps read it with `path`."""
+        """Store a file by its content. Later steps read it with `path` if the result of this step refers to it."""
         if self.backend is None:
             raise RuntimeError("files need a worker: test this step with retoma.testing.sandbox")
         return await self.backend.save_file(content, name)
 
     async def remember(self, facts: Sequence[Fact], *, language: str, about: str = "") -> None:
-        """Keep what was learnt for this tenant, each text once, to be found by its words and what it is `about`."""
+        """Store facts for this tenant, each text once. `recall` searches the texts and what they are `about`."""
         if self.backend is not None:
             await self.backend.remember(facts, language, about)
 
     async def recall(self, query: str, *, language: str, limit: int = 20) -> list[Fact]:
-        """What is known for this tenant and has more than half of these words, in whatever form; the nearest first."""
+        """Return this tenant's facts that match more than half of the query terms, in any form; best match first."""
         return [] if self.backend is None else await self.backend.recall(query, language, limit)
 
     async def profile(self) -> Any:
-        """What the application knows of this tenant now, as `Client.set_profile` kept it; None if that is nothing."""
+        """Return the current profile of this tenant as `client.tenants.set_profile` stored it, or None."""
         return None if self.backend is None else await self.backend.profile(self.tenant)
 
     async def now(self) -> datetime:
-        """The database's time, which all workers share; in a step called by its unit test the machine's."""
+        """Return the database's time, which all workers share; without a worker, the machine's time."""
         return datetime.now(UTC) if self.backend is None else await self.backend.now()
 
     async def limit_run(self, limit: Duration) -> None:
-        """Let the whole run fail if it is not over so long from the first call of this in it."""
+        """Fail the whole run if it is not over within `limit` of the first call in this run."""
         if self.backend is not None:
             await self.backend.limit_run(limit)
 
     async def once(self, name: str, call: Callable[[], Any], *, reconcile: Callable[[], Any] | None = None) -> Any:
-        """What `call` gives, recorded under `name`, so that no later attempt at this job calls it again.
+        """Return the recorded result of `call`: it is recorded under `name`, and later attempts do not repeat the call.
 
-        After a crash between the call and its record nobody knows whether it happened: then `reconcile` is asked
-        first, which gives what the call gave, or None if it never happened. Both may be async. The value is JSON.
+        After a crash between the call and its record, its outcome is unknown. Then `reconcile` is called first. It
+        returns what the call returned, or None if the call never took effect. Both may be async. The value is JSON.
         """
-        if self.backend is None:  # a step called by its unit test
+        if self.backend is None:  # called by a unit test
             return await call_maybe_async(call)
         return await self.backend.once(name, call, reconcile)
 
@@ -169,23 +169,23 @@ class Context:
         run_timeout: Duration | None = None,
         total_timeout: Duration | None = None,
     ) -> Any:
-        """Wait for work that goes on outside, without holding a worker; the job keeps its slots.
+        """Wait for external work without holding a worker; the job keeps its slots.
 
-        The function ends here. When the outside has ended, it is called again, and then this gives the result or
-        raises OutsideFailed. `poll` says how the work stands, and `cancel` ends it: methods of a resource of the step,
-        or functions at the top of their module. Without `poll` the body of the callback is the result.
-        It is asked for every ten seconds, may wait outside for `queued`, work for `running`, and take `total` in all
-        (the step's timeout, if not given).
+        The function ends here. Once the external work has ended, the function is called again, and this returns the
+        result or raises ExternalWorkFailed. `poll` returns the state of the work, and `cancel` ends it: methods of a
+        resource of the step, or functions at the top of their module. Without `poll` the body of the callback is the
+        result. The work is polled every `poll_interval`, may queue for `queue_timeout`, run for `run_timeout` and
+        take `total_timeout` in all (default: the step's timeout).
         """
         if self.backend is None:
-            raise RuntimeError("outside work needs a worker: test this step with retoma.testing.sandbox")
+            raise RuntimeError("external work needs a worker: test this step with retoma.testing.sandbox")
         return await self.backend.external(
             external_id, poll, cancel, ExternalWorkLimits(poll_interval, queue_timeout, run_timeout, total_timeout)
         )
 
 
 class ChildContextBackend:
-    """For a child process, which has no way to the database: its worker writes down what it charges."""
+    """The backend in a child process, which has no database connection: its worker records what it charges."""
 
     callback_url = None
 
@@ -220,10 +220,10 @@ class ChildContextBackend:
         raise DefinitionError(_NO_DATABASE)
 
 
-_NO_DATABASE = "an isolated step has no way to the database: leave once, external and save_file to a step of its own"
+_NO_DATABASE = "an isolated step has no database connection: move once, external and save_file to a separate step"
 
 
 async def call_maybe_async(call: Callable[[], Any]) -> Any:
-    """What a function gives that may be async."""
-    given = call()
-    return await given if hasattr(given, "__await__") else given
+    """Call a function that may be async and return its result."""
+    result = call()
+    return await result if hasattr(result, "__await__") else result

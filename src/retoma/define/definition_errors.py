@@ -1,4 +1,4 @@
-"""How a mistake in a definition is worded: where it is, what it is, and the nearest right name."""
+"""The wording of definition errors: location, mistake, and the nearest right name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_NAME_LENGTH = 100
 
 @dataclass(frozen=True)
 class Location:
-    """Where a definition stands, so that its mistakes can say so."""
+    """Where a definition is, for its error messages."""
 
     pipeline: str
     step: str | None = None
@@ -26,17 +26,17 @@ class Location:
 
 
 def suggest_name(name: str, known: Collection[str]) -> str:
-    """The end of a sentence about an unknown `name`: the nearest known one, or else all of them."""
+    """Return a hint about an unknown `name`: the nearest known name, or else all of them."""
     nearest = get_close_matches(name, known, n=1)
     if nearest:
         return f"did you mean {nearest[0]!r}?"
     if known:
-        return f"known are {quote_names(known)}"
-    return "there is nothing to name"
+        return f"known: {quote_names(known)}"
+    return "none is defined"
 
 
 def list_keyword_options(function: Callable[..., object]) -> tuple[str, ...]:
-    """Return the names of what a function takes by name only."""
+    """Return the names of a function's keyword-only parameters."""
     return tuple(one.name for one in signature(function).parameters.values() if one.kind is one.KEYWORD_ONLY)
 
 
@@ -45,10 +45,10 @@ def quote_names(names: Collection[str]) -> str:
 
 
 def check_name(noun: str, name: object, location: Location, extra_characters: str = "") -> None:
-    """Names are Python identifiers; the characters of `also` are allowed in them too."""
+    """Raise DefinitionError unless `name` is a Python identifier, in which `extra_characters` are allowed too."""
     plain = "".join("_" if character in extra_characters else character for character in str(name))
     if not isinstance(name, str) or not plain.isidentifier():
         extra = "".join(f", {character!r}" for character in extra_characters)
-        raise location.error(f"{name!r} cannot name a {noun}: use letters, digits and '_'{extra}, and no digit first")
+        raise location.error(f"{name!r} is not a valid {noun} name: use letters, digits and '_'{extra}, no digit first")
     if len(name) > MAX_NAME_LENGTH:
-        raise location.error(f"the name of a {noun} has at most {MAX_NAME_LENGTH} characters, not {len(name)}")
+        raise location.error(f"a {noun} name has at most {MAX_NAME_LENGTH} characters; this one has {len(name)}")

@@ -1,4 +1,4 @@
-"""Which needs of a step are counted: those whose end and whose lack of a result no other need implies."""
+"""Which dependencies of a step are counted: those whose end and whose failure no other dependency implies."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ Names = frozenset[str]
 
 
 def mark_counted_edges(edges: Sequence[Edge], order: Iterable[str], sources: Mapping[str, str]) -> tuple[Edge, ...]:
-    """The edges with `counted` set. `order` has every step after its needs; `sources` is by each step."""
-    needs = _group_by_step(edges)
-    ended, lacking = _ImpliedEnds(needs, sources), _ImpliedFailures(needs, sources)
+    """Return the edges with `counted` set. `order` has each step after its dependencies; `sources` is by each step."""
+    dependencies = _group_by_step(edges)
+    ends, failures = _ImpliedEnds(dependencies, sources), _ImpliedFailures(dependencies, sources)
     for name in order:
-        ended.add(name)
-        lacking.add(name)
+        ends.add(name)
+        failures.add(name)
 
     def counted(edge: Edge) -> bool:
-        others = needs.get(edge.to_step, [])
-        return edge.kind != "expand" and not (ended.is_implied(edge, others) and lacking.is_implied(edge, others))
+        others = dependencies.get(edge.to_step, [])
+        return edge.kind != "expand" and not (ends.is_implied(edge, others) and failures.is_implied(edge, others))
 
     return tuple(replace(edge, counted=counted(edge)) for edge in edges)
 
 
 def _group_by_step(edges: Iterable[Edge]) -> dict[str, list[Edge]]:
-    needs: dict[str, list[Edge]] = {}
+    dependencies: dict[str, list[Edge]] = {}
     for edge in edges:
         if edge.kind != "expand":
-            needs.setdefault(edge.to_step, []).append(edge)
-    return needs
+            dependencies.setdefault(edge.to_step, []).append(edge)
+    return dependencies
 
 
 class _ImpliedEnds:
-    """What has certainly ended when a step has ended as a whole, and when one item of an each step has."""
+    """The steps that have certainly ended once a step has ended as a whole, or once one item of an each step has."""
 
     def __init__(self, dependencies: Mapping[str, Sequence[Edge]], sources: Mapping[str, str]) -> None:
         self._dependencies = dependencies
@@ -43,15 +43,15 @@ class _ImpliedEnds:
         self._with_item: dict[str, Names] = {}
 
     def add(self, name: str) -> None:
-        needs = self._dependencies.get(name, ())
-        with_needs = Names().union(*({need.from_step} | self._get_ended_with(need) for need in needs))
+        edges = self._dependencies.get(name, ())
+        with_edges = Names().union(*({edge.from_step} | self._get_ended_with(edge) for edge in edges))
         if name not in self._sources:
-            self._with_whole[name] = with_needs
+            self._with_whole[name] = with_edges
             return
-        # An each step may have no items, so that as a whole it proves nothing but the end of its source.
+        # An each step may have no items, so as a whole it only proves the end of its source.
         source = self._sources[name]
         self._with_whole[name] = Names({source}) | self._with_whole[source]
-        self._with_item[name] = self._with_whole[name] | with_needs
+        self._with_item[name] = self._with_whole[name] | with_edges
 
     def is_implied(self, dependency: Edge, dependencies: Iterable[Edge]) -> bool:
         if dependency.kind == "shared" and dependency.from_step in self._with_whole[dependency.to_step]:
@@ -72,7 +72,7 @@ def _can_imply(other: Edge, dependency: Edge) -> bool:
 
 
 class _ImpliedFailures:
-    """Which steps' lack of a result leaves a step, or an item of an each step, without one too."""
+    """The steps whose missing result leaves a step, or an item of an each step, without a result too."""
 
     def __init__(self, dependencies: Mapping[str, Sequence[Edge]], sources: Mapping[str, str]) -> None:
         self._dependencies = dependencies
@@ -80,11 +80,11 @@ class _ImpliedFailures:
         self._without: dict[str, Names] = {}
 
     def add(self, name: str) -> None:
-        required = [need for need in self._dependencies.get(name, ()) if _is_required(need)]
+        required = [edge for edge in self._dependencies.get(name, ()) if _is_required(edge)]
         self._without[name] = self._get_source_failures(name).union(*map(self._get_failures, required))
 
     def is_implied(self, dependency: Edge, dependencies: Iterable[Edge]) -> bool:
-        """A lack that does not matter is implied by anything."""
+        """Return whether the other dependencies imply this one's failure. A failure that does not matter is implied."""
         if not _is_required(dependency):
             return True
         subject = self._sources[dependency.from_step] if dependency.kind == "join" else dependency.from_step
@@ -92,7 +92,7 @@ class _ImpliedFailures:
         return subject in self._get_source_failures(dependency.to_step).union(*map(self._get_failures, others))
 
     def _get_failures(self, dependency: Edge) -> Names:
-        """A join lacks its items only if their source has no result: an item's own lack does not stop it."""
+        """A join has no items only if their source has no result: a single failed item does not stop it."""
         if dependency.kind == "join":
             return self._get_source_failures(dependency.from_step)
         return Names({dependency.from_step}) | self._without[dependency.from_step]
@@ -103,5 +103,5 @@ class _ImpliedFailures:
 
 
 def _is_required(dependency: Edge) -> bool:
-    """Whether the dependent is skipped when this need has no result; `after=` only orders."""
+    """Return whether the dependent is skipped if this dependency has no result; `after=` only orders."""
     return dependency.parameter is not None and not dependency.optional

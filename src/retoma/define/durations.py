@@ -1,11 +1,11 @@
-"""Durations as people say them."""
+"""Durations in seconds, minutes and hours."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 Duration = timedelta | float
-"""What a definition may give for a length of time. Plain numbers are seconds."""
+"""A duration in a definition. Plain numbers are seconds."""
 
 
 def seconds(number: float) -> timedelta:

@@ -1,4 +1,4 @@
-"""Work that is done outside: what its provider says of it, and how a step hands it over and takes it back."""
+"""External work: the state that its provider reports, and how a step parks and resumes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ FINAL_STATES: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "l
 
 @dataclass(frozen=True)
 class PollResult:
-    """What a provider says of work that it was given.
+    """The state of external work, as its provider reports it.
 
-    `lost` means that it knows nothing of it any more. `result` is JSON. `progress` goes from 0 to 1.
+    `lost` means that the provider no longer knows the work. `result` is JSON. `progress` is from 0 to 1.
     """
 
     state: ExternalWorkState
@@ -38,10 +38,10 @@ Cancel = Callable[[Any], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class ParkRequest:
-    """Work given to the outside, as it is written down while the job is parked.
+    """External work as it is recorded while the job is parked.
 
-    `poll` and `cancel` are where the functions are found again, in whatever process looks next: `name.method` of a
-    resource, or `module:function`. `effect` names the part of the job, done once, that has given it.
+    `poll` and `cancel` locate the functions for any process that polls next: `name.method` of a resource, or
+    `module:function`. `effect` names the `once` that submitted the work.
     """
 
     external_id: Any
@@ -54,24 +54,24 @@ class ParkRequest:
     effect: str | None = None
 
     def to_json(self) -> str:
-        """As `retoma.record_external_work` reads it: durations in seconds."""
+        """Return the request as `retoma.record_external_work` reads it, with durations in seconds."""
         return json.dumps(vars(self), default=timedelta.total_seconds)
 
 
 class Parked(BaseException):
-    """Ends a step's function where its outside work begins. Not an error: let it pass."""
+    """Ends a step's function when its external work starts. Not an error: do not catch it."""
 
     def __init__(self, request: ParkRequest) -> None:
-        super().__init__("this step's outside work goes on; its function is called again when that has ended")
+        super().__init__("the step waits for its external work; its function is called again once that has ended")
         self.request = request
 
 
 class Stopped(BaseException):
-    """Ends a step's function in a run that stops, where it would begin something new. Not an error: let it pass."""
+    """Ends a step's function in a stopping run before it starts something new. Not an error: do not catch it."""
 
 
 def locate_function(function: Callable[..., Any] | None, option: str, resources: dict[str, Any]) -> str | None:
-    """Where a function is found again by another process."""
+    """Return a location from which another process can load the function."""
     if function is None:
         return None
     owner = getattr(function, "__self__", None)
@@ -82,6 +82,6 @@ def locate_function(function: Callable[..., Any] | None, option: str, resources:
     if owner is None and name and "<" not in name:
         return f"{function.__module__}:{name}"
     raise DefinitionError(
-        f"{option}= is {function!r}, which another process could not find again: give a method of one of the step's "
+        f"{option}= is {function!r}, which another process cannot load: pass a method of one of the step's "
         "resources, or a function at the top of its module"
     )

@@ -1,4 +1,4 @@
-"""A file, as the data of runs names it: by the digest of its content. Its bytes are in the store of files."""
+"""A reference to a file in the data of runs, by the digest of its content. The bytes are in the file store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 
 class File(BaseModel):
-    """`file` is the SHA-256 of the content; `name` is what somebody called it, a label and never a path."""
+    """`file` is the SHA-256 of the content; `name` is a label and never a path."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -20,7 +20,7 @@ class File(BaseModel):
 
 
 def is_file(value: Any) -> bool:
-    """Whether this JSON names a file."""
+    """Return whether this JSON value is a reference to a file."""
     if not isinstance(value, dict) or not isinstance(value.get("file"), str):
         return False
     try:
@@ -31,7 +31,7 @@ def is_file(value: Any) -> bool:
 
 
 def find_files(value: Any) -> Iterator[File]:
-    """Every file that JSON names, wherever in it."""
+    """Yield every file reference in a JSON value, at any depth."""
     if is_file(value):
         yield File.model_validate(value)
         return

@@ -1,4 +1,4 @@
-"""The compiled shape of a pipeline: what a version stores and the engine follows. It holds no code."""
+"""The compiled graph of a pipeline, as a version stores it and the engine follows it. It holds no code."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class StepShape:
     """One step of a graph.
 
     source: the plain step whose result is the list of items; each steps only.
-    needs: how many counted edges lead here; a job is ready when that many have ended.
-    born: what makes its jobs: the start of the run, the end of its only need, or the end of its source.
-    item_from: the step over the same source whose rows keep the item itself; each steps only.
+    dependency_count: the number of counted edges to this step; a job is ready once that many have ended.
+    created_on: what creates its jobs: the start of the run, the end of its only dependency, or the end of its source.
+    item_from: the step over the same source whose rows hold the item itself; each steps only.
+    internal: created by Retoma, not by the user.
     review: a person does it; without a queue, its jobs wait for that person as soon as they are ready.
     """
 
@@ -43,13 +44,13 @@ class StepShape:
 
 @dataclass(frozen=True)
 class Edge:
-    """One step waiting for another.
+    """A dependency of one step on another.
 
     kind: value is plain to plain, shared is plain to each, item is each to each for the same item, join is
     each to plain, and expand leads from the source to an each step.
-    counted: false where another need of the same step implies this one. Expand edges are never counted.
+    counted: False if another dependency of the same step implies this one. Expand edges are never counted.
     parameter, position: the data parameter that takes the result; None for `after=` and expand.
-    optional: the parameter has a default for when there is no result.
+    optional: the parameter has a default for a missing result.
     """
 
     from_step: str
@@ -63,7 +64,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Graph:
-    """Steps and edges in the order of their definition. Sinks are the steps that nothing waits for."""
+    """Steps and edges in definition order. Sinks are the steps that no other step depends on."""
 
     pipeline: str
     steps: tuple[StepShape, ...]
@@ -72,19 +73,19 @@ class Graph:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the steps that users wrote."""
+        """Return the names of the steps that users defined."""
         return [step.name for step in self.steps if not step.internal]
 
     @cached_property
     def digest(self) -> str:
-        """The same in every process, and another one whenever the shape is another."""
+        """Return a digest that is the same in every process and differs whenever the graph differs."""
         canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return sha256(canonical.encode()).hexdigest()
 
     def ancestors(self, steps: Iterable[str]) -> set[str]:
-        """All steps that these wait for, directly or not."""
-        needs = {edge.from_step for edge in self.edges if edge.to_step in set(steps)}
-        return needs | self.ancestors(needs) if needs else needs
+        """Return all direct and indirect dependencies of these steps."""
+        dependencies = {edge.from_step for edge in self.edges if edge.to_step in set(steps)}
+        return dependencies | self.ancestors(dependencies) if dependencies else dependencies
 
     def to_json(self) -> dict[str, Any]:
         return {

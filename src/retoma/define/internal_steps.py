@@ -1,4 +1,4 @@
-"""Steps that no user writes, which make every source of items the result of a plain step."""
+"""Internal steps, which turn every source of items into the result of a plain step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retoma.define.step import Binding, Policy, Step, source_name
 
 @dataclass(frozen=True)
 class InputList:
-    """Gives one input as it is."""
+    """Returns one input unchanged."""
 
     name: str
 
@@ -21,7 +21,7 @@ class InputList:
 
 @dataclass(frozen=True)
 class Product:
-    """Gives every combination of the elements of several lists, the last one varying first."""
+    """Returns every combination of the elements of several lists; the last list varies fastest."""
 
     sources: tuple[str, ...]
 

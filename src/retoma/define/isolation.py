@@ -1,4 +1,4 @@
-"""Isolation: a step that may crash, hang or eat memory runs in a child process, with limits and a bare environment."""
+"""Isolation: run a step that may crash, hang or exhaust memory in a child process, with limits."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def importing_in_child() -> Iterator[None]:
 
 
 def check_not_importing() -> None:
-    """Raise DefinitionError if a script does its work again because a child process imports a step from it."""
+    """Raise DefinitionError if a child process that imports a step would run the whole script again."""
     if _IMPORTING:
         raise DefinitionError(
-            "the script starts itself again when the child process of an isolated step imports it; put what it does "
-            'when it is run under `if __name__ == "__main__":`'
+            "the child process of an isolated step imports this script, which would run it again; put its main code "
+            'under `if __name__ == "__main__":`'
         )
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """Limits of one attempt: bytes of memory beyond what the child starts with, and processor time.
+    """Limits of one attempt: memory in bytes on top of what the child starts with, and processor time.
 
-    Without `cpu` only the step's timeout limits its time. Either way the child is killed at the timeout.
+    Without `cpu` only the step's timeout limits its time. In either case the child is killed at the timeout.
     """
 
     memory: int = GIGABYTE
@@ -46,23 +46,23 @@ class Isolation:
 
     def __post_init__(self) -> None:
         if not isinstance(self.memory, int) or isinstance(self.memory, bool) or self.memory <= 0:
-            raise DefinitionError(f"Isolation(memory={self.memory!r}): give a number of bytes, such as 2 << 30")
+            raise DefinitionError(f"Isolation(memory={self.memory!r}): pass a number of bytes, such as 2 << 30")
         if self.cpu is not None:
             object.__setattr__(self, "cpu", _parse_cpu_time(self.cpu))
 
 
 def _parse_cpu_time(value: object) -> timedelta:
     if isinstance(value, timedelta | int | float) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):  # of a float that is no length of time
+        with suppress(ValueError, OverflowError):  # nan and infinity
             if (time := as_timedelta(value)) > timedelta(0):
                 return time
-    raise DefinitionError(f"Isolation(cpu={value!r}): give a duration above zero, such as minutes(1), or its seconds")
+    raise DefinitionError(f"Isolation(cpu={value!r}): pass a duration above zero, such as minutes(1), or seconds")
 
 
 def parse_isolation(value: object) -> Isolation | None:
-    """What `isolation=` means; ValueError if it means nothing."""
+    """Return the value of `isolation=` as Isolation or None. Raise ValueError if it is not valid."""
     if value is None or isinstance(value, Isolation):
         return value
     if value == "process":
         return Isolation()
-    raise ValueError(f"isolation= is {value!r}; give 'process', or Isolation(memory=..., cpu=...)")
+    raise ValueError(f"isolation= is {value!r}; pass 'process', or Isolation(memory=..., cpu=...)")

@@ -1,4 +1,4 @@
-"""What a join sees of a fan-out: the results of its items, and which items have none."""
+"""The results of a fan-out as a join receives them, with the items that have no result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
 
 NOT_WANTED = "NOT_WANTED"
-"""The code of an item that its own `when=` skipped: it has no result, and it is no failure."""
+"""The code of an item that its own `when=` skipped: it has no result, but it did not fail."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class FailedItem:
 
 
 class Items(Sequence[Result_co]):
-    """The results of the items that succeeded, in item order. As an annotation, `Items[T]` asks for the join.
+    """The results of the successful items, in item order. As an annotation, `Items[T]` declares a join.
 
-    Items without a result are in `failed`, those that were not wanted too.
+    Items without a result are in `failed`, including skipped ones.
     """
 
     __slots__ = ("_failed", "_keys", "_results")
@@ -43,16 +43,16 @@ class Items(Sequence[Result_co]):
         self._keys = _positions(self._results) if keys is None else tuple(keys)
         self._failed = tuple(failed)
         if len(self._keys) != len(self._results):
-            raise ValueError(f"{len(self._results)} results cannot have {len(self._keys)} keys")
+            raise ValueError(f"there are {len(self._results)} results but {len(self._keys)} keys")
 
     @classmethod
     def of(cls, results: Mapping[str, Result], failed: Iterable[FailedItem] = ()) -> Items[Result]:
-        """Items from their results by key."""
+        """Create Items from results by key."""
         return Items(results.values(), keys=results.keys(), failed=failed)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of the results, in the same order."""
+        """Return the keys of the results, in the same order."""
         return self._keys
 
     @property
@@ -65,7 +65,7 @@ class Items(Sequence[Result_co]):
 
     @property
     def total(self) -> int:
-        """How many items the fan-out has, with and without a result."""
+        """Return the number of items of the fan-out, with and without a result."""
         return len(self._results) + len(self._failed)
 
     def __len__(self) -> int:
@@ -99,7 +99,7 @@ def _positions(results: Sequence[object]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ItemCounts:
-    """How the items of a fan-out ended. Items that were not wanted are neither failed nor succeeded."""
+    """The outcomes of a fan-out's items. Items that their `when=` skipped are neither failed nor succeeded."""
 
     total: int
     failed: int = 0
@@ -112,21 +112,21 @@ class ItemCounts:
 
 @dataclass(frozen=True)
 class Finished:
-    """Holds when no more items failed than allowed. It is asked once every item has ended."""
+    """Returns whether no more items failed than allowed. Called once every item has ended."""
 
     allow_failed: float
 
     def __call__(self, counts: ItemCounts) -> bool:
         if isinstance(self.allow_failed, int):
             return counts.failed <= self.allow_failed
-        # A quotient, as 29 of 100 is exactly 0.29 and the product 0.29 * 100 is below 29.
+        # Divide rather than multiply: 29 / 100 is exactly 0.29, but 0.29 * 100 is below 29.
         return counts.failed == 0 or counts.failed / counts.total <= self.allow_failed
 
 
 def finished(allow_failed: float = 1.0) -> Finished:
-    """How many items may fail for a join to go on: a float is a fraction of all items, an int is a count."""
+    """Limit how many items may fail for a join to proceed: a float is a fraction of all items, an int is a count."""
     if allow_failed < 0 or (isinstance(allow_failed, float) and allow_failed > 1):
         raise DefinitionError(
-            f"finished(allow_failed={allow_failed!r}): give a fraction from 0.0 to 1.0, or a count as an int"
+            f"finished(allow_failed={allow_failed!r}): pass a fraction from 0.0 to 1.0, or a count as an int"
         )
     return Finished(allow_failed)

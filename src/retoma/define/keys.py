@@ -1,4 +1,4 @@
-"""The keys of a fan-out's items: what stays the same between attempts and revisions."""
+"""The keys of a fan-out's items, which stay the same across attempts and revisions."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from retoma.define.definition_errors import Location, quote_names, suggest_name
 from retoma.errors import describe_error
 
 Key = str | Callable[[Any], Any]
-"""Gives an item's key: the name of its attribute or dict key, or a function of the item."""
+"""Determines an item's key: the name of its attribute or dict key, or a function of the item."""
 
 Keys = Key | Sequence[Key | None] | None
-"""What `key=` may be: one for a single source, a list with one for each of several."""
+"""The type of `key=`: one key for a single source, or a list with one for each of several sources."""
 
 MAX_KEY_LENGTH = 200
 SEPARATOR = "|"
 
 
 def parse_keys(value: Keys, elements: Mapping[str, Any], location: Location) -> tuple[Key | None, ...] | None:
-    """One key for each source, whose elements' types are `elements`; None if no key is given."""
+    """Return one key per source, or None if there is no key. `elements` are the element types by source."""
     if value is None:
         return None
     keys = (value,) if isinstance(value, str) or callable(value) else tuple(value)
     if len(keys) != len(elements):
-        raise location.error(f"key= has {len(keys)} entries; give one for each of {quote_names(elements)}, or None")
+        raise location.error(f"key= has {len(keys)} entries; pass one for each of {quote_names(elements)}, or None")
     for key, (source, element) in zip(keys, elements.items(), strict=True):
         _check_key_field(key, source, element, location)
     return keys
@@ -48,9 +48,9 @@ def _check_key_field(key: Key | None, source: str, element: Any, location: Locat
 
 @dataclass(frozen=True)
 class ItemSet:
-    """The items of all `each` steps over the same sources, and what makes their keys.
+    """The items of all `each` steps over the same sources, and how their keys are computed.
 
-    With one source an item is an element of its list; with more it is a list of one element of each.
+    With one source an item is an element of its list; with several it is a list with one element of each.
     """
 
     source: str
@@ -58,12 +58,12 @@ class ItemSet:
     keys: tuple[Key | None, ...]
 
     def compute_keys(self, items: object) -> tuple[str, ...]:
-        """One key per item, in order. A list that cannot be fanned out raises ValueError with a sentence."""
+        """Return one key per item, in order. Raise ValueError if the list cannot be fanned out."""
         elements = self._check_is_list(items)
         return self._check_distinct(map(SEPARATOR.join, zip(*self._compute_columns(elements), strict=True)))
 
     def check_source(self, name: str, items: object) -> None:
-        """Raise ValueError with a sentence if step `name` cannot give these to be fanned out."""
+        """Raise ValueError if these results of step `name` cannot be fanned out."""
         if name == self.source:
             self.compute_keys(items)
         elif name in self.sources:
@@ -99,16 +99,16 @@ class ItemSet:
         )
         text = _format_key(value)
         if text is None:
-            raise ValueError(f"the key of item {position} of {self.source!r} is {value!r}; a key is a str, int or UUID")
+            raise ValueError(
+                f"the key of item {position} of {self.source!r} is {value!r}; a key must be a str, int or UUID"
+            )
         return text
 
     def _call_key_function(self, key: Callable[[Any], object], element: Any, position: int) -> object:
         try:
             return key(element)
         except Exception as error:
-            raise ValueError(
-                f"key= cannot tell the key of item {position} of {self.source!r}: {describe_error(error)}"
-            ) from error
+            raise ValueError(f"key= failed for item {position} of {self.source!r}: {describe_error(error)}") from error
 
     def _look_up_key(self, key: str, element: Any, position: int) -> Any:
         try:
@@ -120,7 +120,9 @@ class ItemSet:
 
     def _check_is_list(self, items: object) -> Sequence[Any]:
         if not isinstance(items, Sequence) or isinstance(items, str | bytes):
-            raise ValueError(f"{self.source!r} gave {type(items).__name__}; the source of an each step gives a list")
+            raise ValueError(
+                f"{self.source!r} returned {type(items).__name__}; the source of an each step must return a list"
+            )
         return items
 
     def _check_key(self, key: str, position: int) -> None:
@@ -134,7 +136,7 @@ class ItemSet:
 
     @property
     def _advice(self) -> str:
-        return "give the each step a key= that is short and its own for every item"
+        return "set a key= on the each step that is short and unique for every item"
 
 
 PositionOf = Callable[[int, Any], int]
@@ -150,7 +152,7 @@ def _get_own_position(index: int, element: Any) -> int:
 
 
 def _count_distinct_positions() -> PositionOf:
-    """In a cross product an element comes many times, and has the position of its first coming."""
+    """Number the elements of a cross product, in which each occurs many times, by their first occurrence."""
     positions: dict[str, int] = {}
     return lambda index, element: positions.setdefault(repr(element), len(positions))
 

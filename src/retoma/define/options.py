@@ -1,4 +1,4 @@
-"""The options of the decorators, and the policy that they make."""
+"""The options of the decorators, and the policy that they form."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from retoma.define.retry import Retry
 from retoma.define.step import OnFailure, Policy, ProceedWhen
 
 MAX_PRIORITY = 10_000
-COMMON_MISSPELLINGS = {"retries": "retry"}  # nearer in its letters to `retired`
+COMMON_MISSPELLINGS = {"retries": "retry"}  # by spelling it is closer to `retired`
 StepReference = Callable[..., Any] | str
-"""A step, by its function or by its name."""
+"""A step: its function or its name."""
 
 
 class EachOptions(TypedDict, total=False):
@@ -50,7 +50,7 @@ def check_options(options: Mapping[str, Any], known: type, location: Location) -
             raise location.error(f"there is no option {name!r}; {suggest_name(name, meant)}")
     if "proceed_when" in options and not callable(options["proceed_when"]):
         raise location.error(
-            f"proceed_when= is {options['proceed_when']!r}; give finished(...) or a function of the counts"
+            f"proceed_when= is {options['proceed_when']!r}; pass finished(...) or a function of the counts"
         )
 
 
@@ -63,7 +63,7 @@ def build_policy(options: Mapping[str, Any], defaults: Policy, location: Locatio
     work_limit = None if policy.work_limit is None else parse_duration("work_limit", policy.work_limit, location)
     if total is not None and work_limit is not None:
         raise location.error(
-            "total_timeout= counts the waits between attempts and work_limit= does not: give one of them"
+            "total_timeout= includes the waits between attempts and work_limit= does not: set only one of them"
         )
     isolation = _parse_isolation(policy.isolation, location)
     return replace(policy, timeout=timeout, total_timeout=total, work_limit=work_limit, isolation=isolation)
@@ -73,31 +73,31 @@ def _check(policy: Policy, location: Location) -> None:
     check_name("queue", policy.queue, location)
     if not isinstance(policy.priority, int) or abs(policy.priority) > MAX_PRIORITY:
         raise location.error(
-            f"priority= is {policy.priority!r}; give an int up to {MAX_PRIORITY} either way, higher is sooner"
+            f"priority= is {policy.priority!r}; pass an int from -{MAX_PRIORITY} to {MAX_PRIORITY}, higher runs first"
         )
     if not isinstance(policy.retry, Retry):
-        raise location.error(f"retry= is {policy.retry!r}; give a Retry, such as Retry(3) or Retry(0) for none")
+        raise location.error(f"retry= is {policy.retry!r}; pass a Retry, such as Retry(3), or Retry(0) for none")
     _check_slots(policy, location)
     if policy.on_failure not in get_args(OnFailure):
-        raise location.error(f"on_failure= is {policy.on_failure!r}; it is one of {quote_names(get_args(OnFailure))}")
+        raise location.error(f"on_failure= is {policy.on_failure!r}; pass one of {quote_names(get_args(OnFailure))}")
 
 
 def _check_slots(policy: Policy, location: Location) -> None:
     if policy.pool is None:
         if policy.slots != 1:
-            raise location.error("slots= goes with pool=, whose slots they are")
+            raise location.error("slots= needs pool=: they are slots of that pool")
         return
     if not isinstance(policy.pool, Pool):
-        raise location.error(f"pool= is {policy.pool!r}; give a Pool, such as Pool('gpu', capacity=3)")
+        raise location.error(f"pool= is {policy.pool!r}; pass a Pool, such as Pool('gpu', capacity=3)")
     if not isinstance(policy.slots, int) or policy.slots < 1:
-        raise location.error(f"slots= is {policy.slots!r}; give a number above zero")
+        raise location.error(f"slots= is {policy.slots!r}; pass a whole number above zero")
     if policy.slots > policy.pool.capacity > 0:
         raise location.error(
-            f"it takes {policy.slots} slots, and pool {policy.pool.name!r} has {policy.pool.capacity}: it can never run"
+            f"it needs {policy.slots} slots, but pool {policy.pool.name!r} has {policy.pool.capacity}: it can never run"
         )
     if policy.slots > (policy.pool.per_tenant or policy.slots):
         raise location.error(
-            f"it takes {policy.slots} slots, and pool {policy.pool.name!r} gives a tenant {policy.pool.per_tenant}: "
+            f"it needs {policy.slots} slots, but pool {policy.pool.name!r} allows {policy.pool.per_tenant} per tenant: "
             "it can never run"
         )
 
@@ -111,5 +111,5 @@ def _parse_isolation(value: object, location: Location) -> Isolation | None:
 
 def parse_duration(name: str, duration: object, location: Location) -> timedelta:
     if not isinstance(duration, timedelta | int | float) or as_timedelta(duration) <= timedelta(0):
-        raise location.error(f"{name}= is {duration!r}; give a duration above zero, such as minutes(2)")
+        raise location.error(f"{name}= is {duration!r}; pass a duration above zero, such as minutes(2)")
     return as_timedelta(duration)

@@ -1,4 +1,4 @@
-"""A pipeline: what users write."""
+"""The `Pipeline` class, with which users define steps and reviews."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Pipeline:
     """Named steps and how data flows between them.
 
-    `inputs` is the model of what a run starts with. `queue`, `retry` and `timeout` are for the steps that do
-    not give their own. The decorators return the function as it is.
+    `inputs` is the model of a run's input. `queue`, `retry` and `timeout` are defaults for its steps. The decorators
+    return the function unchanged.
 
-    A run that should go on and does not for `stuck_after` is stuck. It is resumed by itself up to `resumes` times
-    without progress, and then fails.
+    A run without progress for `stuck_after` is stuck. It is resumed automatically up to `resumes` times without
+    progress, and then fails.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class Pipeline:
         resumes: int = DEFAULT_RESUMES,
         **unknown: Never,
     ) -> None:
-        place = Location(name)
+        location = Location(name)
         for option in unknown:
-            raise place.error(f"Pipeline has no option {option!r}; {suggest_name(option, _OPTIONS)}")
-        check_name("pipeline", name, place, extra_characters="-.")
+            raise location.error(f"Pipeline has no option {option!r}; {suggest_name(option, _OPTIONS)}")
+        check_name("pipeline", name, location, extra_characters="-.")
         self.name = name
         self.inputs = inputs
-        self.stuck_after = parse_duration("stuck_after", stuck_after, place)
-        self.resumes = _check_resumes(resumes, place)
-        self._fields = _read_annotations(inputs, place)
-        self._defaults = build_policy({"queue": queue, "retry": retry, "timeout": timeout}, Policy(), place)
+        self.stuck_after = parse_duration("stuck_after", stuck_after, location)
+        self.resumes = _check_resumes(resumes, location)
+        self._fields = _read_annotations(inputs, location)
+        self._defaults = build_policy({"queue": queue, "retry": retry, "timeout": timeout}, Policy(), location)
         self._steps: dict[str, Step] = {}
         self._item_sets: dict[str, ItemSet] = {}
         self._groups: dict[str, tuple[str, ...]] = {}
@@ -78,7 +78,7 @@ class Pipeline:
     @overload
     def step(self, /, **options: Unpack[StepOptions]) -> Callable[[Function], Function]: ...
     def step(self, function: Any = None, /, **options: Unpack[StepOptions]) -> Any:
-        """Define a step that runs once in a run. Its data parameters name inputs and steps above it."""
+        """Define a step that runs once per run. Its data parameters name inputs and steps defined above it."""
 
         def define(function: Function) -> Function:
             self._define_plain(function, options)
@@ -91,9 +91,9 @@ class Pipeline:
     ) -> Callable[[Function], Function]:
         """Define a step that runs once for each element of a list, or for each combination of several lists.
 
-        A source is a plain step, or the name of an input that is a list. `key` names what identifies an
-        element, with one entry for each source if there are several; without it a str or int is its own key,
-        and anything else has its position.
+        A source is a plain step, or the name of an input that is a list. `key` names the field that identifies an
+        element, with one entry per source if there are several. Without it, a str or int is its own key, and any
+        other element is identified by its position.
         """
         self._check_has_sources(sources)
 
@@ -123,53 +123,55 @@ class Pipeline:
         retired: bool = False,
         **unknown: Never,
     ) -> str:
-        """Define a step that a person does: its result is what they approve. Gives its name.
+        """Define a step that a person does: its result is the value that they approve. Return its name.
 
-        `of` is what they look at: a step, or several. Without a `form` the result is that step's, as it was or as they
-        edited it; with one it is what they filled in. Of an `each` step every item has its own review. `when` takes
-        what `of` gave, by name, and says whether a person is needed at all; otherwise the result goes through.
+        `of` is the step under review, or several steps. Without a `form` the result is that step's result, unchanged or
+        edited; with a form it is the submitted form. A review of an `each` step opens one review per item. `when`
+        receives the results of `of` by name and returns whether a person is needed; if not, the result passes through.
 
-        Work may be sent back to `send_back_to` (else to what it is `of`), at most `most_revisions` times, with what a
-        person filled into the `feedback_form`, of which every field may be left out. The times are
-        counted from its opening: it should be decided by `due`; at `remind` an event says that it still waits, at
-        `escalate` it becomes `escalate_to`'s, and what nobody has decided by `expires` counts as `on_expiry`.
-        A `retired` review is asked only in runs that were started while it was not.
+        A reviewer can send work back to `send_back_to` (default: `of`), at most `max_revisions` times, with the values
+        of the `feedback_form`, in which every field must be optional. The times count from when the review opened. The
+        deadline is `due`; at `remind` an event reports that the review is still open; at `escalate` it is assigned to
+        `escalate_to`; at `expires` an open review is decided as `on_expiry`. A `retired` review is only part of runs
+        that were started before it was retired.
         """
-        place = Location(self.name, name)
+        location = Location(self.name, name)
         for option in unknown:
-            raise place.error(
+            raise location.error(
                 f"there is no option {option!r}; {suggest_name(option, list_keyword_options(Pipeline.review))}"
             )
-        check_name("step", name, place)
-        self._check_name_is_free(name, place)
+        check_name("step", name, location)
+        self._check_name_is_free(name, location)
         references = (of,) if isinstance(of, str) or callable(of) else tuple(of)
-        subjects = [self._find_subject(reference, place) for reference in references]
+        subjects = [self._find_subject(reference, location) for reference in references]
         policy = ReviewPolicy(
             subject=subjects[0].name if len(subjects) == 1 else None,
             form=form or subjects[0].returns,
             has_form=form is not None,
-            back_to=self._resolve_send_back_to(send_back_to, subjects, place),
+            back_to=self._resolve_send_back_to(send_back_to, subjects, location),
             queue=self._defaults.queue,
-            max_revisions=_check_max_revisions(max_revisions, place),
-            due=_parse_optional_duration("due", due, place),
-            remind=_parse_optional_duration("remind", remind, place),
-            escalate=_parse_optional_duration("escalate", escalate, place),
+            max_revisions=_check_max_revisions(max_revisions, location),
+            due=_parse_optional_duration("due", due, location),
+            remind=_parse_optional_duration("remind", remind, location),
+            escalate=_parse_optional_duration("escalate", escalate, location),
             escalate_to=escalate_to,
-            expires=_parse_optional_duration("expires", expires, place),
+            expires=_parse_optional_duration("expires", expires, location),
             on_expiry=on_expiry,
             assignee=assignee,
             feedback_form=feedback_form,
         )
-        _check_review(policy, subjects, place)
+        _check_review(policy, subjects, location)
         if policy.has_form and (when is not None or (policy.expires and on_expiry == "approved")):
-            _check_has_defaults(policy.form, "without a person nothing can be approved: its form", place)
+            _check_has_defaults(policy.form, "it may be approved without a person, but its form", location)
         if feedback_form is not None:
-            _check_has_defaults(feedback_form, "work may be sent back with notes alone: its feedback_form", place)
+            _check_has_defaults(
+                feedback_form, "work may be sent back with notes alone, but its feedback_form", location
+            )
             if taken := sorted(feedback_form.model_fields.keys() & Feedback.__dataclass_fields__.keys()):
-                raise place.error(
-                    f"feedback has {quote_names(taken)} of its own: call it otherwise in the feedback_form"
+                raise location.error(
+                    f"feedback already has {quote_names(taken)}: use another name in the feedback_form"
                 )
-        self._register(replace(self._build_review_step(name, policy, subjects, when, place), retired=retired))
+        self._register(replace(self._build_review_step(name, policy, subjects, when, location), retired=retired))
         return name
 
     def _build_review_step(
@@ -198,31 +200,33 @@ class Pipeline:
         )
 
     def group(self, name: str, steps: Sequence[StepReference]) -> None:
-        """Name steps that people have done again together, such as all pictures."""
-        place = Location(self.name, name)
-        names = tuple(self._resolve_name(step, place, "the group has") for step in steps)
+        """Name steps that people rerun together, such as all pictures."""
+        location = Location(self.name, name)
+        names = tuple(self._resolve_name(step, location, "the group has") for step in steps)
         for step in names:
             if step not in self._steps:
-                raise place.error(f"the group has {step!r}, which is no step above; {suggest_name(step, self._steps)}")
+                raise location.error(
+                    f"the group has {step!r}, which is not a step above; {suggest_name(step, self._steps)}"
+                )
         self._groups[name] = names
 
     @property
     def groups(self) -> Mapping[str, tuple[str, ...]]:
-        """What is done again together, by name."""
+        """Return the groups of steps that are rerun together, by name."""
         return MappingProxyType(self._groups)
 
     @property
     def steps(self) -> Mapping[str, Step]:
-        """All steps by name, in the order of their definition, hidden ones included."""
+        """Return all steps by name in definition order, including internal ones."""
         return MappingProxyType(self._steps)
 
     @property
     def item_sets(self) -> Mapping[str, ItemSet]:
-        """What fans out, by the name of the step that gives the items."""
+        """Return the fan-outs, by the name of the step that returns the items."""
         return MappingProxyType(self._item_sets)
 
     def validate_result(self, step: str, text: str) -> str:
-        """A person's result as the step would give it. Raises ValueError or TypeError with a sentence."""
+        """Return a person's result as the step would return it. Raise ValueError or TypeError if it is not valid."""
         codec = get_codec(self._steps[step].returns)
         value = codec.decode(text)
         for item_set in self._item_sets.values():
@@ -231,7 +235,7 @@ class Pipeline:
 
     @property
     def pools(self) -> list[Pool]:
-        """The pools that its steps take slots of."""
+        """Return the pools that its steps take slots from."""
         return list(dict.fromkeys(step.policy.pool for step in self._steps.values() if step.policy.pool))
 
     @property
@@ -241,30 +245,31 @@ class Pipeline:
         return self._graph
 
     def _list_current_steps(self) -> dict[str, Step]:
-        """Return the steps of new runs: without retired ones, and without what only those go over."""
+        """Return the steps of new runs: without retired steps and without sources that only those use."""
         current = {name for name, step in self._steps.items() if not step.retired and not step.internal}
         for name in sorted(current):
             step = self._steps[name]
-            for need in [*(binding.name for binding in step.bindings if binding.kind != "input"), *step.after]:
-                if need in self._steps and self._steps[need].retired:
+            for dependency in [*(binding.name for binding in step.bindings if binding.kind != "input"), *step.after]:
+                if dependency in self._steps and self._steps[dependency].retired:
                     raise Location(self.name, name).error(
-                        f"it needs {need!r}, which is retired and so not in new runs; retire it too, or need another"
+                        f"it depends on {dependency!r}, which is retired and not part of new runs; "
+                        "retire this step too, or depend on another"
                     )
         needed = self._include_ancestors(current)
         return {name: step for name, step in self._steps.items() if name in needed}
 
     def check(self) -> None:
-        """Raise a DefinitionError if the pipeline as a whole cannot work."""
+        """Raise DefinitionError if the pipeline as a whole is not valid."""
         _ = self.graph
         for step in self._steps.values():
             _check_types(step)
 
     def _define_plain(self, function: Callable[..., Any], options: StepOptions) -> None:
-        place = self._locate(function)
-        check_options(options, StepOptions, place)
+        location = self._locate(function)
+        check_options(options, StepOptions, location)
         if "continues" in options:
-            raise place.error("continues= is for each steps, whose items are worked on step by step")
-        scope = Scope(place, self._fields, self._list_visible_steps())
+            raise location.error("continues= is only for each steps, whose items pass from step to step")
+        scope = Scope(location, self._fields, self._list_visible_steps())
         self._register(self._build_step(function, options, scope, self._defaults))
 
     def _define_each(
@@ -274,26 +279,26 @@ class Pipeline:
         key: Keys,
         options: EachOptions,
     ) -> None:
-        place = self._locate(function)
-        check_options(options, EachOptions, place)
-        scope = Scope(place, self._fields, self._list_visible_steps(), self._resolve_sources(sources, place))
+        location = self._locate(function)
+        check_options(options, EachOptions, location)
+        scope = Scope(location, self._fields, self._list_visible_steps(), self._resolve_sources(sources, location))
         check_sources(scope)
         step = self._build_step(function, options, scope, replace(self._defaults, on_failure="continue"))
-        _check_has_parameters(step, place)
-        continues = self._resolve_continues(options.get("continues"), step, place)
-        step = replace(step, key=parse_keys(key, scope.element_types, place), continues=continues)
-        self._check_same_key(step, place)
+        _check_has_parameters(step, location)
+        continues = self._resolve_continues(options.get("continues"), step, location)
+        step = replace(step, key=parse_keys(key, scope.element_types, location), continues=continues)
+        self._check_same_key(step, location)
         self._register(*self._build_missing_sources(scope.sources), step)
 
     def _build_step(
         self, function: Callable[..., Any], options: Mapping[str, Any], scope: Scope, defaults: Policy
     ) -> Step:
-        place = scope.location
-        read = read_signature(function, place)
+        location = scope.location
+        read = read_signature(function, location)
         when = options.get("when")
-        policy = build_policy(options, defaults, place)
+        policy = build_policy(options, defaults, location)
         if policy.isolation is not None:
-            _check_isolated(function, read.resources, place)
+            _check_isolated(function, read.resources, location)
         return Step(
             pipeline=self.name,
             name=function.__name__,
@@ -303,12 +308,12 @@ class Pipeline:
             returns=read.returns,
             policy=policy,
             sources=scope.sources,
-            after=self._resolve_after(options.get("after", ()), place),
+            after=self._resolve_after(options.get("after", ()), location),
             when=when,
-            when_parameters=() if when is None else read_condition_parameters(when, read.data, place),
+            when_parameters=() if when is None else read_condition_parameters(when, read.data, location),
             proceed_when=options.get("proceed_when"),
             retired=bool(options.get("retired", False)),
-            feedback=build_feedback_check(options.get("feedback"), self._list_readable(), place),
+            feedback=build_feedback_check(options.get("feedback"), self._list_readable(), location),
         )
 
     def _register(self, *steps: Step) -> None:
@@ -320,7 +325,7 @@ class Pipeline:
         self._graph = None
 
     def _build_missing_sources(self, sources: tuple[str, ...]) -> Iterator[Step]:
-        """The hidden steps that must be there for an each step to have one plain step as its source."""
+        """Yield the internal steps that are missing for an each step to have one plain step as its source."""
         for name in sources:
             if name in self._fields and name not in self._steps:
                 yield build_input_step(self.name, name, self._fields[name], self._defaults)
@@ -328,32 +333,32 @@ class Pipeline:
             yield build_product_step(self.name, sources, self._defaults)
 
     def _list_readable(self) -> dict[str, Any]:
-        """What a check of feedback may read: the inputs, and the plain steps above."""
+        """Return the inputs and plain steps above, which a feedback check may read."""
         return self._fields | {name: step for name, step in self._list_visible_steps().items() if not step.each}
 
     def _list_visible_steps(self) -> dict[str, Step]:
         return {name: step for name, step in self._steps.items() if not step.internal}
 
     def _locate(self, function: object) -> Location:
-        """Where `function` is being defined. It must be one, and its name must be free."""
+        """Return the location of a new step. Raise DefinitionError if it is not a function or its name is taken."""
         if not isfunction(function):
-            raise Location(self.name).error(f"{function!r} cannot be a step; a step is a function")
-        place = Location(self.name, function.__name__)
-        check_name("step", function.__name__, place)
-        self._check_name_is_free(function.__name__, place)
-        return place
+            raise Location(self.name).error(f"{function!r} cannot be a step; a step must be a function")
+        location = Location(self.name, function.__name__)
+        check_name("step", function.__name__, location)
+        self._check_name_is_free(function.__name__, location)
+        return location
 
     def _check_name_is_free(self, name: str, location: Location) -> None:
         if name in self._fields:
-            raise location.error(f"{name!r} is an input already; give the step another name")
+            raise location.error(f"{name!r} is already an input; choose another name for the step")
         if name in self._steps:
-            raise location.error("there is a step of that name already")
+            raise location.error("a step with this name already exists")
 
     def _find_subject(self, reference: StepReference, location: Location) -> Step:
         name = self._resolve_name(reference, location, "a review is of")
         if name not in self._list_visible_steps():
             raise location.error(
-                f"a review is of {name!r}, which is no step above; {suggest_name(name, self._list_visible_steps())}"
+                f"a review is of {name!r}, which is not a step above; {suggest_name(name, self._list_visible_steps())}"
             )
         return self._steps[name]
 
@@ -364,27 +369,27 @@ class Pipeline:
         for name in names:
             if name not in above:
                 raise location.error(
-                    f"send_back_to= names {name!r}, of which nothing under review is made; {suggest_name(name, above)}"
+                    f"send_back_to= names {name!r}, which nothing under review depends on; {suggest_name(name, above)}"
                 )
         return names or tuple(step.name for step in subjects)
 
     def _include_ancestors(self, names: set[str]) -> set[str]:
-        """These steps, and all that they are made of."""
+        """Return these steps and all steps that they depend on."""
         found, left = set(names), list(names)
         while left:
             step = self._steps[left.pop()]
-            needs = {binding.name for binding in step.bindings if binding.kind != "input"} | set(step.after)
-            new = (needs | ({step.source} if step.source else set())) & self._steps.keys() - found
+            dependencies = {binding.name for binding in step.bindings if binding.kind != "input"} | set(step.after)
+            new = (dependencies | ({step.source} if step.source else set())) & self._steps.keys() - found
             found |= new
             left += new
         return found
 
     def _check_has_sources(self, sources: tuple[StepReference, ...]) -> None:
-        # `@pipeline.each` without parentheses would silently replace the function by a decorator.
+        # `@pipeline.each` without parentheses would silently replace the function with a decorator.
         bare = [source for source in sources if callable(source) and not self._defines(source)]
         if len(bare) == len(sources):
             name = getattr(bare[0], "__name__", None) if bare else None
-            raise Location(self.name, name).error("each goes over a step defined above: @...each(step)")
+            raise Location(self.name, name).error("each needs a step defined above as its source: @...each(step)")
 
     def _resolve_sources(self, sources: tuple[StepReference, ...], location: Location) -> tuple[str, ...]:
         names = tuple(self._resolve_name(source, location, "each goes over") for source in sources)
@@ -392,10 +397,10 @@ class Pipeline:
         for name in names:
             if name not in known:
                 raise location.error(
-                    f"each goes over {name!r}, which is no input and no step above; {suggest_name(name, known)}"
+                    f"each goes over {name!r}, which is neither an input nor a step above; {suggest_name(name, known)}"
                 )
             if names.count(name) > 1:
-                raise location.error(f"each goes over {name!r} twice; go over a list of pairs from a plain step")
+                raise location.error(f"each goes over {name!r} twice; return a list of pairs from a plain step instead")
         return names
 
     def _resolve_after(self, references: Any, location: Location) -> tuple[str, ...]:
@@ -406,7 +411,7 @@ class Pipeline:
         return names
 
     def _resolve_continues(self, reference: StepReference | None, step: Step, location: Location) -> tuple[str, ...]:
-        """The step that this one continues, and those which that one does."""
+        """Return the step that this one continues, followed by the steps that it continues in turn."""
         if reference is None:
             return ()
         name = self._resolve_name(reference, location, "continues= names")
@@ -414,7 +419,7 @@ class Pipeline:
         earlier = self._steps.get(name)
         if earlier is None or earlier.source != step.source or name not in (*taken, *step.after):
             raise location.error(
-                f"continues= names {name!r}; give an each step over the same items whose result this one takes"
+                f"continues= names {name!r}; pass an each step over the same items whose result this one takes"
             )
         if earlier.policy.work_limit != step.policy.work_limit:
             raise location.error(f"it continues {name!r}, so both need the same work_limit=")
@@ -426,7 +431,8 @@ class Pipeline:
         name = getattr(reference, "__name__", repr(reference))
         if not self._defines(reference):
             raise location.error(
-                f"{verb} {name!r}, which is no step of this pipeline; {suggest_name(name, self._list_visible_steps())}"
+                f"{verb} {name!r}, which is not a step of this pipeline; "
+                f"{suggest_name(name, self._list_visible_steps())}"
             )
         return name
 
@@ -437,13 +443,13 @@ class Pipeline:
         for other in self._steps.values():
             if step.key and other.key and other.source == step.source and other.key != step.key:
                 raise location.error(
-                    f"its key= differs from that of {other.name!r}, which goes over the same items; give it only once"
+                    f"its key= differs from that of {other.name!r}, which goes over the same items; set it only once"
                 )
 
 
 def _check_resumes(value: int, location: Location) -> int:
     if not isinstance(value, int) or not 0 <= value <= MAX_RESUMES:
-        raise location.error(f"resumes= is {value!r}; give a number from 0 to {MAX_RESUMES}")
+        raise location.error(f"resumes= is {value!r}; pass a whole number from 0 to {MAX_RESUMES}")
     return value
 
 
@@ -452,14 +458,14 @@ def _check_when(when: Callable[..., bool], subjects: Sequence[Step], location: L
     for name in names:
         if name not in known:
             raise location.error(
-                f"when= takes {name!r}, and the review is of {quote_names(known)}; {suggest_name(name, known)}"
+                f"when= takes {name!r}, but the review is of {quote_names(known)}; {suggest_name(name, known)}"
             )
     return names
 
 
 def _check_max_revisions(value: int, location: Location) -> int:
     if not isinstance(value, int) or value < 0:
-        raise location.error(f"max_revisions= is {value!r}; give a number, 0 if it may never go back")
+        raise location.error(f"max_revisions= is {value!r}; pass a whole number, 0 if work may never be sent back")
     return value
 
 
@@ -469,53 +475,53 @@ def _parse_optional_duration(name: str, value: Duration | None, location: Locati
 
 def _check_review(policy: ReviewPolicy, subjects: Sequence[Step], location: Location) -> None:
     if len(subjects) > 1 and not policy.has_form:
-        raise location.error("it is of several steps, so that it needs form=: what a person fills in is its result")
+        raise location.error("a review of several steps needs form=: its result is what a person fills in")
     if len(subjects) > 1 and any(step.each for step in subjects):
-        raise location.error("it is of several steps, of which none may be an each step: review that one by itself")
+        raise location.error("a review of several steps cannot include an each step: review that one separately")
     if policy.on_expiry not in get_args(OnExpiry):
-        raise location.error(f"on_expiry= is {policy.on_expiry!r}; it is one of {quote_names(get_args(OnExpiry))}")
+        raise location.error(f"on_expiry= is {policy.on_expiry!r}; pass one of {quote_names(get_args(OnExpiry))}")
     if (policy.escalate is None) != (policy.escalate_to is None):
-        raise location.error("escalate= and escalate_to= go together: when, and to whom")
+        raise location.error("escalate= and escalate_to= must be set together: when, and to whom")
 
 
 def _check_has_defaults(form: type[BaseModel], reason: str, location: Location) -> None:
     missing = [name for name, field in form.model_fields.items() if field.is_required()]
     if missing:
-        raise location.error(f"{reason} wants {quote_names(missing)}")
+        raise location.error(f"{reason} requires {quote_names(missing)}")
 
 
 def _read_annotations(inputs: type[BaseModel] | None, location: Location) -> dict[str, Any]:
     if inputs is None:
         return {}
     if not isclass(inputs) or not issubclass(inputs, BaseModel):
-        raise location.error(f"inputs= is {inputs!r}; give a subclass of pydantic's BaseModel")
+        raise location.error(f"inputs= is {inputs!r}; pass a subclass of pydantic's BaseModel")
     return {name: field.annotation for name, field in inputs.model_fields.items()}
 
 
 def _check_has_parameters(step: Step, location: Location) -> None:
     if not step.bindings and not step.after:
-        raise location.error("it takes neither its item nor anything else; it would do the same for every item")
+        raise location.error("it takes neither its item nor anything else, so it would do the same for every item")
 
 
 def _check_isolated(function: Callable[..., Any], resources: Sequence[Resource], location: Location) -> None:
     for resource in resources:
         if resource.name != "ctx":
             raise location.error(
-                f"with isolation it cannot take the resource {resource.name!r}: its child process has nothing of the "
-                "worker's, neither its environment nor its connections; split the step in two"
+                f"an isolated step cannot take the resource {resource.name!r}: its child process has no access to the "
+                "worker's environment and connections; split the step in two"
             )
     if "<locals>" in function.__qualname__:
         raise location.error(
-            "with isolation its function must be at the top of its module, where a child can import it"
+            "the function of an isolated step must be at the top of its module, where the child process can import it"
         )
 
 
 def _check_types(step: Step) -> None:
-    """What passes between steps is JSON: a type that cannot be is a mistake."""
-    place = Location(step.pipeline, step.name)
+    """Raise DefinitionError if a value between steps has a type that cannot be JSON."""
+    location = Location(step.pipeline, step.name)
     for what, annotation in [("its result", step.returns), *((b.parameter, b.annotation) for b in step.bindings)]:
         try:
             get_codec(get_args(annotation)[0] if get_origin(annotation) is Items else annotation)
         except (PydanticUserError, IndexError) as error:
-            told = str(error).partition("\n")[0]
-            raise place.error(f"{what} is {annotation!r}, which cannot be JSON: {told}") from None
+            message = str(error).partition("\n")[0]
+            raise location.error(f"{what} is {annotation!r}, which cannot be JSON: {message}") from None

@@ -1,4 +1,4 @@
-"""A pool: capacity that many steps share, such as three GPUs or five calls at a time."""
+"""A pool: capacity that steps share, such as three GPUs or five concurrent calls."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MIN_RATE = 0.000001
 
 @dataclass(frozen=True)
 class Pool:
-    """`capacity` slots, of which a job takes one or more while it runs or its outside work does.
+    """`capacity` slots. A job holds one or more of them while it runs or its external work does.
 
-    With `rate`, no more than so many jobs begin in a second, and after a quiet time up to `burst` at once. No tenant
-    holds more than `per_tenant` slots at a time.
-    The numbers are where the pool begins; `retoma pools set` changes them while it is in use, and a later
-    change here is taken over when the application is next started.
+    `rate` limits the jobs that start per second; after an idle period up to `burst` start at once. `per_tenant` limits
+    the slots that one tenant holds at a time.
+    The numbers are initial values; `retoma pools set` changes them while the pool is in use. A later change here takes
+    effect when the application next starts.
     """
 
     name: str
@@ -27,16 +27,18 @@ class Pool:
     per_tenant: int | None = None
 
     def __post_init__(self) -> None:
-        place = Location(self.name, kind="pool")
-        check_name("pool", self.name, place, extra_characters="-.")
+        location = Location(self.name, kind="pool")
+        check_name("pool", self.name, location, extra_characters="-.")
         if not _is_whole(self.capacity) or not 0 <= self.capacity <= MAX_CAPACITY:
-            raise place.error(f"capacity= is {self.capacity!r}; give a number of slots, such as 3")
+            raise location.error(f"capacity= is {self.capacity!r}; pass a number of slots, such as 3")
         if self.rate is not None and not MIN_RATE <= self.rate <= MAX_CAPACITY:
-            raise place.error(f"rate= is {self.rate!r}; give how many jobs may begin in a second, {MIN_RATE:f} or more")
+            raise location.error(
+                f"rate= is {self.rate!r}; pass how many jobs may start per second, {MIN_RATE:f} or more"
+            )
         if not _is_whole(self.burst) or not 1 <= self.burst <= MAX_CAPACITY:
-            raise place.error(f"burst= is {self.burst!r}; give a number above zero")
+            raise location.error(f"burst= is {self.burst!r}; pass a whole number above zero")
         if self.per_tenant is not None and not (_is_whole(self.per_tenant) and 1 <= self.per_tenant <= MAX_CAPACITY):
-            raise place.error(f"per_tenant= is {self.per_tenant!r}; give a number of slots above zero")
+            raise location.error(f"per_tenant= is {self.per_tenant!r}; pass a number of slots above zero")
 
 
 def _is_whole(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Resources that every worker opens for itself."""
+"""Resources that each worker opens for itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PerWorker:
-    """A resource that each worker opens on its event loop when it starts, and closes when it ends.
+    """A resource that each worker opens on its event loop at startup and closes at shutdown.
 
-    `open` returns an async context manager, such as `httpx.AsyncClient` or what `asynccontextmanager` makes. Steps get
-    what entering it returns.
+    `open` returns an async context manager, such as `httpx.AsyncClient` or the result of an `asynccontextmanager`
+    function. Steps receive the value that entering it returns.
     """
 
     open: Callable[[], AbstractAsyncContextManager[Any]]

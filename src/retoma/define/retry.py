@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again, and after how long."""
+"""Retry policies: which errors are retried, how often, and after which delay."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retoma.define.durations import Duration, as_timedelta
 from retoma.errors import DefinitionError, GiveUp
 
 Backoff = Callable[[int], timedelta]
-"""Gives the delay before a retry, which is counted from 1."""
+"""Returns the delay before a retry, which is counted from 1."""
 
 MAX_DELAY = timedelta(days=365)
 
@@ -43,24 +43,24 @@ class Delays:
 
 
 def exponential(base: Duration, factor: float = 2, cap: Duration | None = None) -> Exponential:
-    """Delays of base, base * factor, base * factor ** 2 and so on, none above `cap` (a year if not given)."""
+    """Return delays of base, base * factor, base * factor ** 2 and so on, up to `cap` (default: one year)."""
     if factor < 1:
-        raise DefinitionError(f"exponential(factor={factor}): a factor below 1 would retry ever sooner")
+        raise DefinitionError(f"exponential(factor={factor}): with a factor below 1 the delays would shrink")
     longest = MAX_DELAY if cap is None else _parse_delay(cap)
     return Exponential(_parse_delay(base), float(factor), longest)
 
 
 def fixed(delay: Duration) -> Delays:
-    """The same delay before every retry."""
+    """Return the same delay before every retry."""
     return Delays((_parse_delay(delay),))
 
 
 @dataclass(frozen=True)
 class Retry:
-    """`retries` more attempts after the first one.
+    """Up to `retries` further attempts after the first.
 
-    The delays come from `backoff` or from `delays`, and vary at random by the fraction `jitter` either way.
-    With `on`, only these errors are retried; without it all are. A GiveUp never is.
+    The delays come from `backoff` or `delays`, with a random variation of up to the fraction `jitter` either way.
+    `on` restricts retries to these errors; by default all errors are retried. A GiveUp never is.
     """
 
     retries: int
@@ -73,17 +73,17 @@ class Retry:
     def __post_init__(self) -> None:
         self._check_numbers()
         if self.backoff is not None and self.delays:
-            raise DefinitionError("Retry: give either backoff= or delays=, not both")
+            raise DefinitionError("Retry: pass either backoff= or delays=, not both")
         object.__setattr__(self, "delays", tuple(_parse_delay(delay) for delay in self.delays))
         if isinstance(self.on, type):
             object.__setattr__(self, "on", (self.on,))
 
     def delay(self, retry: int, random: float) -> timedelta:
-        """How long to wait before the retry of this number, from 1. `random` is from [0, 1)."""
+        """Return the delay before this retry, counted from 1. `random` is in [0, 1)."""
         return self._backoff_series(retry) * (1 + self.jitter * (2 * random - 1))
 
     def covers(self, error: BaseException) -> bool:
-        """Whether an attempt that ended with this error may be tried again at all."""
+        """Return whether an attempt that ended with this error may be retried."""
         if isinstance(error, GiveUp):
             return False
         return self.on is None or isinstance(error, self.on)
@@ -96,15 +96,15 @@ class Retry:
 
     def _check_numbers(self) -> None:
         if not isinstance(self.retries, int) or self.retries < 0:
-            raise DefinitionError(f"Retry({self.retries!r}): the number of retries is 0 or more")
+            raise DefinitionError(f"Retry({self.retries!r}): the number of retries must be a whole number, 0 or more")
         if not 0 <= self.jitter <= 1:
-            raise DefinitionError(f"Retry(jitter={self.jitter!r}): jitter is a fraction from 0 to 1")
+            raise DefinitionError(f"Retry(jitter={self.jitter!r}): jitter must be a fraction from 0 to 1")
 
 
 def _parse_delay(duration: Duration) -> timedelta:
     delay = as_timedelta(duration)
     if delay < timedelta(0):
-        raise DefinitionError(f"a delay of {delay.total_seconds():g} s: a retry cannot be in the past")
+        raise DefinitionError(f"a delay of {delay.total_seconds():g} s: a delay cannot be negative")
     return delay
 
 

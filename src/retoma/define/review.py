@@ -1,4 +1,4 @@
-"""A review: a step that a person does."""
+"""Reviews: steps that a person does, and the feedback that they send back."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DEFAULT_MAX_REVISIONS = 10
 
 @dataclass(frozen=True)
 class ReviewPolicy:
-    """How a review is held. `subject` is the step whose result it is about, None if it is about several.
+    """The settings of a review. `subject` is the step whose result is under review, None if there are several.
 
-    `back_to` are the steps that work may go back to, the first if none is named; after `cap` times it may not.
+    `back_to` are the steps that work may be sent back to, by default to the first, at most `max_revisions` times.
     """
 
     subject: str | None
@@ -36,7 +36,7 @@ class ReviewPolicy:
     feedback_form: type[BaseModel] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the database's functions read it, in seconds."""
+        """Return the policy as the database functions read it, with times in seconds."""
         times = {"due": self.due, "remind": self.remind, "escalate": self.escalate, "expires": self.expires}
         return {
             "queue": self.queue,
@@ -52,7 +52,7 @@ class ReviewPolicy:
 
 @dataclass(frozen=True)
 class Comment:
-    """A remark about one moment of a recording, or about a range of it, in seconds."""
+    """A comment on a moment of a recording, or on a range of it, in seconds."""
 
     text: str
     at: float | None = None
@@ -65,7 +65,7 @@ class Comment:
 
 @dataclass(frozen=True)
 class Feedback:
-    """What a person said who sent work back. `items` are what it is about; `extra` is what the feedback form asked."""
+    """A reviewer's feedback on work that was sent back. `items` are its subject; `extra` holds the feedback form."""
 
     notes: str = ""
     by: str = ""
@@ -76,7 +76,7 @@ class Feedback:
 
     @property
     def text(self) -> str:
-        """The notes, and each comment on a line of its own with the moment that it is about."""
+        """Return the notes, followed by each comment with its timecode on a separate line."""
         return "\n".join(filter(None, [self.notes, *map(str, self.comments)]))
 
     @classmethod
@@ -92,7 +92,7 @@ def _format_timecode(seconds: float) -> str:
 
 
 class Approval:
-    """The function of a review to which no person gave a value: the subject as it is, or the form filled by itself."""
+    """The function of a review without a submitted value: it returns the subject, or the form with its defaults."""
 
     def __init__(self, policy: ReviewPolicy) -> None:
         self._policy = policy

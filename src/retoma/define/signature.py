@@ -1,4 +1,4 @@
-"""A step function's parameters, as written: data left of `*`, machinery right of it."""
+"""The parameters of a step function: data left of `*`, resources right of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """Annotations that are missing or cannot be resolved are Any."""
+    """A missing or unresolvable annotation is Any."""
 
     data: tuple[Parameter, ...]
     resources: tuple[Resource, ...]
@@ -53,16 +53,16 @@ def read_signature(function: Callable[..., Any], location: Location) -> Signatur
 
 
 def read_condition_parameters(when: object, data: tuple[Parameter, ...], location: Location) -> tuple[str, ...]:
-    """The names that a `when=` takes, all of them data parameters of its step."""
+    """Return the parameters of a `when=`, all of which must be data parameters of its step."""
     if not callable(when) or inspect.iscoroutinefunction(when):
-        raise location.error(f"when= is {when!r}; give a plain function of the step's data parameters")
+        raise location.error(f"when= is {when!r}; pass a plain function of the step's data parameters")
     known = [parameter.name for parameter in data]
     parameters = inspect.signature(when).parameters.values()
     for parameter in parameters:
         _check_kind(parameter, location, of="when=")
         if parameter.name not in known:
             raise location.error(
-                f"when= takes {parameter.name!r}, which is no data parameter of the step; "
+                f"when= takes {parameter.name!r}, which is not a data parameter of the step; "
                 f"{suggest_name(parameter.name, known)}"
             )
     return tuple(parameter.name for parameter in parameters)
@@ -72,13 +72,13 @@ def _check_kind(parameter: inspect.Parameter, location: Location, of: str = "the
     if parameter.kind in UNUSABLE:
         raise location.error(
             f"parameter {str(parameter).split(':')[0]!r} of {of} {UNUSABLE[parameter.kind]}; "
-            "every parameter needs a name of its own, by which it is called"
+            "every parameter must be a single named one, as it is passed by name"
         )
 
 
 def _check_context(parameter: inspect.Parameter, location: Location) -> None:
     if parameter.name == CONTEXT and parameter.kind is not parameter.KEYWORD_ONLY:
-        raise location.error(f"{CONTEXT!r} is no data; put it right of '*' among the function's parameters")
+        raise location.error(f"{CONTEXT!r} is not data; put it right of '*' among the function's parameters")
 
 
 def _read_data_parameter(function: Callable[..., Any], parameter: inspect.Parameter) -> Parameter:
@@ -93,7 +93,7 @@ def _read_resource(function: Callable[..., Any], parameter: inspect.Parameter) -
 
 
 def _resolve_annotation(function: Callable[..., Any], annotation: Any) -> Any:
-    """One annotation, resolved apart from the others so that one unknown name spoils no other check."""
+    """Resolve one annotation separately, so an unknown name in it does not affect the checks of others."""
     if annotation is inspect.Parameter.empty:
         return Any
     holder = SimpleNamespace(__annotations__={"it": annotation})

@@ -1,4 +1,4 @@
-"""A step: one function of a pipeline, and all that its decorator said about it."""
+"""A step: one function of a pipeline with the options of its decorator."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ DEFAULT_TIMEOUT = minutes(10)
 
 @dataclass(frozen=True)
 class Policy:
-    """How a step is queued, tried and given up. A higher priority is sooner; `slots` are of its pool.
+    """How a step is queued, retried and failed. Higher priorities run first; `slots` are slots of its pool.
 
-    `work_limit` is how long all attempts at an item may run, without the waits between them. What `publishes` is never
-    taken over from another run.
+    `work_limit` limits the total run time of all attempts at an item, without the waits between them. The result of a
+    step that `publishes` is never reused in another run.
     """
 
     queue: str = "default"
@@ -45,11 +45,10 @@ class Policy:
 
 @dataclass(frozen=True)
 class Binding:
-    """Where the value of one data parameter comes from.
+    """The source of the value of one data parameter.
 
-    `name` is the input field, the step, or the source of the item. `part` is the index in the item when the
-    step has several sources, so that items are lists; otherwise None. An annotation that is missing or cannot
-    be resolved is Any.
+    `name` is the input field, the step, or the source of the item. `part` is the index within the item if the
+    step has several sources, whose items are lists; otherwise None. A missing or unresolvable annotation is Any.
     """
 
     parameter: str
@@ -64,7 +63,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Resource:
-    """A parameter right of `*`: machinery that the application provides, or `ctx`."""
+    """A parameter right of `*`: a resource that the application provides, or `ctx`."""
 
     name: str
     annotation: Any = Any
@@ -73,9 +72,9 @@ class Resource:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a pipeline. A hidden one was not written by the user and calls no user's code.
+    """One step of a pipeline. An internal step is created by Retoma and calls no user code.
 
-    `continues` are the steps whose retries and work on the same item count with those of this one.
+    `continues` are the steps that share their retries and work limit for an item with this one.
     """
 
     pipeline: str
@@ -94,7 +93,7 @@ class Step:
     proceed_when: ProceedWhen | None = None
     internal: bool = False
     review: ReviewPolicy | None = None
-    retired: bool = False  # only for runs that were started before
+    retired: bool = False  # only part of runs that were started before
     feedback: FeedbackCheck | None = None
 
     @property
@@ -103,25 +102,25 @@ class Step:
 
     @property
     def source(self) -> str | None:
-        """The name of the step whose result is the list of this step's items."""
+        """Return the name of the step whose result is the list of this step's items."""
         return source_name(self.sources) if self.sources else None
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The input fields that the function takes, in order."""
+        """Return the input fields that the function takes, in order."""
         return tuple(binding.name for binding in self.bindings if binding.kind == "input")
 
     def should_run(self, values: Mapping[str, Any]) -> bool:
-        """What `when=` says to these values of the data parameters, by name; True without a `when=`."""
+        """Return the result of `when=` for these values of the data parameters by name; True without a `when=`."""
         if self.when is None:
             return True
         return bool(self.when(**{name: values[name] for name in self.when_parameters}))
 
     def should_proceed(self, counts: ItemCounts) -> bool:
-        """Whether a join on items that ended like this goes on."""
+        """Return whether a join proceeds with these counts."""
         return (self.proceed_when or finished())(counts)
 
 
 def source_name(sources: tuple[str, ...]) -> str:
-    """The step that gives the items of `each(*sources)`; with several sources it is a hidden one."""
+    """Return the step that provides the items of `each(*sources)`; with several sources it is an internal one."""
     return "*".join(sources)

@@ -1,4 +1,4 @@
-"""Whether what one step gives can be what another takes. In doubt the answer is yes."""
+"""Check whether the result of one step fits the parameter of another. If in doubt, it does."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ COLLECTIONS = ("builtins", "collections", "collections.abc")
 
 
 def is_compatible(actual: Any, expected: Any) -> bool:
-    """False only where a value of type `given` is certainly no `wanted`."""
-    givens, wanteds = _list_members(actual), _list_members(expected)
-    return any(_fits(one, other) for one in givens for other in wanteds)
+    """Return False only if a value of type `actual` can certainly not be an `expected`."""
+    actuals, expecteds = _list_members(actual), _list_members(expected)
+    return any(_fits(one, other) for one in actuals for other in expecteds)
 
 
 def get_element_type(annotation: Any) -> Any:
-    """The type of the elements of a list, Any if it is unknown, None if this is certainly no list."""
+    """Return the element type of a list, Any if it is unknown, None if the annotation is certainly not a list."""
     elements = [
         element for member in _list_members(annotation) if (element := _get_member_element_type(member)) is not None
     ]
@@ -28,7 +28,7 @@ def get_element_type(annotation: Any) -> Any:
 
 
 def get_items_element_type(annotation: Any) -> Any:
-    """The T of an annotation `Items[T]`, or None if it is not one."""
+    """Return the T of an annotation `Items[T]`, or None if it is not one."""
     for member in _list_members(annotation):
         if _get_origin(member) is Items:
             return next(iter(get_args(member)), Any)
@@ -40,7 +40,7 @@ def format_annotation(annotation: Any) -> str:
 
 
 def _list_members(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of an annotation, without what surrounds them."""
+    """Return the alternatives of an annotation, without wrappers."""
     plain = _unwrap(annotation)
     if get_origin(plain) in (Union, types.UnionType):
         return tuple(one for member in get_args(plain) for one in _list_members(member))
@@ -83,7 +83,7 @@ def _get_arguments(annotation: Any) -> tuple[Any, ...]:
 
 
 def _get_origin(annotation: Any) -> type | None:
-    """The class that an annotation is about, or None where that is not certain."""
+    """Return the class of an annotation, or None if it is not certain."""
     origin = get_origin(annotation) or annotation
     if is_typeddict(origin):
         return dict

@@ -1,4 +1,4 @@
-"""Who is told of a run, and of what."""
+"""Webhooks of a run: the URL, its events and the schedule of attempts."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MAX_RETRIES = 100
 
 @dataclass(frozen=True)
 class Webhook:
-    """Tell `url` of these events of a run: `run.started`, `run.completed`, ..., or `run.ended` for every end; and
-    `run.stuck` and `review.opened` if they are asked for.
+    """Notify `url` of these events of a run: `run.started`, `run.completed`, ..., or `run.ended` for every final state;
+    also `run.stuck` and `review.opened`, if listed.
 
-    `profile` is the schedule of attempts, `standard` (about three days) or `short` (half a minute), of which at most
-    `retries` follow the first attempt.
+    `schedule` is the schedule of attempts, `standard` (about three days) or `short` (half a minute). `retries` limits
+    the attempts after the first one.
     """
 
     url: str
@@ -40,23 +40,23 @@ class Webhook:
 
     def __post_init__(self) -> None:
         if not self.events or isinstance(self.events, str):
-            raise InvalidInput(f"a webhook's events are a list of at least one of {', '.join(EVENTS)}")
+            raise InvalidInput(f"a webhook's events must be a list of at least one of {', '.join(EVENTS)}")
         for event in self.events:
             _check("event", event, EVENTS)
         _check("schedule", self.schedule, tuple(SCHEDULES))
         if self.retries is not None and not 0 <= self.retries <= MAX_RETRIES:
             raise InvalidInput(
-                f"a webhook's retries are a whole number up to {MAX_RETRIES}; given: {self.retries!r:.40}"
+                f"a webhook's retries must be a whole number from 0 to {MAX_RETRIES}, not {self.retries!r:.40}"
             )
 
 
 def expand_events(events: Sequence[str]) -> list[str]:
-    """Return each event by its own name: every end in place of `run.ended`."""
+    """Return the individual events, with `run.ended` expanded into all final states."""
     return sorted({event for each in events for event in (END_EVENTS if each == ENDED else (each,))})
 
 
 def encode_webhook(webhook: Webhook, host: str) -> str:
-    """As the database takes it, with every event named."""
+    """Return the webhook as the database stores it, with all events expanded."""
     return json.dumps(
         {
             "url": webhook.url,
@@ -71,5 +71,5 @@ def encode_webhook(webhook: Webhook, host: str) -> str:
 def _check(field: str, value: object, known: Sequence[str]) -> None:
     if value not in known:
         near = get_close_matches(str(value), known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(map(repr, known))}"
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(map(repr, known))}"
         raise InvalidInput(f"a webhook has no {field} {value!r:.80}; {hint}")

@@ -306,7 +306,7 @@ async def test_no_answer_holds_the_providers_key(classifier_app: ClassifierApp) 
     await classifier_app.work(advance_clock=False)
     shown = await classifier_app.status(execution)
     assert shown["status"] == "EM_ANDAMENTO"
-    assert "refuses us: mend the key" in shown["esperando"][0]
+    assert "rejected our credentials: check the API key" in shown["esperando"][0]
     for path in ("status-detalhado", "documentos", "erros"):
         assert "CANARY" not in (await classifier_app.api.get(f"/execucoes/{execution}/{path}")).text
 
