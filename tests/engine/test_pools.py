@@ -209,7 +209,7 @@ async def test_what_was_set_stays_when_an_application_starts_that_knows_of_share
 
 
 async def test_a_share_that_no_job_fits_into_is_a_mistake() -> None:
-    with pytest.raises(DefinitionError, match="gives a tenant 1: it can never run"):
+    with pytest.raises(DefinitionError, match="allows 1 per tenant: it can never run"):
         clips(Pool("gpu", capacity=4, per_tenant=1), slots=2)
     with pytest.raises(DefinitionError, match="per_tenant= is 0"):
         Pool("gpu", capacity=4, per_tenant=0)
@@ -333,7 +333,7 @@ async def test_a_pool_that_is_not_there_cannot_be_set(open_sandbox: OpenSandbox)
             await sandbox.client.pools.update("gpus", capacity=1)
         with pytest.raises(InvalidInput, match="capacity"):
             await sandbox.client.pools.update("gpu", capacity=-1)
-        with pytest.raises(InvalidInput, match=r"rate is 0, for none, or at least 0.000001; given: 1e-07"):
+        with pytest.raises(InvalidInput, match=r"rate is 0 for no limit, or at least 0.000001, not 1e-07"):
             await sandbox.client.pools.update("gpu", rate=1e-7)
 
 
@@ -424,7 +424,7 @@ def test_a_pool_is_checked_when_it_is_made() -> None:
             Pool("gpu", capacity=1, rate=rate)
     with pytest.raises(DefinitionError, match="it can never run"):
         clips(Pool("gpu", capacity=1), slots=2)
-    with pytest.raises(DefinitionError, match="slots= goes with pool="):
+    with pytest.raises(DefinitionError, match="slots= needs pool="):
         Pipeline("film").step(slots=2)(_nothing)
 
 

@@ -81,7 +81,7 @@ async def test_what_was_dropped_is_not_there_and_the_tenants_runs_stay(open_sand
         run = await sandbox.run(pipeline, tenant="blog")
         await sandbox.client.tenants.delete_profile("blog")
         for act in (sandbox.client.tenants.get_profile, sandbox.client.tenants.delete_profile):
-            with pytest.raises(NotFound, match="there is no 'blog'"):
+            with pytest.raises(NotFound, match="there is no profile of 'blog'"):
                 await act("blog")
         assert (await sandbox.client.runs.get(run.id)).tenant == "blog"
         assert (await sandbox.client.tenants.set_profile("blog", 2, revision=0)).revision == 1
@@ -102,7 +102,7 @@ async def test_a_profile_is_json_of_a_tenant_with_a_name(open_sandbox: OpenSandb
     async with open_sandbox(nothing()) as sandbox:
         with pytest.raises(InvalidInput, match="cannot be JSON"):
             await sandbox.client.tenants.set_profile("blog", float("nan"))
-        with pytest.raises(InvalidInput, match="a tenant is 1 to 500 characters"):
+        with pytest.raises(InvalidInput, match="a tenant is a text of 1 to 500 characters"):
             await sandbox.client.tenants.set_profile("", 1)
         nobody = Client(None, sandbox.database)
         with pytest.raises(NotFound, match="has no application"):

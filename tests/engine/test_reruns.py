@@ -339,7 +339,7 @@ async def test_a_persons_result_is_of_the_type_that_the_step_gives(open_sandbox:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        with pytest.raises(InvalidInput, match="this is no result of 'label'"):
+        with pytest.raises(InvalidInput, match="not a valid result for 'label'"):
             await sandbox.client.runs.edit(run.id, "label", {"x": 1}, item="a")
         assert (await sandbox.client.runs.get(run.id)).revision == 1
 

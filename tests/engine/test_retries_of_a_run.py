@@ -105,5 +105,5 @@ async def test_a_run_that_was_started_with_a_key_keeps_its_limit(open_sandbox: O
 async def test_a_number_of_retries_that_cannot_be_is_refused(open_sandbox: OpenSandbox, retries: int) -> None:
     pipeline = lines(World(), Retry(0))
     async with open_sandbox(pipeline) as sandbox:
-        with pytest.raises(InvalidInput, match="retries are a number from 0"):
+        with pytest.raises(InvalidInput, match="retries must be a whole number from 0"):
             await sandbox.client.start(pipeline, retries=retries)

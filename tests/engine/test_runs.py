@@ -333,7 +333,7 @@ async def test_a_revision_that_no_run_can_have_is_refused(open_sandbox: OpenSand
             sandbox.client.runs.list_jobs,
             sandbox.client.runs.get_errors,
         ):
-            with pytest.raises(InvalidInput, match="a revision is a number from 1"):
+            with pytest.raises(InvalidInput, match="a revision is a whole number from 1"):
                 await look(uuid4(), revision=revision)
 
 

@@ -124,9 +124,9 @@ async def test_two_keys_of_a_name_live_at_most(api: Api) -> None:
 
 
 async def test_what_is_wrong_with_a_new_key_is_said_by_its_name(api: Api) -> None:
-    with pytest.raises(InvalidInput, match="expires_at is a time with its zone"):
+    with pytest.raises(InvalidInput, match="expires_at must have a time zone"):
         await api.client.api_keys.create("n8n", ["runs:read"], expires_at=datetime(2031, 1, 1))
-    with pytest.raises(InvalidInput, match="a name is 1 to 500 characters"):
+    with pytest.raises(InvalidInput, match="a name is a text of 1 to 500 characters"):
         await api.client.api_keys.create("", ["runs:read"])
 
 

@@ -85,7 +85,7 @@ async def test_what_is_not_dead_is_not_sent_again(open_sandbox: OpenSandbox) -> 
     async with open_sandbox(one_step()) as sandbox, receiver() as there:
         run = await run_to_end(sandbox, there.url)
         delivery = await get_delivery(sandbox, run)
-        with pytest.raises(Conflict, match="is due: only a dead one"):
+        with pytest.raises(Conflict, match="is due: only a dead delivery"):
             await sandbox.client.webhooks.redrive(delivery.id)
         await sandbox.send_webhooks()
         with pytest.raises(Conflict, match="is delivered"):

@@ -21,9 +21,9 @@ class ApiKeys(Namespace):
         tenant: str | None = None,
         expires_at: datetime | None = None,
     ) -> NewKey:
-        """A new API key, whose secret only this answer has. Without a tenant it is for all of them.
+        """Create an API key. Only this response contains its secret. Without a tenant it is valid for all tenants.
 
-        Raises Conflict if two keys of this name live already.
+        Raise Conflict if two active keys already have this name.
         """
         check_name("tenant", tenant)
         check_name("name", name)
@@ -32,25 +32,25 @@ class ApiKeys(Namespace):
         return await api_keys.create(self._database, name, map(Scope, scopes), owner, expires_at)
 
     async def revoke(self, key: int) -> KeyRecord:
-        """From now on every server refuses it, after a second at most."""
+        """Revoke a key. Every server rejects it within a second."""
         return await api_keys.revoke(self._database, key)
 
     async def rotate(self, key: int, *, overlap: timedelta = OVERLAP) -> NewKey:
-        """A key that replaces this one, which stays valid for `overlap`."""
-        former = await api_keys.get(self._database, key)
-        made = await self.create(
-            former.name,
-            former.scopes,
-            tenant=former.tenant,
-            expires_at=await api_keys.get_successor_expiry(self._database, former),
+        """Create a successor of this key. The old key stays valid for `overlap`."""
+        previous = await api_keys.get(self._database, key)
+        successor = await self.create(
+            previous.name,
+            previous.scopes,
+            tenant=previous.tenant,
+            expires_at=await api_keys.get_successor_expiry(self._database, previous),
         )
         await api_keys.expire_after(self._database, key, overlap)
-        return made
+        return successor
 
     async def find_by_secret(self, secret: str) -> KeyRecord | None:
-        """The live key that this secret is, if it is one."""
+        """Return the active key with this secret, if there is one."""
         return await api_keys.find_by_secret(self._database, secret)
 
     async def list(self, *, tenant: str | None = None, with_ended: bool = False) -> list[KeyRecord]:
-        """API keys, newest first; `with_ended` also those that are revoked or expired."""
+        """Return API keys, newest first; `with_ended` includes revoked and expired keys."""
         return await api_keys.list_keys(self._database, tenant, with_ended)

@@ -21,37 +21,37 @@ class Pools(Namespace):
         per_tenant: int | None = None,
         resume: bool = False,
     ) -> PoolRecord:
-        """Change a pool while it is in use: holders may finish, and waiters begin at once if there is room.
+        """Change a pool while it is in use. Running jobs keep their slots; waiting jobs start at once if there is room.
 
-        A `rate` of 0 means none, as does `per_tenant`, the most that one tenant holds; `resume` ends a pause that a
-        provider asked for.
+        A `rate` or `per_tenant` (the slots that one tenant may hold) of 0 means no limit. `resume` ends a pause or an
+        open circuit breaker.
         """
         numbers = {"capacity": capacity, "rate": rate, "burst": burst, "per_tenant": per_tenant}
-        for what, given in numbers.items():
-            if given is not None and not (what == "burst") <= given <= MAX_CAPACITY:
-                raise InvalidInput(f"a pool's {what} goes up to {MAX_CAPACITY:,}; given: {given!r:.40}")
+        for field, number in numbers.items():
+            if number is not None and not (field == "burst") <= number <= MAX_CAPACITY:
+                raise InvalidInput(f"a pool's {field} is at most {MAX_CAPACITY:,}, not {number!r:.40}")
         if rate and rate < MIN_RATE:
-            raise InvalidInput(f"a pool's rate is 0, for none, or at least {MIN_RATE:f}; given: {rate!r}")
+            raise InvalidInput(f"a pool's rate is 0 for no limit, or at least {MIN_RATE:f}, not {rate!r}")
         if not await pools.update_pool(self._database, name, **numbers, resume=resume):  # type: ignore[arg-type]
             raise NotFound(f"there is no pool {name!r}")
         self._core.starter.notify_workers()
-        (found,) = await self.list(name)
-        return found
+        (pool,) = await self.list(name)
+        return pool
 
     async def list(self, name: str | None = None, *, tenant: str | None = None) -> list[PoolRecord]:
-        """All pools, or the one of this name. With `tenant`, only its jobs count among those that wait."""
+        """Return all pools, or the one with this name. With `tenant`, `waiting` counts only its jobs."""
         return await pools.list_pools(self._database, name, await self._core.find_tenant_id(tenant))
 
 
 class Workers(Namespace):
     async def list(self) -> list[WorkerRecord]:
-        """The workers that live."""
+        """Return the workers that are alive."""
         return await workers.list_alive(self._database)
 
 
 class Queues(Namespace):
     async def list(self, *, tenant: str | None = None) -> list[QueueMetrics]:
-        """Every queue that a step is on or a worker serves, as it was at most a second ago; of one tenant, as it is."""
+        """Return every queue that a step uses or a worker serves. Up to a second old; exact for a single tenant."""
         if (owner := await self._core.find_tenant_id(tenant)) is not None:
             return await metrics.list_queues_of_tenant(self._database, owner, self._core.heartbeat_timeout)
         return (await self._core.metrics_reader.read()).queues

@@ -86,7 +86,7 @@ class Client:
 
     @property
     def guard(self) -> Guard:
-        """What this client may call: the URLs of webhooks are checked with it."""
+        """Return the guard that checks the URLs of webhooks and downloads."""
         return self._core.guard
 
     @property
@@ -94,7 +94,7 @@ class Client:
         return self._core.heartbeat_timeout
 
     async def close(self) -> None:
-        """Stop waiting for runs, and finish the starts that are under way."""
+        """Stop waiting for runs, and finish pending starts."""
         await self._core.close()
 
     async def now(self) -> datetime:
@@ -116,14 +116,14 @@ class Client:
         webhook: Webhook | None = None,
         request: BaseModel | None = None,
     ) -> StartedRun:
-        """Start a run. When this returns, the run is committed and will reach an end.
+        """Start a run. Once this returns, the run is committed and will run to its end.
 
         With the same `key` and the same input, return the same run, whatever its state; with another input, raise
         KeyReused. If the input was derived from a request, pass that as `request`: it is compared instead of the input.
         `run_at` delays the start. One level of `priority` is worth ten minutes of waiting. A run that has not ended
-        `deadline` after it began fails. `resumes` overrides the limit of the pipeline; no job is retried more than
+        `deadline` after its start fails. `resumes` overrides the limit of the pipeline; no job is retried more than
         `retries` times, whatever its step declares. Events of the run are sent to `webhook`; if the key was used
-        before, to that of the first start.
+        before, to the webhook of the first start.
         """
         pipeline = self._core.get_pipeline(pipeline)
         checked = validate_input(pipeline, inputs)
@@ -178,9 +178,9 @@ class Client:
             )
             for number, one in enumerate(texts)
         )
-        # With a key the first goes alone: if the key belongs to other inputs, none of the others may start.
-        alone = islice(starts, int(key is not None))
-        return [*await self._core.starter.start_many(alone), *await self._core.starter.start_many(starts)]
+        # With a key, start the first run separately: if the key belongs to other inputs, none of the others may start.
+        first = islice(starts, int(key is not None))
+        return [*await self._core.starter.start_many(first), *await self._core.starter.start_many(starts)]
 
     async def wait(self, run: UUID, timeout: timedelta | None = None) -> Run:
         """Wait until the run has ended, and return it. Raise TimeoutError if it has not ended in time."""
@@ -201,14 +201,14 @@ class Client:
 
     async def _describe_failure(self, run: Run) -> str:
         errors = await self.runs.get_errors(run.id, limit=3, with_stack=False)
-        said = "; ".join(
+        messages = "; ".join(
             f"{step}{f' of {item}' if item else ''}: {error.get('message') or error.get('code')}"
             for (step, item), error in errors.items()
         )
-        return f"run {run.id} of {run.pipeline!r} ended as {run.state}{f': {said}' if said else ''}"
+        return f"run {run.id} of {run.pipeline!r} ended as {run.state}{f': {messages}' if messages else ''}"
 
     def _encode_webhook(self, webhook: Webhook | None) -> str | None:
-        """As the database takes it. Raises UnsafeUrl if its URL must not be called."""
+        """Return the webhook as the database stores it. Raise UnsafeUrl if its URL must not be called."""
         return (
             None
             if webhook is None

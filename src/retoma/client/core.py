@@ -1,4 +1,4 @@
-"""What every namespace of the client shares: the database, the application, and how runs are started and awaited."""
+"""What all namespaces of the client share: the database, the application, and how runs are started and awaited."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retoma.store import clock
 from retoma.store.database import Database
 
 NO_TENANT = 0
-ALL_TENANTS = -1  # whose endpoints get the events of every tenant
+ALL_TENANTS = -1  # its endpoints receive the events of every tenant
 
 
 class Core:
@@ -42,7 +42,7 @@ class Core:
         self.snapshot_reader = metrics.CachedReader(database, metrics.read_snapshot, heartbeat_timeout)
 
     async def close(self) -> None:
-        """Stop waiting for runs, and finish the starts that are under way."""
+        """Stop waiting for runs, and finish pending starts."""
         await self.waiter.close()
         await self.starter.close()
 
@@ -53,16 +53,16 @@ class Core:
     @property
     def app_name(self) -> str:
         if self.app is None:
-            raise NotFound("this client has no application: give one to `connect`")
+            raise NotFound("this client has no application: pass one to `connect`")
         return self.app.name
 
     def get_pipeline(self, pipeline: Pipeline | str) -> Pipeline:
         if self.app is None:
-            raise NotFound("this client has no application, so it knows no pipelines: give one to `connect`")
+            raise NotFound("this client has no application and therefore no pipelines: pass one to `connect`")
         return self.app.pipeline(pipeline if isinstance(pipeline, str) else pipeline.name)
 
     async def find_tenant_id(self, tenant: str | None) -> int | None:
-        """Return the id of the tenant, or one that no tenant has: a query creates no tenant."""
+        """Return the id of the tenant, or an unused id if it does not exist: a query creates no tenant."""
         return None if tenant is None else await self.tenants.find_id(tenant) or NO_TENANT
 
 

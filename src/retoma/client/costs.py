@@ -19,7 +19,7 @@ MAX_PRICE = 10**10
 
 class Costs(Namespace):
     async def list_charges(self, run: UUID, *, after: UUID | None = None, limit: int = 1_000) -> list[ChargeRecord]:
-        """What the attempts of a run have used, failed ones too, in order. For the next page give the last id."""
+        """Return the charges of a run in order, including failed attempts. For the next page pass the last id."""
         return await charges.list_for_run(self._database, run, after, limit)
 
     async def get_totals(
@@ -32,33 +32,33 @@ class Costs(Namespace):
         until: datetime | None = None,
         limit: int = 1_000,
     ) -> list[ChargeTotal]:
-        """Sums of charges, told apart by these, the most costly first."""
+        """Return sums of charges grouped by these fields, highest first."""
         owner = await self._core.find_tenant_id(tenant)
         return await charges.sum_charges(
             self._database, by=by, run=run, tenant=owner, since=since, until=until, limit=limit
         )
 
     async def get_spent(self, tenant: str | None = None, since: datetime | None = None) -> int:
-        """Millionths of a US dollar that a tenant, or all, have spent, in all or since then."""
+        """Return the costs of one or all tenants in millionths of a US dollar, in total or since then."""
         return sum(total.micros for total in await self.get_totals(by=(), tenant=tenant, since=since))
 
     async def list_prices(self) -> list[Price]:
-        """Every version of every price, the newest first."""
+        """Return every version of every price, newest first."""
         return await charges.list_prices(self._database)
 
     async def set_price(
         self, provider: str, what: str, *, tokens_in: int = 0, tokens_out: int = 0, unit: int = 0
     ) -> Price:
-        """A new version of a price, in millionths of a US dollar: for a million tokens, and for one unit.
+        """Add a new version of a price, in millionths of a US dollar: per million tokens, and per unit.
 
-        What was charged before stays as it is.
+        Earlier charges keep their cost.
         """
-        for name, given in (("tokens_in", tokens_in), ("tokens_out", tokens_out), ("unit", unit)):
-            if not 0 <= given <= MAX_PRICE:
-                raise InvalidInput(f"a price is 0 to {MAX_PRICE:,} micro-dollars; {name} is {given!r:.40}")
+        for name, micros in (("tokens_in", tokens_in), ("tokens_out", tokens_out), ("unit", unit)):
+            if not 0 <= micros <= MAX_PRICE:
+                raise InvalidInput(f"a price is from 0 to {MAX_PRICE:,} micro-dollars; {name} is {micros!r:.40}")
         if not is_name(provider) or not is_name(what):
             raise InvalidInput(
-                f"a price is of a provider and of what it gives: names of up to {MAX_NAME_LENGTH} letters"
+                f"a price needs a provider and a product, each a name of up to {MAX_NAME_LENGTH} characters"
             )
         return await charges.set_price(
             self._database, provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit

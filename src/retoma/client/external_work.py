@@ -1,4 +1,4 @@
-"""`client.external_work`: work that other services do for jobs, and their callbacks."""
+"""`client.external_work`: the external work of runs, and its callbacks."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from retoma.store import external_work
 
 class ExternalWorkQueries(Namespace):
     async def record_callback(self, token: str, body: Any = None) -> bool:
-        """The outside calls the one-time address of a parked job. False if it did before.
+        """Record the callback of a parked job's external work. Return False if it was recorded before.
 
-        Raises NotFound if there is no such callback, or not any more.
+        Raise NotFound if the callback is unknown or has expired.
         """
         answer = await external_work.record_callback(
             self._database, hashlib.sha256(token.encode()).digest(), json.dumps(body)
         )
         if answer == "expired":
-            raise Gone("this callback came too late: its time has passed")
+            raise Gone("this callback has expired: its job no longer waits for it")
         if answer == "unknown":
             raise NotFound("there is no such callback")
         self._core.starter.notify_workers()
         return answer == "taken"
 
     async def list(self, run: UUID) -> list[ExternalWork]:
-        """The work of this run that is or was done outside."""
+        """Return the external work of this run, current and past."""
         return await external_work.list_for_run(self._database, run)

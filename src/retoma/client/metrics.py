@@ -1,4 +1,4 @@
-"""`client.metrics`: what Prometheus and the overview show."""
+"""`client.metrics`: the metrics that Prometheus and the overview show."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from retoma.store import metrics
 
 class MetricQueries(Namespace):
     async def get_all(self) -> Metrics:
-        """What metrics show, of all tenants, as it was at most a second ago."""
+        """Return the metrics of all tenants, at most a second old."""
         return await self._core.metrics_reader.read()
 
     async def get_snapshot(self) -> MetricsSnapshot:
-        """The part of the figures that people look at, as it was at most a second ago; it costs less."""
+        """Return the metrics that the pages show, at most a second old. Cheaper than `get_all`."""
         return await self._core.snapshot_reader.read()
 
     async def get_pipeline(
         self, pipeline: str, since: datetime, *, exclude_steps: Sequence[str] = ()
     ) -> PipelineMetrics:
-        """Return how the runs of a pipeline went that ended since then or are open: an open run counts with the steps
-        that it has finished. The time of the steps `without` is not counted, as that of reviews is not; an open run
-        that has only these left is timed."""
+        """Return metrics of the runs of a pipeline that ended since then or are open. An open run counts with its
+        finished steps. Durations exclude reviews and `exclude_steps`; an open run that has only these left is timed."""
         return await metrics.get_pipeline_metrics(self._database, pipeline, since, exclude_steps)

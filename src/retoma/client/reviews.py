@@ -1,4 +1,4 @@
-"""`client.reviews`: what waits for people, and what they decide."""
+"""`client.reviews`: open reviews, and decisions on them."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ class Reviews(Namespace):
         return found[0]
 
     async def find(self, prefix: str, *, limit: int = 5) -> list[UUID]:
-        """The newest reviews whose ids begin like this; dashes and case do not matter."""
+        """Return the newest reviews whose ids start with `prefix`, ignoring dashes and case."""
         ids = id_range(prefix)
         return [] if ids is None else await reviews.find_by_id_range(self._database, *ids, limit)
 
     async def count_open(self, *, tenant: str | None = None) -> list[ReviewCount]:
-        """How many reviews are open, by pipeline and step."""
+        """Return the number of open reviews by pipeline and step."""
         return await reviews.count_open(self._database, await self._core.find_tenant_id(tenant))
 
     async def get_metrics(self, pipeline: str, since: datetime) -> ReviewMetrics:
-        """What the planned reviews of a pipeline have come to since then."""
+        """Return metrics of the planned reviews of a pipeline since then."""
         return await reviews.get_metrics(self._database, pipeline, since)
 
     async def get_subjects(self, review: Review) -> dict[str, Subject]:
-        """The results that a person is asked about, by step."""
+        """Return the results under review, by step."""
         return {subject.step: subject for subject in await reviews.list_subjects(self._database, review.id)}
 
     async def decide(self, review: UUID, decision: Decision, *, tenant: str | None = None) -> Review:
-        """Decide a review; the first decision wins. Gives the review as it stands.
+        """Decide a review; the first decision wins. Return the updated review.
 
-        Raises AlreadyDecided with the winner, KeyReused if its key came with another decision, Conflict if another
-        revision was seen, CannotFollow if the step cannot follow the feedback, and InvalidInput if what was given does
-        not fit; then the review stays open.
+        Raise AlreadyDecided with the winner, KeyReused if the key came with another decision, Conflict if the reviewer
+        saw another revision, FeedbackNotSupported if the step cannot act on the feedback, and InvalidInput if a value
+        is not valid. In each case the review stays as it was.
         """
         found = await self.get(review, tenant=tenant)
         pipeline = self._core.app.pipelines.get(found.pipeline) if self._core.app else None
         resources = self._core.app.resources if self._core.app else None
-        whose = await self._core.find_tenant_id(tenant)
-        await review_rules.decide(self._database, found, whose, decision, pipeline, resources)
+        owner = await self._core.find_tenant_id(tenant)
+        await review_rules.decide(self._database, found, owner, decision, pipeline, resources)
         self._core.starter.notify_workers()
         return await self.get(review)
 
     async def decide_many(
         self, decisions: Mapping[UUID, Decision], *, tenant: str | None = None
     ) -> list[DecisionResult]:
-        """Many single decisions, each with an outcome of its own."""
+        """Apply several decisions independently, and return the result of each."""
         return [await self._decide_one(review, decision, tenant) for review, decision in decisions.items()]
 
     async def undo(self, review: UUID, *, by: str, tenant: str | None = None) -> Review:
-        """Take a decision back before it takes effect; an open review stays open. Raises Conflict if it is too late."""
+        """Undo a decision before it takes effect; an open review stays open. Raise Conflict if it is too late."""
         undone = await reviews.undo_decision(self._database, review, await self._core.find_tenant_id(tenant), by)
         if undone is None:
             raise NotFound(f"there is no review {review}")
@@ -76,7 +76,7 @@ class Reviews(Namespace):
     async def claim(
         self, review: UUID, *, by: str, duration: timedelta = REVIEW_CLAIM, tenant: str | None = None
     ) -> str | None:
-        """Let others see that this person looks at it. Gives who does; it keeps nobody from deciding."""
+        """Show others that this person is reviewing it. Return the current claimant. Anyone can still decide."""
         return await reviews.claim_review(self._database, review, await self._core.find_tenant_id(tenant), by, duration)
 
     async def assign(self, review: UUID, assignee: str | None, *, by: str, tenant: str | None = None) -> Review:
@@ -104,7 +104,7 @@ class Reviews(Namespace):
         after: Review | None = None,
         limit: int = 50,
     ) -> list[Review]:
-        """What waits for people, the oldest first. For the next page give the last one as `after`."""
+        """Return reviews, by default open ones, oldest first. For the next page pass the last one as `after`."""
         return await reviews.list_reviews(
             self._database,
             tenant=await self._core.find_tenant_id(tenant),

@@ -1,4 +1,4 @@
-"""`client.runs`, its actions: cancel, resume, rerun, edit, skip, fork."""
+"""`client.runs`: queries, and the actions cancel, resume, rerun, edit, skip and fork."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from retoma.store.revisions import ActionKey
 
 
 class Runs(RunQueries):
-    """An act that makes a revision or a run takes a `key`: asked for again with it, it is answered as before and not
-    done twice. The same key for something else raises KeyReused.
+    """Actions that create a revision or a run take an idempotency `key`: a repeated call with the same key returns the
+    first answer and does nothing. The same key for another action raises KeyReused.
     """
 
     async def cancel(
         self, run: UUID, *, tenant: str | None = None, by: str = "client", key: str | None = None
     ) -> RunState:
-        """Let nothing new start in this run. Gives its state: `cancelling` while something still ends."""
+        """Cancel a run: no new job starts. Return its state, `cancelling` while jobs are still ending."""
         owner = await self._core.find_tenant_id(tenant)
         state = await revisions.cancel_run(self._database, run, owner, by, _action_key(key, "cancel"))
         if state is None:
@@ -41,18 +41,18 @@ class Runs(RunQueries):
     async def resume(
         self, run: UUID, *, tenant: str | None = None, by: str = "client", key: str | None = None
     ) -> RunState:
-        """Let a run go on that is stuck or has failed: from where it stood, with all results that it has.
+        """Resume a run that is stuck or has failed, from where it stopped and with all results that it has.
 
-        Gives the run's state; for one that goes on already it changes nothing. Raises AtWork for a run that has
-        ended in another way.
+        Return the run's state. A run that is in progress does not change. Raise RunBusy for a run that has ended in
+        any other way.
         """
         owner = await self._core.find_tenant_id(tenant)
-        state, goes_on = await revisions.resume_run(
+        state, is_resumed = await revisions.resume_run(
             self._database, run, owner, by, _action_key(key, "resume"), FIRST_PAUSE
         )
         if state is None:
             raise NotFound(f"there is no run {run}")
-        if not goes_on:
+        if not is_resumed:
             raise RunBusy(f"run {run} is {state}: only a run that is stuck or has failed can be resumed")
         self._core.starter.notify_workers()
         return state
@@ -60,24 +60,26 @@ class Runs(RunQueries):
     async def get_or_record_answer(
         self, run: UUID, key: str | None, request: str, action: Callable[[str | None], Awaitable[Mapping[str, Any]]]
     ) -> Mapping[str, Any]:
-        """Do an act of an application once for each key; a repetition gets the JSON object that was the first answer.
+        """Perform an application's action once per key; a repetition returns the JSON object of the first answer.
 
-        `act` gets a key of its own to pass on to the acts of this client, so that it is not repeated if its answer was
-        lost before it was kept. `request` names what is asked for.
+        `action` receives a key to pass on to the actions of this client, so they are not repeated if the answer was
+        lost before it was recorded. `request` identifies the request.
         """
         check_name("key", key)
         if key is None:
             return await action(None)
-        own = digest_values((request, key)).hex()
-        known = await revisions.get_answer(self._database, run, f"answer {own}")
+        action_key = digest_values((request, key)).hex()
+        known = await revisions.get_answer(self._database, run, f"answer {action_key}")
         if known is None:
-            given = encode_value(await action(own))
-            known = await revisions.record_answer(self._database, run, ActionKey(f"answer {own}", own), given)
+            result = encode_value(await action(action_key))
+            known = await revisions.record_answer(
+                self._database, run, ActionKey(f"answer {action_key}", action_key), result
+            )
         answer: Mapping[str, Any] = known
         return answer
 
     async def has_action(self, run: UUID, key: str) -> bool:
-        """Return whether an act was done on this run with this key."""
+        """Return whether an action with this key was performed on this run."""
         return await revisions.get_answer(self._database, run, key) is not None
 
     async def rerun_failed(
@@ -90,16 +92,16 @@ class Runs(RunQueries):
         by: str = "client",
         key: str | None = None,
     ) -> Revision:
-        """Make anew what has no result in a run that is over, and what depends on it; the rest keeps its results.
+        """Rerun the jobs without a result in a finished run, and their dependents; other results are kept.
 
-        With `step`, only what failed of that step, and with `items` only these of its items. Raises AtWork while the
-        run is not over; who asks for the same while it is under way gets the same answer.
+        With `step`, rerun only the failed jobs of that step, and with `items` only these items of it. Raise RunBusy if
+        the run is not finished. The same request while its rerun is in progress returns the same answer.
         """
-        ask = _action_key(key, "rerun_failed", step, items)
-        made = await revisions.rerun_failed(
-            self._database, run, await self._core.find_tenant_id(tenant), by, step, items, ask
+        action_key = _action_key(key, "rerun_failed", step, items)
+        revision = await revisions.rerun_failed(
+            self._database, run, await self._core.find_tenant_id(tenant), by, step, items, action_key
         )
-        return self._check_revision_made(made, f"run {run}")
+        return self._require_revision(revision, f"run {run}")
 
     async def rerun(
         self,
@@ -116,21 +118,21 @@ class Runs(RunQueries):
         reason: str | None = None,
         key: str | None = None,
     ) -> Revision:
-        """Make these steps anew, or these `items` of one, and what depends on them, at a new revision.
+        """Rerun these steps, or these `items` of one step, and their dependents, at a new revision.
 
-        `group` names steps that belong together; `after` means a step and every step that depends on it; `stale` is
-        what was made of something that is no longer current. What depends on them keeps its result where it would be
-        made of the same, unless `fresh`. With `alone` it stays as it is, and stale.
+        `group` names steps that are rerun together; `from_step` means a step and all its dependents; `stale` means the
+        jobs whose inputs have changed since they ran. Dependents keep their result if their inputs did not change,
+        unless `reuse=False`. With `downstream=False` they do not rerun and become stale.
 
-        Raises AtWork while the same part of the run is being made.
+        Raise RunBusy while the same part of the run is running.
         """
         owner = await self._core.find_tenant_id(tenant)
-        ask = _action_key(key, "rerun", steps, items, group, from_step, stale, downstream, reuse, reason)
-        if known := await revisions.find_answer(self._database, run, owner, ask):
+        action_key = _action_key(key, "rerun", steps, items, group, from_step, stale, downstream, reuse, reason)
+        if known := await revisions.find_answer(self._database, run, owner, action_key):
             return known
         found = await self.get(run, tenant=tenant)
         chosen = None if stale else await self._choose_steps(found, steps, group, from_step)
-        made = await revisions.rerun(
+        revision = await revisions.rerun(
             self._database,
             run,
             owner,
@@ -141,16 +143,16 @@ class Runs(RunQueries):
             stale=stale,
             isolated=not downstream,
             no_reuse=not reuse or from_step is not None,
-            action_key=ask,
+            action_key=action_key,
         )
-        return self._check_revision_made(made, f"run {run}")
+        return self._require_revision(revision, f"run {run}")
 
     async def list_stale(self, run: UUID) -> list[tuple[str, str]]:
-        """Steps and items whose results are made of something that is no longer current."""
+        """Return the steps and items whose inputs have changed since they ran."""
         return await revisions.list_stale(self._database, run)
 
     async def get_step_history(self, run: UUID, step: str, item: str = "", *, limit: int = 50) -> list[StepRevision]:
-        """Every revision of one job, the newest first: results are never written over."""
+        """Return all revisions of one job, newest first: results are never overwritten."""
         return await revisions.get_step_history(self._database, run, step, item, limit)
 
     async def fork(
@@ -162,27 +164,27 @@ class Runs(RunQueries):
         by: str = "client",
         key: str | None = None,
     ) -> StartedRun:
-        """Start a run with a changed input that shares the results of one that is over.
+        """Start a run with a changed input that shares the results of a finished run.
 
-        What takes a changed field is made anew, what publishes too, and what depends on these where it would be made
-        of something else. The last review before something is published is asked again. Shared results cost nothing.
-        A `key` is as that of a start: it is one of its tenant and pipeline.
+        Steps that take a changed field rerun, and so do steps that publish, and their dependents if their inputs
+        changed. The last review before a step that publishes opens again. Shared results cost nothing. A `key` works as
+        for a start: it is unique within its tenant and pipeline.
         """
         found = await self.get(run, tenant=tenant)
         pipeline = self._core.get_pipeline(found.pipeline)
-        given = validate_input(pipeline, {**(found.input or {}), **(changes or {})})
+        inputs = validate_input(pipeline, {**(found.input or {}), **(changes or {})})
         new = new_run_id()
-        forked, made = await revisions.fork_run(
+        forked, revision = await revisions.fork_run(
             self._database,
             run,
             await self._core.find_tenant_id(tenant),
             by=by,
             new=new,
-            value=encode_input(given),
-            steps=_list_changed_steps(pipeline, json.loads(encode_input(given)), found.input or {}),
+            value=encode_input(inputs),
+            steps=_list_changed_steps(pipeline, json.loads(encode_input(inputs)), found.input or {}),
             action_key=_action_key(key, "fork", run, changes),
         )
-        self._check_revision_made(made, f"run {run}")
+        self._require_revision(revision, f"run {run}")
         return StartedRun(forked, forked == new)
 
     async def edit(
@@ -197,25 +199,23 @@ class Runs(RunQueries):
         by: str = "client",
         key: str | None = None,
     ) -> Revision:
-        """Put a person's result in place of a job's, and make anew what depends on it; or leave that stale.
+        """Replace the result of a job with a person's value, and rerun its dependents or leave them stale.
 
-        It must be of the type that the step returns. Raise InvalidInput if this client has no application that defines
-        the step, as the result cannot be checked then.
+        The value must have the return type of the step. Raise InvalidInput if this client has no application that
+        defines the step, because it cannot validate the value.
         """
-        owner, ask = (
-            await self._core.find_tenant_id(tenant),
-            _action_key(key, "edit", step, item, value, rerun_dependents),
-        )
-        if known := await revisions.find_answer(self._database, run, owner, ask):
+        owner = await self._core.find_tenant_id(tenant)
+        action_key = _action_key(key, "edit", step, item, value, rerun_dependents)
+        if known := await revisions.find_answer(self._database, run, owner, action_key):
             return known
         found, text = await self.get(run, tenant=tenant), encode_value(value)
         if found.state not in (RunState.CANCELLED, RunState.REJECTED):
             await self._check_ended(found, step, item)
             text = self._validate_result(found.pipeline, step, text)
-        made = await revisions.edit_result(
-            self._database, run, owner, by, step, item, text, ask, keep_dependents=not rerun_dependents
+        revision = await revisions.edit_result(
+            self._database, run, owner, by, step, item, text, action_key, keep_dependents=not rerun_dependents
         )
-        return self._check_revision_made(made, f"{step}{f' of {item}' if item else ''} in run {run}")
+        return self._require_revision(revision, f"{step}{f' of {item}' if item else ''} in run {run}")
 
     async def skip(
         self,
@@ -227,12 +227,12 @@ class Runs(RunQueries):
         by: str = "client",
         key: str | None = None,
     ) -> Revision:
-        """Leave out items that a person does not want, in a run that is over, and make anew what joins them."""
-        ask = _action_key(key, "skip", step, items)
-        made = await revisions.skip_items(
-            self._database, run, await self._core.find_tenant_id(tenant), by, step, items, ask
+        """Skip items of a finished run that a person does not want, and rerun the joins over them."""
+        action_key = _action_key(key, "skip", step, items)
+        revision = await revisions.skip_items(
+            self._database, run, await self._core.find_tenant_id(tenant), by, step, items, action_key
         )
-        return self._check_revision_made(made, f"such item of {step} in run {run}")
+        return self._require_revision(revision, f"such item of {step} in run {run}")
 
     async def _choose_steps(
         self, run: Run, steps: Sequence[str], group: str | None, from_step: str | None
@@ -244,7 +244,7 @@ class Runs(RunQueries):
             raise NotFound(f"pipeline {run.pipeline!r} has no group {group!r}; {suggest_name(group, groups)}")
         chosen = [*steps, *(groups[group] if group else ()), *([from_step] if from_step else ())]
         if not chosen:
-            raise InvalidInput("say what is to be made anew: steps, a group, or everything that is stale")
+            raise InvalidInput("name what to rerun: steps, a group, or stale=True for everything that is stale")
         for step in chosen:
             if step not in known:
                 raise NotFound(f"run {run.id} has no step {step!r}; {suggest_name(step, known)}")
@@ -256,7 +256,7 @@ class Runs(RunQueries):
         if newest and newest[0].state in JOB_FINAL_STATES:
             return
         if newest or (not run.is_over and step in (await self.get_graph(run)).names):
-            raise RunBusy(f"{name} has not ended yet: put its result right when it has")
+            raise RunBusy(f"{name} has not ended yet: edit its result once it has")
         raise NotFound(f"there is no {name}")
 
     def _validate_result(self, pipeline: str, step: str, text: str) -> str:
@@ -264,9 +264,9 @@ class Runs(RunQueries):
         try:
             return check_result(defined, pipeline, step, text)
         except (ValueError, TypeError) as error:
-            raise InvalidInput(f"this is no result of {step!r}: {describe_validation_error(error)}") from error
+            raise InvalidInput(f"not a valid result for {step!r}: {describe_validation_error(error)}") from error
 
-    def _check_revision_made(self, revision: Revision | None, what: str) -> Revision:
+    def _require_revision(self, revision: Revision | None, what: str) -> Revision:
         if revision is None:
             raise NotFound(f"there is no {what}")
         if revision.jobs:
@@ -280,10 +280,10 @@ def _action_key(key: str | None, *request: Any) -> ActionKey:
 
 
 def _list_changed_steps(pipeline: Pipeline, inputs: Mapping[str, Any], previous: Mapping[str, Any]) -> list[str]:
-    """The steps that take a field whose value is another now, those that publish, and the reviews that let them."""
+    """Return the steps that take a changed field, the steps that publish, and the last reviews before those."""
     changed = {name for name in inputs.keys() | previous.keys() if inputs.get(name) != previous.get(name)}
     taking = [step.name for step in pipeline.steps.values() if changed & set(step.inputs)]
     publishing = [step.name for step in pipeline.steps.values() if step.policy.publishes]
-    asked = pipeline.graph.ancestors(publishing) & {step.name for step in pipeline.steps.values() if step.review}
-    last = asked - pipeline.graph.ancestors(asked)
+    reviews = pipeline.graph.ancestors(publishing) & {step.name for step in pipeline.steps.values() if step.review}
+    last = reviews - pipeline.graph.ancestors(reviews)
     return list(dict.fromkeys([*taking, *publishing, *last]))

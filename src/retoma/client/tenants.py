@@ -1,4 +1,4 @@
-"""`client.tenants`: what an application knows about its tenants."""
+"""`client.tenants`: the profiles that an application stores about its tenants."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from retoma.store import profiles
 
 class TenantProfiles(Namespace):
     async def get_profile(self, tenant: str) -> Profile:
-        """What this application knows of a tenant. Raises NotFound if that is nothing."""
+        """Return the profile of a tenant in this application. Raise NotFound if there is none."""
         found = await profiles.list_profiles(self._database, self._core.app_name, tenant)
         if not found:
-            raise NotFound(f"there is no {tenant!r}")
+            raise NotFound(f"there is no profile of {tenant!r}")
         return found[0]
 
     async def list_profiles(self) -> list[Profile]:
-        """All that this application knows of tenants, by name."""
+        """Return all profiles of this application, by name of the tenant."""
         return await profiles.list_profiles(self._database, self._core.app_name)
 
     async def set_profile(self, tenant: str, value: Any, *, revision: int | None = None) -> Profile:
-        """Keep what the application knows of a tenant: its settings, as JSON.
+        """Store the profile of a tenant: its settings, as JSON.
 
-        With `revision`, only if it is still of that revision, and 0 means that there is none yet; otherwise Conflict.
+        With `revision`, raise Conflict unless the stored profile is of that revision; 0 means that there is none yet.
         """
         check_start_options(tenant=tenant, key=None, priority=0, run_at=None)
         owner = await self._core.tenants.get_or_create_id(tenant)
         if not await profiles.put_profile(self._database, self._core.app_name, owner, encode_value(value), revision):
-            raise Conflict(f"{tenant!r} was changed by somebody else: look at it again")
+            raise Conflict(f"the profile of {tenant!r} was changed by somebody else: load it again")
         return await self.get_profile(tenant)
 
     async def delete_profile(self, tenant: str) -> None:
-        """Forget it. Runs of the tenant stay."""
+        """Delete the profile. Runs of the tenant are kept."""
         if not await profiles.drop_profile(self._database, self._core.app_name, tenant):
-            raise NotFound(f"there is no {tenant!r}")
+            raise NotFound(f"there is no profile of {tenant!r}")

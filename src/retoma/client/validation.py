@@ -1,4 +1,4 @@
-"""What callers give, checked before anything is written, and brought into one form."""
+"""Validate and normalise the arguments of the client before anything is written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_DEADLINE = timedelta(days=3650)
 
 
 def id_range(prefix: str) -> tuple[UUID, UUID] | None:
-    """The first and the last id that begin like this."""
+    """Return the first and the last id that start with this prefix."""
     digits = prefix.strip().lower().replace("-", "")
     if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
         return None
@@ -35,7 +35,7 @@ def id_range(prefix: str) -> tuple[UUID, UUID] | None:
 
 
 def validate_input(pipeline: Pipeline, inputs: Input) -> BaseModel | None:
-    """The input, after its model accepted it."""
+    """Return the input as validated by the pipeline's model."""
     if pipeline.inputs is None:
         if inputs:
             raise InvalidInput(f"pipeline {pipeline.name!r} takes no input")
@@ -47,18 +47,20 @@ def validate_input(pipeline: Pipeline, inputs: Input) -> BaseModel | None:
         return pipeline.inputs.model_validate(plain)
     except ValidationError as error:
         raise InvalidInput(
-            f"pipeline {pipeline.name!r} refuses this input: {describe_validation_error(error)}"
+            f"the input of pipeline {pipeline.name!r} is not valid: {describe_validation_error(error)}"
         ) from error
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"pipeline {pipeline.name!r} takes its input as a dictionary or a model: {error}") from error
+        raise InvalidInput(
+            f"the input of pipeline {pipeline.name!r} must be a dictionary or a model: {error}"
+        ) from error
 
 
 async def encode_inputs(
     pipeline: Pipeline, all_inputs: Sequence[Input], *, keyed: bool
 ) -> tuple[list[str], bytes | None]:
-    """Many inputs, after their model accepted all of them; with `keyed` one digest of all.
+    """Validate and encode many inputs; with `keyed` also return one digest of them all.
 
-    In parts, so that others on this loop need not wait for the last of many.
+    Yields to the event loop in between, so other tasks need not wait for all inputs.
     """
     texts: list[str] = []
     digest = hashlib.sha256()
@@ -75,13 +77,13 @@ def encode_value(value: Any) -> str:
         text = json.dumps(to_jsonable_python(value), allow_nan=False)
     except ValueError as error:
         raise InvalidInput(f"this result cannot be JSON: {error}") from error
-    if len(text) > MAX_RESULT_BYTES:  # written so that each letter that is not ASCII takes six
+    if len(text) > MAX_RESULT_BYTES:  # ASCII only: other characters are escaped
         raise InvalidInput(f"this result is {len(text):,} bytes of JSON, over the limit of {MAX_RESULT_BYTES:,}")
     return text
 
 
 def encode_input(inputs: BaseModel | None) -> str:
-    """So that the model can read it again, by alias and without what it computes."""
+    """Encode the input so that its model can read it back: by alias and without computed fields."""
     try:
         return "{}" if inputs is None else inputs.model_dump_json(by_alias=True, round_trip=True)
     except ValueError as error:
@@ -93,43 +95,43 @@ def check_start_options(*, tenant: str, key: str | None, priority: int, run_at: 
     check_name("key", key)
     check_time("run_at", run_at)
     if not isinstance(priority, int) or abs(priority) > MAX_PRIORITY:
-        raise InvalidInput(f"a priority is a whole number up to {MAX_PRIORITY}; given: {priority!r:.80}")
+        raise InvalidInput(f"a priority is a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {priority!r:.80}")
 
 
 def check_name(what: str, value: str | None) -> None:
     if value is not None and not is_name(value):
-        raise InvalidInput(f"a {what} is 1 to {MAX_NAME_LENGTH} characters of text; given: {value!r:.80}")
+        raise InvalidInput(f"a {what} is a text of 1 to {MAX_NAME_LENGTH} characters, not {value!r:.80}")
 
 
 def check_time(what: str, value: datetime | None) -> None:
     if value is not None and (value.tzinfo is None or value.year > MAX_YEAR):
-        raise InvalidInput(f"{what} is a time with its zone, up to the year {MAX_YEAR}; given: {value}")
+        raise InvalidInput(f"{what} must have a time zone and a year up to {MAX_YEAR}, unlike {value}")
 
 
 def check_revision(value: int | None) -> None:
     if value is not None and not 0 < value <= MAX_REVISION:
-        raise InvalidInput(f"a revision is a number from 1 to {MAX_REVISION}; given: {value!r:.40}")
+        raise InvalidInput(f"a revision is a whole number from 1 to {MAX_REVISION}, not {value!r:.40}")
 
 
 def check_limits(resumes: int | None, retries: int | None, deadline: timedelta | None) -> None:
     for what, number in (("resumes", resumes), ("retries", retries)):
         if number is not None and not 0 <= number <= MAX_RESUMES:
-            raise InvalidInput(f"{what} are a number from 0 to {MAX_RESUMES}; given: {number!r:.40}")
+            raise InvalidInput(f"{what} must be a whole number from 0 to {MAX_RESUMES}, not {number!r:.40}")
     if deadline is not None and not timedelta(0) < deadline <= MAX_DEADLINE:
-        raise InvalidInput(f"a deadline is above zero and at most {MAX_DEADLINE.days} days; given: {deadline!r:.60}")
+        raise InvalidInput(f"a deadline is above zero and at most {MAX_DEADLINE.days} days, not {deadline!r:.60}")
 
 
 def is_name(value: object) -> bool:
-    """Whether PostgreSQL can hold it: neither NUL nor half a character."""
+    """Return whether PostgreSQL can store it: without NUL and unpaired surrogates."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH:
         return False
     return "\0" not in value and (value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value))
 
 
 def digest_input(inputs: BaseModel | None) -> bytes:
-    """Of what the caller gave, in one form: neither defaults nor the order of keys or of a set matter."""
-    given = {} if inputs is None else inputs.model_dump(exclude_unset=True, exclude_defaults=True)
-    return digest_values(given)
+    """Return the digest of the values that the caller set, regardless of defaults and of the order of keys and sets."""
+    values = {} if inputs is None else inputs.model_dump(exclude_unset=True, exclude_defaults=True)
+    return digest_values(values)
 
 
 def digest_values(values: Any) -> bytes:

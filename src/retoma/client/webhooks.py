@@ -31,7 +31,7 @@ class Webhooks(Namespace):
         before: UUID | None = None,
         limit: int = 50,
     ) -> list[Delivery]:
-        """Webhooks that are or were owed, newest first; the dead ones are the dead letters."""
+        """Return deliveries of webhooks, newest first; the dead ones are the dead letters."""
         return await deliveries.list_deliveries(
             self._database,
             tenant=await self._core.find_tenant_id(tenant),
@@ -43,26 +43,26 @@ class Webhooks(Namespace):
         )
 
     async def get_delivery(self, delivery: UUID, *, tenant: str | None = None) -> Delivery:
-        """One webhook with its body and every attempt."""
+        """Return one delivery with its body and every attempt."""
         found = await deliveries.get_delivery(self._database, delivery, await self._core.find_tenant_id(tenant))
         if found is None:
             raise NotFound(f"there is no delivery {delivery}")
         return found
 
     async def find_delivery(self, prefix: str, *, limit: int = 5) -> list[UUID]:
-        """The newest deliveries whose ids begin like this; dashes and case do not matter."""
+        """Return the newest deliveries whose ids start with `prefix`, ignoring dashes and case."""
         ids = id_range(prefix)
         return [] if ids is None else await deliveries.find_by_id_range(self._database, *ids, limit)
 
     async def redrive(self, delivery: UUID, *, tenant: str | None = None) -> None:
-        """Let a dead webhook be sent again, with the same id and body. Raises Conflict if it is not dead, or if its
-        endpoint is disabled."""
+        """Send a dead letter again, with the same id and body. Raise Conflict if it is not dead, or if its endpoint is
+        disabled."""
         owner = await self._core.find_tenant_id(tenant)
         if await deliveries.redrive_deliveries(self._database, tenant=owner, id=delivery):
             return
         found = await self.get_delivery(delivery, tenant=tenant)
         if found.state is not DeliveryState.DEAD:
-            raise Conflict(f"delivery {delivery} is {found.state}: only a dead one is sent again")
+            raise Conflict(f"delivery {delivery} is {found.state}: only a dead delivery can be redriven")
         raise Conflict(
             f"endpoint {found.endpoint} of delivery {delivery} is disabled: enable it first, with "
             f"`retoma endpoints enable {found.endpoint}` or POST /api/v1/endpoints/{found.endpoint}/enable"
@@ -77,7 +77,7 @@ class Webhooks(Namespace):
         from_at: datetime | None = None,
         to_at: datetime | None = None,
     ) -> int:
-        """The same for all dead webhooks of an endpoint or a URL, or made within a time; gives how many.
+        """Redrive all dead letters of an endpoint or a URL, or created within a period; return how many.
 
         Those of disabled endpoints stay dead.
         """
@@ -93,7 +93,7 @@ class Webhooks(Namespace):
     async def list_endpoints(
         self, *, tenant: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[Endpoint]:
-        """The URLs that webhooks went to, newest first."""
+        """Return the URLs that webhooks were sent to, newest first."""
         owner = await self._core.find_tenant_id(tenant)
         return await deliveries.list_endpoints(self._database, tenant=owner, before=before, limit=limit)
 
@@ -106,21 +106,21 @@ class Webhooks(Namespace):
         return found[0]
 
     async def enable_endpoint(self, endpoint: int, *, tenant: str | None = None) -> None:
-        """Send to it again what will be owed from now on; what is dead is for `redrive_all`."""
+        """Enable an endpoint for future events; use `redrive_all` for its dead letters."""
         if not await deliveries.enable_endpoint(self._database, endpoint, await self._core.find_tenant_id(tenant)):
             raise NotFound(f"there is no endpoint {endpoint}")
 
     async def subscribe(self, url: str, events: Sequence[str], *, tenant: str | None = None) -> Subscription:
-        """Send these events of all runs of a tenant to `url` from now on; without a tenant, of all tenants' runs.
+        """From now on, send these events of all runs of a tenant to `url`; without a tenant, of all tenants.
 
-        The same URL again replaces its events. Its `secret` is that of the tenant's webhooks to this host. Raises
-        UnsafeUrl if the URL must not be called, and InvalidInput for an unknown event.
+        Subscribing the same URL again replaces its events. Its `secret` is that of the tenant's webhooks to this host.
+        Raise UnsafeUrl if the URL must not be called, and InvalidInput for an unknown event.
         """
         wanted = expand_events(Webhook(url, events).events)
         host = self._core.guard.check(url).origin
         owner = ALL_TENANTS if tenant is None else await self._core.tenants.get_or_create_id(tenant)
         if await deliveries.count_subscriptions(self._database, owner) >= MAX_SUBSCRIPTIONS:
-            raise Conflict(f"there are {MAX_SUBSCRIPTIONS} subscriptions already: remove one that is not needed")
+            raise Conflict(f"the limit of {MAX_SUBSCRIPTIONS} subscriptions is reached: remove one that is not needed")
         endpoint, secret = await deliveries.subscribe(
             self._database, owner, url=url, host=host, events=wanted, secret=generate_secret()
         )
@@ -129,7 +129,7 @@ class Webhooks(Namespace):
     async def list_subscriptions(
         self, *, tenant: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[Subscription]:
-        """List the URLs that have subscribed, the newest first."""
+        """Return the subscriptions, newest first."""
         owner = await self._core.find_tenant_id(tenant)
         found = await deliveries.list_endpoints(
             self._database, tenant=owner, subscribed=True, before=before, limit=limit
@@ -144,16 +144,16 @@ class Webhooks(Namespace):
         return _to_subscription(found[0])
 
     async def unsubscribe(self, subscription: int, *, tenant: str | None = None) -> None:
-        """Send it no further events; those that it is already owed are still sent."""
+        """Stop sending events to it; pending deliveries are still sent."""
         if not await deliveries.unsubscribe(self._database, subscription, await self._core.find_tenant_id(tenant)):
             raise NotFound(f"there is no subscription {subscription}")
 
     async def rotate_secret(
         self, endpoint: int, *, tenant: str | None = None, overlap: timedelta = SECRETS_OVERLAP
     ) -> str:
-        """A new secret for the webhooks of this endpoint's tenant to its host, shown only now.
+        """Create a new secret for the webhooks of this endpoint's tenant to its host. It is only returned here.
 
-        The former one signs beside it for `overlap`.
+        For `overlap`, webhooks are signed with the previous secret too.
         """
         secret = generate_secret()
         owner = await self._core.find_tenant_id(tenant)
