@@ -280,7 +280,7 @@ async def unmigrated_terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
 def test_a_database_of_ones_own_is_upgraded_only_when_asked(unmigrated_terminal: Terminal) -> None:
     refused = unmigrated_terminal.run("runs", "list")
     assert refused.returncode == 1
-    assert refused.stderr == "Error: the database has none of Retoma's tables yet: run `retoma db upgrade`\n"
+    assert refused.stderr == "Error: the database does not have Retoma's tables yet: run `retoma db upgrade`\n"
     assert findings(unmigrated_terminal, "schema")[0]["level"] == "problem"
     unmigrated_terminal.out("db", "upgrade")
     assert unmigrated_terminal.json("runs", "list") == []

@@ -169,7 +169,7 @@ def test_failed_jobs_are_rerun_and_the_run_continues(terminal: Terminal) -> None
     assert terminal.json("runs", "resume", run)["state"] == "running"
     refused = terminal.run("runs", "skip", run, "--step", "image", "--item", "x")
     assert refused.returncode == 4
-    assert "this needs one that has completed or failed" in refused.stderr
+    assert "only a run that has completed or failed" in refused.stderr
 
 
 def test_no_stuck_run_is_a_sentence(terminal: Terminal) -> None:

@@ -132,7 +132,7 @@ async def test_a_disabled_endpoint_is_seen_and_enabled(database: Database, tmp_p
         (endpoint,) = await scene.api.client.webhooks.list_endpoints()
         scene.variables["ENDPOINT"] = str(endpoint.id)
         listed, enable = [line for line in lines("A webhook did not arrive", way) if "endpoints" in line]
-        assert "it answered 410 Gone" in str(await scene.run(listed))
+        assert "it responded with 410 Gone" in str(await scene.run(listed))
         await scene.run(enable)
         assert (await scene.api.client.webhooks.get_endpoint(endpoint.id)).disabled_at is None
 

@@ -57,7 +57,7 @@ async def test_an_event_cannot_be_changed(open_sandbox: OpenSandbox) -> None:
     pipeline = a_story()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        with pytest.raises(asyncpg.CheckViolationError, match="an event is a fact"):
+        with pytest.raises(asyncpg.CheckViolationError, match="events are immutable"):
             await value(sandbox, "update retoma.events set kind = 'end' where run = $1 returning 1", run.id)
 
 

@@ -273,7 +273,7 @@ async def test_a_key_that_cannot_be_told_is_a_failure_that_is_not_retried(open_s
         run = await sandbox.run(pipeline)
         error = (await sandbox.client.runs.get_errors(run.id))["documents", ""]
     assert (error["code"], error["attempt"]) == ("INVALID_ITEMS", 1)
-    assert "the key of item 0 of 'documents': KeyError: 'id'" in error["message"]
+    assert "key= failed for item 0 of 'documents': KeyError: 'id'" in error["message"]
 
 
 Ending = Literal["succeeds", "fails", "is skipped"]

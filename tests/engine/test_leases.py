@@ -184,7 +184,7 @@ async def test_a_worker_death_is_recorded_and_counted_with_the_attempt(open_sand
             dying.worker,
             {
                 "code": "WORKER_DIED",
-                "message": "its worker died, or could not reach the database for too long",
+                "message": "its worker died or could not reach the database for too long",
             },
         )
 

@@ -252,7 +252,7 @@ async def test_a_run_that_is_not_over_is_left_alone(open_sandbox: OpenSandbox) -
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        with pytest.raises(RunBusy, match="is running: this needs one"):
+        with pytest.raises(RunBusy, match="is running: only a run that has completed"):
             await sandbox.client.runs.rerun_failed(run)
         await sandbox.client.runs.cancel(run)
         with pytest.raises(RunBusy, match="is cancelled"):
@@ -357,7 +357,7 @@ async def test_a_list_whose_items_exist_cannot_be_edited(open_sandbox: OpenSandb
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        with pytest.raises(RunBusy, match="another list"):
+        with pytest.raises(RunBusy, match="already has items of this list"):
             await sandbox.client.runs.edit(run.id, "documents", ["x"])
         assert (await sandbox.client.runs.get(run.id)).revision == 1
 

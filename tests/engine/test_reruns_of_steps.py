@@ -329,7 +329,7 @@ async def test_what_is_being_made_cannot_be_asked_for_again(open_sandbox: OpenSa
         started = await sandbox.client.start("article")
         async with sandbox.manual_worker() as hands:
             claimed = await hands.claim()
-            with pytest.raises(RunBusy, match="is at work on text"):
+            with pytest.raises(RunBusy, match="is working on text"):
                 await sandbox.client.runs.rerun(started.id, "text")
             await hands.record_outcomes(await hands.attempt(claimed))
         assert (await sandbox.client.runs.rerun(started.id, "text")).number == 2
@@ -460,7 +460,7 @@ async def test_unknown_steps_and_groups_are_named_with_the_nearest_right_one(ope
             await sandbox.client.runs.rerun(run, "pictures")
         with pytest.raises(NotFound, match="did you mean 'images'"):
             await sandbox.client.runs.rerun(run, group="image")
-        with pytest.raises(InvalidInput, match="say what"):
+        with pytest.raises(InvalidInput, match="name what to rerun"):
             await sandbox.client.runs.rerun(run)
 
 

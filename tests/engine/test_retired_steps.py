@@ -63,7 +63,7 @@ def test_a_step_cannot_need_one_that_is_retired() -> None:
     def count(mail: Items[str]) -> int:
         return len(mail)
 
-    with pytest.raises(DefinitionError, match="it needs 'mail', which is retired"):
+    with pytest.raises(DefinitionError, match="it depends on 'mail', which is retired"):
         film.check()
 
 
@@ -73,7 +73,7 @@ def test_the_hidden_source_of_a_retired_step_is_not_in_new_runs() -> None:
 
 
 def test_an_unknown_option_of_a_pipeline_names_the_nearest() -> None:
-    with pytest.raises(DefinitionError, match="Pipeline has no option 'schedule'; known are 'inputs'"):
+    with pytest.raises(DefinitionError, match="Pipeline has no option 'schedule'; known: 'inputs'"):
         Pipeline("p", schedule="daily")  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="did you mean 'timeout'"):
         Pipeline("p", timeot=3)  # type: ignore[arg-type]

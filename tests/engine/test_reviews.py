@@ -461,7 +461,7 @@ async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(open_lasting
     await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", value={"thumbnail": 1}))
     await sandbox.work()
     assert (await sandbox.client.runs.get_results(review.run))["upload"] == "video of café with two"
-    with pytest.raises(InvalidInput, match=r"not a valid result for 'final': thumbnail: Input should be a valid integer$"):
+    with pytest.raises(InvalidInput, match=r"for 'final': thumbnail: Input should be a valid integer$"):
         await sandbox.client.runs.edit(review.run, "final", {"thumbnail": None})
 
 
@@ -679,7 +679,7 @@ async def test_a_form_that_cannot_fill_itself_needs_a_person(open_lasting_sandbo
         article(World(), feedback_form=Choice)
     with pytest.raises(DefinitionError, match="feedback already has 'notes'"):
         article(World(), feedback_form=create_model("Wishes", notes=(str, "")))
-    with pytest.raises(DefinitionError, match="its form wants 'thumbnail'"):
+    with pytest.raises(DefinitionError, match="its form requires 'thumbnail'"):
         pipeline.review("final", of=text, form=Choice, expires=hours(1), on_expiry="approved")
 
 

@@ -146,7 +146,7 @@ async def test_an_item_is_left_alone_while_its_list_reruns(open_sandbox: OpenSan
         reruns = sandbox.client.runs.rerun(run, "picture", items=["a"])
         chosen, other = (edits, reruns) if act == "edit" else (reruns, edits)
         other.close()
-        with pytest.raises(RunBusy, match="is at work on picture"):
+        with pytest.raises(RunBusy, match="is working on picture"):
             await chosen
         await sandbox.work()
         assert await state(sandbox, run) == "completed"
@@ -157,7 +157,7 @@ async def test_no_person_gives_another_list_to_items_that_exist(open_sandbox: Op
     world = World()
     async with open_sandbox(album(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        with pytest.raises(RunBusy, match="make the list anew"):
+        with pytest.raises(RunBusy, match="rerun the step that returns the list"):
             await sandbox.client.runs.edit(run, "words", [{"key": "z", "text": "z"}], rerun_dependents=goes_on)
         assert (await sandbox.client.runs.get_results(run))["page"] == "picture of first, picture of second"
 
@@ -294,7 +294,7 @@ async def test_what_a_person_said_counts_until_the_work_has_a_result(open_sandbo
         await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
         await sandbox.work(advance_clock=False)
         assert await state(sandbox, run) == "failed"
-        act = getattr(sandbox.client, again)
+        act = getattr(sandbox.client.runs, again)
         await (act(run, "text") if again == "rerun" else act(run))
         await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews.list()

@@ -95,7 +95,7 @@ async def test_a_run_is_over_if_and_only_if_it_has_an_end_time(open_sandbox: Ope
 async def test_a_refused_move_says_which(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         run = await sandbox.run("one")
-        with pytest.raises(asyncpg.CheckViolationError, match="a job may not go from succeeded to ready"):
+        with pytest.raises(asyncpg.CheckViolationError, match="a job cannot change from succeeded to ready"):
             await value(sandbox, "update retoma.jobs set state = 'ready' where run = $1 returning 1", run.id)
 
 

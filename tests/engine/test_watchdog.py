@@ -475,7 +475,7 @@ async def test_limits_of_a_start_are_checked(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(lines()) as sandbox:
         with pytest.raises(InvalidInput, match="a deadline is above zero"):
             await sandbox.client.start("lines", deadline=minutes(0))
-        with pytest.raises(InvalidInput, match="resumes are a number"):
+        with pytest.raises(InvalidInput, match="resumes must be a whole number"):
             await sandbox.client.start("lines", resumes=-1)
 
 

@@ -175,7 +175,7 @@ async def test_a_disabled_endpoint_is_seen_and_enabled(api: Api) -> None:
         refused = await api.post(f"/api/v1/deliveries/{delivery['id']}/redrive")
         assert f"POST /api/v1/endpoints/{delivery['endpoint']}/enable" in refused.json()["detail"]
         (found,) = (await api.get("/api/v1/endpoints")).json()["endpoints"]
-        assert (found["disabled_because"], found["dead"], found["url"]) == ("it answered 410 Gone", 1, there.url)
+        assert (found["disabled_because"], found["dead"], found["url"]) == ("it responded with 410 Gone", 1, there.url)
         enabled = (await api.post(f"/api/v1/endpoints/{found['id']}/enable")).json()
         assert enabled == found | {"disabled_at": None, "disabled_because": None, "failures": 0, "failing_since": None}
         assert (await api.post(f"/api/v1/deliveries/{delivery['id']}/redrive")).status_code == 202

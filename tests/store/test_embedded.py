@@ -409,7 +409,7 @@ def test_a_lost_password_is_replaced(home_with_table: Path) -> None:
 def test_a_password_that_is_lost_while_the_server_runs_needs_a_restart(copied_home: Path) -> None:
     with attach(copied_home, settings=QUICK) as server:
         (server.folder / "role-password").unlink()
-        with pytest.raises(DatabaseUnavailable, match="role-password is missing: end every process"):
+        with pytest.raises(DatabaseUnavailable, match="role-password is missing: stop every process"):
             attach(copied_home, settings=QUICK)
 
 
@@ -471,13 +471,13 @@ def test_a_port_is_for_outside_tools_and_the_socket_stays_where_it_was(home_with
 def test_a_taken_port_is_said(home_with_table: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(DatabaseUnavailable, match=f"(?s){port}.*another program has this port"):
+        with pytest.raises(DatabaseUnavailable, match=f"(?s){port}.*another program uses this port"):
             attach(home_with_table, port, QUICK)
 
 
 def test_a_port_that_the_running_server_lacks_is_said(server: Embedded) -> None:
     port = free_port()
-    with pytest.raises(DatabaseUnavailable, match=f"already runs without port {port}"):
+    with pytest.raises(DatabaseUnavailable, match=f"is already running without port {port}"):
         attach(server.home, port)
 
 

@@ -51,7 +51,7 @@ async def test_an_older_release_leaves_the_functions_of_a_newer_one_and_works_wi
 async def test_an_older_release_refuses_the_tables_of_a_newer_one(database: Database) -> None:
     await execute(database, "insert into retoma.migrations (number, name, checksum) values (9999, 'later', '')")
     for attempt in (database.upgrade, database.require_current):
-        with pytest.raises(SchemaMismatch, match=r"at schema 9999, newer than .*: upgrade Retoma on this machine"):
+        with pytest.raises(SchemaMismatch, match=r"has schema 9999, newer than .*: upgrade Retoma on this machine"):
             await attempt()
 
 
@@ -145,7 +145,7 @@ async def test_an_upgrade_that_waited_in_vain_says_what_to_end(
     monkeypatch.setattr(store_database, "UPGRADE_ATTEMPTS", 1)
     async with database.connection() as reader, reader.transaction():
         await reader.fetch("select from retoma.runs")
-        with pytest.raises(DatabaseUnavailable, match="other transactions keep its tables: end those that `retoma doc"):
+        with pytest.raises(DatabaseUnavailable, match="other transactions lock its tables: end those that `retoma doc"):
             await database.upgrade()
 
 

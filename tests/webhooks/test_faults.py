@@ -159,9 +159,9 @@ async def test_410_disables_the_endpoint_and_gives_up_its_pending_deliveries(ope
         later = await run_to_end(sandbox, there.url)
         assert await sandbox.send_webhooks() == 0
         dead = await get_delivery(sandbox, later)
-        assert (dead.state, dead.error) == (DeliveryState.DEAD, "the endpoint is disabled: it answered 410 Gone")
+        assert (dead.state, dead.error) == (DeliveryState.DEAD, "the endpoint is disabled: it responded with 410 Gone")
         (endpoint,) = await sandbox.client.webhooks.list_endpoints()
-        assert (endpoint.disabled_because, endpoint.dead, endpoint.due) == ("it answered 410 Gone", 3, 0)
+        assert (endpoint.disabled_because, endpoint.dead, endpoint.due) == ("it responded with 410 Gone", 3, 0)
         assert (await sandbox.client.metrics.get_all()).deliveries.disabled == 1
 
 
@@ -256,7 +256,7 @@ async def test_five_days_of_nothing_but_failures_disable_the_endpoint(open_sandb
             (endpoint,) = await sandbox.client.webhooks.list_endpoints()
             assert (endpoint.disabled_at is None) == (day < 5)
             await sandbox.clock.advance(timedelta(hours=24))
-        assert endpoint.disabled_because == "it gave nothing but failures for 5 days"
+        assert endpoint.disabled_because == "every attempt failed for 5 days"
         assert (await get_delivery(sandbox, run)).attempts == ()
 
 

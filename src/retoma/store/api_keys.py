@@ -1,4 +1,4 @@
-"""API keys, as the database has them: their digests, never themselves."""
+"""API keys in the database: only their digests are stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def add_key(
     hint: str,
     expires_at: datetime | None,
 ) -> KeyRecord | None:
-    """None if the name has two live keys already."""
+    """Return the new key, or None if two active keys already have this name."""
     await database.fetch(_SQL["free_key_slots"], tenant=tenant, name=name)
     await database.fetch(
         _SQL["add_key"],
@@ -40,13 +40,13 @@ async def add_key(
 
 
 async def use_key(database: Database, digest: bytes) -> KeyRecord | None:
-    """The live key of this digest."""
+    """Return the active key with this digest, and record its use."""
     row = await database.fetchrow(_SQL["use_key"], digest=digest)
     return _make_record(row) if row else None
 
 
 async def find_live(database: Database, digests: Iterable[bytes]) -> set[bytes]:
-    """Return those whose keys are live."""
+    """Return the digests of active keys."""
     return {row["digest"] for row in await database.fetch(_SQL["list_live_keys"], digests=list(digests))}
 
 
@@ -56,7 +56,7 @@ async def get_key(database: Database, number: int) -> KeyRecord | None:
 
 
 async def list_keys(database: Database, tenant: str | None, with_ended: bool) -> list[KeyRecord]:
-    """Newest first."""
+    """Return keys, newest first."""
     rows = await database.fetch(_SQL["list_keys"], tenant=tenant, with_ended=with_ended)
     return [_make_record(row) for row in rows]
 

@@ -1,4 +1,4 @@
-"""What attempts have cost, and what providers take."""
+"""Charges of attempts, and prices of providers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class ChargeEntry:
-    """One charge of one attempt. Its id makes it the same charge however often it is written."""
+    """One charge of one attempt. Its id makes writing it idempotent."""
 
     id: UUID
     run: UUID
@@ -65,7 +65,7 @@ async def sum_charges(
     until: datetime | None,
     limit: int,
 ) -> list[ChargeTotal]:
-    """The most costly first."""
+    """Return the sums, highest first."""
     rows = await database.fetch(
         _SQL["sum_charges"], by=list(by), run=run, tenant=tenant, since=since, until=until, limit=limit
     )
@@ -77,13 +77,13 @@ async def list_prices(database: Database) -> list[Price]:
 
 
 async def set_price(database: Database, provider: str, what: str, **micros: int) -> Price:
-    """The newest version afterwards: the one before, if nothing is different."""
+    """Return the newest version: the previous one, if nothing changed."""
     values: dict[str, Any] = {"provider": provider, "what": what}
     for _ in range(MAX_ATTEMPTS):
         try:
             await database.fetch(_SQL["add_price"], **values, **micros)
             break
         except Exception as error:
-            if not is_duplicate(error):  # another has set it at the same moment, and ours comes after
+            if not is_duplicate(error):  # somebody else set it at the same moment; ours follows
                 raise
     return Price(**await database.fetch_one(_SQL["get_newest_price"], **values))

@@ -17,7 +17,7 @@ async def now(database: Database) -> datetime:
 
 
 async def make_settable(database: Database) -> None:
-    """For tests only: from now on the clock stands where `set_to` puts it."""
+    """Let `set_to` control the clock from now on. For tests only."""
     if (await database.fetch_one(_SQL["is_settable"]))["yes"]:
         return
     async with database.connection() as connection:

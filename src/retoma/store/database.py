@@ -1,4 +1,4 @@
-"""The way to PostgreSQL: a pool for everyday statements, and links of their own for the busy loops."""
+"""Connections to PostgreSQL: a pool for ordinary statements, and dedicated connections for the busy loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Returned = TypeVar("Returned")
 
 OLDEST_POSTGRESQL = 15
 UNREADABLE_ADDRESS = (
-    "an address that cannot be read (is it postgresql://user:password@host:port/name, with %-encoded signs?)"
+    "not a valid address (expected postgresql://user:password@host:port/name, with special characters %-encoded)"
 )
 DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _WORKER_GONE = "RT001"  # raised by retoma.finish_and_claim
@@ -34,7 +34,7 @@ _CONNECTION_LOST = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # the server's last words came while nobody asked, and confused the driver
+    asyncpg.InternalClientError,  # the server closed the connection between calls, which confuses the driver
     asyncpg.OperatorInterventionError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InvalidCatalogNameError,  # a database that is being renamed or restored
@@ -48,14 +48,14 @@ _TRANSIENT = (
     asyncpg.InsufficientResourcesError,
     asyncpg.PostgresSystemError,
 )
-# Seconds after which a call is made again on another connection, and twice as long each time that did not help:
-# a connection that died in silence would otherwise be waited for without end.
+# Seconds after which a call is repeated on another connection, doubled each time. Otherwise a call on a connection that
+# died without a signal would wait forever.
 CALL_TIMEOUT = 10.0
-UPGRADE_ATTEMPTS = 40  # tries, in about four minutes
-_CLOSE_TIMEOUT = 2.0  # seconds for a connection to end well
-# What our statements rely on, whatever an administrator has set for the database or the role. Each statement of a
-# function must see what others have just committed. Timeouts are ours: a call that takes too long is made again on
-# another connection. To compile our statements takes a hundred times longer than to run them.
+UPGRADE_ATTEMPTS = 40  # in about four minutes
+_CLOSE_TIMEOUT = 2.0  # seconds for an orderly close of a connection
+# The settings that our statements rely on, whatever an administrator has set for the database or the role. Each
+# statement of a function must see what others have just committed. Timeouts are handled here: a slow call is repeated
+# on another connection. JIT compilation takes a hundred times longer than running our statements.
 _SESSION_SETTINGS = {
     "jit": "off",
     "default_transaction_isolation": "read committed",
@@ -70,8 +70,8 @@ _SESSION_SETTINGS = {
     "intervalstyle": "postgres",
     "transform_null_equals": "off",
 }
-# Behind a pooler nothing can be set for a connection, only for a transaction. A process that stands still at this very
-# moment must not keep what it has locked.
+# Behind a pooler, settings apply to a transaction, not to a connection. A process that freezes in the middle of a
+# transaction must not keep its locks.
 _TRANSACTION_SETTINGS = "; ".join(
     [
         "set transaction isolation level read committed, read write",
@@ -86,22 +86,22 @@ _TRANSACTION_SETTINGS = "; ".join(
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """The connection is gone, and with it the answer: whether the call was committed is not known."""
+    """Return whether the connection was lost and with it the response: the call may have been committed."""
     return isinstance(error, _CONNECTION_LOST)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Nothing was committed, and the same call may pass later."""
+    """Return whether nothing was committed and the same call may succeed later."""
     return isinstance(error, _TRANSIENT)
 
 
 def is_duplicate(error: BaseException) -> bool:
-    """Nothing was committed, because another transaction has just written the same row."""
+    """Return whether nothing was committed because another transaction has just written the same row."""
     return isinstance(error, asyncpg.UniqueViolationError)
 
 
 class Database:
-    """One PostgreSQL. Use as an async context manager, or `await Database.open(...)` and `close()`."""
+    """A PostgreSQL database. Use it as an async context manager, or `await Database.open(...)` and `close()`."""
 
     def __init__(self, url: str, server: embedded.Embedded | None, pool_size: int = 4) -> None:
         self.url = url
@@ -112,7 +112,7 @@ class Database:
 
     @classmethod
     async def open(cls, settings: Settings, *, pool_size: int = 4) -> Self:
-        """Connect to `database_url`, or to the embedded server, which is started if it does not run."""
+        """Connect to `database_url`, or to the embedded server, which is started if it is not running."""
         check_not_importing()
         if settings.database_url is not None:
             database = cls(settings.database_url.get_secret_value(), None, pool_size)
@@ -144,7 +144,7 @@ class Database:
 
     @property
     def address(self) -> str:
-        """Where it is, without user and password; nothing of an address that cannot be understood."""
+        """Return the address without user and password, or a placeholder if it cannot be parsed."""
         try:
             parts = urlsplit(self.url)
             port = parts.port
@@ -163,12 +163,12 @@ class Database:
         return rows[0] if rows else None
 
     async def fetch_one(self, statement: Statement, **values: Any) -> asyncpg.Record:
-        """The row of a statement that always gives one."""
+        """Return the row of a statement that always returns one."""
         (row,) = await self.fetch(statement, **values)
         return row
 
     async def upgrade(self) -> list[str]:
-        """Waits for minutes where others keep a table, and lets all others go on in its pauses."""
+        """Upgrade the schema. Retries for minutes if other transactions lock a table, pausing to let them proceed."""
         for wait in backoff(tries=UPGRADE_ATTEMPTS, first=1.0, cap=6.0):
             try:
                 with self._translate_errors():
@@ -177,8 +177,8 @@ class Database:
             except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
                 if wait is None:
                     raise DatabaseUnavailable(
-                        f"the schema at {self.address} could not be brought to this release, as other transactions "
-                        "keep its tables: end those that `retoma doctor` shows, and run `retoma db upgrade` again"
+                        f"the schema at {self.address} could not be upgraded to this release, as other transactions "
+                        "lock its tables: end those that `retoma doctor` shows, and run `retoma db upgrade` again"
                     ) from error
                 log.warning(
                     "upgrade_blocked",
@@ -200,7 +200,7 @@ class Database:
             yield connection
 
     async def connect(self) -> asyncpg.Connection:
-        """A connection of the caller's own. Wakes the embedded server if it has gone."""
+        """Open a connection for the caller. Starts the embedded server again if it has stopped."""
         try:
             return await self._connect_once()
         except _CONNECTION_LOST:
@@ -209,7 +209,7 @@ class Database:
             return await self._connect_once()
 
     async def release_connection(self, connection: asyncpg.Connection) -> None:
-        """Take back an idle connection of the caller's own."""
+        """Close an idle connection that `connect` opened."""
         with suppress(*DATABASE_ERRORS):
             await connection.close(timeout=_CLOSE_TIMEOUT)
 
@@ -218,7 +218,7 @@ class Database:
 
     @property
     def _connection_options(self) -> dict[str, Any]:
-        # Behind a transaction pooler the next statement may meet another server, which knows no prepared ones.
+        # Behind a transaction pooler the next statement may reach another backend, without our prepared statements.
         return {"statement_cache_size": 0} if self.pooled else {"server_settings": _SESSION_SETTINGS}
 
     async def _open_pool(self) -> asyncpg.Pool:
@@ -233,18 +233,18 @@ class Database:
         return self._pool
 
     async def _run_with_retries(self, call: Callable[[Connection], Awaitable[Returned]]) -> Returned:
-        """Statements that come here may safely run twice."""
+        """Run a call, and repeat it after transient errors. Its statements must be safe to run twice."""
         patience = CALL_TIMEOUT
         for wait in backoff(tries=6):
             try:
                 async with asyncio.timeout(patience), self.connection() as connection:
                     return await self._run_or_drop(connection, call)
             except asyncpg.CharacterNotInRepertoireError as error:
-                raise InvalidInput("a text holds a NUL, which no text here can") from error
+                raise InvalidInput("a text contains a NUL character, which the database cannot store") from error
             except (*_CONNECTION_LOST, *_TRANSIENT) as error:
                 patience *= 1 + isinstance(error, TimeoutError)
                 if wait is None:
-                    raise DatabaseUnavailable(f"the database at {self.address} does not answer: {error}") from error
+                    raise DatabaseUnavailable(f"the database at {self.address} is unreachable: {error}") from error
                 await self._restart_embedded()
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable")
@@ -253,7 +253,7 @@ class Database:
         try:
             return await run_call(connection, self.pooled, call)
         except (*_CONNECTION_LOST, asyncio.CancelledError):
-            connection.terminate()  # the pool must not hand it out again
+            connection.terminate()  # the pool must not reuse it
             raise
 
     async def _restart_embedded(self) -> None:
@@ -276,11 +276,11 @@ class Database:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Let a connection that is cut be what it is for the caller, who need not know the driver."""
+        """Translate the driver's errors about lost connections into DatabaseUnavailable."""
         try:
             yield
         except _CONNECTION_LOST as error:
-            raise DatabaseUnavailable(f"the database at {self.address} does not answer: {error}") from error
+            raise DatabaseUnavailable(f"the database at {self.address} is unreachable: {error}") from error
 
     async def _read_server_version(self, connection: asyncpg.Connection) -> None:
         async with connection.transaction():
@@ -288,7 +288,7 @@ class Database:
             (row,) = await connection.fetch(
                 "select pg_backend_pid() as pid, current_setting('server_version_num')::int as version"
             )
-        # A pooler tells a process id of its own, not that of the server behind it.
+        # A pooler reports its own process id, not that of the server behind it.
         self.pooled = row["pid"] != connection.get_server_pid()
         if row["version"] < OLDEST_POSTGRESQL * 10_000:
             raise DatabaseUnavailable(
@@ -298,9 +298,9 @@ class Database:
 
 
 class DedicatedConnection:
-    """A connection of one loop's own, opened when first used and again after it was cut.
+    """A connection for one loop, opened on first use and again after it was lost.
 
-    A call that raises an error for which `is_cut` holds may have been committed.
+    A call that raises an error for which `is_connection_lost` is true may have been committed.
     """
 
     def __init__(self, database: Database) -> None:
@@ -318,9 +318,9 @@ class DedicatedConnection:
             if is_connection_lost(error) or isinstance(error, asyncio.CancelledError):
                 self.drop()
             if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _WORKER_GONE:
-                raise WorkerGone(f"{error}: it was declared dead, and what it held runs elsewhere") from error
+                raise WorkerGone(f"{error}: it was declared dead, and its jobs were released") from error
             if isinstance(error, asyncpg.DataError | asyncpg.ProgramLimitExceededError):
-                raise Unrecordable(f"the database cannot hold this: {error}") from error
+                raise Unrecordable(f"the database cannot store this: {error}") from error
             raise
 
     async def close(self) -> None:
@@ -340,7 +340,7 @@ class DedicatedConnection:
 
 
 async def run_call(connection: Connection, pooled: bool, call: Callable[[Connection], Awaitable[Returned]]) -> Returned:
-    """Make the call; behind a pooler in a transaction, so that all its messages meet one server."""
+    """Make the call; behind a pooler in a transaction, so all its messages reach the same server."""
     if not pooled:
         return await call(connection)
     async with connection.transaction():
@@ -349,7 +349,7 @@ async def run_call(connection: Connection, pooled: bool, call: Callable[[Connect
 
 
 def backoff(tries: int | None = None, first: float = 0.05, cap: float = 2.0) -> Any:
-    """Seconds to wait before each next try, with jitter; None after the last."""
+    """Yield the seconds to wait before each next try, with jitter; None after the last."""
     wait = first
     number = 1
     while tries is None or number < tries:
@@ -360,4 +360,4 @@ def backoff(tries: int | None = None, first: float = 0.05, cap: float = 2.0) -> 
 
 
 async def _keep_session(_: asyncpg.Connection) -> None:
-    """We set nothing on a connection, so there is nothing to reset when it goes back to the pool."""
+    """Reset nothing when a connection returns to the pool, because we set nothing on it."""

@@ -1,4 +1,4 @@
-"""Webhooks that are owed, their attempts, and the endpoints they go to."""
+"""Deliveries of webhooks, their attempts, and their endpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SQL = statements("deliveries")
 
 @dataclass(frozen=True)
 class ClaimedDelivery:
-    """A delivery that is ours to send until the lease ends. `tries` counts this one; `now` is the database's."""
+    """A delivery leased to this sender. `attempt` counts this attempt; `now` is the database's time."""
 
     id: UUID
     attempt: int
@@ -42,7 +42,7 @@ class ClaimedDelivery:
 
 @dataclass(frozen=True)
 class RecordedAttempt:
-    """`disabled` says that this attempt disabled the endpoint. `retry_in` is set if another attempt follows."""
+    """`disabled` means that this attempt disabled the endpoint. `retry_in` is set if another attempt follows."""
 
     state: DeliveryState
     disabled: bool
@@ -59,7 +59,7 @@ async def claim_deliveries(
 
 
 async def freeze_body(database: Database, claimed: ClaimedDelivery, body: str) -> str | None:
-    """What is to be sent from now on: the body that was kept first. None if another has taken the delivery up."""
+    """Store the body unless one is stored. Return the stored one, or None if another sender has taken the delivery."""
     row = await database.fetchrow(_SQL["freeze_body"], id=claimed.id, attempt=claimed.attempt, body=body)
     return row["body"] if row else None
 
@@ -76,7 +76,7 @@ async def record_attempt(
     error: str | None = None,
     answer: str | None = None,
 ) -> RecordedAttempt | None:
-    """How the delivery stands now. None if another has taken it up: then nothing was written."""
+    """Return the updated delivery, or None if another sender has taken it: then nothing was written."""
     row = await database.fetchrow(
         _SQL["record_attempt"],
         id=claimed.id,
@@ -103,7 +103,7 @@ async def list_deliveries(
     before: UUID | None = None,
     limit: int = 50,
 ) -> list[Delivery]:
-    """Newest first. `before` is the last id of the page before."""
+    """Return deliveries, newest first. `before` is the last id of the previous page."""
     rows = await database.fetch(
         _SQL["list_deliveries"],
         tenant=tenant,
@@ -118,7 +118,7 @@ async def list_deliveries(
 
 
 async def get_delivery(database: Database, delivery: UUID, tenant: int | None) -> Delivery | None:
-    """One with its body and its attempts."""
+    """Return a delivery with its body and its attempts."""
     found = await list_deliveries(database, id=delivery, tenant=tenant, limit=1)
     if not found:
         return None
@@ -128,7 +128,7 @@ async def get_delivery(database: Database, delivery: UUID, tenant: int | None) -
 
 
 async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
-    """The newest ids of deliveries in this range."""
+    """Return the newest ids of deliveries in this range."""
     rows = await database.fetch(_SQL["find_deliveries_by_id_range"], first=first, last=last, limit=limit)
     return [row["id"] for row in rows]
 
@@ -143,7 +143,7 @@ async def redrive_deliveries(
     from_at: datetime | None = None,
     to_at: datetime | None = None,
 ) -> int:
-    """How many dead deliveries are due again."""
+    """Return the number of dead deliveries that are due again."""
     row = await database.fetch_one(
         _SQL["redrive_deliveries"], tenant=tenant, id=id, endpoint=endpoint, url=url, from_at=from_at, to_at=to_at
     )
@@ -159,7 +159,7 @@ async def list_endpoints(
     before: int | None = None,
     limit: int = 100,
 ) -> list[Endpoint]:
-    """Newest first. `before` is the last id of the page before."""
+    """Return endpoints, newest first. `before` is the last id of the previous page."""
     rows = await database.fetch(
         _SQL["list_endpoints"], tenant=tenant, id=id, subscribed=subscribed, before=before, limit=limit
     )
@@ -167,7 +167,7 @@ async def list_endpoints(
 
 
 async def get_event_data(database: Database, delivery: UUID) -> dict[str, Any]:
-    """Return what the event of this delivery says beside its run."""
+    """Return the data of the delivery's event, without that of its run."""
     row = await database.fetch_one(_SQL["get_event_data"], id=delivery)
     return json.loads(row["data"]) if row["data"] else {}
 
@@ -180,7 +180,7 @@ async def count_subscriptions(database: Database, tenant: int) -> int:
 async def subscribe(
     database: Database, tenant: int, *, url: str, host: str, events: Sequence[str], secret: str
 ) -> tuple[int, str]:
-    """Return the endpoint's id and the secret that signs what is sent to its host: `secret`, unless there was one."""
+    """Return the endpoint's id and the secret for its host: the existing secret, or else `secret`."""
     row = await database.fetch_one(
         _SQL["subscribe"], tenant=tenant, url=url, host=host, events=list(events), secret=secret
     )
@@ -192,9 +192,9 @@ async def unsubscribe(database: Database, endpoint: int, tenant: int | None) -> 
 
 
 async def get_or_create_signing_key(database: Database, purpose: str, secret: str) -> str:
-    """Return the secret of this purpose: `secret`, if there was none yet."""
+    """Return the secret for this purpose: the existing one, or else `secret`."""
     rows = await database.fetch(_SQL["get_or_create_signing_key"], purpose=purpose, secret=secret)
-    # No row: somebody else has made it just now, which only a new statement sees.
+    # No row: another process has just created it, which only a new statement sees.
     return str(rows[0]["secret"]) if rows else await get_or_create_signing_key(database, purpose, secret)
 
 
@@ -205,7 +205,7 @@ async def enable_endpoint(database: Database, endpoint: int, tenant: int | None)
 async def rotate_secret(
     database: Database, endpoint: int, tenant: int | None, secret: str, overlap: timedelta
 ) -> str | None:
-    """The host whose webhooks of this tenant are now signed with `secret`; None if there is no such endpoint."""
+    """Return the host for which this tenant's webhooks are now signed with `secret`; None without such an endpoint."""
     row = await database.fetchrow(_SQL["rotate_secret"], id=endpoint, tenant=tenant, secret=secret, overlap=overlap)
     return row["host"] if row else None
 

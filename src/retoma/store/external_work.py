@@ -1,4 +1,4 @@
-"""Recorded parts of jobs, and work that goes on outside."""
+"""Effects, which are the recorded parts of jobs, and external work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CallbackResult = Literal["taken", "repeated", "expired", "unknown"]
 
 @dataclass(frozen=True)
 class LeasedEffect:
-    """A named part of a job, under a lease."""
+    """A named effect of a job, under a lease."""
 
     run: UUID
     step: str
@@ -39,25 +39,25 @@ async def begin_effect(
     *,
     findable: bool = False,
 ) -> tuple[EffectState, str | None]:
-    """Whether it began before, and what came of it, as JSON. What is `findable` can be looked for outside."""
-    told = {"token_hash": token_hash, "token_lives": token_lives, "findable": findable}
-    row = await database.fetch_one(_SQL["begin_effect"], worker=worker, **vars(effect), **told)
+    """Return whether the effect began before, and its recorded result as JSON. A `findable` one can be reconciled."""
+    options = {"token_hash": token_hash, "token_lives": token_lives, "findable": findable}
+    row = await database.fetch_one(_SQL["begin_effect"], worker=worker, **vars(effect), **options)
     return row["state"], row["value"]
 
 
 async def end_effect(database: Database, effect: LeasedEffect, value: str) -> bool:
-    """Record what came of it. False if a later lease has taken the job over."""
+    """Record the result of an effect. Return False if a later lease has taken the job over."""
     return bool(await database.fetch(_SQL["end_effect"], **vars(effect), value=value))
 
 
 async def undo_effect(database: Database, effect: LeasedEffect) -> None:
-    """It is known not to have happened."""
+    """Record that the effect did not happen."""
     await database.fetch(_SQL["undo_effect"], **vars(effect))
 
 
 @dataclass(frozen=True)
 class EndedWork:
-    """How outside work ended."""
+    """The outcome of external work."""
 
     external_id: Any
     state: str
@@ -66,7 +66,7 @@ class EndedWork:
 
 
 async def get_ended_work(database: Database, run: UUID, step: str, item: str, revision: int) -> EndedWork | None:
-    """None while it goes on, or if there is none."""
+    """Return None while it is in progress, or if there is none."""
     row = await database.fetchrow(_SQL["get_ended_work"], run=run, step=step, item=item, revision=revision)
     if row is None:
         return None
@@ -85,9 +85,9 @@ async def list_for_run(database: Database, run: UUID) -> list[ExternalWork]:
 
 @dataclass(frozen=True)
 class DuePoll:
-    """Outside work that this process should look at; `looks` is the number of the look, `stop` why it should end.
+    """External work that is due for a poll. `polls` is the number of this poll, `stop` the reason to end the work.
 
-    `deaths` is how many workers in a row died while they looked at it.
+    `worker_deaths` counts the workers in a row that died while they polled it.
     """
 
     run: UUID
@@ -108,7 +108,7 @@ class DuePoll:
 
     @property
     def calls_application(self) -> bool:
-        """Whether the application's code is asked: not if nobody waits any longer for what it may kill a worker."""
+        """Return whether to call application code: not for abandoned work whose polls may have killed workers."""
         return not (self.worker_deaths and self.given_up)
 
 
@@ -121,7 +121,7 @@ async def poll_due(
     *,
     suspect: bool = True,
 ) -> list[DuePoll]:
-    """Claim looks for a worker; with `suspect`, at most one of those during which a worker has died."""
+    """Claim polls for a worker; with `suspect`, at most one of those during which a worker has died."""
     rows = await database.fetch(
         _SQL["poll_due"], versions=list(versions), limit=limit, lease=lease, worker=worker, suspect=suspect
     )
@@ -139,7 +139,7 @@ async def record_poll(
     failed: bool = False,
     stopping: bool = False,
 ) -> bool:
-    """False if a later look was made, or the work had ended."""
+    """Return False if a later poll was made, or the work had ended."""
     row = await database.fetch_one(
         _SQL["record_poll"],
         run=poll.run,

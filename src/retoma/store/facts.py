@@ -1,4 +1,4 @@
-"""What applications have learnt."""
+"""Facts that applications store."""
 
 from __future__ import annotations
 

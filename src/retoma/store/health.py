@@ -1,4 +1,4 @@
-"""What tells whether the database and the work in it are well."""
+"""Health checks of the database and of the work in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items of fan-outs: how each stands, over all the steps that go over it."""
+"""Items of fan-outs: the state of each across all steps that go over it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def list_items(
     limit: int = 100,
 ) -> list[Item]:
     if not states and not search and only is None:
-        # So that how a page of items stands is found without looking at all the others.
+        # Select the page first: its states are then computed without reading all other items.
         keys = await database.fetch(_SQL["list_item_keys"], run=run, source=source, after=after, limit=limit)
         only = [row["item"] for row in keys]
     rows = await database.fetch(

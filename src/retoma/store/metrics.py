@@ -1,4 +1,4 @@
-"""Figures about all runs, jobs and queues at once: what metrics show."""
+"""Metrics across all runs, jobs and queues."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("metrics")
-MAX_RUNS = 20_000  # no index holds what runs, so that a look goes through open runs one by one
-MAX_TENANTS = 20  # of each queue, whose first job in line is looked at
-MAX_ENDS = 10_000  # counted at a time; what is left is counted by the next look
+MAX_RUNS = 20_000  # there is no index of running jobs, so open runs are read one by one
+MAX_TENANTS = 20  # per queue, of which the first waiting job is read
+MAX_ENDS = 10_000  # counted at a time; the next update counts the rest
 
 
 ReadyAges = dict[str, timedelta]
 
 
 async def get_ready_ages(database: Database) -> tuple[ReadyAges, ReadyAges]:
-    """How long the job that comes next has been ready, by queue, and where it waits for a pool, by pool."""
+    """Return how long the next job in line has been ready, by queue, and for jobs that wait for a pool, by pool."""
     of_queues: ReadyAges = {}
     of_pools: ReadyAges = {}
     for row in await database.fetch(_SQL["list_ready_ages"], max_tenants=MAX_TENANTS):
-        found, name = (of_queues, row["queue"]) if row["pool"] is None else (of_pools, row["pool"])
-        found[name] = max(row["age"], found.get(name, row["age"]))
+        ages, name = (of_queues, row["queue"]) if row["pool"] is None else (of_pools, row["pool"])
+        ages[name] = max(row["age"], ages.get(name, row["age"]))
     return of_queues, of_pools
 
 
 async def list_queues(
     database: Database, ages: ReadyAges, heartbeat_timeout: timedelta, max_runs: int = MAX_RUNS
 ) -> list[QueueMetrics]:
-    """A worker that was silent for longer than `silence` does not count. What runs is looked for in `most_runs`."""
+    """Return every queue. Workers without a heartbeat for `heartbeat_timeout` do not count."""
     jobs: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for row in await database.fetch(_SQL["count_jobs_by_queue"], max_runs=max_runs):
         jobs[row["queue"]][row["state"]] = row["jobs"]
@@ -48,7 +48,7 @@ async def list_queues(
 async def list_queues_of_tenant(
     database: Database, tenant: int, heartbeat_timeout: timedelta, max_runs: int = MAX_RUNS
 ) -> list[QueueMetrics]:
-    """Return every queue with the jobs of one tenant alone. Its workers serve all tenants."""
+    """Return every queue with the jobs of one tenant only. Its workers serve all tenants."""
     jobs: defaultdict[str, dict[str, int]] = defaultdict(dict)
     ages: ReadyAges = {}
     for row in await database.fetch(_SQL["count_tenant_jobs_by_queue"], tenant=tenant, max_runs=max_runs):
@@ -62,25 +62,25 @@ async def list_queues_of_tenant(
 
 
 async def count_open_runs(database: Database) -> dict[tuple[str, RunState], int]:
-    """By pipeline and state."""
+    """Return the number of open runs by pipeline and state."""
     rows = await database.fetch(_SQL["count_open_runs_by_state"])
     return {(row["pipeline"], RunState(row["state"])): row["runs"] for row in rows}
 
 
 async def count_open_and_stuck(database: Database) -> tuple[int, int]:
-    """How many runs are not over, and how many of them are stuck."""
+    """Return the number of open runs, and how many of them are stuck."""
     row = await database.fetch_one(_SQL["count_open_runs"])
     return row["open"], row["stuck"]
 
 
 async def count_runs_not_started(database: Database) -> dict[str, int]:
-    """By pipeline; those whose time has not come are left out."""
+    """Return the number of runs without an attempt by pipeline, except those that are not due yet."""
     rows = await database.fetch(_SQL["count_runs_not_started"], max_runs=MAX_RUNS)
     return {row["pipeline"]: row["runs"] for row in rows}
 
 
 async def list_open_reviews(database: Database) -> list[OpenReviewMetrics]:
-    """By pipeline and step; where none is open there is no row."""
+    """Return open reviews by pipeline and step, without empty rows."""
     found = await reviews.count_open(database, tenant=None)
     now = await clock.now(database)
     return [
@@ -89,12 +89,12 @@ async def list_open_reviews(database: Database) -> list[OpenReviewMetrics]:
 
 
 async def update_counters(database: Database) -> None:
-    """Count what has ended since the last time."""
+    """Count what has ended since the last update."""
     await database.fetch(_SQL["update_counters"], limit=MAX_ENDS)
 
 
 async def list_counters(database: Database) -> list[MetricCounter]:
-    """Brought up to date first."""
+    """Update the counters and return them."""
     await update_counters(database)
     return [MetricCounter(**row) for row in await database.fetch(_SQL["list_counters"])]
 

@@ -1,4 +1,4 @@
-"""Bring the schema `retoma` to this release: numbered files once each, server-side functions whenever they changed."""
+"""Upgrade the schema `retoma` to this release: each numbered file once, server-side functions whenever they changed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _STORE = files("retoma.store")
 RELEASE = version("retoma")
 _PRERELEASE_SCHEMA = "0001_core"  # the first migration of the development versions before the first release
-_LOCK = 7_361_726_001  # the advisory lock that only migrations take
-LOCK_TIMEOUT = "2s"  # for a lock on a table: whoever comes later for that table waits behind us
+_LOCK = 7_361_726_001  # the advisory lock of migrations
+LOCK_TIMEOUT = "2s"  # for a lock on a table: other statements on that table queue behind ours
 
 
 @dataclass(frozen=True)
@@ -52,31 +52,31 @@ class SchemaStatus:
 
     @property
     def is_current(self) -> bool:
-        """A newer release's functions serve this one too: they stay callable by the release before."""
+        """Return whether this release can use the schema. Functions of the next release stay callable by this one."""
         is_same = self.applied == self.newest and not self.is_prerelease
         return is_same and (self.functions_are_ours or self.is_newer)
 
 
 def list_migrations() -> list[Migration]:
-    """All migrations of this release, in order."""
+    """Return all migrations of this release, in order."""
     return [_read_migration(file) for file in _sql_files(_STORE / "migrations")]
 
 
 async def upgrade(connection: Connection) -> list[str]:
-    """Apply what is missing, in one transaction; gives the names of what was applied.
+    """Apply missing migrations in one transaction, and return their names.
 
-    What a newer release has applied stays: its functions serve this one too, its tables may not. Raises
-    LockNotAvailableError when others keep a table for long.
+    Functions of a newer release are kept, because they also serve this one; newer tables may not. Raise
+    LockNotAvailableError if other transactions lock a table for too long.
     """
     async with connection.transaction():
         await connection.execute("set transaction isolation level read committed, read write")
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
         await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
         await connection.execute(_BOOKKEEPING)
-        found = await get_status(connection)
-        _refuse_unusable_schema(found)
+        status = await get_status(connection)
+        _refuse_unusable_schema(status)
         applied = await _apply_migrations(connection)
-        return applied if found.is_newer else applied + await _apply_functions(connection)
+        return applied if status.is_newer else applied + await _apply_functions(connection)
 
 
 async def get_status(connection: Connection) -> SchemaStatus:
@@ -97,32 +97,32 @@ async def get_status(connection: Connection) -> SchemaStatus:
 
 async def require_current(connection: Connection) -> None:
     """Raise SchemaMismatch unless this release can work on the schema."""
-    found = await get_status(connection)
-    _refuse_unusable_schema(found)
-    if found.applied == 0:
-        raise SchemaMismatch("the database has none of Retoma's tables yet: run `retoma db upgrade`")
-    if not found.is_current:
+    status = await get_status(connection)
+    _refuse_unusable_schema(status)
+    if status.applied == 0:
+        raise SchemaMismatch("the database does not have Retoma's tables yet: run `retoma db upgrade`")
+    if not status.is_current:
         raise SchemaMismatch(
-            f"the database is at schema {found.applied} with functions of release {found.functions_of or 'none'}, "
-            f"and this is release {RELEASE} with schema {found.newest}: run `retoma db upgrade`"
+            f"the database has schema {status.applied} with functions of release {status.functions_of or 'none'}, "
+            f"but this is release {RELEASE} with schema {status.newest}: run `retoma db upgrade`"
         )
 
 
-def _refuse_unusable_schema(found: SchemaStatus) -> None:
-    if found.is_prerelease:
+def _refuse_unusable_schema(status: SchemaStatus) -> None:
+    if status.is_prerelease:
         raise SchemaMismatch(
             "the database was created by a development version of Retoma before the first release, and cannot be "
             "upgraded: create a new database, or drop the schema `retoma`, which deletes all its runs"
         )
-    if found.applied > found.newest:
+    if status.applied > status.newest:
         raise SchemaMismatch(
-            f"the database is at schema {found.applied}, newer than the {found.newest} of release {RELEASE}: "
+            f"the database has schema {status.applied}, newer than the {status.newest} of release {RELEASE}: "
             "upgrade Retoma on this machine"
         )
 
 
 def _parse_release(release: str | None) -> tuple[int, ...]:
-    """A release as numbers that can be compared; `0.2.0rc1` counts as 0.2.0."""
+    """Return a release as comparable numbers; `0.2.0rc1` counts as 0.2.0."""
     return tuple(int(part) for part in re.findall(r"\d+", release or "")[:3])
 
 
@@ -158,7 +158,7 @@ async def _apply_functions(connection: Connection) -> list[str]:
     digest = _functions_digest()
     if await connection.fetchval("select digest from retoma.functions") == digest:
         return []
-    # Bodies may name functions of a later file.
+    # Bodies may refer to functions of a later file.
     await connection.execute("set local check_function_bodies = off")
     for file in _function_files():
         await connection.execute(file.read_text())

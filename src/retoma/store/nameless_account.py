@@ -1,10 +1,10 @@
-"""Run a program under an account without a name, as if it had one.
+"""Run a program under a uid without a name as if it had one.
 
     python -I -S nameless_account.py FILE UID GID PROGRAM ...
 
-PostgreSQL's initdb and its single-user mode refuse an account that /etc/passwd does not list. In a mount namespace of
-its own, this process covers /etc/passwd with FILE, which lists it, then becomes PROGRAM. Other processes see nothing of
-that. It needs root on Linux with CAP_SYS_ADMIN, and imports the standard library only.
+PostgreSQL's initdb and its single-user mode refuse an account that /etc/passwd does not list. In its own mount
+namespace, this process covers /etc/passwd with FILE, which lists the account, then becomes PROGRAM. Other processes are
+not affected. It needs root on Linux with CAP_SYS_ADMIN, and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ctypes
 import os
 import sys
 
-REFUSED = "no account of its own for PostgreSQL"
+REFUSED = "cannot give PostgreSQL an account"
 _PASSWD = b"/etc/passwd"
 _CLONE_NEWNS = 0x20000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000

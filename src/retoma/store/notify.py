@@ -1,4 +1,4 @@
-"""Telling sleeping workers of new work, and being told. It may get lost: whoever sleeps also looks by himself."""
+"""Notifications of new work for idle workers. They may get lost, so idle workers also poll."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from retoma.store.statements import statements
 log = get_logger(__name__)
 _NOTIFY = statements("workers")["notify_workers"]
 CHANNEL = "retoma_ready"
-QUIET_SECONDS = 0.02  # seconds
+QUIET_SECONDS = 0.02
 
 
 class WorkerNotifier:
-    """Tells of new work, and never more often than `at_most_every` seconds.
+    """Notifies workers of new work, at most once every `at_most_every` seconds.
 
-    Outside the transaction that made the work, because a NOTIFY inside would serialise all commits.
+    It does so outside the transaction that created the work, because a NOTIFY inside would serialise all commits.
     """
 
     def __init__(self, database: Database, at_most_every: float = 0.0) -> None:
@@ -29,10 +29,10 @@ class WorkerNotifier:
         self._pause = at_most_every
         self._notifying: asyncio.Task[None] | None = None
         self._again = False
-        self._notified_at = -inf  # monotonic
+        self._notified_at = -inf  # on the monotonic clock
 
     def is_quiet(self) -> bool:
-        """Whether nobody was told for a while. If so, whoever asks tells by himself."""
+        """Return whether there was no notification for a while. Then the caller can notify directly."""
         now = time.monotonic()
         quiet = now - self._notified_at > QUIET_SECONDS and (self._notifying is None or self._notifying.done())
         self._notified_at = now
@@ -60,7 +60,7 @@ class WorkerNotifier:
 
 
 async def listen(database: Database, on_notify: Callable[[], None]) -> None:
-    """Call `on_told` for new work, and after each reconnection, until cancelled."""
+    """Call `on_notify` for new work and after each reconnection, until cancelled."""
     while True:
         for wait in backoff():
             try:
@@ -78,7 +78,7 @@ async def _listen_once(database: Database, on_notify: Callable[[], None]) -> Non
     connection.add_termination_listener(lambda _: ended.set())
     try:
         await connection.add_listener(CHANNEL, lambda *_: on_notify())
-        on_notify()  # what was told before is not told again
+        on_notify()  # earlier notifications are not repeated
         await ended.wait()
     finally:
         connection.terminate()

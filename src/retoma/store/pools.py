@@ -1,4 +1,4 @@
-"""Pools as the database knows them: their numbers, who holds slots, who waits."""
+"""Pools in the database: their limits, the holders of slots and the waiting jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SQL = statements("pools")
 
 
 async def declare_pools(database: Database, pools: Sequence[Pool]) -> None:
-    """Make these pools known. Numbers that a person has set stay, unless the application has given others since."""
+    """Register these pools. Values that a person has set are kept, unless the application has changed its own since."""
     for pool in pools:
         await database.fetch(
             _SQL["declare_pool"],
@@ -40,7 +40,7 @@ async def update_pool(
     per_tenant: int | None = None,
     resume: bool = False,
 ) -> bool:
-    """Change what is given; a rate or a share of 0 means none. False if there is no such pool."""
+    """Change the given values; a rate or a share of 0 means no limit. Return False if there is no such pool."""
     rows = await database.fetch(
         _SQL["set_pool"], name=name, capacity=capacity, rate=rate, burst=burst, per_tenant=per_tenant, resume=resume
     )

@@ -1,4 +1,4 @@
-"""What applications know of tenants."""
+"""Profiles of tenants in an application."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def list_profiles(database: Database, app: str, tenant: str | None = None)
 
 
 async def put_profile(database: Database, app: str, tenant: int, value: str, revision: int | None) -> bool:
-    """False if it is not of that revision; 0 is that of one that is not there."""
+    """Store a profile. Return False if it is not of that revision; 0 means that there is none yet."""
     if not revision and await database.fetch(_SQL["add_profile"], app=app, tenant=tenant, value=value):
         return True
     if revision == 0:

@@ -1,4 +1,4 @@
-"""Reviews: what waits for people, and what they decided."""
+"""Reviews and their decisions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def list_subjects(database: Database, review: UUID) -> list[Subject]:
 
 
 async def decide_review(database: Database, review: UUID, **values: Any) -> str | None:
-    """The outcome, as the function of that name tells it. None if there is no such review."""
+    """Return the outcome of `retoma.decide_review`, or None if there is no such review."""
     row = await database.fetch_one(_SQL["decide_review"], review=review, **values)
     return None if row["outcome"] is None else str(row["outcome"])
 

@@ -1,4 +1,4 @@
-"""Acts of people on runs: work is done again, or a person's word stands in for it."""
+"""Actions of people on runs: reruns, edits, skips, forks, cancels and resumes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _NOT_OVER, _LIST_HAS_ITEMS, _BUSY, _KEY_REUSED = "RT002", "RT003", "RT004", "RT0
 
 @dataclass(frozen=True)
 class ActionKey:
-    """By what an act is known when it is asked for again: it is then answered as before, and not done twice.
+    """Identifies an action: if it is repeated, the first answer is returned and nothing is done twice.
 
-    `digest` is that of all that it asks for, in hexadecimal.
+    `digest` is the digest of the whole request, in hexadecimal.
     """
 
     key: str
@@ -34,7 +34,7 @@ class ActionKey:
 
 
 async def find_answer(database: Database, run: UUID, tenant: int | None, action_key: ActionKey) -> Revision | None:
-    """Return the first answer to this act, or None if it was not done yet."""
+    """Return the recorded answer of this action, or None if it was not performed yet."""
     try:
         row = await database.fetchrow(
             _SQL["find_answer"], run=run, tenant=tenant, action_key=json.dumps(asdict(action_key))
@@ -45,13 +45,13 @@ async def find_answer(database: Database, run: UUID, tenant: int | None, action_
 
 
 async def get_answer(database: Database, run: UUID, key: str) -> Any:
-    """Return the answer that was kept under this key of the run, or None."""
+    """Return the answer that was recorded under this key of the run, or None."""
     row = await database.fetchrow(_SQL["get_answer"], run=run, key=key)
     return None if row is None else json.loads(row["answer"])
 
 
 async def record_answer(database: Database, run: UUID, action_key: ActionKey, answer: str) -> Any:
-    """Keep an answer, as JSON, unless the key has one already. Return the one that is kept."""
+    """Record an answer as JSON, unless the key already has one. Return the recorded one."""
     await database.fetch(_SQL["record_answer"], run=run, action_key=json.dumps(asdict(action_key)), answer=answer)
     return await get_answer(database, run, action_key.key)
 
@@ -59,7 +59,7 @@ async def record_answer(database: Database, run: UUID, action_key: ActionKey, an
 async def cancel_run(
     database: Database, run: UUID, tenant: int | None, by: str, action_key: ActionKey
 ) -> RunState | None:
-    """Cancel a run; return its state, as this act was first answered. None if there is no such run."""
+    """Cancel a run. Return its state as this action was first answered, or None if there is no such run."""
     state = (await _run_action(database, "cancel", run, action_key, tenant=tenant, by=by))["state"]
     return None if state is None else RunState(state)
 
@@ -67,7 +67,7 @@ async def cancel_run(
 async def resume_run(
     database: Database, run: UUID, tenant: int | None, by: str, action_key: ActionKey, pause: timedelta
 ) -> tuple[RunState | None, bool]:
-    """Return the run's state, as this act was first answered, and whether the run goes on by it."""
+    """Return the run's state as this action was first answered, and whether it is in progress."""
     row = await _run_action(database, "resume", run, action_key, tenant=tenant, by=by, pause=pause, grace=GRACE)
     return None if row["state"] is None else RunState(row["state"]), bool(row["done"])
 
@@ -81,7 +81,7 @@ async def rerun_failed(
     items: Sequence[str] | None,
     action_key: ActionKey,
 ) -> Revision | None:
-    """None if there is no such run."""
+    """Return None if there is no such run."""
     chosen = None if items is None else list(items)
     return _make_revision(
         await _run_action(database, "rerun_failed", run, action_key, tenant=tenant, by=by, step=step, items=chosen)
@@ -100,9 +100,16 @@ async def edit_result(
     *,
     keep_dependents: bool,
 ) -> Revision | None:
-    """None if there is no such job. `value` is JSON; with `stay` what depends on it is left as it is."""
-    asked = {"tenant": tenant, "by": by, "step": step, "item": item, "value": value, "keep_dependents": keep_dependents}
-    return _make_revision(await _run_action(database, "edit_result", run, action_key, **asked))
+    """Return None if there is no such job. `value` is JSON; with `keep_dependents` its dependents do not rerun."""
+    values = {
+        "tenant": tenant,
+        "by": by,
+        "step": step,
+        "item": item,
+        "value": value,
+        "keep_dependents": keep_dependents,
+    }
+    return _make_revision(await _run_action(database, "edit_result", run, action_key, **values))
 
 
 async def rerun(
@@ -119,7 +126,7 @@ async def rerun(
     no_reuse: bool,
     action_key: ActionKey,
 ) -> Revision | None:
-    """None if there is no such run; no jobs if there is nothing to make."""
+    """Return None if there is no such run, and a revision without jobs if there is nothing to rerun."""
     row = await _run_action(
         database,
         "rerun",
@@ -148,7 +155,7 @@ async def fork_run(
     steps: Sequence[str],
     action_key: ActionKey,
 ) -> tuple[UUID, Revision | None]:
-    """The new run, which is another than `new` if its key was used before."""
+    """Return the new run; it differs from `new` if its key was used before."""
     row = await _run_action(
         database, "fork", run, action_key, tenant=tenant, by=by, new=new, input=value, steps=list(steps)
     )
@@ -166,9 +173,9 @@ async def get_step_history(database: Database, run: UUID, step: str, item: str, 
 
 @dataclass(frozen=True)
 class PreviousWork:
-    """What the worker of a job must know that was begun before, is made anew, or was decided by a person. All is JSON.
+    """The history of a job that was started before, is rerun, or was decided by a person. All values are JSON.
 
-    `reused` is the result to keep; `former` the last one there was; `decision` what a person said of this very job.
+    `reused` is the result to keep, `previous_result` the last result, and `decision` a person's decision on this job.
     """
 
     reused: str | None
@@ -197,7 +204,7 @@ def _make_step_revision(row: asyncpg.Record) -> StepRevision:
 async def skip_items(
     database: Database, run: UUID, tenant: int | None, by: str, step: str, items: Sequence[str], action_key: ActionKey
 ) -> Revision | None:
-    """None if there are no such jobs."""
+    """Return None if there are no such jobs."""
     return _make_revision(
         await _run_action(database, "skip_items", run, action_key, tenant=tenant, by=by, step=step, items=list(items))
     )
@@ -218,11 +225,11 @@ def _make_revision(row: asyncpg.Record) -> Revision | None:
 
 def _translate_error(run: UUID, error: asyncpg.PostgresError) -> Exception:
     if error.sqlstate == _NOT_OVER:
-        return RunBusy(f"run {run} is {error}: this needs one that has completed or failed")
+        return RunBusy(f"run {run} is {error}: only a run that has completed or failed can be changed this way")
     if error.sqlstate == _LIST_HAS_ITEMS:
-        return RunBusy(f"run {run} would get another list for items that exist already: make the list anew by a rerun")
+        return RunBusy(f"run {run} already has items of this list: rerun the step that returns the list instead")
     if error.sqlstate == _BUSY:
-        return RunBusy(f"run {run} is at work on {error}: let that end first, or cancel the run")
+        return RunBusy(f"run {run} is working on {error}: wait until it has ended, or cancel the run")
     if error.sqlstate == _KEY_REUSED:
-        return KeyReused(f"the key {str(error)!r} was used for something else than this act on run {run}: take another")
+        return KeyReused(f"the key {str(error)!r} was already used for another action on run {run}: use another key")
     return error

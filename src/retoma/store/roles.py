@@ -1,7 +1,7 @@
-"""The role with which everything connects to the embedded server: the owner of the database, and no superuser.
+"""The role with which all processes connect to the embedded server: it owns the database and is not a superuser.
 
-The superuser, which initdb makes, sets it up once and is not used again. In a data folder of an older release the
-superuser owns everything; the role takes it over.
+The superuser, which initdb creates, sets it up once and is not used again. In a data folder of an older release the
+superuser owns everything; ownership passes to the role.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PSQL_OPTIONS = ["--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERRO
 
 
 def build_script(password: str) -> str:
-    """Return what psql runs as the superuser. It may run twice. `password` has no quotes."""
+    """Return the script that psql runs as the superuser. It may run twice. `password` has no quotes."""
     return f"""
 set log_min_error_statement = panic;
 set search_path = pg_catalog;
@@ -35,7 +35,7 @@ end $$;
 """
 
 
-# What the superuser owns and the system did not bring. Sequences of columns and types of tables follow their tables.
+# What the superuser owns, except system objects. Sequences of columns and types of tables follow their tables.
 _OBJECTS = """
     with schemas as (
       select oid, nspname, nspowner

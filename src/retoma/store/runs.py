@@ -1,4 +1,4 @@
-"""Runs, their jobs and their events, as the database has them now."""
+"""Runs, their jobs and their events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def get_run(database: Database, run: UUID, tenant: int | None = None, *, w
 
 
 async def get_input(database: Database, run: UUID) -> str:
-    """The input of a run that is there, as JSON."""
+    """Return the input of an existing run as JSON."""
     row = await database.fetch_one(_SQL["get_input"], run=run)
     return str(row["input"])
 
@@ -34,7 +34,7 @@ async def get_input(database: Database, run: UUID) -> str:
 async def get_earlier_work(
     database: Database, run: UUID, steps: Sequence[str], item: str, revision: int
 ) -> tuple[int, int, int | None]:
-    """Return the failures, the milliseconds of work of these steps on the item, and the run's limit of retries."""
+    """Return the failures and the milliseconds of work of these steps on the item, and the run's retry limit."""
     row = await database.fetch_one(_SQL["get_earlier_work"], run=run, steps=list(steps), item=item, revision=revision)
     return row["failures"], row["milliseconds"], row["most_retries"]
 
@@ -50,7 +50,7 @@ async def list_runs(
     limit: int = 50,
     with_input: bool = True,
 ) -> list[Run]:
-    """Newest first, down to `first`. `before` is the last id of the page before."""
+    """Return runs, newest first, down to `first`. `before` is the last id of the previous page."""
     rows = await database.fetch(
         _SQL["list_runs"],
         by=_choose_index(pipeline, states),
@@ -66,7 +66,7 @@ async def list_runs(
 
 
 def _choose_index(pipeline: str | None, states: Sequence[RunState] | None) -> str:
-    """Return which index leads to these runs without passing many others."""
+    """Return the index that finds these runs without reading many others."""
     wanted = set(states or RunState)
     if wanted <= _NOT_COMPLETED:
         return "wrong"
@@ -76,30 +76,30 @@ def _choose_index(pipeline: str | None, states: Sequence[RunState] | None) -> st
 
 
 async def find_by_key(database: Database, tenant: int, pipeline: str, key: str) -> UUID | None:
-    found = await database.fetch(_SQL["find_run_by_key"], tenant=tenant, pipeline=pipeline, key=key)
-    return found[0]["run"] if found else None
+    rows = await database.fetch(_SQL["find_run_by_key"], tenant=tenant, pipeline=pipeline, key=key)
+    return rows[0]["run"] if rows else None
 
 
 async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
-    """The newest ids of runs in this range."""
+    """Return the newest ids of runs in this range."""
     rows = await database.fetch(_SQL["find_runs_by_id_range"], first=first, last=last, limit=limit)
     return [row["id"] for row in rows]
 
 
 async def get_ended_states(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
-    """Those of these runs that are over."""
+    """Return the states of those runs that have ended."""
     rows = await database.fetch(_SQL["get_ended_states"], runs=list(runs))
     return {row["id"]: RunState(row["state"]) for row in rows}
 
 
 async def get_start_times(database: Database, runs: Iterable[UUID]) -> dict[UUID, datetime]:
-    """When work began, of those of these runs in which it has."""
+    """Return when work started in those runs that have started."""
     rows = await database.fetch(_SQL["get_start_times"], runs=list(runs))
     return {row["id"]: row["started_at"] for row in rows}
 
 
 async def list_jobs(database: Database, run: UUID, through: int | None = None) -> list[Job]:
-    """The current job of every step and item, or that of a revision, in the order of items."""
+    """Return the current job of every step and item, or those of a revision, in item order."""
     rows = await database.fetch(_SQL["list_jobs"], run=run, through=through)
     return sorted((_make_job(row) for row in rows), key=lambda job: (job.created_at, job.step, job.position))
 
@@ -113,18 +113,18 @@ async def get_progress(database: Database, run: UUID) -> list[StepProgress]:
 
 
 async def get_results(database: Database, run: UUID, through: int | None = None) -> dict[str, Any]:
-    """The current results by step, or those of a revision; of an `each` step, a dictionary by item."""
-    found: dict[str, Any] = {}
+    """Return the current results by step, or those of a revision; for an `each` step, a dictionary by item."""
+    results: dict[str, Any] = {}
     for row in await database.fetch(_SQL["list_results"], run=run, through=through):
         if row["each"]:
-            found.setdefault(row["step"], {})[row["item"]] = json.loads(row["output"])
+            results.setdefault(row["step"], {})[row["item"]] = json.loads(row["output"])
         else:
-            found[row["step"]] = json.loads(row["output"])
-    return found
+            results[row["step"]] = json.loads(row["output"])
+    return results
 
 
 async def measure_results(database: Database, run: UUID, through: int) -> int:
-    """In bytes of JSON, through this revision."""
+    """Return the size of all results through this revision, in bytes of JSON."""
     row = await database.fetch_one(_SQL["measure_results"], run=run, through=through)
     return int(row["bytes"])
 
@@ -147,7 +147,7 @@ async def list_jobs_of_step(
     after: int = -1,
     limit: int = 50,
 ) -> list[Job]:
-    """In the order of items. `after` is the position of the last one of the page before."""
+    """Return jobs in item order. `after` is the last position of the previous page."""
     rows = await database.fetch(
         _SQL["list_jobs_of_step"],
         run=run,
@@ -161,13 +161,13 @@ async def list_jobs_of_step(
 
 
 async def list_events_of_job(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Event]:
-    """The newest first."""
+    """Return events, newest first."""
     rows = await database.fetch(_SQL["list_events_of_job"], run=run, step=step, item=item, limit=limit)
     return [Event(**{**row, "data": parse_event_data(row)}) for row in rows]
 
 
 async def list_failed_attempts(database: Database, run: UUID, step: str, item: str, limit: int) -> list[FailedAttempt]:
-    """Those that gave no result, of steps that have one job, and of this item."""
+    """Return attempts without a result, of steps that have one job and of this item."""
     rows = await database.fetch(_SQL["list_failed_attempts"], run=run, step=step, item=item, limit=limit)
     return [FailedAttempt(**row) for row in rows]
 
@@ -175,18 +175,18 @@ async def list_failed_attempts(database: Database, run: UUID, step: str, item: s
 async def find_data_with_text(
     database: Database, run: UUID, text: str, limit: int, *, of_items: bool = True
 ) -> list[Any]:
-    """Inputs and results that have this text in their JSON; not `of_items`, only results of steps that have one job."""
+    """Return inputs and results whose JSON contains this text; without `of_items`, only those of single jobs."""
     rows = await database.fetch(
         _SQL["find_data_with_text" if of_items else "find_results_with_text"], run=run, text=text, limit=limit
     )
-    return [_parse_json(row["said"]) for row in rows]
+    return [_parse_json(row["value"]) for row in rows]
 
 
 async def get_last_errors(
     database: Database, run: UUID, *, through: int | None, limit: int | None, with_stack: bool
 ) -> dict[tuple[str, str], Any]:
-    """What the newest failure or retry of each job said, in which attempt, and whether it was retried since, by step
-    and item; those of jobs that have failed come first."""
+    """Return the newest error of each job by step and item, with its attempt and whether it was retried since; failed
+    jobs come first."""
     rows = await database.fetch(_SQL["list_last_errors"], run=run, through=through, limit=limit, with_stack=with_stack)
     return {
         (row["step"], row["item"]): {**_parse_json(row["data"]), "attempt": row["attempt"], "retried": row["retried"]}
@@ -200,7 +200,7 @@ async def count_errors(database: Database, run: UUID) -> ErrorCounts:
 
 
 async def get_last_failure(database: Database, run: UUID, through: int) -> dict[str, str]:
-    """What failed last through this revision: step, item, code and message, where there is one."""
+    """Return the last failure through this revision: step, item, code and message, if there is one."""
     row = await database.fetchrow(_SQL["get_last_failure"], run=run, through=through)
     return {name: value for name, value in (row or {}).items() if value}
 
@@ -226,7 +226,7 @@ def _make_progress(step: str, rows: list[asyncpg.Record]) -> StepProgress:
 
 
 def parse_event_data(event: asyncpg.Record) -> Any:
-    """What an event says to people: how an act is known when it is asked for again is nothing to them."""
+    """Return the data of an event for people, without the idempotency key of an action."""
     data = _parse_json(event["data"])
     if event["kind"] != "action" or data is None:
         return data

@@ -1,4 +1,4 @@
-"""Databases that live for one test."""
+"""Databases for single tests."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from retoma.settings import Settings
 from retoma.store import embedded
 from retoma.store.database import Database
 
-# What a test loses with the machine's power it makes again.
+# A test need not survive a power failure.
 _FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 class ScratchDatabase(Database):
-    """Keeps the connections of its loop for the next that asks: most of what a short test costs are plans made anew."""
+    """Keeps its connections for the next test on the same loop: re-planning statements dominates a short test."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._loop = asyncio.get_running_loop()
         self._idle: list[asyncpg.Connection] = []
 
@@ -56,9 +56,9 @@ class ScratchDatabase(Database):
 
 @asynccontextmanager
 async def fresh_database() -> AsyncIterator[Database]:
-    """A database of its own with Retoma's schema, dropped afterwards.
+    """Yield a new database with Retoma's schema, and drop it afterwards.
 
-    It is made on the server of RETOMA_TEST_DATABASE_URL, or on an embedded one that all tests of this user share.
+    It is on the server of RETOMA_TEST_DATABASE_URL, or on an embedded one that all tests of this user share.
     """
     check_not_importing()
     async with _server() as url:
@@ -89,7 +89,7 @@ async def _server() -> AsyncIterator[str]:
 async def drop_database(url: str, name: str) -> None:
     """Drop a database with its connections.
 
-    Only a superuser may end an autovacuum worker by force; an ordinary DROP sends it away and waits for it.
+    Only a superuser may terminate an autovacuum worker; an ordinary DROP asks it to stop and waits.
     """
     while True:
         try:

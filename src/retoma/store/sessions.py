@@ -1,4 +1,4 @@
-"""Sessions of people, as the database has them: digests of their tokens, never the tokens."""
+"""Sessions of people in the database: only the digests of their tokens are stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def add_session(database: Database, digest: bytes, password: bytes, idle: 
 
 
 async def use_session(database: Database, digest: bytes, password: bytes, idle: timedelta, longest: timedelta) -> bool:
-    """Whether it is live."""
+    """Return whether the session is active, and record its use."""
     row = await database.fetchrow(_SQL["use_session"], digest=digest, password=password, idle=idle, longest=longest)
     return row is not None
 
@@ -24,7 +24,7 @@ async def use_session(database: Database, digest: bytes, password: bytes, idle: 
 async def find_live(
     database: Database, digests: Iterable[bytes], password: bytes, idle: timedelta, longest: timedelta
 ) -> set[bytes]:
-    """Return those whose sessions are live."""
+    """Return the digests of active sessions."""
     rows = await database.fetch(
         _SQL["list_live_sessions"], digests=list(digests), password=password, idle=idle, longest=longest
     )

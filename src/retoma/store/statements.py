@@ -14,7 +14,7 @@ _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 
 @dataclass(frozen=True)
 class Statement:
-    """`sql` has numbered parameters, `parameters` their names in that order."""
+    """`sql` has numbered parameters; `parameters` are their names in that order."""
 
     name: str
     sql: str
@@ -22,13 +22,13 @@ class Statement:
 
     def bind(self, values: dict[str, Any]) -> list[Any]:
         if values.keys() != set(self.parameters):
-            raise TypeError(f"{self.name} takes {', '.join(self.parameters)}; given: {', '.join(values)}")
+            raise TypeError(f"{self.name} takes {', '.join(self.parameters)}, not {', '.join(values)}")
         return [values[name] for name in self.parameters]
 
 
 @cache
 def statements(noun: str) -> dict[str, Statement]:
-    """The statements of `sql/<noun>.sql` by name."""
+    """Return the statements of `sql/<noun>.sql` by name."""
     text = (files("retoma.store") / "sql" / f"{noun}.sql").read_text()
     _, *parts = _NAME.split(text)
     return {name: _statement(name, body) for name, body in zip(parts[::2], parts[1::2], strict=True)}

@@ -1,7 +1,7 @@
-"""Keeps one PostgreSQL server running while any process holds `attached.lock`, then stops it and ends.
+"""Keep one PostgreSQL server running while any process holds `attached.lock`, then stop it and exit.
 
-Started by path (`python -I -S supervisor.py PLAN`), so it imports the standard library only. It is born with
-`supervisor.lock` taken: that lock, which the kernel drops when it dies, is its only sign of life.
+Started by path (`python -I -S supervisor.py PLAN`), so it imports only the standard library. It inherits
+`supervisor.lock`, which the kernel releases when it dies: that lock is the only proof that it is running.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SOCKET = ".s.PGSQL.5432"
-GRACE_SECONDS = 2.0  # seconds without anybody attached before the server stops
-MAX_FIRST_DEATHS = 3  # deaths in a row before giving up on a server that never worked: about a second
-MAX_DEATHS = 20  # and on one that did: half a minute, since busy backends of a killed server delay the next one
-STEADY_SECONDS = 5.0  # seconds of life after which a server counts as working
+GRACE_SECONDS = 2.0  # without an attached process before the server stops
+MAX_FIRST_DEATHS = 3  # in a row before giving up on a server that never worked: about a second
+MAX_DEATHS = 20  # the same for one that did: half a minute, as busy backends of a killed server delay the next one
+STEADY_SECONDS = 5.0  # after which a running server counts as working
 LOG_BYTES = 8 << 20
 STOP_SIGNALS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 PR_SET_PDEATHSIG = 1
@@ -37,7 +37,7 @@ class Plan(NamedTuple):
     folder: str  # of locks and logs
     run: str  # of the socket
     socket: str  # the socket's name, which carries the port
-    user: list[int] | None  # uid and gid of the server, if not our own
+    user: list[int] | None  # uid and gid of the server, if not those of this process
     lock: int  # the descriptor of supervisor.lock
 
     @property
@@ -49,11 +49,11 @@ class Plan(NamedTuple):
         return Path(self.folder, "postgres.log")
 
 
-def lock(path: Path, how: int, *, create: bool = True) -> int | None:
-    """A descriptor that holds the lock until closed; None if LOCK_NB is asked and another is in the way."""
+def lock(path: Path, operation: int, *, create: bool = True) -> int | None:
+    """Return a descriptor that holds the lock until closed; None if `operation` has LOCK_NB and the lock is taken."""
     descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     try:
-        fcntl.flock(descriptor, how)
+        fcntl.flock(descriptor, operation)
     except BaseException as error:
         os.close(descriptor)
         if isinstance(error, BlockingIOError):
@@ -63,14 +63,14 @@ def lock(path: Path, how: int, *, create: bool = True) -> int | None:
 
 
 def run_as(user: list[int] | None) -> dict[str, Any]:
-    """How `subprocess` runs a program of PostgreSQL: as that user, and without our secrets."""
+    """Return the options of `subprocess` to run a program of PostgreSQL as that user, without our secrets."""
     other = {"user": user[0], "group": user[1], "extra_groups": []} if user else {}
     return {"cwd": "/", "env": {"PATH": os.defpath, "LC_ALL": "C"}, **other}
 
 
 def main() -> None:
     plan = Plan(*json.loads(sys.argv[1]))
-    if os.fork():  # the starter waits for this process only, and init adopts the supervisor
+    if os.fork():  # the starter waits only for this process; init adopts the supervisor
         os._exit(0)
     with suppress(OSError):  # on a full disk the server may still work
         os.ftruncate(plan.lock, 0)
@@ -78,11 +78,11 @@ def main() -> None:
     try:
         supervise(plan, Alarm())
     except OSError as error:
-        log_line(f"the server cannot be run: {error}")
+        log_line(f"cannot run the server: {error}")
 
 
 class Alarm:
-    """Sleeps that end early when a child dies or somebody asks us to stop."""
+    """Sleeps that end early when a child dies or a signal asks the supervisor to stop."""
 
     def __init__(self) -> None:
         self.asked_to_stop = False
@@ -116,25 +116,25 @@ def supervise(plan: Plan, alarm: Alarm) -> None:
 
 
 def serve(plan: Plan, alarm: Alarm) -> bool:
-    """Run a server until it is no longer wanted (True) or dies (False)."""
+    """Run a server until no process is attached (True) or it dies (False)."""
     server = start(plan)
     try:
         unwanted = watch(server, plan, alarm)
     finally:
         stop(server.pid, lambda: server.poll() is not None)
-    log_line(f"server {server.pid} ended with {server.returncode}, {'wanted no more' if unwanted else 'by itself'}")
+    log_line(f"server {server.pid} exited with {server.returncode}, {'no longer used' if unwanted else 'unexpectedly'}")
     return unwanted
 
 
 def watch(server: subprocess.Popen[bytes], plan: Plan, alarm: Alarm) -> bool:
     wanted_at = time.monotonic()
     while server.poll() is None:
-        # Create nothing: who deletes the folder would find it not empty, and the server would outlive it.
+        # Create nothing: otherwise somebody who deletes the folder finds it not empty, and the server would outlive it.
         closing = lock(Path(plan.folder, "attached.lock"), fcntl.LOCK_EX | fcntl.LOCK_NB, create=False)
         if closing is None:
             wanted_at = time.monotonic()
         elif time.monotonic() - wanted_at > GRACE_SECONDS:
-            return True  # `closing` stays locked: who attaches now waits for our end, then starts anew
+            return True  # `closing` stays locked: a process that attaches now waits until we exit, then starts a server
         else:
             os.close(closing)
         if alarm.asked_to_stop:
@@ -147,16 +147,16 @@ def watch(server: subprocess.Popen[bytes], plan: Plan, alarm: Alarm) -> bool:
 def start(plan: Plan) -> subprocess.Popen[bytes]:
     leftover = read_recorded_pid(plan.data)
     if is_server(leftover, plan.data):
-        log_line(f"stopping server {leftover}, whose supervisor is gone")
+        log_line(f"stopping server {leftover}, which has no supervisor")
         stop(leftover, lambda: not is_server(leftover, plan.data))
     clear_sockets(plan)
-    how = run_as(plan.user)
-    # PostgreSQL takes a recorded pid for alive when any process has it by now, except its own "grandparent".
+    options = run_as(plan.user)
+    # PostgreSQL takes a recorded pid for alive if any process has it by now, except its own "grandparent".
     # Deleting postmaster.pid instead would lose its check that no backend of the dead server remains.
-    how["env"]["PG_GRANDPARENT_PID"] = str(leftover)
+    options["env"]["PG_GRANDPARENT_PID"] = str(leftover)
     with open(plan.log, "ab", opener=existing_opener) as log:
-        how |= {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "umask": 0o077}
-        return subprocess.Popen(plan.command, preexec_fn=die_with(os.getpid()), **how)  # noqa: S603
+        options |= {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "umask": 0o077}
+        return subprocess.Popen(plan.command, preexec_fn=die_with(os.getpid()), **options)  # noqa: S603
 
 
 def die_with(parent: int) -> Callable[[], None]:
@@ -170,7 +170,7 @@ def die_with(parent: int) -> Callable[[], None]:
 
 
 def clear_sockets(plan: Plan) -> None:
-    """Remove what a dead server left, and let the usual name lead to a socket with another port."""
+    """Remove the sockets of a dead server, and link the default name to a socket with another port."""
     for stale in Path(plan.run).glob(".s.PGSQL.*"):
         stale.unlink()
     if plan.socket != SOCKET:
@@ -184,7 +184,7 @@ def read_recorded_pid(data: Path) -> int:
 
 
 def is_server(pid: int, data: Path) -> bool:
-    """Whether `pid` is a live server of this data: neither a zombie nor a stranger with a used pid."""
+    """Return whether `pid` is a running server of this data, and not a zombie or an unrelated process."""
     if sys.platform == "linux":
         with suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -206,16 +206,16 @@ def stop(pid: int, gone: Callable[[], bool]) -> None:
 
 
 def rotate(log: Path) -> None:
-    """Bound a log to two files. It is copied and emptied, because the server keeps it open."""
+    """Bound a log to two files. It is copied and truncated, because the server keeps it open."""
     with suppress(OSError):
         if log.stat().st_size > LOG_BYTES:
-            with suppress(OSError), open(log.with_suffix(".log.1"), "wb", opener=private_opener) as former:
-                former.write(log.read_bytes())
+            with suppress(OSError), open(log.with_suffix(".log.1"), "wb", opener=private_opener) as previous:
+                previous.write(log.read_bytes())
             os.truncate(log, 0)
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Let `open` create a file that only its owner may read, and close one that others could."""
+    """Let `open` create a file that only its owner may read, and restrict an existing one."""
     descriptor = os.open(path, flags, 0o600)
     with suppress(OSError):
         os.fchmod(descriptor, 0o600)

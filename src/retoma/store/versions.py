@@ -71,7 +71,7 @@ async def add_version(
     edges: Sequence[EdgeRow],
     reads: Sequence[ReadRow],
 ) -> int:
-    """Store a version with all its rows, or find the one that another process has just stored."""
+    """Store a version with all its rows, or return the one that another process has just stored."""
     async with database.connection() as connection, connection.transaction():
         number = await _execute(
             connection, _SQL["add_version"], pipeline=pipeline, digest=digest, graph=graph, sinks=sinks
@@ -95,7 +95,7 @@ async def set_limits(
     timeouts: Mapping[str, timedelta],
     reviews: Mapping[str, str],
 ) -> None:
-    """What the application says today; it is no part of the shape."""
+    """Store the current settings of the application, which are not part of the graph."""
     await database.fetch(_SQL["set_limits"], version=version, stuck_after=stuck_after, resumes=resumes)
     await database.fetch(_SQL["set_timeouts"], version=version, step=list(timeouts), timeout=list(timeouts.values()))
     if reviews:
@@ -103,7 +103,7 @@ async def set_limits(
 
 
 async def list_newer(database: Database, pipelines: Sequence[str], newest: int) -> list[tuple[int, str]]:
-    """Versions of these pipelines beyond the newest one known: their ids and graphs."""
+    """Return the ids and graphs of versions of these pipelines beyond the newest known one."""
     rows = await database.fetch(_SQL["list_newer_versions"], pipelines=list(pipelines), newest=newest)
     return [(row["id"], row["graph"]) for row in rows]
 
@@ -114,7 +114,7 @@ async def list_pipelines(database: Database) -> list[str]:
 
 
 async def get_graph(database: Database, version: int) -> str:
-    """The graph of a version that is there, as JSON."""
+    """Return the graph of an existing version as JSON."""
     row = await database.fetch_one(_SQL["get_graph"], version=version)
     return str(row["graph"])
 
@@ -124,7 +124,7 @@ async def list_open_graphs(database: Database) -> list[asyncpg.Record]:
 
 
 async def list_open_work(database: Database) -> list[asyncpg.Record]:
-    """What open runs still have to do: a row for each version and set of steps whose jobs are not final."""
+    """Return the remaining work of open runs: a row per version and set of steps with unfinished jobs."""
     return await database.fetch(_SQL["list_open_work"])
 
 

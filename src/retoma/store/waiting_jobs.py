@@ -1,4 +1,4 @@
-"""Jobs that could run and do not."""
+"""Jobs that could run but do not."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ async def list_for_run(database: Database, run: UUID) -> list[asyncpg.Record]:
 
 
 async def count_held_jobs(database: Database) -> dict[int, int]:
-    """How many jobs each worker holds, by its id."""
+    """Return the number of jobs that each worker holds, by its id."""
     rows = await database.fetch(_SQL["count_held_jobs"])
     return {row["worker"]: row["jobs"] for row in rows}

@@ -1,4 +1,4 @@
-"""Runs that may be stuck, as the database knows them."""
+"""Runs without progress."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("watchdog")
-GRACE = timedelta(seconds=15)  # beyond its timeout, for a job to be given back by its worker
+GRACE = timedelta(seconds=15)  # beyond its timeout, for the worker to report a job
 
 
 @dataclass(frozen=True)
 class StalledRun:
-    """A run that has not progressed for `still_for`; `seen` is its last event of progress.
+    """A run without progress for `still_for`; `last_progress_event` is its last event of progress.
 
-    `cause` is why it was found stuck since then, and `resumes` how often it was resumed by itself. `is_overdue` means
-    that its deadline has passed.
+    `cause` is why it has been stuck since then, and `resumes` how often it was resumed automatically. `is_overdue`
+    means that its deadline has passed.
     """
 
     run: UUID
@@ -43,12 +43,12 @@ class StalledRun:
 
 
 async def claim_runs_to_check(database: Database, limit: int, lease: timedelta) -> list[StalledRun]:
-    """Runs to look at, each given to one caller until `lease` is over."""
+    """Claim runs to check, each for one caller until `lease` is over."""
     return [StalledRun(**row) for row in await database.fetch(_SQL["claim_runs_to_check"], limit=limit, lease=lease)]
 
 
 async def list_running_jobs(database: Database, run: UUID) -> list[asyncpg.Record]:
-    """Its jobs that run, the oldest first."""
+    """Return its running jobs, oldest first."""
     return await database.fetch(_SQL["list_running_jobs"], run=run, grace=GRACE)
 
 
@@ -68,7 +68,7 @@ async def postpone_check(database: Database, run: UUID, pause: timedelta) -> Non
 async def mark_stuck(
     database: Database, run: UUID, last_progress_event: int, cause: str, data: dict[str, Any], pause: timedelta
 ) -> bool:
-    """False if it has progressed meanwhile."""
+    """Return False if the run has progressed meanwhile."""
     row = await database.fetch_one(
         _SQL["mark_stuck"],
         run=run,
@@ -83,7 +83,7 @@ async def mark_stuck(
 async def resume_run(
     database: Database, run: UUID, tenant: int | None, by: str, *, automatic: bool, pause: timedelta
 ) -> RunState | None:
-    """The run's state afterwards; None if there is no such run."""
+    """Return the run's new state, or None if there is no such run."""
     row = await database.fetch_one(
         _SQL["resume_run"], run=run, tenant=tenant, by=by, automatic=automatic, pause=pause, grace=GRACE
     )
@@ -95,7 +95,7 @@ async def clear_stuck(database: Database, run: UUID, pause: timedelta) -> None:
 
 
 async def fail_stuck_run(database: Database, run: UUID, last_progress_event: int) -> bool:
-    """False if it has progressed meanwhile."""
+    """Return False if the run has progressed meanwhile."""
     return bool(
         (
             await database.fetch_one(
@@ -106,12 +106,12 @@ async def fail_stuck_run(database: Database, run: UUID, last_progress_event: int
 
 
 async def set_run_deadline(database: Database, job: Mapping[str, Any], limit: timedelta) -> None:
-    """Let the job's run fail if it is not over so long from now, unless it has less time already."""
+    """Fail the job's run if it is not over within `limit` from now, unless its deadline is earlier."""
     await database.fetch(_SQL["set_run_deadline"], **job, limit=limit)
 
 
 async def fail_overdue_run(database: Database, run: UUID) -> bool:
-    """False if it is stopping or over."""
+    """Return False if the run is stopping or over."""
     return bool((await database.fetch_one(_SQL["fail_overdue_run"], run=run))["done"])
 
 

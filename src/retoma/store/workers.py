@@ -1,4 +1,4 @@
-"""Workers as the database knows them, and the upkeep that any of them does for all."""
+"""Workers in the database, and the maintenance that any of them performs for all."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ async def register_worker(
     pipelines: Sequence[str] | None = None,
     allow_hosts: Sequence[str] | None = None,
 ) -> int:
-    """A new id, never used before. `silence` is the worker's heartbeat timeout, by which all others judge it.
+    """Return a new id, which was never used before. Others judge the worker by its `heartbeat_timeout`.
 
-    `pipelines` are those that its application defines; without them it counts as serving any. `allow_hosts` are the
-    private hosts that it may call; without them nobody checks whether it lacks one.
+    `pipelines` are those of its application; without them it counts as serving any. `allow_hosts` are the private
+    hosts that it may call; without them nobody checks whether it lacks one.
     """
     row = await database.fetch_one(
         _SQL["register_worker"],
@@ -45,28 +45,28 @@ async def register_worker(
 
 
 async def send_heartbeat(database: Database, worker: int) -> bool:
-    """The worker lives. False if it was declared dead."""
+    """Record a heartbeat. Return False if the worker was declared dead."""
     return bool(await database.fetch(_SQL["send_heartbeat"], worker=worker))
 
 
 async def deregister_worker(database: Database, worker: int) -> int:
-    """The worker stops; gives how many jobs it still held, which are ready again."""
+    """Deregister a worker that stops. Return the number of jobs that it still held, which are ready again."""
     row = await database.fetch_one(_SQL["deregister_worker"], worker=worker)
     return int(row["jobs"])
 
 
 async def list_alive(database: Database) -> list[WorkerRecord]:
-    """All that have neither ended nor been declared dead, the newest first."""
+    """Return workers that have neither stopped nor been declared dead, newest first."""
     return [WorkerRecord(**row) for row in await database.fetch(_SQL["list_workers"])]
 
 
 async def reap_dead_workers(
     database: Database, heartbeat_timeout: timedelta, reachable_for: timedelta | None = None
 ) -> list[tuple[int, int]]:
-    """Declare silent workers dead; return each with the number of jobs it held.
+    """Declare workers without a heartbeat dead; return each with the number of jobs it held.
 
-    `silence` is the timeout of workers without their own. `seen_for` is how long the caller has been able to reach the
-    database: a worker that was silent before may have been cut off just as the caller was.
+    `heartbeat_timeout` applies to workers without their own. `reachable_for` is how long the caller has been able to
+    reach the database: a worker whose heartbeats stopped before may have been cut off just as the caller was.
     """
     return [
         tuple(row)
@@ -78,7 +78,7 @@ async def reap_dead_workers(
 
 @dataclass(frozen=True)
 class ReleasedJobs:
-    """How many delayed jobs became ready; in how long the next is due, a look at outside work, and one at runs."""
+    """The number of released jobs, and the time until the next job, poll of external work and run check are due."""
 
     released: int
     next_in: timedelta | None
@@ -91,13 +91,13 @@ async def release_due_jobs(database: Database, limit: int) -> ReleasedJobs:
 
 
 async def repair_runs(database: Database, after: UUID | None, limit: int) -> tuple[list[UUID], UUID | None]:
-    """End open runs in which nothing lives any more; return them, and the last run that was looked at."""
+    """End open runs without live jobs; return them, and the last run that was checked."""
     row = await database.fetch_one(_CALLS["repair_runs"], after=after, limit=limit)
     return list(row["ended"] or []), row["last"]
 
 
 async def find_unwanted(database: Database, worker: int, jobs: Sequence[ClaimKey]) -> set[ClaimKey]:
-    """Which of these jobs are no longer this worker's, or of a run that is cancelled."""
+    """Return those of these jobs that this worker no longer owns, or whose run is cancelled."""
     columns = {
         name: [job[place] for job in jobs] for place, name in enumerate(("run", "step", "item", "revision", "fence"))
     }

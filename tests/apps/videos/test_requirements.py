@@ -563,7 +563,7 @@ async def test_every_kind_of_decision_has_its_time_its_person_and_its_way_for_go
     assert (decided.data["by"], decided.data["via"], decided.data["notes"]) == ("ana, by key test", "api", "mais curto")
     assert decided.at == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     async with video_app.api.sandbox.database.connection() as connection:
-        with pytest.raises(asyncpg.CheckViolationError, match="an event is a fact"):
+        with pytest.raises(asyncpg.CheckViolationError, match="events are immutable"):
             await connection.execute("update retoma.events set data = '{}' where id = $1", decided.id)
 
 

@@ -50,7 +50,7 @@ select entity, from_state, to_state
 -- The triggers that call this function hold the rule in their condition, so a permitted transition calls no function.
 create function retoma.refuse_transition() returns trigger language plpgsql as $$
 begin
-  raise exception 'a % may not go from % to %', tg_argv[0], old.state, new.state
+  raise exception 'a % cannot change from % to %', tg_argv[0], old.state, new.state
     using errcode = 'check_violation', constraint = 'only_permitted_transitions';
 end $$;
 
@@ -362,7 +362,7 @@ create index end_events_by_id on retoma.events (id) where kind = 'end';
 
 create function retoma.refuse_event_change() returns trigger language plpgsql as $$
 begin
-  raise exception 'an event is a fact and may not be changed' using errcode = 'check_violation';
+  raise exception 'events are immutable' using errcode = 'check_violation';
 end $$;
 
 create trigger events_are_append_only

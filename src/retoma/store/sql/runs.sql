@@ -202,7 +202,7 @@ select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.da
 
 -- name: find_data_with_text
 -- The data of a run that contains this text: its input, and its jobs' values and results.
-select r.input::text as said from retoma.runs r where r.id = :run and position(:text in r.input::text) > 0
+select r.input::text as value from retoma.runs r where r.id = :run and position(:text in r.input::text) > 0
 union all
 select j.input::text from retoma.jobs j where j.run = :run and position(:text in j.input::text) > 0
 union all
@@ -211,7 +211,7 @@ limit :limit;
 
 -- name: find_results_with_text
 -- The same for the results of steps with a single job.
-select j.output::text as said
+select j.output::text as value
   from retoma.jobs j
  where j.run = :run and j.item = '' and position(:text in j.output::text) > 0
  order by j.revision desc, j.ended_at desc

@@ -300,8 +300,8 @@ begin
      and (p_outcome = 'gone' or v_endpoint.failures >= 10 and v_endpoint.failing_since <= p_now - interval '5 days') then
     update retoma.endpoints
        set disabled_at = p_now,
-           disabled_because = case when p_outcome = 'gone' then 'it answered 410 Gone'
-                                   else 'it gave nothing but failures for 5 days' end
+           disabled_because = case when p_outcome = 'gone' then 'it responded with 410 Gone'
+                                   else 'every attempt failed for 5 days' end
      where id = p_endpoint;
     perform retoma.dead_letter_due_deliveries(p_now, p_endpoint);
     return true;

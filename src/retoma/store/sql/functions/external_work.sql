@@ -225,7 +225,7 @@ begin
          state = case when p_died and o.worker_deaths >= 2 then 'lost' else o.state end,
          ended_at = case when p_died and o.worker_deaths >= 2 then p_now end,
          error = case when p_died and o.worker_deaths >= 2
-                      then json_build_object('code', 'QUARANTINED', 'message', 'three workers died while they polled it') end
+                      then json_build_object('code', 'QUARANTINED', 'message', 'three workers died while polling it') end
    where o.polling_worker = p_worker and o.ended_at is null;
 end $$;
 

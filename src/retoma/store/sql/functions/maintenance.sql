@@ -108,7 +108,7 @@ begin
   perform retoma.stop_runs(v_now, array[p_run], v_final_state);
   insert into retoma.events (run, at, revision, kind, step, item, data)
   select id, v_now, revision, 'failure', '', '',
-         json_build_object('code', 'NO_ACTIVE_JOBS', 'message', 'nothing of this run was running or to come, and it had not ended: it was ended by maintenance')
+         json_build_object('code', 'NO_ACTIVE_JOBS', 'message', 'the run had no active jobs but had not ended: maintenance ended it')
     from retoma.runs where id = p_run and v_final_state = 'failed';
   perform retoma.close_stopped_runs(v_now, array[p_run]);
   return true;
@@ -117,7 +117,7 @@ end $$;
 -- What the events of its jobs say.
 create or replace function retoma.deregistration_message(p_code text) returns text immutable language sql as $$
   select case p_code
-           when 'WORKER_DIED' then 'its worker died, or could not reach the database for too long'
+           when 'WORKER_DIED' then 'its worker died or could not reach the database for too long'
            when 'BLOCKED_LOOP' then 'a step blocked the event loop of its worker: make that step a plain def'
            when 'INTERRUPTED' then 'its worker was stopped'
          end;

@@ -160,7 +160,7 @@ declare
   v_created int;
 begin
   if exists (select from unnest(p_edited) j join retoma.edges g on g.version = p_run.version and g.from_step = j.step and g.edge_kind = 'expand') then
-    raise exception 'its list has items already' using errcode = 'RT003';
+    raise exception 'its list already has items' using errcode = 'RT003';
   end if;
   if p_edited <> '{}' then
     p_jobs := retoma.exclude_jobs(p_jobs, retoma.jobs_used_only_by(p_run.version, p_edited));
@@ -350,7 +350,7 @@ end $$;
 create or replace function retoma.refuse_if_rerun_pending(p_run retoma.runs, p_step text, p_item text) returns void language plpgsql as $$
 begin
   if exists (select from retoma.edges g where g.version = p_run.version and g.from_step = p_step and g.edge_kind = 'expand') then
-    raise exception 'its list has items already' using errcode = 'RT003';
+    raise exception 'its list already has items' using errcode = 'RT003';
   elsif p_run.ended_at is null and exists (
       select from retoma.current_jobs(p_run.id) s
         join retoma.pending_reruns l on l.run = s.run and l.step = s.step and l.item in (s.item, '') and l.revision > s.revision
@@ -608,7 +608,7 @@ end $$;
 create or replace function retoma.rerun_jobs_isolated(p_now timestamptz, p_run retoma.runs, p_jobs retoma.job_key[]) returns void language plpgsql as $$
 begin
   if exists (select from unnest(p_jobs) j join retoma.edges g on g.version = p_run.version and g.from_step = j.step and g.edge_kind = 'expand') then
-    raise exception 'its list has items already' using errcode = 'RT003';
+    raise exception 'its list already has items' using errcode = 'RT003';
   end if;
   insert into retoma.pending_reruns (run, revision, step, item)
   select p_run.id, p_run.revision + 1, j.step, j.item from unnest(p_jobs) j;

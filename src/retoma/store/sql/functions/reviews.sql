@@ -333,7 +333,7 @@ begin
       perform retoma.process_due_review(v_now, v_review);
     exception when others then
       -- A review that cannot be processed must not block the others.
-      raise warning 'review % waits: %', v_id, sqlerrm;
+      raise warning 'review % cannot be processed yet: %', v_id, sqlerrm;
       update retoma.reviews set next_at = v_now + case when sqlstate like '40%' then interval '1 second' else interval '1 minute' end
        where id = v_id;
     end;

@@ -111,7 +111,7 @@ begin
     v_outcomes := retoma.record_outcomes(
       v_job.worker, p_now, array[p_run], array[v_job.step], array[v_job.item], array[v_job.revision], array[v_job.fence],
       array['interrupted'], array[interval '0'], array[0], array['STUCK'],
-      array[json_build_object('code', 'STUCK', 'message', 'it made no progress beyond its time')]);
+      array[json_build_object('code', 'STUCK', 'message', 'the job made no progress within its time limit')]);
   end loop;
 end $$;
 
@@ -165,7 +165,7 @@ begin
   update retoma.jobs set code = 'DEADLINE' where run = p_run and state = 'cancelled' and ended_at = v_now;
   insert into retoma.events (run, at, revision, kind, step, item, data)
   select id, v_now, revision, 'failure', '', '',
-         json_build_object('code', 'DEADLINE', 'message', 'it was not over by ' || to_char(deadline_at at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
+         json_build_object('code', 'DEADLINE', 'message', 'the run was not over by its deadline, ' || to_char(deadline_at at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
     from retoma.runs where id = p_run;
   perform retoma.close_stopped_runs(v_now, array[p_run]);
   return true;
