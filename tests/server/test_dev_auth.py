@@ -158,7 +158,7 @@ async def test_a_route_that_does_not_say_who_may_call_it_is_not_served(open_api:
     @router.get("/open")
     async def open_to_all() -> None: ...
 
-    with pytest.raises(DefinitionError, match="GET /open does not say who may call it"):
+    with pytest.raises(DefinitionError, match="GET /open does not declare who may call it"):
         async with open_api(application=an_app(router)):
             pass
     said = APIRouter()

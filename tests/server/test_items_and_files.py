@@ -86,7 +86,7 @@ async def test_a_file_whose_content_is_gone_is_not_found(open_api: OpenApi, tmp_
     async with open_finished_run(open_api, tmp_path) as (api, _, _):
         run = await api.client.start("reading", Papers(papers=[missing]))
         answer = await fetch_file(api, f"/api/v1/runs/{run.id}", missing)
-        assert (answer.status_code, "not kept here" in answer.json()["detail"]) == (404, True)
+        assert (answer.status_code, "is not in the file store" in answer.json()["detail"]) == (404, True)
 
 
 async def test_a_media_type_that_could_end_a_header_is_not_believed(open_api: OpenApi, tmp_path: Path) -> None:

@@ -68,9 +68,9 @@ async def test_what_is_no_key_is_refused(api: Api, key: str) -> None:
 
 async def test_a_revoked_key_is_refused_by_every_server_within_a_second(open_api: OpenApi) -> None:
     async with open_api() as api:
-        keyring = api.server.state.auth._key_cache
+        key_cache = api.server.state.auth._key_cache
         now = 100.0
-        keyring._clock = lambda: now
+        key_cache._clock = lambda: now
         assert (await api.get("/api/v1/runs")).status_code == 200
         (key,) = await api.client.api_keys.list()
         await api.client.api_keys.revoke(key.id)

@@ -1,4 +1,4 @@
-"""The HTTP server. An application's own routes are FastAPI routers that use these names:
+"""The HTTP server. An application adds its own routes as FastAPI routers that use these names:
 
 router = APIRouter()
 
@@ -7,7 +7,7 @@ async def job(job: UUID, by: Annotated[Principal, require_scope("runs:read")]) -
     run = await by.client.runs.get(job, tenant=by.tenant)
     ...
 
-A route without `require_scope` must say so with `dependencies=[public]`, otherwise the server does not start.
+A route without `require_scope` must declare `dependencies=[public]`; otherwise the server refuses to start.
 """
 
 from retoma.server.file_response import get_public_url, parse_range, send_file

@@ -1,4 +1,4 @@
-"""Who is let in: callers with a key, pages of a person who logged in, and in development those on this machine."""
+"""Authenticate requests by API key, by dashboard session, or by the local token of `retoma dev`."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from retoma.server.sessions import CSRF_HEADER, Sessions
 from retoma.store import external_work
 
 FAILURES_PER_MINUTE = 30
-KEY_LOOKUPS_PER_MINUTE = 600  # of what has a key's form, from an address that has shown too many wrong ones
+KEY_LOOKUPS_PER_MINUTE = 600  # well-formed keys from an address that exceeded FAILURES_PER_MINUTE
 MAX_CONCURRENT_CALLBACK_LOOKUPS = 2
 ADMINISTRATOR = "administrator"
 SAFE_METHODS = ("GET", "HEAD")
 _DEV_REFUSALS = {
-    DevRefusal.PROXIED: "this came through a proxy, and `retoma dev` serves only programs on its own machine; to let "
-    "others in, run `retoma serve` and `retoma worker`, and make an API key with `retoma keys create`",
-    DevRefusal.NOT_LOCAL: "`retoma dev` serves only programs on its own machine, under that machine's own name; to let "
-    "others in, run `retoma serve` and `retoma worker`, and make an API key with `retoma keys create`",
-    DevRefusal.NO_TOKEN: "this needs the token of this `retoma dev`, or an API key, in the header X-API-Key; the token "
-    "is in the file `dev-key` in RETOMA_HOME, and in the address that `retoma dev` printed when it started",
+    DevRefusal.PROXIED: "the request came through a proxy, but `retoma dev` accepts only local requests; to give "
+    "others access, run `retoma serve` and `retoma worker`, and create an API key with `retoma keys create`",
+    DevRefusal.NOT_LOCAL: "`retoma dev` accepts only requests from this machine to localhost; to give others access, "
+    "run `retoma serve` and `retoma worker`, and create an API key with `retoma keys create`",
+    DevRefusal.NO_TOKEN: "send the token of this `retoma dev`, or an API key, in the X-API-Key header; the token is in "
+    "the file `dev-key` in RETOMA_HOME and in the URL that `retoma dev` printed at startup",
 }
 
 
 class Auth:
-    """With `development` its developer needs no key. Otherwise everyone does, but for our own pages."""
+    """Authenticate API keys, dashboard sessions and signed links. With `dev_auth`, the developer needs no key."""
 
     def __init__(self, client: Client, per_minute: int, sessions: Sessions, *, dev_auth: DevAuth | None = None) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class Auth:
         self._callback_lookups = asyncio.Semaphore(MAX_CONCURRENT_CALLBACK_LOOKUPS)
 
     async def authenticate(self, request: Request, scope: Scope | None) -> Principal:
-        """The caller. Raises a Problem: 401 without a valid key, 403 without the scope, 429 when it calls too often."""
+        """Return the principal, or raise a Problem: 401 (no valid key), 403 (scope missing) or 429 (rate limit)."""
         secret = _read_secret(request)
         if self.is_developer(request):
             return Principal(self._client, None, frozenset({Scope.ADMIN}), "development")
@@ -59,20 +59,20 @@ class Auth:
             session = Credential("session", admin_sessions.compute_digest(token))
             return Principal(self._client, None, frozenset({Scope.ADMIN}), ADMINISTRATOR, session)
         key = await self._require_valid_key(request, secret)
-        check_rate(self._request_limiter.take(key.id), "this key makes too many requests")
+        check_rate(self._request_limiter.take(key.id), "this API key has exceeded its rate limit")
         by = Principal(
             self._client, key.tenant, key.scopes, key.name, Credential("key", api_keys.hash_secret(secret or ""))
         )
         if scope is not None and not by.has_scope(scope):
-            raise Problem(403, "SCOPE_MISSING", f"this key lacks the scope {scope}", scope=scope)
+            raise Problem(403, "SCOPE_MISSING", f"this API key lacks the scope {scope}", scope=scope)
         return by
 
     async def authenticate_link(
         self, request: Request, run: UUID, digest: str, expires: int, signature: str
     ) -> Principal:
-        """Let in a caller with a signed link to this file. Raises NotFound, Gone, or a Problem (429).
+        """Return a principal for a valid signed link to this file. Raise NotFound, Gone, or a Problem (429).
 
-        A valid link is served however many wrong ones came from the same address.
+        A valid link works no matter how many invalid ones came from the same address.
         """
         try:
             await self._client.files.check_link(run, digest, expires, signature)
@@ -85,17 +85,17 @@ class Auth:
         return Principal(self._client, None, frozenset(), "a signed link")
 
     async def check_authenticated(self, request: Request) -> None:
-        """Raise a Problem unless it comes from a page or with a valid key, whatever that may do, or needs neither."""
+        """Raise a Problem unless the request has a session or a valid key (of any scope), or is the developer's."""
         secret = _read_secret(request)
         if not (self.is_developer(request) or (secret is None and await self._sessions.find_token(request))):
             await self._require_valid_key(request, secret)
         mark_authenticated(request)
 
     async def check_callback(self, request: Request, token: str) -> None:
-        """Raise NotFound, or a Problem after too many wrong tokens, unless there is a callback with this token.
+        """Raise NotFound if no callback has this token, or a Problem (429) after too many invalid tokens.
 
-        A valid token is never refused because of wrong ones: those from the same address may be somebody else's. All
-        lookups together take few of the database's connections.
+        A valid token is never rejected because of invalid ones: they may come from somebody else behind the same
+        address. Concurrent lookups are limited to spare the database's connections.
         """
         async with self._callback_lookups:
             digest = hashlib.sha256(token.encode(errors="replace")).digest()
@@ -104,54 +104,55 @@ class Auth:
             address = get_client_address(request)
             self.check_failures(address)
             self.record_failure(address)
-            raise NotFound("there is no such callback")
+            raise NotFound("callback not found")
 
     async def find_invalid(self, credentials: Iterable[Credential]) -> set[Credential]:
-        """Return those that are not valid any more: revoked, expired or logged out."""
-        asked = set(credentials)
-        of_keys = {each.digest for each in asked if each.kind == "key"}
-        of_sessions = {each.digest for each in asked if each.kind == "session"}
+        """Return the credentials that were revoked, expired or logged out."""
+        checked = set(credentials)
+        keys = {each.digest for each in checked if each.kind == "key"}
+        sessions = {each.digest for each in checked if each.kind == "session"}
         live: set[Credential] = set()
-        if of_keys:
-            live |= {Credential("key", each) for each in await api_keys.find_live(self._client.database, of_keys)}
-        if of_sessions:
-            live |= {Credential("session", each) for each in await self._sessions.find_live(of_sessions)}
-        return asked - live
+        if keys:
+            live |= {Credential("key", digest) for digest in await api_keys.find_live(self._client.database, keys)}
+        if sessions:
+            live |= {Credential("session", digest) for digest in await self._sessions.find_live(sessions)}
+        return checked - live
 
     def is_developer(self, request: Request) -> bool:
-        """Whether this is the developer of `retoma dev`."""
+        """Return whether the request comes from the developer of `retoma dev`."""
         return self.dev_auth is not None and self.explain_dev_refusal(request) is None
 
     def explain_dev_refusal(self, request: Request) -> DevRefusal | None:
-        """Return why the request is not the developer's; None without `development`, where nobody is one."""
+        """Return why the request is not the developer's, or None if it is or if `dev_auth` is off."""
         if self.dev_auth is None:
             return None
         try:
             return self.dev_auth.explain_refusal(request, _read_secret(request))
-        except Problem:  # it shows two keys
+        except Problem:  # the two headers hold different keys
             return DevRefusal.NO_TOKEN
 
     async def _find_page_session(self, request: Request) -> str | None:
-        """Return the session's token if a page of ours sent this.
+        """Return the session's token if the request comes from a page of the dashboard.
 
-        A look needs no CSRF token, so that `EventSource` and links can have one; whatever changes something does.
+        Reads need no CSRF token, because `EventSource` and links cannot send one. Writes do.
         """
-        is_look, given = request.method in SAFE_METHODS, request.headers.get(CSRF_HEADER)
-        token = await self._sessions.find_token(request) if is_look or given is not None else None
+        is_read, csrf = request.method in SAFE_METHODS, request.headers.get(CSRF_HEADER)
+        token = await self._sessions.find_token(request) if is_read or csrf is not None else None
         if token is None:
             return None
-        if is_look and given is None:
+        if is_read and csrf is None:
             self._sessions.check_read_origin(request)
         else:
             self._sessions.check_origin(request)
-            self._sessions.check_csrf(token, given)
+            self._sessions.check_csrf(token, csrf)
         mark_authenticated(request)
         return token
 
     async def _require_valid_key(self, request: Request, secret: str | None) -> KeyRecord:
         address = get_client_address(request)
-        looked_for = secret if secret is not None and self._may_look_up(address, secret) else None
-        key = None if looked_for is None else await self._key_cache.find(looked_for)
+        key = None
+        if secret is not None and self._may_look_up(address, secret):
+            key = await self._key_cache.find(secret)
         if key is None:
             self.check_failures(address)
             self.record_failure(address)
@@ -161,21 +162,21 @@ class Auth:
         return key
 
     def _may_look_up(self, address: str, secret: str) -> bool:
-        """Whoever guesses keys may neither keep the database busy nor lock out the valid ones of a neighbour."""
+        """Limit the database load of guessed keys without locking out valid keys behind the same address."""
         if self._failure_limiter.get_wait(address) == 0 or self._key_cache.was_valid(secret):
             return True
         return is_well_formed(secret) and self._lookup_limiter.take(address) == 0
 
     def check_failures(self, address: str) -> None:
-        """Raise a Problem if too much that came from there was refused."""
-        check_rate(self._failure_limiter.get_wait(address), "too many requests from here were refused")
+        """Raise a Problem (429) if too many requests from this address failed authentication."""
+        check_rate(self._failure_limiter.get_wait(address), "too many requests from this address failed authentication")
 
     def record_failure(self, address: str) -> None:
         self._failure_limiter.take(address)
 
 
 def mark_authenticated(request: Request) -> None:
-    """Let the connection of this request stay when room is made for others."""
+    """Keep this connection open when the server drops idle ones to make room."""
     if on_known := request.scope.get("state", {}).get("on_known"):
         on_known()
 
@@ -185,21 +186,21 @@ def get_client_address(request: Request) -> str:
 
 
 def _read_secret(request: Request) -> str | None:
-    """The key that the request shows, in either of the two headers."""
-    given = request.headers.get("x-api-key")
+    """Return the API key from X-API-Key or Authorization. Raise a Problem if they differ."""
+    api_key = request.headers.get("x-api-key")
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
-        return given
-    if given is not None and given != token.strip():
+        return api_key
+    if api_key is not None and api_key != token.strip():
         raise _unauthorized_problem()
     return token.strip()
 
 
 def _unauthorized_problem(refusal: DevRefusal | None = None) -> Problem:
-    needed = "this needs a valid API key in the header X-API-Key, or as a bearer token; `retoma keys create` makes one"
+    no_key = "send a valid API key in the X-API-Key header or as a bearer token; create one with `retoma keys create`"
     return Problem(
         401,
         "KEY_NEEDED",
-        needed if refusal is None else _DEV_REFUSALS[refusal],
+        no_key if refusal is None else _DEV_REFUSALS[refusal],
         headers={"WWW-Authenticate": "Bearer"},
     )

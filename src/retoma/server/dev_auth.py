@@ -1,8 +1,8 @@
-"""How `retoma dev` recognises its developer without an API key.
+"""Authenticate the developer of `retoma dev` without an API key.
 
-The server runs as an administrator, so a request must be provably local. Nothing in a TCP connection proves that: a
-reverse proxy on this machine connects from 127.0.0.1, too. So every start has a token. The address that is printed at
-the start carries it, the browser keeps it in a cookie, and programs send it as their API key.
+The developer is an administrator, so a request must be provably local. A TCP connection cannot prove that: a reverse
+proxy on this machine also connects from 127.0.0.1. Each start of `retoma dev` therefore creates a token. The URL
+printed at startup carries it, the browser keeps it in a cookie, and programs send it as their API key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-TOKEN_PARAMETER = "token"  # noqa: S105  (the name of the query parameter in the printed address)
+TOKEN_PARAMETER = "token"  # noqa: S105  (the name of the query parameter in the printed URL)
 _PROXY_HEADERS = frozenset(
     {"forwarded", "via", "client-ip", "true-client-ip", "wl-proxy-client-ip", "proxy-client-ip", "cdn-loop"}
 )
@@ -46,7 +46,7 @@ _PROXY_PREFIXES = (
 
 
 class DevRefusal(StrEnum):
-    """Why a request is not the developer's."""
+    """The reason why a request is not the developer's."""
 
     PROXIED = "development proxied"
     NOT_LOCAL = "development not local"
@@ -54,38 +54,38 @@ class DevRefusal(StrEnum):
 
 
 class DevAuth:
-    """`token` is a secret of this start."""
+    """Check requests for the token of this start of `retoma dev`."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
 
     def explain_refusal(self, request: Request, secret: str | None) -> DevRefusal | None:
-        """Return why the request is refused, or None for the developer's. `secret` is the API key that it shows."""
-        shown = secret if secret is not None else request.cookies.get(_cookie_name(request))
-        return _explain_remote(request) or (None if self._is_token(shown) else DevRefusal.NO_TOKEN)
+        """Return why the request is refused, or None if it is the developer's. `secret` is its API key, if any."""
+        token = secret if secret is not None else request.cookies.get(_cookie_name(request))
+        return _explain_remote(request) or (None if self._is_token(token) else DevRefusal.NO_TOKEN)
 
     def is_login_link(self, request: Request) -> bool:
-        """Whether this is the printed address, opened on this machine."""
-        given = request.query_params.get(TOKEN_PARAMETER)
-        return request.method == "GET" and self._is_token(given) and _explain_remote(request) is None
+        """Return whether the request opens the printed URL on this machine."""
+        token = request.query_params.get(TOKEN_PARAMETER)
+        return request.method == "GET" and self._is_token(token) and _explain_remote(request) is None
 
     def set_cookie(self, request: Request, response: Response) -> None:
-        """Let the browser show the token from now on, until it is closed."""
+        """Store the token in a cookie that lasts until the browser closes."""
         response.set_cookie(_cookie_name(request), self._token.decode(), httponly=True, samesite="strict")
 
-    def _is_token(self, shown: str | None) -> bool:
-        return shown is not None and hmac.compare_digest(shown.encode(), self._token)
+    def _is_token(self, token: str | None) -> bool:
+        return token is not None and hmac.compare_digest(token.encode(), self._token)
 
 
 def strip_token(request: Request) -> str:
-    """Return the address of the request within this server, without its token."""
+    """Return the path and query of the request without the token."""
     query = [pair for pair in parse_qsl(request.url.query, keep_blank_values=True) if pair[0] != TOKEN_PARAMETER]
-    path = f"/{request.url.path.lstrip('/')}"  # `//name` would be another host to a browser
+    path = f"/{request.url.path.lstrip('/')}"  # a browser reads `//name` as another host
     return f"{path}?{urlencode(query)}" if query else path
 
 
 def _cookie_name(request: Request) -> str:
-    """Cookies are shared by all ports of a machine, so each server needs its own name."""
+    """Return a name with the port, because browsers share cookies among all ports of a host."""
     return f"retoma-dev-{request.url.port or 80}"
 
 
@@ -100,10 +100,10 @@ def _is_proxy_header(header: str) -> bool:
 
 
 def _is_local(request: Request) -> bool:
-    """Whether a program on this machine calls, and no web page of another site in its browser.
+    """Return whether a program on this machine sent the request, not a page of another site in a local browser.
 
-    A page can make a browser call this machine, under its own name by changing where that name leads, or under ours;
-    the headers that only a browser can set give it away.
+    A web page can make the browser call this machine directly or through DNS rebinding. The Host, Origin and
+    Sec-Fetch-Site headers, which a page cannot forge, reveal both.
     """
     headers = request.headers
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
@@ -127,7 +127,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _parse_host(netloc: str) -> str:
-    """Without port and brackets; nothing if it cannot be understood."""
+    """Return the host without port and brackets, or "" if it cannot be parsed."""
     try:
         return urlsplit(f"//{netloc}").hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""A kept file as the answer to a request: whole, or the part of it that a player asks for."""
+"""Send a stored file as a response, whole or as the byte range that a player requests."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 async def send_file(files: FileStore | None, file: File, range_header: str | None) -> Response:
-    """`asked` is the header `Range`. Raises NotFound if the content is not kept here, and a Problem (416) if nothing of
-    it is in the range."""
+    """Return the file, or the part that the `Range` header selects.
+
+    Raise NotFound if the content is not in the store, and a Problem (416) if the range is outside of the file.
+    """
     size = file.size if files is not None and await files.has(file) else None
     part = None if size is None else parse_range(range_header, size)
     opened = None if files is None or size is None else await files.open_file(file, part)
     if opened is None:
-        raise NotFound(f"the content of the file {file.file} is not kept here")
+        raise NotFound(f"the content of file {file.file} is not in the file store")
     headers = _build_headers(file, opened.size)
     if part is not None:
         headers["Content-Range"] = f"bytes {part[0]}-{part[1] - 1}/{size}"
@@ -34,16 +36,16 @@ async def send_file(files: FileStore | None, file: File, range_header: str | Non
 
 
 def get_public_url(request: Request) -> str:
-    """Where callers reach this server: RETOMA_PUBLIC_URL, or as this request came."""
+    """Return RETOMA_PUBLIC_URL or, if it is not set, the base URL of this request."""
     settings: Settings = request.app.state.settings
     return (settings.public_url or str(request.base_url)).rstrip("/")
 
 
 def parse_range(range_header: str | None, size: int) -> tuple[int, int] | None:
-    """What the header `Range` asks for of so many bytes: from and to, the last byte not included; None for all of it.
+    """Return the requested range as (start, end), end excluded, or None for the whole file.
 
-    Several ranges at once, and what is no range of bytes, are answered with the whole file, as the standard allows.
-    Raises a Problem (416) if nothing is in the range.
+    Multiple ranges and units other than bytes select the whole file, as RFC 9110 allows. Raise a Problem (416) if the
+    range is outside of the file.
     """
     matched = _RANGE.fullmatch(range_header or "")
     if matched is None or matched[0] == "bytes=-":
@@ -52,13 +54,13 @@ def parse_range(range_header: str | None, size: int) -> tuple[int, int] | None:
     start = int(first) if first else max(0, size - int(last))
     end = min(size, int(last) + 1) if first and last else size
     if start >= end:
-        there = {"Content-Range": f"bytes */{size}"}
-        raise Problem(416, "RANGE_NOT_SATISFIABLE", f"the file has {size} bytes", headers=there)
+        headers = {"Content-Range": f"bytes */{size}"}
+        raise Problem(416, "RANGE_NOT_SATISFIABLE", f"the file has {size} bytes", headers=headers)
     return start, end
 
 
 def _build_headers(file: File, size: int) -> dict[str, str]:
-    """Whatever is in it, a browser saves it and runs nothing of it; a player of ours may play it."""
+    """Return headers that make a browser save the file and never execute it; the dashboard's player may play it."""
     name = _FORBIDDEN_IN_NAMES.sub("_", file.name)[-200:] or file.file
     return {
         "Accept-Ranges": "bytes",

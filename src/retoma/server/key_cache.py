@@ -1,4 +1,4 @@
-"""Keys that callers show. A valid one is remembered for a moment; that a key is not valid never is."""
+"""Cache valid API keys for less than a second. Invalid keys are never cached."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retoma.client import Client
 from retoma.engine.api_keys import hash_secret
 from retoma.records import KeyRecord
 
-TTL_SECONDS = 0.8  # so that a revoked key is refused everywhere within a second
+TTL_SECONDS = 0.8  # a revoked key must be rejected everywhere within a second
 MAX_CACHED_KEYS = 10_000
 
 
@@ -21,20 +21,20 @@ class KeyCache:
         self._cached: OrderedDict[bytes, tuple[KeyRecord, float]] = OrderedDict()
 
     def was_valid(self, secret: str) -> bool:
-        """Whether this process has met it as a valid key; it may be revoked by now."""
+        """Return whether the key was valid when this process last checked it. It may be revoked since."""
         return hash_secret(secret) in self._cached
 
     async def find(self, secret: str) -> KeyRecord | None:
         name = hash_secret(secret)
-        key, seen_at = self._cached.get(name, (None, 0.0))
-        if key is not None and self._clock() - seen_at < TTL_SECONDS:
+        key, checked_at = self._cached.get(name, (None, 0.0))
+        if key is not None and self._clock() - checked_at < TTL_SECONDS:
             return key
-        asked_at = self._clock()
+        queried_at = self._clock()
         found = await self._client.api_keys.find_by_secret(secret)
         if found is None:
             self._cached.pop(name, None)
         else:
-            self._store(name, found, asked_at)
+            self._store(name, found, queried_at)
         return found
 
     def _store(self, name: bytes, key: KeyRecord, at: float) -> None:

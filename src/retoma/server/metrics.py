@@ -1,8 +1,8 @@
-"""`/metrics`: what Prometheus reads.
+"""`/metrics` for Prometheus.
 
-All figures are those of the database, so that every server gives the same ones; only `process_*` and
-`retoma_loop_restarts_total` are its own. Each
-read costs the database a few looks by index, and one a second at most is made, however many read.
+All metrics come from the database, so every server returns the same values. Only `process_*` and
+`retoma_loop_restarts_total` describe the server process itself. A snapshot costs a few index lookups and is taken at
+most once per second, no matter how many scrapers read it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ async def get_metrics(request: Request, by: Annotated[Principal, require_scope("
 
 
 async def collect_metrics(client: Client) -> list[Metric]:
-    """The engine's families, and those of the application."""
+    """Return the metrics of the engine and of the application."""
     found = list(prometheus_format.format_snapshot(await client.metrics.get_all()))
-    own, well = await _collect_application_metrics(client.app, client)
+    own, succeeded = await _collect_application_metrics(client.app, client)
     up = prometheus_format.make_gauge(
-        "retoma_application_metrics_up", "Whether the application could give its own metrics.", [], [[well]]
+        "retoma_application_metrics_up", "1 if the application's own metrics were collected.", [], [[succeeded]]
     )
     return [*found, *own, up, prometheus_format.format_loop_restarts(background_loops.count_restarts())]
 
@@ -55,7 +55,7 @@ async def _collect_application_metrics(app: App | None, client: Client) -> tuple
     try:
         return list(await app.metrics(client)), True
     except Exception:
-        # What the application got wrong must not hide how the engine is.
+        # A bug in the application's metrics must not hide those of the engine.
         log.exception(
             "application_metrics_failed", message="the application failed to return its metrics", app=app.name
         )

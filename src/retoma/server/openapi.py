@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, completed for people who generate clients from it."""
+"""Build the OpenAPI document: FastAPI's own, extended for client generators."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from retoma.server import schemas
 
 _COMPONENTS = "#/components/schemas/"
 _WEBHOOK_HEADERS = {
-    "webhook-id": "The id of the delivery. It is the same at every attempt: skip those that you have processed.",
-    "webhook-timestamp": "When this attempt was made, in seconds since 1970.",
+    "webhook-id": "The ID of the delivery, the same for every attempt. Skip IDs that you have already processed.",
+    "webhook-timestamp": "The time of this attempt, in Unix seconds.",
     "webhook-signature": "Signatures over id, timestamp and body, as Standard Webhooks defines them.",
 }
 
 
 def build_document(server: FastAPI) -> dict[str, Any]:
-    """Return the document, which is built at the first call."""
+    """Return the document. The first call builds it."""
     if server.openapi_schema is None:
         document = server.openapi()
         _name_operations(document, server)
@@ -36,10 +36,10 @@ def build_document(server: FastAPI) -> dict[str, Any]:
 
 
 def _name_operations(document: dict[str, Any], server: FastAPI) -> None:
-    """Name each operation after its function, so that generated clients have the same names release after release.
+    """Name each operation after its function, so generated clients keep the same names across releases.
 
-    A route can choose another name with `operation_id`, as it must if its function serves two paths. If an
-    application's function has the name of an earlier one, its operation keeps FastAPI's long id, which is unique.
+    A route can set another name with `operation_id`; it must do so if its function serves two paths. If two functions
+    have the same name, the second operation keeps FastAPI's long id, which is unique.
     """
     taken: set[str] = set()
     for route, operation in _iterate_operations(document, server):
@@ -62,7 +62,7 @@ def _describe_webhooks(document: dict[str, Any], app: App | None) -> None:
     has_unknown_body = app is not None and app.webhook_body is not None and own is None
     webhooks = document.setdefault("webhooks", {})
     for event in EVENTS:
-        if event == ENDED:  # which stands for every end, and is the name of no body
+        if event == ENDED:  # an alias for every final event; no webhook carries this type
             continue
         body = dict[str, Any] if has_unknown_body else own or schemas.RunEvent
         webhooks[event] = {"post": _webhook_operation(event, _schema_reference(document, body))}
@@ -71,16 +71,16 @@ def _describe_webhooks(document: dict[str, Any], app: App | None) -> None:
 def _webhook_operation(event: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {
         "operationId": f"on_{event.replace('.', '_')}",
-        "summary": f"Sent to the URLs that asked for `{event}`",
+        "summary": f"Receive a `{event}` event",
         "parameters": [
-            {"name": name, "in": "header", "required": True, "schema": {"type": "string"}, "description": told}
-            for name, told in _WEBHOOK_HEADERS.items()
+            {"name": name, "in": "header", "required": True, "schema": {"type": "string"}, "description": text}
+            for name, text in _WEBHOOK_HEADERS.items()
         ],
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
         "responses": {
-            "2XX": {"description": "It is delivered."},
-            "410": {"description": "Nothing is sent to this URL any more."},
-            "default": {"description": "It is sent again later."},
+            "2XX": {"description": "The delivery succeeded."},
+            "410": {"description": "Disables the endpoint: Retoma sends nothing more to this URL."},
+            "default": {"description": "The delivery failed and is retried later."},
         },
     }
 
@@ -95,21 +95,21 @@ def _schema_reference(document: dict[str, Any], model: Any) -> dict[str, Any]:
 def _add_schema(document: dict[str, Any], name: str, model: Any) -> dict[str, Any]:
     schema = model.model_json_schema(ref_template=_COMPONENTS + "{model}", mode="serialization")
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    for nested, told in schema.pop("$defs", {}).items():
-        schemas.setdefault(nested, told)
+    for nested, definition in schema.pop("$defs", {}).items():
+        schemas.setdefault(nested, definition)
     schemas[name] = schema
     return {"$ref": _COMPONENTS + name}
 
 
 def _move_defaults_to_descriptions(schema: dict[str, Any]) -> None:
-    """Let a field that has a default be optional for every generator.
+    """Make fields with a default optional for every client generator.
 
-    Some take `default` to mean that the field is always there, and then make callers send it.
+    Some generators treat a field with `default` as always present and require it in requests.
     """
     for field in schema.get("properties", {}).values():
         if "default" not in field:
             continue
         default = field.pop("default")
         if default not in (None, "", [], {}):
-            said = json.dumps(default, ensure_ascii=False)
-            field["description"] = f"{field.get('description', '')} Default: {said}.".strip()
+            text = json.dumps(default, ensure_ascii=False)
+            field["description"] = f"{field.get('description', '')} Default: {text}.".strip()

@@ -1,4 +1,4 @@
-"""Who calls, and what they may do: each route names the scope that its caller needs."""
+"""The authenticated caller of a route, and the scope that each route requires."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from retoma.records import Scope
 if TYPE_CHECKING:
     from retoma.server.auth import Auth
 
-_API_KEY_HEADER = APIKeyHeader(name="X-API-Key", auto_error=False, description="An API key: `retoma keys create`.")
-_BEARER = HTTPBearer(auto_error=False, description="The same key as a bearer token.")
+_API_KEY_HEADER = APIKeyHeader(
+    name="X-API-Key", auto_error=False, description="An API key, created with `retoma keys create`."
+)
+_BEARER = HTTPBearer(auto_error=False, description="The same API key as a bearer token.")
 _MAX_EXPIRES = 2**53
-_REQUIRED_SCOPES: dict[object, Scope | None] = {}  # by the function that lets a caller pass
+_REQUIRED_SCOPES: dict[object, Scope | None] = {}  # by dependency function
 
 
 class Credential(NamedTuple):
-    """What a caller showed, as the database has it."""
+    """An API key or session, identified by the digest that the database stores."""
 
     kind: Literal["key", "session"]
     digest: bytes
@@ -33,8 +35,10 @@ class Credential(NamedTuple):
 
 @dataclass(frozen=True)
 class Principal:
-    """`tenant` is whose things it may see and touch; None is everyone's. `name` is that of its key. In development a
-    caller needs no `credential`."""
+    """The authenticated caller. `tenant` limits its access; None means all tenants. `name` is the API key's name.
+
+    `credential` is None for the developer of `retoma dev` and for signed links.
+    """
 
     client: Client
     tenant: str | None
@@ -47,49 +51,54 @@ class Principal:
 
     @property
     def sees_stacks(self) -> bool:
-        """They tell of the server's files, and so are for keys of all tenants."""
+        """Stack traces reveal paths on the server, so only principals with access to all tenants see them."""
         return self.tenant is None
 
 
 def require_scope(scope: str | None) -> Any:
-    """In a route: `by: Annotated[Caller, caller("runs:write")]`. None lets any valid key pass."""
-    needed = None if scope is None else Scope(scope)
+    """Return a dependency for a route: `by: Annotated[Principal, require_scope("runs:write")]`.
 
-    async def admitted(
+    `None` accepts any valid key.
+    """
+    required = None if scope is None else Scope(scope)
+
+    async def authenticate(
         request: Request,
         _key: Annotated[str | None, Security(_API_KEY_HEADER)] = None,
         _bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)] = None,
     ) -> Principal:
-        door: Auth = request.app.state.auth
-        by: Principal = await door.authenticate(request, needed)
+        auth: Auth = request.app.state.auth
+        by: Principal = await auth.authenticate(request, required)
         return by
 
-    _REQUIRED_SCOPES[admitted] = needed
-    return Depends(admitted)
+    _REQUIRED_SCOPES[authenticate] = required
+    return Depends(authenticate)
 
 
 def require_scope_or_link(scope: str, *, run: str, digest: str) -> Any:
-    """The same for a file of a run: a signed link to it, which has not expired, needs no key.
+    """Return the same dependency for a file of a run. A signed link that has not expired needs no key.
 
-    `run` and `digest` are what the route calls them in its path.
+    `run` and `digest` are the names of the route's path parameters.
     """
-    needed = Scope(scope)
+    required = Scope(scope)
 
-    async def admitted(
+    async def authenticate(
         request: Request,
         _key: Annotated[str | None, Security(_API_KEY_HEADER)] = None,
         _bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)] = None,
-        expires: Annotated[int, Query(ge=0, le=_MAX_EXPIRES, description="Of a signed link, in Unix seconds.")] = 0,
-        signature: Annotated[str | None, Query(max_length=100, description="Of a signed link.")] = None,
+        expires: Annotated[
+            int, Query(ge=0, le=_MAX_EXPIRES, description="Expiry of a signed link, in Unix seconds.")
+        ] = 0,
+        signature: Annotated[str | None, Query(max_length=100, description="Signature of a signed link.")] = None,
     ) -> Principal:
-        door: Auth = request.app.state.auth
+        auth: Auth = request.app.state.auth
         if signature is None:
-            return await door.authenticate(request, needed)
-        of, content = UUID(str(request.path_params[run])), str(request.path_params[digest])
-        return await door.authenticate_link(request, of, content, expires, signature)
+            return await auth.authenticate(request, required)
+        run_id, content = UUID(str(request.path_params[run])), str(request.path_params[digest])
+        return await auth.authenticate_link(request, run_id, content, expires, signature)
 
-    _REQUIRED_SCOPES[admitted] = needed
-    return Depends(admitted)
+    _REQUIRED_SCOPES[authenticate] = required
+    return Depends(authenticate)
 
 
 async def _allow_anyone() -> None: ...
@@ -100,14 +109,14 @@ public = Depends(_allow_anyone)
 
 @dataclass(frozen=True)
 class RouteAccess:
-    """What a route asks of its caller: nothing, a valid key, or one with a scope."""
+    """What a route requires: nothing, a valid key, or a key with a scope."""
 
     needs_key: bool
     scope: Scope | None
 
 
 def get_route_access(route: RouteContext) -> RouteAccess | None:
-    """None if the route does not say."""
+    """Return the declared access of the route, or None if it declares none."""
     dependant = getattr(route, "dependant", None)
     calls = [dependency.call for dependency in dependant.dependencies] if dependant else []
     for call in calls:

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 says: `application/problem+json` with type, title, status, detail and code."""
+"""Return errors as RFC 9457 defines them: `application/problem+json` with type, title, status, detail and code."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ from retoma.tracebacks import release_frames
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = {"Retry-After": "2"}
-_SCHEMA = {"$ref": "#/components/schemas/Problem"}  # which the OpenAPI document has from `shapes.Problem`
+_SCHEMA = {"$ref": "#/components/schemas/Problem"}  # added to the OpenAPI document from `schemas.Problem`
 _DESCRIPTIONS = {
-    400: "the request cannot be read",
-    401: "no key, or not a valid one",
-    403: "the key lacks a scope",
-    404: "there is no such thing for this key",
-    405: "the method is not for this path",
-    409: "it is at odds with what is there",
-    410: "it is over",
-    412: "it was changed since it was seen",
-    413: "the body is too large",
-    415: "the body has a type that is not read here",
-    422: "a value is wrong",
-    429: "too many requests; Retry-After says when to come again",
-    503: "the database does not answer; Retry-After says when to come again",
+    400: "The request is malformed.",
+    401: "The API key is missing or invalid.",
+    403: "The API key lacks a required scope or may not access this tenant.",
+    404: "The object does not exist, or this API key may not access it.",
+    405: "This path does not support the method.",
+    409: "The request conflicts with the current state.",
+    410: "The object has expired or is no longer available.",
+    412: "The object has changed since it was read.",
+    413: "The body is too large.",
+    415: "The content type of the body is not supported.",
+    422: "A value is invalid.",
+    429: "Too many requests. Retry after the number of seconds in `Retry-After`.",
+    503: "The database is unavailable. Retry after the number of seconds in `Retry-After`.",
 }
 
 
 class Problem(HTTPException):
-    """What a route raises to be answered with an error. `members` stand in the body beside the standard ones."""
+    """An error response that a route raises. `members` are added to the standard members of the body."""
 
     def __init__(
         self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
@@ -78,13 +78,13 @@ class Problem(HTTPException):
         return standard | self.members
 
     def to_response(self) -> Response:
-        # Escaped to ASCII, because half a character of the caller's own would not encode.
+        # Escape to ASCII: an unpaired surrogate from the request cannot be encoded as UTF-8.
         text = json.dumps(self.body, default=_to_json_value)
         return Response(text, self.status_code, headers=self.headers, media_type=MEDIA_TYPE)
 
 
 def document_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What a route may answer beside its result, for the OpenAPI document."""
+    """Return the error responses of a route for the OpenAPI document."""
     return {
         status: {"description": _DESCRIPTIONS[status], "content": {MEDIA_TYPE: {"schema": _SCHEMA}}}
         for status in statuses
@@ -92,7 +92,7 @@ def document_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def document_binary(description: str, media_type: str = "application/octet-stream") -> dict[str, Any]:
-    """What a route answers with the content of a file, for the OpenAPI document."""
+    """Return a response with the content of a file for the OpenAPI document."""
     return {"description": description, "content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}
 
 
@@ -103,45 +103,45 @@ def add_exception_handlers(server: FastAPI) -> None:
 
 
 def problem_from_error(error: RetomaError) -> Problem:
-    said = str(error)
+    detail = str(error)
     match error:
         case Gone():
-            return Problem(410, "GONE", said)
+            return Problem(410, "GONE", detail)
         case NotFound():
-            return Problem(404, "NOT_FOUND", said)
+            return Problem(404, "NOT_FOUND", detail)
         case FeedbackNotSupported():
-            return Problem(422, "FEEDBACK_NOT_SUPPORTED", said)
+            return Problem(422, "FEEDBACK_NOT_SUPPORTED", detail)
         case InvalidInput():
             cause = error.__cause__
             fields = _describe_fields(cause.errors(include_input=False)) if isinstance(cause, ValidationError) else []
-            return Problem(422, "INVALID_INPUT", said, errors=fields)
+            return Problem(422, "INVALID_INPUT", detail, errors=fields)
         case UnsafeUrl():
             fields = [{"field": error.field, "message": error.reason}] if error.field else []
-            return Problem(422, "UNSAFE_URL", said, errors=fields)
+            return Problem(422, "UNSAFE_URL", detail, errors=fields)
         case KeyReused():
-            # A mistake of the caller's, as RFC drafts on it say.
-            return Problem(422, "IDEMPOTENCY_KEY_REUSED", said)
+            # 422 as in the IETF draft on the Idempotency-Key header.
+            return Problem(422, "IDEMPOTENCY_KEY_REUSED", detail)
         case RunBusy():
-            return Problem(409, "RUN_BUSY", said)
+            return Problem(409, "RUN_BUSY", detail)
         case AlreadyDecided():
             winner = {name: getattr(error.winner, name) for name in ("state", "decided_by", "decided_at")}
-            return Problem(409, "ALREADY_DECIDED", said, winner=winner)
+            return Problem(409, "ALREADY_DECIDED", detail, winner=winner)
         case RevisionChanged():
-            return Problem(409, "REVISION_CHANGED", said)
+            return Problem(409, "REVISION_CHANGED", detail)
         case Conflict():
-            return Problem(409, "CONFLICT", said)
+            return Problem(409, "CONFLICT", detail)
         case Unrecordable():
-            return Problem(422, "UNRECORDABLE", "the database cannot hold one of these values: is there a NUL in it?")
+            return Problem(422, "UNRECORDABLE", "the database cannot store one of these values: remove NUL characters")
         case DatabaseUnavailable():
             return database_unavailable()
         case SchemaMismatch():
-            return Problem(503, "SCHEMA_MISMATCH", said, headers=RETRY_AFTER)
+            return Problem(503, "SCHEMA_MISMATCH", detail, headers=RETRY_AFTER)
         case _:
-            return Problem(422, _error_code(error), said)
+            return Problem(422, _error_code(error), detail)
 
 
 def to_problem(error: Problem | RequestValidationError | RetomaError) -> Problem:
-    """How an error that a route raised is answered."""
+    """Return the problem that answers an error raised by a route."""
     match error:
         case Problem():
             return error
@@ -153,15 +153,15 @@ def to_problem(error: Problem | RequestValidationError | RetomaError) -> Problem
 
 def _problem_from_validation(error: RequestValidationError) -> Problem:
     if _is_body_not_json(error):
-        said = "the body was not read as JSON: send Content-Type: application/json"
-        return Problem(422, "INVALID_REQUEST", said, errors=[{"field": "Content-Type", "message": said}])
+        detail = "the body was not parsed as JSON: send Content-Type: application/json"
+        return Problem(422, "INVALID_REQUEST", detail, errors=[{"field": "Content-Type", "message": detail}])
     fields = _describe_fields(error.errors())
-    told = "; ".join(f"{each['field']}: {each['message']}" for each in fields[:3])
-    return Problem(422, "INVALID_REQUEST", f"the request is wrong: {told}", errors=fields)
+    first = "; ".join(f"{each['field']}: {each['message']}" for each in fields[:3])
+    return Problem(422, "INVALID_REQUEST", f"invalid request: {first}", errors=fields)
 
 
 def _is_body_not_json(error: RequestValidationError) -> bool:
-    """Whether a body came whose type does not say that it is JSON: it is then taken for plain bytes."""
+    """Return whether FastAPI took the body for plain bytes because its content type is not JSON."""
     return isinstance(error.body, bytes) and any(tuple(each["loc"]) == ("body",) for each in error.errors())
 
 
@@ -169,18 +169,17 @@ def database_unavailable() -> Problem:
     return Problem(
         503,
         "DATABASE_UNAVAILABLE",
-        "the database does not answer; whether this was done is not known: send it again with the same Idempotency-Key",
+        "the database is unavailable, so the request may or may not have been processed: retry it with the same "
+        "Idempotency-Key",
         headers=RETRY_AFTER,
     )
 
 
 def check_rate(seconds: float, reason: str) -> None:
-    """Raise a Problem if there is something to wait for."""
+    """Raise a Problem (429) if `seconds`, the time until the next request is allowed, is not 0."""
     if seconds > 0:
         after = math.ceil(seconds)
-        raise Problem(
-            429, "TOO_MANY_REQUESTS", f"{reason}: come again in {after} s", headers={"Retry-After": str(after)}
-        )
+        raise Problem(429, "TOO_MANY_REQUESTS", f"{reason}: retry in {after} s", headers={"Retry-After": str(after)})
 
 
 def _to_json_value(value: object) -> str:
@@ -188,7 +187,7 @@ def _to_json_value(value: object) -> str:
 
 
 def _error_code(error: RetomaError) -> str:
-    """`UnsafeUrl` is UNSAFE_URL."""
+    """Return the class name in capitals: `UnsafeUrl` becomes UNSAFE_URL."""
     name = type(error).__name__
     return "".join(f"_{letter}" if letter.isupper() else letter for letter in name).lstrip("_").upper()
 
@@ -204,12 +203,12 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _list_allowed_methods(request: Request) -> str:
-    """Every method that some route takes on this path."""
+    """Return every method that a route supports on this path."""
     return ", ".join(sorted({method for route in find_routes(request) for method in route.methods or ()}))
 
 
 def find_routes(request: Request) -> list[RouteContext]:
-    """The routes on its path, for whichever method."""
+    """Return the routes that match the path of the request, for any method."""
     routes = iter_route_contexts(request.app.routes)
     return [route for route in routes if compile_path(route.path or "")[0].match(request.scope["path"])]
 
@@ -229,15 +228,15 @@ async def _on_retoma_error(_: Request, error: Exception) -> Response:
 def _describe_http_error(error: HTTPException) -> str:
     match error.status_code:
         case 404:
-            return "there is no such path; /api/v1/openapi.json lists them"
+            return "no such path; see /api/v1/openapi.json for all paths"
         case 405:
-            return "this path does not take this method"
+            return "this path does not support this method"
         case _:
             return str(error.detail)
 
 
 def _describe_fields(errors: Any) -> list[dict[str, str]]:
-    """Without the values themselves, which may be secrets."""
+    """Return field and message of each error, without the values, which may be secret."""
     return [
         _describe_invalid_json(each) if each["msg"] == "JSON decode error" else _describe_field(each) for each in errors
     ]
@@ -248,11 +247,11 @@ def _describe_field(error: Any) -> dict[str, str]:
 
 
 def _describe_invalid_json(error: Any) -> dict[str, str]:
-    """Of a body that cannot be read the place is that of a character."""
-    return {"field": "body", "message": f"this is no JSON: {error['ctx']['error']} at character {error['loc'][-1]}"}
+    """Return the error of a body that is not JSON; its location is a character offset."""
+    return {"field": "body", "message": f"not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}"}
 
 
 def _format_location(location: tuple[int | str, ...]) -> str:
-    """Where it is in the body or the query, as people write it."""
+    """Return a dotted path to the field in the body or the query."""
     parts = location[1:] if len(location) > 1 and location[0] in ("body", "query", "path", "header") else location
     return ".".join(map(str, parts))

@@ -1,4 +1,4 @@
-"""Warns when a server without RETOMA_PUBLIC_URL is called by a name that leads to it from elsewhere."""
+"""Warn if a server without RETOMA_PUBLIC_URL receives a request for a host other than localhost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_HOST_LENGTH = 255
 
 
 class PublicUrlCheck:
-    """Logs the first such request, as a reverse proxy sends it: links and callbacks would name this machine."""
+    """Log the first such request, usually from a reverse proxy: links and callbacks would point to localhost."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -37,9 +37,9 @@ class PublicUrlCheck:
 
 
 def _requested_host(scope: Scope) -> str:
-    """Return the host that was asked for, without its port, or an empty text."""
-    given: str = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-    return given[1:].partition("]")[0] if given.startswith("[") else given.partition(":")[0]
+    """Return the requested host without its port, or ""."""
+    host: str = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 
 def _is_local(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""Rate limits of one process: a bucket of tokens each, that fills at a steady pace."""
+"""Rate limits of one process, as token buckets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_BUCKETS = 10_000
 
 
 class RateLimiter:
-    """One bucket for each name, with room for `per_minute` tokens. The least used are forgotten, and so are full."""
+    """Hold a bucket of `per_minute` tokens per name. Beyond MAX_BUCKETS, the least recently used one is dropped."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._capacity = float(per_minute)
@@ -19,14 +19,14 @@ class RateLimiter:
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def take(self, name: Hashable) -> float:
-        """Take a token. Gives 0, or in how many seconds there will be one."""
+        """Take a token and return 0, or return the seconds until one is available."""
         now = self._clock()
         tokens = self._refill(name, now)
         self._store(name, tokens - 1 if tokens >= 1 else tokens, now)
         return 0.0 if tokens >= 1 else (1 - tokens) / self._per_second
 
     def get_wait(self, name: Hashable) -> float:
-        """In how many seconds there will be a token, without taking it."""
+        """Return the seconds until a token is available, without taking it."""
         tokens = self._refill(name, self._clock())
         return 0.0 if tokens >= 1 else (1 - tokens) / self._per_second
 

@@ -1,4 +1,4 @@
-"""What surrounds every request: limits of size, shape and time, and an answer whatever happens."""
+"""Limit the size, JSON depth and duration of every request, and answer every error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_UNAUTHENTICATED_BODY_BYTES = 64 * 1024
 MAX_QUERY_FIELDS = 1_000
 CALLBACKS_PATH = "/api/v1/callbacks/"
-RESPONSE_TIMEOUT_SECONDS = 20.0  # within which an answer begins
+RESPONSE_TIMEOUT_SECONDS = 20.0  # until the response starts
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
     "object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
@@ -40,10 +40,10 @@ _RAW_PAGE_HEADERS = [(name.lower().encode(), value.encode()) for name, value in 
 
 
 class RequestLimits:
-    """Around the whole server: nothing of it hangs, and nothing that goes wrong shows more than an id."""
+    """Wrap the whole server: no request hangs, and an unexpected error reveals only its id."""
 
     def __init__(self, app: ASGIApp, large_bodies: Mapping[str, int], auth: Auth) -> None:
-        """`large` are paths whose bodies may have so many bytes, and are left to their routes to read."""
+        """`large_bodies` maps a path to its limit in bytes. Its route reads the body itself, as a stream."""
         self._app = app
         self._large_bodies = large_bodies
         self._auth = auth
@@ -52,18 +52,18 @@ class RequestLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _ResponseSender(send)
+        sender = _ResponseSender(send)
         try:
             async with asyncio.timeout(RESPONSE_TIMEOUT_SECONDS) as deadline:
-                answer.deadline = deadline
-                await self._handle(scope, receive, answer)
-        except Exception as error:  # noqa: BLE001  (the one place that answers for what nobody foresaw)
-            answer.deadline = None
-            is_late = isinstance(error, TimeoutError) and not answer.request_complete
+                sender.deadline = deadline
+                await self._handle(scope, receive, sender)
+        except Exception as error:  # noqa: BLE001  (the one place that handles unexpected errors)
+            sender.deadline = None
+            is_late = isinstance(error, TimeoutError) and not sender.request_complete
             response = (_request_timeout_problem() if is_late else problem_from_exception(scope, error)).to_response()
             release_frames(error)
-            if not answer.started:
-                await response(scope, receive, answer)
+            if not sender.started:
+                await response(scope, receive, sender)
 
     async def _handle(self, scope: Scope, receive: Receive, response: _ResponseSender) -> None:
         if scope["query_string"].count(b"&") >= MAX_QUERY_FIELDS:
@@ -78,33 +78,33 @@ class RequestLimits:
             await self._app(scope, _LimitedReceive(receive, limit, response), response)
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
-        """Return the body. Only of a caller who is known it is more than a few bytes, and is parsed after that."""
+        """Return the body. Authenticate the caller before reading more than MAX_UNAUTHENTICATED_BODY_BYTES."""
         limit = _body_limit(scope)
         _check_content_length(scope, limit)
-        shape = JsonLimits() if b"json" in dict(scope["headers"]).get(b"content-type", b"").lower() else None
-        is_known = False
+        json_limits = JsonLimits() if b"json" in dict(scope["headers"]).get(b"content-type", b"").lower() else None
+        is_authenticated = False
         if _content_length(scope) > MAX_UNAUTHENTICATED_BODY_BYTES:
             await self._check_authenticated(scope)
-            is_known = True
-        parts, size, more = [], 0, True
+            is_authenticated = True
+        chunks, size, more = [], 0, True
         while more:
             message = await receive()
             if message["type"] != "http.request":
                 raise _ClientGone
-            part, more = message.get("body", b""), message.get("more_body", False)
-            size += len(part)
+            chunk, more = message.get("body", b""), message.get("more_body", False)
+            size += len(chunk)
             if size > limit:
                 raise body_too_large(limit)
-            if size > MAX_UNAUTHENTICATED_BODY_BYTES and not is_known:
+            if size > MAX_UNAUTHENTICATED_BODY_BYTES and not is_authenticated:
                 await self._check_authenticated(scope)
-                is_known = True
-            if shape is not None:
-                shape.feed(part)
-            parts.append(part)
-        return b"".join(parts)
+                is_authenticated = True
+            if json_limits is not None:
+                json_limits.feed(chunk)
+            chunks.append(chunk)
+        return b"".join(chunks)
 
     async def _check_authenticated(self, scope: Scope) -> None:
-        """Raise a Problem unless the caller has a key or a session, or the callback that it calls exists."""
+        """Raise a Problem unless the request has a valid key or session, or calls an existing callback."""
         path: str = scope["path"]
         if path.startswith(CALLBACKS_PATH):
             await self._auth.check_callback(Request(scope), path.removeprefix(CALLBACKS_PATH))
@@ -113,9 +113,9 @@ class RequestLimits:
 
 
 class _ResponseSender:
-    """Sends on, and knows whether the answer has begun, which is when its deadline no longer counts.
+    """Forward the response, and lift the deadline once it has started.
 
-    `has_come` is whether the request is here whole.
+    `request_complete` tells whether the whole request was received.
     """
 
     def __init__(self, send: Send) -> None:
@@ -134,15 +134,15 @@ class _ResponseSender:
 
 
 def _add_default_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Add the headers that every answer has, and those of what a browser shows as a page."""
-    given = {name.lower(): value for name, value in headers}
-    media_type = given.get(b"content-type", b"").lower()
-    ours = _DEFAULT_HEADERS + (_RAW_PAGE_HEADERS if b"html" in media_type or b"xml" in media_type else [])
-    return [*headers, *(each for each in ours if each[0] not in given)]
+    """Add the headers of every response and, if a browser would render it as a page, those of pages."""
+    present = {name.lower(): value for name, value in headers}
+    media_type = present.get(b"content-type", b"").lower()
+    defaults = _DEFAULT_HEADERS + (_RAW_PAGE_HEADERS if b"html" in media_type or b"xml" in media_type else [])
+    return [*headers, *(each for each in defaults if each[0] not in present)]
 
 
 def _body_limit(scope: Scope) -> int:
-    """A callback needs no key and may become a result: it is no larger than one."""
+    """Return the size limit. A callback needs no key and may become a result, so it has the limit of a result."""
     return MAX_RESULT_BYTES if scope["path"].startswith(CALLBACKS_PATH) else MAX_BODY_BYTES
 
 
@@ -152,15 +152,15 @@ def _check_content_length(scope: Scope, limit: int) -> None:
 
 
 def _content_length(scope: Scope) -> int:
-    """Return how long the body is by its headers, or 0 if they do not say."""
-    announced = dict(scope["headers"]).get(b"content-length", b"0")
-    return int(announced[:20]) if announced.isdigit() else 0
+    """Return the declared length of the body, or 0 if there is none."""
+    declared = dict(scope["headers"]).get(b"content-length", b"0")
+    return int(declared[:20]) if declared.isdigit() else 0
 
 
 class _LimitedReceive:
-    """Lets a large body through part by part, each with as long as another request has in all.
+    """Pass on a large body chunk by chunk. Each chunk restarts the response timeout.
 
-    Once it has come whole, its route has as long as it needs: to unpack and keep it may take minutes.
+    After the last chunk there is no timeout: unpacking and storing the body may take minutes.
     """
 
     def __init__(self, receive: Receive, limit: int, response: _ResponseSender) -> None:
@@ -185,11 +185,11 @@ class _LimitedReceive:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, and then whatever comes."""
-    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    """Return a `receive` that yields the body that was read, then later messages."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     def next_message() -> Awaitable[Message]:
-        return _return_message(left.pop()) if left else receive()
+        return _return_message(pending.pop()) if pending else receive()
 
     return next_message
 
@@ -199,12 +199,14 @@ async def _return_message(message: Message) -> Message:
 
 
 class _ClientGone(Exception):
-    """The caller has gone before it said everything."""
+    """The client disconnected before the request was complete."""
 
 
 def _request_timeout_problem() -> Problem:
     return Problem(
-        408, "REQUEST_TIMEOUT", f"nothing more of the request came within {RESPONSE_TIMEOUT_SECONDS:g} seconds"
+        408,
+        "REQUEST_TIMEOUT",
+        f"the request was incomplete and no data arrived for {RESPONSE_TIMEOUT_SECONDS:g} seconds",
     )
 
 
@@ -220,23 +222,23 @@ def problem_from_exception(scope: Scope, error: Exception) -> Problem:
     if isinstance(error, RetomaError):
         return problem_from_error(error)
     if isinstance(error, _ClientGone | ClientDisconnect):
-        return Problem(400, "BAD_REQUEST", "the request ended early")
+        return Problem(400, "BAD_REQUEST", "the connection closed before the request was complete")
     return _unexpected_problem(scope, error)
 
 
 def _unexpected_problem(scope: Scope, error: Exception) -> Problem:
-    """Logged by its id. What the error says stays out, because it may quote what the caller sent."""
-    number = uuid4().hex
+    """Log the error under an id. Leave out its message, which may quote data from the request."""
+    error_id = uuid4().hex
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     where = " > ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames)
     route = scope.get("route")
     log.error(
         "request_failed",
         message="a request failed with an unexpected error",
-        id=number,
+        id=error_id,
         method=scope["method"],
         route=getattr(route, "path", None),
         error=type(error).__name__,
         where=where,
     )
-    return Problem(500, "INTERNAL_ERROR", f"something went wrong here; the log has it under {number}", id=number)
+    return Problem(500, "INTERNAL_ERROR", f"internal error; see the server log for id {error_id}", id=error_id)

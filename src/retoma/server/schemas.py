@@ -1,4 +1,4 @@
-"""What goes in and out, as the OpenAPI document describes it."""
+"""Request and response bodies of the API, as the OpenAPI document describes them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from retoma.define.options import MAX_PRIORITY
 from retoma.define.webhook import EVENTS, MAX_RETRIES
 from retoma.engine.reviews import MAX_COMMENTS, MAX_NOTES_LENGTH, MAX_UNDO
-from retoma.engine.reviews import MAX_ITEMS as MOST_ITEMS_BACK
+from retoma.engine.reviews import MAX_ITEMS as MAX_ITEMS_SENT_BACK
 from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
 MAX_INPUTS = 10_000
 MAX_DECISIONS = 200
-MAX_RECORDING_SECONDS = 10**7  # seconds
+MAX_RECORDING_SECONDS = 10**7
 MAX_PAGE_SIZE = 500
 MAX_BIGINT = 2**63 - 1
 MAX_INT = 2**31 - 1
@@ -25,19 +25,19 @@ MAX_INT = 2**31 - 1
 
 def _check_storable(value: str) -> str:
     if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise ValueError("it has a NUL or half a character")
+        raise ValueError("contains a NUL character or an unpaired surrogate")
     return value
 
 
 Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00]+$"), AfterValidator(_check_storable)]
 ItemKey = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$"), AfterValidator(_check_storable)]
 Notes = Annotated[str, Field(max_length=MAX_NOTES_LENGTH, pattern=r"^[^\x00]*$"), AfterValidator(_check_storable)]
-Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE, description="How many at most.")]
-Before = Annotated[UUID | None, Field(description="`next` of the page before.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE, description="The maximum number of results.")]
+Before = Annotated[UUID | None, Field(description="`next` of the previous page.")]
 
 
 def idempotency_key_header(description: str) -> Any:
-    """In a route: `key: Annotated[str | None, idempotency_key("...")] = None`."""
+    """Return the header for a route: `key: Annotated[str | None, idempotency_key_header("...")] = None`."""
     return Header(
         alias="Idempotency-Key",
         min_length=1,
@@ -48,7 +48,7 @@ def idempotency_key_header(description: str) -> Any:
 
 
 class RequestBody(BaseModel):
-    """A body of a request. What is not known is an error, so that a misspelt name is not lost."""
+    """The body of a request. Unknown fields are errors, so a misspelt name is not ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,14 +59,14 @@ class FieldError(BaseModel):
 
 
 class Problem(BaseModel):
-    """The body of an error, as RFC 9457 defines it. Some have further members, which their pages name."""
+    """The body of an error, as RFC 9457 defines it. Some errors have additional members."""
 
     type: str
     title: str
     status: int
-    detail: str = Field(description="What happened, to what, and what to do.")
-    code: str = Field(description="For programs; it stays the same.")
-    errors: list[FieldError] = Field([], description="Which fields are wrong, if it is about fields.")
+    detail: str = Field(description="What happened, to which object, and what to do.")
+    code: str = Field(description="A stable code for programs.")
+    errors: list[FieldError] = Field([], description="The invalid fields, if any.")
 
 
 class WebhookRequest(RequestBody):
@@ -74,23 +74,30 @@ class WebhookRequest(RequestBody):
         min_length=1,
         max_length=2_000,
         json_schema_extra={"format": "uri"},
-        description="Public, and https if it can be.",
+        description="A public URL, preferably with https.",
     )
     events: list[Literal[EVENTS]] = Field(["run.ended"], min_length=1, max_length=20)  # type: ignore[valid-type]
-    schedule: Literal["standard", "short"] = Field("standard", description="`short` stops after five tries.")
-    retries: int | None = Field(None, ge=0, le=MAX_RETRIES, description="At most so many after the first try.")
+    schedule: Literal["standard", "short"] = Field("standard", description="`short` gives up after five attempts.")
+    retries: int | None = Field(
+        None, ge=0, le=MAX_RETRIES, description="The maximum number of retries after the first attempt."
+    )
 
 
 class _StartOptions(RequestBody):
     pipeline: Name
-    tenant: Name | None = Field(None, description="Whose run it is. A key of one tenant need not say.")
-    priority: int = Field(0, ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="A level is worth ten minutes.")
+    tenant: Name | None = Field(None, description="The tenant of the run. Default: the tenant of the API key.")
+    priority: int = Field(
+        0,
+        ge=-MAX_PRIORITY,
+        le=MAX_PRIORITY,
+        description="Higher runs first. One level outweighs ten minutes of waiting.",
+    )
     webhook: WebhookRequest | None = None
 
 
 class StartRequest(_StartOptions):
-    input: dict[str, Any] = Field({}, description="As the pipeline's schema says: GET /pipelines.")
-    run_at: AwareDatetime | None = Field(None, description="Begin then, not now.")
+    input: dict[str, Any] = Field({}, description="The inputs of the pipeline. GET /pipelines returns their schema.")
+    run_at: AwareDatetime | None = Field(None, description="Start at this time. Default: now.")
 
 
 class BulkStartRequest(_StartOptions):
@@ -99,7 +106,7 @@ class BulkStartRequest(_StartOptions):
 
 class StartedRun(BaseModel):
     id: UUID
-    created: bool = Field(description="False if the Idempotency-Key was used before: it is the same run.")
+    created: bool = Field(description="False if the Idempotency-Key was used before and this is the existing run.")
 
 
 class StartedRuns(BaseModel):
@@ -120,14 +127,14 @@ class RunSchema(BaseModel):
 
 class RunPage(BaseModel):
     runs: list[RunSchema]
-    next: UUID | None = Field(description="Give it as `before` for the next page. Null: this is the last.")
+    next: UUID | None = Field(description="Pass it as `before` to get the next page. Null on the last page.")
 
 
 class StepSchema(BaseModel):
     step: str
-    each: bool = Field(description="Whether it has a job for each item.")
+    each: bool = Field(description="Whether the step runs one job per item.")
     queue: str
-    jobs: dict[str, int] = Field(description="How many jobs are in which state.")
+    jobs: dict[str, int] = Field(description="The number of jobs in each state.")
     ended: int
     total: int
     started_at: datetime | None
@@ -151,12 +158,12 @@ class ErrorSchema(BaseModel):
     attempt: int | None = None
     code: str | None = None
     message: str | None = None
-    retried: bool = Field(False, description="True: the job has not failed; a later attempt succeeded, or is to come.")
+    retried: bool = Field(False, description="True if the job has not failed: a later attempt succeeded or is pending.")
 
 
 class ErrorCountsSchema(BaseModel):
-    failed: int = Field(description="Jobs that have failed.")
-    recovered: int = Field(description="Jobs that had an error and have not failed.")
+    failed: int = Field(description="Jobs that failed.")
+    recovered: int = Field(description="Jobs that had a failed attempt but have not failed.")
     retried_attempts: int = Field(description="Attempts that failed and were retried.")
 
 
@@ -164,7 +171,7 @@ class OpenReview(BaseModel):
     id: UUID
     step: str
     item: str
-    planned: bool = Field(description="False: the step asked for help.")
+    planned: bool = Field(description="True if the pipeline defines this review; false if the step requested it.")
     opened_at: datetime
     due_at: datetime | None
     assignee: str | None
@@ -172,26 +179,24 @@ class OpenReview(BaseModel):
 
 class RunDetails(RunSchema):
     input: Any
-    forked_from: UUID | None = Field(description="The run whose results it shares.")
-    reviews: list[OpenReview] = Field(description="What people are asked, the oldest first: at most 100.")
+    forked_from: UUID | None = Field(description="The run that this run was forked from.")
+    reviews: list[OpenReview] = Field(description="Open reviews, oldest first, at most 100.")
     steps: list[StepSchema]
     estimated_end_at: datetime | None = Field(
-        description="If its items keep their pace. Null while nothing tells, while people are asked, and while stuck."
+        description="Extrapolated from the pace of its items. Null if unknown, in review or stuck."
     )
-    waits: list[WaitSchema] = Field(description="Why what could run does not.")
-    errors: list[ErrorSchema] = Field(
-        description="What the newest failure of each job said, those of failed jobs first: at most 100."
-    )
+    waits: list[WaitSchema] = Field(description="Why jobs that could run are waiting.")
+    errors: list[ErrorSchema] = Field(description="The latest error of each job, failed jobs first, at most 100.")
     error_counts: ErrorCountsSchema
 
 
 class RunStateSchema(BaseModel):
     id: UUID
-    state: RunState = Field(description="`cancelling` while something still ends.")
+    state: RunState = Field(description="`cancelling` until the running jobs have ended.")
 
 
 class ResumedRun(RunStateSchema):
-    note: str | None = Field(None, description="What keeps it from going on now: that no live worker serves it.")
+    note: str | None = Field(None, description="Why the run cannot continue yet, such as no live worker.")
 
 
 class EventSchema(BaseModel):
@@ -208,7 +213,7 @@ class EventSchema(BaseModel):
 
 class EventPage(BaseModel):
     events: list[EventSchema]
-    next: int | None = Field(description="Give it as `after` for what comes later. Null: there is no more now.")
+    next: int | None = Field(description="Pass it as `after` to get later entries. Null if there are none yet.")
 
 
 class PoolSchema(BaseModel):
@@ -218,11 +223,15 @@ class PoolSchema(BaseModel):
     waiting: int
     rate: float | None
     burst: int
-    per_tenant: int | None = Field(description="How many slots one tenant may hold at a time.")
+    per_tenant: int | None = Field(description="The maximum number of slots that one tenant may hold.")
     paused_until: datetime | None
-    failures: int = Field(description="Of its provider, in a row.")
-    open_until: datetime | None = Field(description="Until then nothing begins; after it one job at a time.")
-    trouble: str | None = Field(description="PROVIDER_DOWN or PROVIDER_REJECTED, while its provider has not succeeded.")
+    failures: int = Field(description="Consecutive failures of the provider.")
+    open_until: datetime | None = Field(
+        description="The circuit breaker is open until this time; then one job probes the provider."
+    )
+    trouble: str | None = Field(
+        description="PROVIDER_DOWN or PROVIDER_REJECTED, until a call to the provider succeeds."
+    )
 
 
 class PoolList(BaseModel):
@@ -230,19 +239,22 @@ class PoolList(BaseModel):
 
 
 class PoolRequest(RequestBody):
-    """What is left out stays as it is."""
+    """Changes to a pool. Omitted fields keep their values."""
 
     capacity: int | None = Field(
-        None, ge=0, le=1_000_000, description="Slots. Those who hold more than that keep them to their end."
+        None, ge=0, le=1_000_000, description="The number of slots. Running jobs keep the slots they hold."
     )
     rate: float | None = Field(
-        None, ge=0, le=1_000_000, description="How many may begin in a second, 0.000001 or more; 0 is no limit."
+        None, ge=0, le=1_000_000, description="Jobs that may start per second, at least 0.000001; 0 removes the limit."
     )
-    burst: int | None = Field(None, ge=1, le=1_000_000, description="How many of them at once after a rest.")
+    burst: int | None = Field(None, ge=1, le=1_000_000, description="Jobs that may start at once after an idle period.")
     per_tenant: int | None = Field(
-        None, ge=0, le=1_000_000, description="How many slots one tenant may hold at a time; 0 is no limit."
+        None,
+        ge=0,
+        le=1_000_000,
+        description="The maximum number of slots that one tenant may hold; 0 removes the limit.",
     )
-    resume: bool = Field(False, description="End a pause that a provider asked for.")
+    resume: bool = Field(False, description="End a pause that the provider requested.")
 
 
 class ChargeSchema(BaseModel):
@@ -253,12 +265,14 @@ class ChargeSchema(BaseModel):
     attempt: int
     at: datetime
     provider: str
-    what: str = Field(description="A model, a voice, a machine.")
+    what: str = Field(description="For example a model, a voice or a machine type.")
     tokens_in: int
     tokens_out: int
     units: float
-    micros: int | None = Field(description="Millionths of a US dollar. Null: it has no price.")
-    price: int | None = Field(description="The version of its price. Null: the provider told the sum, or it has none.")
+    micros: int | None = Field(description="In millionths of a US dollar. Null if there is no price.")
+    price: int | None = Field(
+        description="The version of the price. Null if the provider reported the cost or there is no price."
+    )
 
 
 class ChargeTotalSchema(BaseModel):
@@ -272,23 +286,23 @@ class ChargeTotalSchema(BaseModel):
     tokens_in: int
     tokens_out: int
     units: float
-    micros: int = Field(description="Millionths of a US dollar.")
-    unpriced: int = Field(description="How many have no price, and are not in the sum.")
+    micros: int = Field(description="In millionths of a US dollar.")
+    unpriced: int = Field(description="The number of charges without a price, which the sum excludes.")
 
 
 class ChargePage(BaseModel):
-    micros: int = Field(description="What the run has cost so far, in millionths of a US dollar.")
+    micros: int = Field(description="The cost of the run so far, in millionths of a US dollar.")
     charges: list[ChargeSchema]
     totals: list[ChargeTotalSchema] = Field(description="By step.")
-    next: UUID | None = Field(description="Give it as `after` for what comes later. Null: there is no more now.")
+    next: UUID | None = Field(description="Pass it as `after` to get later entries. Null if there are none yet.")
 
 
 class ChargeTotals(BaseModel):
-    totals: list[ChargeTotalSchema] = Field(description="The most costly first.")
+    totals: list[ChargeTotalSchema] = Field(description="Highest cost first.")
 
 
 class DeliverySchema(BaseModel):
-    id: UUID = Field(description="The `webhook-id` of every attempt.")
+    id: UUID = Field(description="Sent as `webhook-id` in every attempt.")
     run: UUID
     tenant: str
     pipeline: str
@@ -301,13 +315,13 @@ class DeliverySchema(BaseModel):
     next_at: datetime | None
     created_at: datetime
     ended_at: datetime | None
-    status: int | None = Field(description="What the last attempt was answered with.")
+    status: int | None = Field(description="The HTTP status of the last attempt.")
     error: str | None
 
 
 class DeliveryPage(BaseModel):
     deliveries: list[DeliverySchema]
-    next: UUID | None = Field(description="Give it as `before` for the next page. Null: this is the last.")
+    next: UUID | None = Field(description="Pass it as `before` to get the next page. Null on the last page.")
 
 
 class DeliveryAttemptSchema(BaseModel):
@@ -316,11 +330,11 @@ class DeliveryAttemptSchema(BaseModel):
     seconds: float | None
     status: int | None
     error: str | None
-    answer: str | None = Field(description="The beginning of what came back.")
+    answer: str | None = Field(description="The beginning of the response body.")
 
 
 class DeliveryDetails(DeliverySchema):
-    body: str | None = Field(description="What is signed and sent. Null until the first attempt.")
+    body: str | None = Field(description="The signed body. Null until the first attempt.")
     attempts: list[DeliveryAttemptSchema]
 
 
@@ -332,7 +346,7 @@ class RedriveRequest(RequestBody):
 
 
 class RedriveResult(BaseModel):
-    deliveries: int = Field(description="How many will be sent again.")
+    deliveries: int = Field(description="The number of deliveries that will be sent again.")
 
 
 class EndpointSchema(BaseModel):
@@ -340,14 +354,18 @@ class EndpointSchema(BaseModel):
     tenant: str
     url: str
     created_at: datetime
-    failures: int = Field(description="In a row.")
+    failures: int = Field(description="Consecutive failed attempts.")
     failing_since: datetime | None
-    open_until: datetime | None = Field(description="Until then nothing is sent.")
-    disabled_at: datetime | None = Field(description="Since then nothing is sent, until it is enabled.")
+    open_until: datetime | None = Field(
+        description="The circuit breaker is open until this time; nothing is sent before."
+    )
+    disabled_at: datetime | None = Field(
+        description="When the endpoint was disabled. Nothing is sent until it is enabled."
+    )
     disabled_because: str | None
-    due: int = Field(description="How many webhooks are still to be sent to it.")
-    dead: int = Field(description="How many were given up, and can be sent again once it is not disabled.")
-    events: list[str] = Field(description="What it has subscribed to, of all runs of its tenant.")
+    due: int = Field(description="The number of pending deliveries.")
+    dead: int = Field(description="The number of dead deliveries. They can be redriven once the endpoint is enabled.")
+    events: list[str] = Field(description="The events of its subscription to all runs of the tenant.")
 
 
 class SubscriptionRequest(RequestBody):
@@ -355,17 +373,17 @@ class SubscriptionRequest(RequestBody):
         min_length=1,
         max_length=2_000,
         json_schema_extra={"format": "uri"},
-        description="Public, and https if it can be.",
+        description="A public URL, preferably with https.",
     )
     events: list[Literal[EVENTS]] = Field(min_length=1, max_length=20)  # type: ignore[valid-type]
     tenant: Name | None = Field(
-        None, description="Whose runs. A key of one tenant need not say; unset by another, the runs of all tenants."
+        None, description="Only runs of this tenant. Default: the tenant of the API key, or all tenants."
     )
 
 
 class SubscriptionSchema(BaseModel):
-    id: int = Field(description="That of its endpoint.")
-    tenant: str = Field(description="`*` stands for all tenants.")
+    id: int = Field(description="The ID of the endpoint.")
+    tenant: str = Field(description="`*` means all tenants.")
     url: str
     events: list[str]
     created_at: datetime
@@ -373,18 +391,18 @@ class SubscriptionSchema(BaseModel):
 
 class CreatedSubscription(SubscriptionSchema):
     secret: str | None = Field(
-        description="Signs all webhooks of this tenant to this host. Null if RETOMA_WEBHOOK_SECRET signs them."
+        description="Signs all webhooks of this tenant to this host. Null if RETOMA_WEBHOOK_SECRET is used."
     )
 
 
 class SubscriptionPage(BaseModel):
     webhooks: list[SubscriptionSchema]
-    next: int | None = Field(description="Give it as `before` for the next page. Null: this is the last.")
+    next: int | None = Field(description="Pass it as `before` to get the next page. Null on the last page.")
 
 
 class EndpointPage(BaseModel):
     endpoints: list[EndpointSchema]
-    next: int | None = Field(description="Give it as `before` for the next page. Null: this is the last.")
+    next: int | None = Field(description="Pass it as `before` to get the next page. Null on the last page.")
 
 
 class QueueSchema(BaseModel):
@@ -392,8 +410,8 @@ class QueueSchema(BaseModel):
     ready: int
     running: int
     delayed: int
-    oldest_seconds: float | None = Field(description="How long the job that comes next has been ready.")
-    workers: int = Field(description="How many live workers serve it.")
+    oldest_seconds: float | None = Field(description="How long the next job has been ready.")
+    workers: int = Field(description="The number of live workers that serve this queue.")
 
 
 class QueueList(BaseModel):
@@ -415,7 +433,7 @@ class WorkerList(BaseModel):
 
 class PipelineSchema(BaseModel):
     name: str
-    input_schema: dict[str, Any] | None = Field(description="JSON Schema. Null: it takes no input.")
+    input_schema: dict[str, Any] | None = Field(description="A JSON Schema. Null if the pipeline has no inputs.")
     steps: list[str]
 
 
@@ -429,29 +447,29 @@ class Health(BaseModel):
 
 class Readiness(Health):
     loop_restarts: dict[str, int] = Field(
-        description="How often each background loop of this server has failed and was started again."
+        description="The number of restarts of each background loop of this server after a failure."
     )
 
 
 class ItemSchema(BaseModel):
     item: str
     position: int
-    value: Any = Field(description="What the source gave.")
+    value: Any = Field(description="The value that the source step returned.")
     state: JobState
-    step: str = Field(description="Where it stands, or ended.")
-    attempt: int = Field(description="Of the step that took the most.")
+    step: str = Field(description="The current step of the item, or its last one.")
+    attempt: int = Field(description="The highest attempt number among its steps.")
     code: str | None
-    error: Any = Field(description="What the last failure or retry said.")
+    error: Any = Field(description="The last error.")
     error_at: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
-    output: Any = Field(description="Of the last step.")
-    author: str | None = Field(description="The person who gave it.")
+    output: Any = Field(description="The result of the last step.")
+    author: str | None = Field(description="The person who entered the result, if any.")
 
 
 class ItemPage(BaseModel):
     items: list[ItemSchema]
-    next: int | None = Field(description="Give it as `after` for the next page. Null: there is none.")
+    next: int | None = Field(description="Pass it as `after` to get the next page. Null on the last page.")
 
 
 class StuckRunSchema(BaseModel):
@@ -461,8 +479,8 @@ class StuckRunSchema(BaseModel):
     revision: int
     since: datetime
     cause: str
-    data: dict[str, Any] = Field(description="What is known: step, item, worker or queue, the last item, a sentence.")
-    resumes: int = Field(description="By itself, since it last progressed.")
+    data: dict[str, Any] = Field(description="Known details, such as step, item, worker, queue and a message.")
+    resumes: int = Field(description="Automatic resumes since the run last made progress.")
     max_resumes: int
 
 
@@ -477,34 +495,34 @@ class ReviewSchema(BaseModel):
     pipeline: str
     step: str
     item: str
-    revision: int = Field(description="Of what is reviewed: say with a decision which one was `seen`.")
-    planned: bool = Field(description="False: the step asked for help, and `reason` says why.")
+    revision: int = Field(description="The revision under review. Pass it as `seen` in a decision.")
+    planned: bool = Field(description="False if the step requested the review; `reason` says why.")
     state: ReviewState
     reason: Any
     opened_at: datetime
     due_at: datetime | None
     expires_at: datetime | None
     assignee: str | None
-    claimed_by: str | None = Field(description="Who looks at it just now.")
+    claimed_by: str | None = Field(description="The person who is currently reviewing it.")
     decided_by: str | None
     via: str | None
     decided_at: datetime | None
-    effective_at: datetime | None = Field(description="Until then the decision can be undone.")
+    effective_at: datetime | None = Field(description="The decision can be undone until this time.")
     applied_at: datetime | None
-    value: Any = Field(description="What was approved in place of the subject, or what the form was filled in with.")
+    value: Any = Field(description="The edited result that was approved, or the submitted form.")
     notes: str | None
     back_to: str | None
     back_items: list[str]
     can_send_back_to: list[str] = Field(
-        description="The steps that it may be sent back to; the first if none is named."
+        description="The steps that the work can be sent back to. The first one is the default."
     )
-    times_sent_back: int = Field(description="How often this went back in its run.")
+    times_sent_back: int = Field(description="How often this work was sent back in the run.")
     max_revisions: int | None
 
 
 class ReviewPage(BaseModel):
     reviews: list[ReviewSchema]
-    next: UUID | None = Field(description="Give it as `after` for the next page. Null: this is the last.")
+    next: UUID | None = Field(description="Pass it as `after` to get the next page. Null on the last page.")
 
 
 class SubjectSchema(BaseModel):
@@ -514,33 +532,46 @@ class SubjectSchema(BaseModel):
 
 
 class ReviewDetails(ReviewSchema):
-    subjects: list[SubjectSchema] = Field(description="The results that the person is asked about.")
-    has_form: bool = Field(description="Whether `value` is a form to be filled in, and not the subject edited.")
-    form: dict[str, Any] | None = Field(description="JSON Schema of `value`. Null: this server does not know it.")
-    feedback_form: dict[str, Any] | None = Field(description="JSON Schema of `extra`. Null: there is only `notes`.")
-    comments: list[Any] = Field(description="What was said about moments of a recording.")
-    history: list[EventSchema] = Field(description="Of this step and item in this run, in order.")
+    subjects: list[SubjectSchema] = Field(description="The results under review.")
+    has_form: bool = Field(description="True if `value` is a form to fill in, false if it is the edited subject.")
+    form: dict[str, Any] | None = Field(description="The JSON Schema of `value`. Null if this server does not know it.")
+    feedback_form: dict[str, Any] | None = Field(
+        description="The JSON Schema of `extra`. Null if feedback consists of `notes` only."
+    )
+    comments: list[Any] = Field(description="Comments on moments of a recording.")
+    history: list[EventSchema] = Field(description="Review events of this step and item in this run, oldest first.")
 
 
 class CommentRequest(RequestBody):
     text: Notes
-    at: float | None = Field(None, ge=0, le=MAX_RECORDING_SECONDS, description="Seconds from the beginning.")
-    to: float | None = Field(None, ge=0, le=MAX_RECORDING_SECONDS, description="The end, if it is about a range.")
+    at: float | None = Field(
+        None, ge=0, le=MAX_RECORDING_SECONDS, description="The start, in seconds from the beginning of the recording."
+    )
+    to: float | None = Field(
+        None, ge=0, le=MAX_RECORDING_SECONDS, description="The end in seconds, if the comment is about a range."
+    )
 
 
 class DecisionRequest(RequestBody):
     action: Literal["approve", "send_back", "reject"]
     value: Any = Field(
-        None, description="What is approved in place of the subject, or what the form asks for. Left out: the subject."
+        None, description="An edited result to approve, or the submitted form. If omitted, approves the subject."
     )
-    notes: Notes = Field("", description="To send back or reject, say why.")
-    to: Name | None = Field(None, description="The step that the work goes back to.")
-    items: list[ItemKey] | None = Field(None, max_length=MOST_ITEMS_BACK, description="What of it goes back.")
+    notes: Notes = Field("", description="The reason. Required to send back or reject.")
+    to: Name | None = Field(None, description="The step to send the work back to.")
+    items: list[ItemKey] | None = Field(
+        None, max_length=MAX_ITEMS_SENT_BACK, description="The items to redo. Default: all."
+    )
     comments: list[CommentRequest] = Field([], max_length=MAX_COMMENTS)
-    extra: dict[str, Any] = Field({}, description="What `feedback_form` asks for, to send back.")
-    seen: int | None = Field(None, ge=1, le=MAX_INT, description="The revision that was looked at; or `If-Match`.")
+    extra: dict[str, Any] = Field({}, description="Feedback as defined by `feedback_form`, to send back.")
+    seen: int | None = Field(
+        None, ge=1, le=MAX_INT, description="The revision that was reviewed. Alternative to `If-Match`."
+    )
     undo_seconds: float = Field(
-        0, ge=0, le=MAX_UNDO.total_seconds(), description="It takes effect after so long; until then it is undone."
+        0,
+        ge=0,
+        le=MAX_UNDO.total_seconds(),
+        description="Delay before the decision takes effect; it can be undone until then.",
     )
 
 
@@ -554,8 +585,8 @@ class BulkDecisionRequest(RequestBody):
 
 class DecisionOutcome(BaseModel):
     review: UUID
-    current: ReviewSchema | None = Field(description="As it stands. Null: it was not decided, and `problem` says why.")
-    problem: dict[str, Any] | None = Field(description="What it would have been answered with alone: a `Problem`.")
+    current: ReviewSchema | None = Field(description="The review after the decision. Null if it failed; see `problem`.")
+    problem: dict[str, Any] | None = Field(description="The error, as a `Problem`.")
 
 
 class DecisionOutcomes(BaseModel):
@@ -563,7 +594,7 @@ class DecisionOutcomes(BaseModel):
 
 
 class AssignRequest(RequestBody):
-    assignee: Name | None = Field(description="Null: nobody's.")
+    assignee: Name | None = Field(description="The person to assign the review to. Null removes the assignment.")
 
 
 class StaleJob(BaseModel):
@@ -572,22 +603,22 @@ class StaleJob(BaseModel):
 
 
 class StaleList(BaseModel):
-    stale: list[StaleJob] = Field(description="Results that are made of something that is no longer current.")
+    stale: list[StaleJob] = Field(description="Results that were computed from outdated inputs.")
 
 
 class StepRevisionSchema(BaseModel):
     revision: int
     state: JobState
     output: Any
-    author: str | None = Field(description="The person who gave it.")
-    reused_from: int | None = Field(description="The revision whose result it kept.")
-    feedback: Any = Field(description="What a person said who sent it back.")
+    author: str | None = Field(description="The person who entered the result, if any.")
+    reused_from: int | None = Field(description="The revision that this result was reused from.")
+    feedback: Any = Field(description="The reviewer's feedback that caused this revision.")
     created_at: datetime
     ended_at: datetime | None
 
 
 class StepRevisionList(BaseModel):
-    revisions: list[StepRevisionSchema] = Field(description="The newest first.")
+    revisions: list[StepRevisionSchema] = Field(description="Newest first.")
 
 
 class RunEventData(BaseModel):
@@ -595,19 +626,19 @@ class RunEventData(BaseModel):
     tenant: str
     pipeline: str
     state: RunState
-    seq: int = Field(description="Counts the events of a run that are sent to one URL.")
-    error: dict[str, Any] | None = Field(None, description="Why a run failed.")
-    url: str | None = Field(None, description="The run, if the server has been told its public address.")
-    input: Any = Field(None, description="Left out if the body would be too large.")
-    results: dict[str, Any] | None = Field(None, description="By step. Left out if the body would be too large.")
-    review: dict[str, Any] | None = Field(None, description="Of `review.opened`: what a person is asked.")
-    stuck: dict[str, Any] | None = Field(None, description="Of `run.stuck`: the cause.")
-    omitted: list[str] = Field([], description="What was left out because the body would be too large.")
+    seq: int = Field(description="The sequence number of the event among those of this run to this URL.")
+    error: dict[str, Any] | None = Field(None, description="The error of a failed run.")
+    url: str | None = Field(None, description="The URL of the run, if RETOMA_PUBLIC_URL is set.")
+    input: Any = Field(None, description="Omitted if the body would be too large.")
+    results: dict[str, Any] | None = Field(None, description="Results by step. Omitted if the body would be too large.")
+    review: dict[str, Any] | None = Field(None, description="The review, in `review.opened` events.")
+    stuck: dict[str, Any] | None = Field(None, description="The cause, in `run.stuck` events.")
+    omitted: list[str] = Field([], description="The fields omitted because the body would be too large.")
 
 
 class RunEvent(BaseModel):
-    """What is sent when something happens to a run."""
+    """The body of a webhook about a run."""
 
-    type: str = Field(description="The name of the event, such as `run.completed`.")
-    timestamp: datetime = Field(description="When it happened.")
+    type: str = Field(description="The event type, such as `run.completed`.")
+    timestamp: datetime = Field(description="The time of the event.")
     data: RunEventData

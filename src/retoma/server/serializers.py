@@ -1,4 +1,4 @@
-"""Runs, as the API shows them."""
+"""Convert runs to API schemas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def serialize_run(run: Run) -> RunSchema:
 
 
 def redact_stacks(by: Principal, data: Any) -> Any:
-    """What an event says, as its caller may see it."""
+    """Return the data of an event, without stack traces unless the principal may see them."""
     return data if by.sees_stacks else drop_stack(data)
 
 
@@ -55,7 +55,7 @@ async def serialize_run_details(by: Principal, run: Run) -> RunDetails:
 
 
 def list_item_sources(graph: Graph) -> list[str]:
-    """The steps whose results are lists of items that other steps go over."""
+    """Return the steps that produce the items of `each` steps."""
     found = (step.source for step in graph.steps if step.each and not step.internal)
     return list(dict.fromkeys(name for name in found if name))
 

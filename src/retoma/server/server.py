@@ -1,4 +1,4 @@
-"""The server, put together: our routes under /api/v1, an application's own at the root."""
+"""Build the server: the API under /api/v1, the application's own routes at the root."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _API_ROUTERS = (
 
 
 def make_server(app: App | None, client: Client, settings: Settings, *, dev_token: str | None = None) -> FastAPI:
-    """An ASGI application. Callers on this machine with the token `development` need no key and may do everything."""
+    """Return the ASGI application. Local requests with `dev_token` need no API key and have every scope."""
     server = FastAPI(
         title="Retoma" if app is None else app.name,
         version=version("retoma"),
@@ -74,27 +74,27 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
         redirect_slashes=False,
     )
     sessions = Sessions(client, settings)
-    developer = None if dev_token is None else DevAuth(dev_token)
-    door = Auth(client, settings.rate_limit_per_minute, sessions, dev_auth=developer)
-    server.state.auth = door
+    dev_auth = None if dev_token is None else DevAuth(dev_token)
+    auth = Auth(client, settings.rate_limit_per_minute, sessions, dev_auth=dev_auth)
+    server.state.auth = auth
     server.state.app = app
     server.state.client = client
-    server.state.live = Streams(client.database, settings.streams_per_key, door.find_invalid)
+    server.state.live = Streams(client.database, settings.streams_per_key, auth.find_invalid)
     server.state.settings = settings
     problems.add_exception_handlers(server)
     server.router.routes += _build_routes()
     _include_application_routes(server, () if app is None else app.routes)
     _check_access_declared(server)
-    server.add_middleware(PagesMiddleware, page_site=PageSite(app, client, door, sessions))
+    server.add_middleware(PagesMiddleware, page_site=PageSite(app, client, auth, sessions))
     if settings.public_url is None and dev_token is None:
         server.add_middleware(PublicUrlCheck)
-    server.add_middleware(RequestLimits, large_bodies={} if app is None else app.large_bodies, auth=door)
+    server.add_middleware(RequestLimits, large_bodies={} if app is None else app.large_bodies, auth=auth)
     return server
 
 
 @cache
 def _build_routes() -> list[BaseRoute]:
-    """Put together once for all servers of a process, as that takes longer than everything else here."""
+    """Build the routes once per process: this takes longer than the rest of `make_server`."""
     ours = APIRouter()
     ours.include_router(health.router)
     ours.include_router(metrics.router)
@@ -111,20 +111,20 @@ def _build_routes() -> list[BaseRoute]:
 def _include_application_routes(server: FastAPI, routers: Iterable[Any]) -> None:
     for router in routers:
         if not isinstance(router, APIRouter):
-            raise DefinitionError(f"App(routes=...) takes FastAPI's APIRouter; given: {router!r:.80}")
+            raise DefinitionError(f"App(routes=...) takes FastAPI APIRouter objects, not {router!r:.80}")
         server.include_router(router)
 
 
 def list_routes(server: FastAPI) -> list[RouteContext]:
-    """Every route that is served, with all that it got from the routers around it."""
+    """Return every served route, with the settings inherited from its routers."""
     return list(iter_route_contexts(server.routes))
 
 
 def _check_access_declared(server: FastAPI) -> None:
-    """A route that forgot to ask who calls must not be served."""
+    """Raise DefinitionError if a route does not declare its access: it would be open to everyone."""
     for route in list_routes(server):
         if get_route_access(route) is None:
             raise DefinitionError(
-                f"the route {', '.join(sorted(route.methods or ()))} {route.path} does not say who may call it: "
-                "give it `by: Annotated[Caller, caller(scope)]`, or `dependencies=[public]` if anyone may"
+                f"the route {', '.join(sorted(route.methods or ()))} {route.path} does not declare who may call it: "
+                "add `by: Annotated[Principal, require_scope(...)]`, or `dependencies=[public]` if anyone may"
             )

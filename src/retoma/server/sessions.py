@@ -1,4 +1,4 @@
-"""Sessions of people: the cookie that holds one, and the proof that a request was meant by the person behind it."""
+"""Dashboard sessions: login, the session cookie, and the CSRF and origin checks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from retoma.settings import Settings
 
 CSRF_HEADER = "x-retoma-csrf"
 LOGINS_PER_MINUTE = 10  # from one address
-TOTAL_LOGINS_PER_MINUTE = 60  # each costs time and memory
+TOTAL_LOGINS_PER_MINUTE = 60  # each one hashes a password, which costs time and memory
 
 
 class Sessions:
-    """`nobody` stands for the session of a visitor who needs none: development on this machine."""
+    """Manage login sessions. `dev_token` replaces a session's token for the developer, who needs none."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         hashed = settings.admin_password_hash
@@ -38,18 +38,18 @@ class Sessions:
 
     @property
     def can_log_in(self) -> bool:
-        """Whether there is a password to log in with."""
+        """Return whether an administrator password is configured."""
         return self._password_hash is not None
 
     async def find_token(self, request: Request) -> str | None:
-        """The token of the live session that this request shows."""
+        """Return the token of the request's session, or None if it has no live session."""
         token = request.cookies.get(self._cookie_name(request))
         if token is None or self._password_hash is None:
             return None
         return token if await admin_sessions.is_live(self._database, token, self._password_hash) else None
 
     async def find_live(self, digests: Iterable[bytes]) -> set[bytes]:
-        """Return those of these digests of tokens whose sessions are live."""
+        """Return the token digests that belong to live sessions."""
         return (
             set()
             if self._password_hash is None
@@ -57,9 +57,9 @@ class Sessions:
         )
 
     async def log_in(self, password: str, address: str) -> str | None:
-        """The token of a new session; None if this is not the password. Raises a Problem after too many tries."""
-        check_rate(self._login_limiter.take(address), "too many tries to log in came from here")
-        check_rate(self._total_login_limiter.take("all"), "there are too many tries to log in")
+        """Return the token of a new session, or None for a wrong password. Raise a Problem after too many attempts."""
+        check_rate(self._login_limiter.take(address), "too many login attempts from this address")
+        check_rate(self._total_login_limiter.take("all"), "too many login attempts")
         async with self._hashing_slots:
             if self._password_hash is None or not await asyncio.to_thread(
                 admin_sessions.verify_password, password, self._password_hash
@@ -85,32 +85,32 @@ class Sessions:
         response.delete_cookie(self._cookie_name(request), secure=secure, httponly=True, samesite="lax")
 
     def check_origin(self, request: Request) -> None:
-        """Raise a Problem unless a page of ours sent this."""
+        """Raise a Problem unless a page of this server sent the request."""
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
-        ours = (
+        is_own = (
             site == "same-origin" if site is not None else origin is not None and self._is_own_origin(request, origin)
         )
-        if not ours:
+        if not is_own:
             raise _cross_origin_problem()
 
     def check_read_origin(self, request: Request) -> None:
-        """Raise a Problem if another site's page sent this. A person who opened the address did not."""
+        """Raise a Problem if a page of another site sent the request. A URL opened directly is allowed."""
         if request.headers.get("sec-fetch-site") != "none" and not _has_no_origin(request):
             self.check_origin(request)
 
-    def check_csrf(self, token: str, given: str | None) -> None:
-        if not hmac.compare_digest(csrf_token(token).encode(), (given or "").encode()):
+    def check_csrf(self, token: str, csrf: str | None) -> None:
+        if not hmac.compare_digest(csrf_token(token).encode(), (csrf or "").encode()):
             raise Problem(
-                403, "FORM_TOO_OLD", "this form is from before the last login or start: reload the page and try again"
+                403, "FORM_TOO_OLD", "this form is older than the last login or restart: reload the page and try again"
             )
 
     def _is_own_origin(self, request: Request, origin: str) -> bool:
-        named = urlsplit(origin)
-        return named.netloc != "" and named.netloc in (request.headers.get("host"), self._public_url.netloc)
+        netloc = urlsplit(origin).netloc
+        return netloc != "" and netloc in (request.headers.get("host"), self._public_url.netloc)
 
     def is_secure(self, request: Request) -> bool:
-        """Whether people reach us through https."""
+        """Return whether browsers reach this server over HTTPS."""
         return "https" in (request.url.scheme, self._public_url.scheme)
 
     def _cookie_name(self, request: Request) -> str:
@@ -118,16 +118,16 @@ class Sessions:
 
 
 def _has_no_origin(request: Request) -> bool:
-    """Whether it does not say where it comes from, as programs and old browsers do not."""
+    """Return whether the request has no origin headers, as from programs and old browsers."""
     return "sec-fetch-site" not in request.headers and "origin" not in request.headers
 
 
 def _cross_origin_problem() -> Problem:
     return Problem(
-        403, "CROSS_ORIGIN_FORM", "this was not sent from a page of this server: open the page and try again"
+        403, "CROSS_ORIGIN_FORM", "this form was not sent from a page of this server: open the page and try again"
     )
 
 
 def csrf_token(token: str) -> str:
-    """What forms of this session carry. The token cannot be found from it."""
+    """Return the CSRF token of a session. The session's token cannot be derived from it."""
     return hashlib.sha256(f"csrf {token}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Live events for many who watch: one reader for all of them, and a small buffer for each."""
+"""Live event streams: one reader per process, and a small buffer per stream."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ FindInvalid = Callable[[Iterable[Credential]], Awaitable[set[Credential]]]
 
 SECONDS_BETWEEN_PINGS = 15
 SECONDS_BETWEEN_SLOTS = 1.0
-SECONDS_BETWEEN_CHECKS = 2.0  # of keys and sessions
-MAX_STREAM_SECONDS = 900  # seconds; then its watcher comes again
-MAX_BACKLOG_BYTES = 256 * 1024  # bytes that one who reads slowly may be behind
+SECONDS_BETWEEN_CHECKS = 2.0  # of credentials
+MAX_STREAM_SECONDS = 900  # then the client reconnects
+MAX_BACKLOG_BYTES = 256 * 1024  # buffered for a slow client before it is cut off
 MAX_STREAMS = 20_000
-MAX_IDLE_READS = 150  # of which nobody hears; then the reader ends
-MAX_EVENTS_BEHIND = 100_000  # events of all runs that one who was away may ask for
+MAX_IDLE_READS = 150  # reads without a stream before the reader stops
+MAX_EVENTS_BEHIND = 100_000  # events of all runs that a reconnecting client may catch up on
 DATABASE_RETRY_SECONDS = 1.0
-MAX_CATCH_UP_POLLS = 100  # for this process to reach what another has told already
+MAX_CATCH_UP_POLLS = 100  # for this process to reach an event that another one already sent
 CATCH_UP_POLL_SECONDS = 0.02
 STATE_QUERY_TIMEOUT_SECONDS = 1.0
 
 
 def encode_event(event: LiveEvent) -> bytes:
-    """One event as it is sent. JSON has no line breaks, so that no text of a user can end a line of ours."""
-    told = {name: getattr(event, name) for name in _EVENT_FIELDS}
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.kind.encode(), msgspec.json.encode(told))
+    """Encode an event. JSON has no raw line breaks, so text from users cannot end the frame."""
+    data = {name: getattr(event, name) for name in _EVENT_FIELDS}
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.kind.encode(), msgspec.json.encode(data))
 
 
 _EVENT_FIELDS = ("id", "run", "at", "kind", "revision", "attempt", "step", "item", "data")
 
 
 def encode_ping(through: int, run: UUID | None = None, state: RunState | None = None) -> bytes:
-    """Says that all is well, through which event nothing is missing, and of one run how it stands."""
-    told: dict[str, Any] = {"through": through}
+    """Encode a ping with the last event up to which nothing is missing and, for one run, its state."""
+    data: dict[str, Any] = {"through": through}
     if state is not None:
-        told |= {"run": run, "state": state}
-    return b"id: %d\nevent: ping\ndata: %s\n\n" % (through, msgspec.json.encode(told))
+        data |= {"run": run, "state": state}
+    return b"id: %d\nevent: ping\ndata: %s\n\n" % (through, msgspec.json.encode(data))
 
 
 class Stream:
-    """What one who watches has not been sent yet. What came up to `begins_after` is not in its buffer."""
+    """The unsent events of one client. Events up to `starts_after` are not in its buffer."""
 
     __slots__ = (
         "_chunks",
@@ -87,7 +87,7 @@ class Stream:
         self.run = run
         self.tenant = tenant
         self.starts_after = starts_after
-        self.pings_left = MAX_STREAM_SECONDS // SECONDS_BETWEEN_PINGS  # pings that are left
+        self.pings_left = MAX_STREAM_SECONDS // SECONDS_BETWEEN_PINGS
         self.is_cut = False
         self.is_over = False
         self.abort: Callable[[], None] | None = None
@@ -96,18 +96,18 @@ class Stream:
         self._waker: asyncio.Future[None] | None = None
 
     def put(self, chunk: bytes) -> None:
-        """Let it be sent next. Who is too far behind is cut off, and may come again for the rest."""
+        """Queue a chunk. Cut off a client that is too far behind; it can reconnect for the rest."""
         if self.is_cut or self.is_over:
             return
         if self._size > MAX_BACKLOG_BYTES:
             self.cut()
             return
-        self._chunks.append(chunk)  # the same bytes for all who watch the same
+        self._chunks.append(chunk)  # the same bytes object for all streams
         self._size += len(chunk)
         self._wake()
 
     def end(self) -> None:
-        """Nothing follows what is in the buffer."""
+        """End the stream after what is in the buffer."""
         self.is_over = True
         self._wake()
 
@@ -119,7 +119,7 @@ class Stream:
         self._wake()
 
     async def next(self) -> bytes | None:
-        """All that there is to send, as soon as there is some; None when it is over."""
+        """Wait for data and return all of it, or None once the stream is over."""
         while not self._chunks:
             if self.is_cut or self.is_over:
                 return None
@@ -134,10 +134,10 @@ class Stream:
 
 
 class Streams:
-    """All who watch this process. While there is one, one task reads for all, and another pings."""
+    """All streams of this process. While there is one, background tasks read events, ping and check credentials."""
 
     def __init__(self, database: Database, per_key: int, find_invalid: FindInvalid) -> None:
-        """`find_ended` says which credentials are not valid any more."""
+        """`find_invalid` returns the credentials that are no longer valid."""
         self._find_invalid = find_invalid
         self.reader = LiveEventReader(database)
         self._tenants = Tenants(database)
@@ -169,9 +169,9 @@ class Streams:
         after: int | None,
         credential: Credential | None = None,
     ) -> Stream:
-        """A stream of a run's events, of a tenant's, or of all. Raises a Problem if there are too many.
+        """Open a stream of the events of a run, of a tenant, or of all tenants. Raise a Problem if there are too many.
 
-        It must be closed. What came between `after` and its `begins_after` is the caller's to fetch.
+        The caller must close it, and must fetch the events between `after` and the stream's `starts_after`.
         """
         self._reserve(key)
         try:
@@ -201,21 +201,21 @@ class Streams:
         self._release(stream.key)
 
     def close(self) -> None:
-        """End all streams, and let none begin: this server stops."""
+        """End all streams and refuse new ones, because the server is stopping."""
         self._closed = True
         for stream in self.list_streams():
             stream.end()
         self._stop_tasks()
 
     def _reserve(self, key: Hashable) -> None:
-        """Count one more. From now on the reader does not end."""
+        """Count one more stream, which keeps the reader running."""
         if self._closed or self._count >= MAX_STREAMS:
             raise _too_many_streams_problem()
         if self._count_by_key[key] >= self._per_key:
             raise Problem(
                 429,
                 "TOO_MANY_STREAMS",
-                f"this key has {self._per_key} streams open: close one first",
+                f"this API key already has {self._per_key} open streams: close one first",
                 headers=_RETRY_AFTER,
             )
         self._count_by_key[key] += 1
@@ -239,7 +239,7 @@ class Streams:
             self._tasks = [asyncio.create_task(run_with_restarts(name, loop)) for name, loop in loops.items()]
 
     async def _catch_up(self, after: int) -> None:
-        """Another process may have told events that this one has yet to read: it must not tell them again."""
+        """Wait until this process has read the events that another one already sent, so none is sent twice."""
         for _ in range(MAX_CATCH_UP_POLLS):
             if self._through >= after:
                 return
@@ -251,7 +251,7 @@ class Streams:
         self._tasks = []
 
     async def _read_events(self) -> None:
-        """Read for all, until nobody has watched for a while."""
+        """Read events for all streams, until there has been no stream for a while."""
         idle = 0
         while idle < MAX_IDLE_READS:
             try:
@@ -267,7 +267,7 @@ class Streams:
         self._stop_tasks()  # this task too
 
     def distribute(self, events: Iterable[LiveEvent]) -> None:
-        """Give each who watches what is theirs, in its order. If that fails they are cut off, and come again for it."""
+        """Put the events into their streams, in order. On failure cut all streams off, so that clients reconnect."""
         try:
             self._distribute(events)
         except Exception:
@@ -280,23 +280,23 @@ class Streams:
     def _distribute(self, events: Iterable[LiveEvent]) -> None:
         frames = [(event, encode_event(event)) for event in events] if self._count else []
         for tenant, streams in self._by_tenant.items() if frames else ():
-            if chunk := b"".join(told for event, told in frames if tenant in (None, event.tenant)):
+            if chunk := b"".join(frame for event, frame in frames if tenant in (None, event.tenant)):
                 _put_all(streams, chunk)
-        for event, told in frames:
+        for event, frame in frames:
             watching = self._by_run.get(event.run, ())
-            _put_all(watching, told)
+            _put_all(watching, frame)
             if event.kind == "end":
                 _end_all(watching)
 
     async def _send_pings(self) -> None:
-        """A part of all in each second, so that they do not all come at once."""
+        """Ping a part of the streams each second, to spread the load."""
         while True:
             for slot in self._ping_slots:
                 await asyncio.sleep(SECONDS_BETWEEN_SLOTS)
                 await self.send_pings(slot)
 
     async def send_pings(self, streams: Iterable[Stream]) -> None:
-        """Those whose time is over end with it."""
+        """Ping the streams, and end those that have reached MAX_STREAM_SECONDS."""
         watched = list(streams)
         states = await self._fetch_states({stream.run for stream in watched if stream.run is not None})
         chunks = {
@@ -312,19 +312,19 @@ class Streams:
     async def _check_credentials(self) -> None:
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_CHECKS)
-            with suppress(DatabaseUnavailable):  # the next check comes soon
+            with suppress(DatabaseUnavailable):  # the next check follows soon
                 await self.end_invalid_streams()
 
     async def end_invalid_streams(self) -> None:
-        """End the streams whose key was revoked or whose session is over, by one look at each kind of credential."""
-        shown = {stream.credential for stream in self.list_streams() if stream.credential is not None}
-        ended = await self._find_invalid(shown) if shown else set()
-        for stream in self.list_streams() if ended else ():
-            if stream.credential in ended:
+        """End the streams of revoked keys and ended sessions, with one query per kind of credential."""
+        used = {stream.credential for stream in self.list_streams() if stream.credential is not None}
+        invalid = await self._find_invalid(used) if used else set()
+        for stream in self.list_streams() if invalid else ():
+            if stream.credential in invalid:
                 stream.end()
 
     async def _fetch_states(self, runs: set[UUID]) -> dict[UUID, RunState]:
-        """Nothing if the database does not answer at once: a ping must not be late."""
+        """Return the states of the runs, or {} if the database is slow: pings must be on time."""
         try:
             async with asyncio.timeout(STATE_QUERY_TIMEOUT_SECONDS):
                 return await self.reader.get_states(runs) if runs else {}
@@ -347,7 +347,9 @@ def _put_all(streams: Iterable[Stream], chunk: bytes) -> None:
 
 
 def _too_many_streams_problem() -> Problem:
-    return Problem(503, "TOO_MANY_STREAMS", "this server has no room for another stream", headers=_RETRY_AFTER)
+    return Problem(
+        503, "TOO_MANY_STREAMS", "this server has too many open streams or is stopping", headers=_RETRY_AFTER
+    )
 
 
 def _end_all(streams: Iterable[Stream]) -> None:

@@ -1,4 +1,4 @@
-"""Acts of people: let a run go on, make work anew, put a result right, leave items out, fork."""
+"""Actions on runs: resume, rerun, edit, skip and fork."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ router = APIRouter(tags=["actions"])
 Reader = Annotated[Principal, require_scope("runs:read")]
 Writer = Annotated[Principal, require_scope("runs:write")]
 IdempotencyKey = Annotated[
-    str | None, idempotency_key_header("The same act with the same key is done once, however often it is sent.")
+    str | None, idempotency_key_header("Repeating the action with the same key has no further effect.")
 ]
 _ERRORS = document_problems(404, 409)
 MAX_ITEMS = 10_000
@@ -47,25 +47,27 @@ _SELECTORS = {
     "stale": {"const": True},
 }
 _SELECTED_OR_FAILED_SCHEMA = {
-    "if": {"anyOf": [{"required": [name], "properties": {name: given}} for name, given in _SELECTORS.items()]},
+    "if": {"anyOf": [{"required": [name], "properties": {name: schema}} for name, schema in _SELECTORS.items()]},
     "then": {"properties": {"step": {"type": "null"}}},
     "else": {"properties": {"downstream": {"const": True}, "reuse": {"const": True}}},
 }
 
 
 class RerunRequest(RequestBody):
-    """What is to be made anew is named by `steps`, `group`, `from_step` or `stale`. Otherwise it is what failed."""
+    """Select work to rerun with `steps`, `group`, `from_step` or `stale`. Without any, rerun failed jobs."""
 
     model_config = ConfigDict(json_schema_extra=_SELECTED_OR_FAILED_SCHEMA)  # type: ignore[typeddict-item]
 
-    step: Name | None = Field(None, description="Only what failed of this step.")
-    items: list[ItemKey] | None = Field(None, max_length=MAX_ITEMS, description="Only these items.")
-    steps: list[Name] = Field([], max_length=MAX_STEPS, description="These, and what depends on them.")
-    group: Name | None = Field(None, description="The steps of this group.")
-    from_step: Name | None = Field(None, description="This step and every one that depends on it, whatever comes out.")
-    stale: bool = Field(False, description="What was made of something that is no longer current.")
-    downstream: bool = Field(True, description="False: what depends on it stays as it is, and is stale.")
-    reuse: bool = Field(True, description="False: nothing that depends on it keeps its result.")
+    step: Name | None = Field(None, description="Rerun only the failed jobs of this step.")
+    items: list[ItemKey] | None = Field(None, max_length=MAX_ITEMS, description="Rerun only these items.")
+    steps: list[Name] = Field([], max_length=MAX_STEPS, description="Rerun these steps and their dependents.")
+    group: Name | None = Field(None, description="Rerun the steps of this group.")
+    from_step: Name | None = Field(
+        None, description="Rerun this step and all of its dependents, even if its result is the same."
+    )
+    stale: bool = Field(False, description="Rerun the results that were computed from outdated inputs.")
+    downstream: bool = Field(True, description="False keeps the dependents as they are and marks them as stale.")
+    reuse: bool = Field(True, description="False reruns the dependents even if their inputs are the same.")
     reason: Notes | None = None
 
     @property
@@ -76,12 +78,12 @@ class RerunRequest(RequestBody):
 class EditRequest(RequestBody):
     step: Name
     item: str = Field("", max_length=500, pattern=r"^[^\x00]*$")
-    value: Any = Field(description="The result, as the step would give it.")
-    rerun_dependents: bool = Field(True, description="False: what depends on it stays as it is, and is stale.")
+    value: Any = Field(description="The new result, of the type that the step returns.")
+    rerun_dependents: bool = Field(True, description="False keeps the dependents as they are and marks them as stale.")
 
 
 class ForkRequest(RequestBody):
-    input: dict[str, Any] = Field({}, description="The fields that are to be others; the rest is as it was.")
+    input: dict[str, Any] = Field({}, description="The input fields to change. The others keep their values.")
 
 
 class SkipRequest(RequestBody):
@@ -92,45 +94,45 @@ class SkipRequest(RequestBody):
 class RevisionSchema(BaseModel):
     id: UUID
     revision: int
-    jobs: int = Field(description="How many were named, or begin now.")
+    jobs: int = Field(description="The number of jobs that were selected or created.")
 
 
-@router.get("/stuck", summary="Runs that should go on and do not")
+@router.get("/stuck", summary="List stuck runs")
 async def list_stuck_runs(by: Reader, limit: Annotated[Limit, Query()] = 100) -> StuckRunPage:
     found = await by.client.runs.list_stuck(tenant=by.tenant, limit=limit)
     return StuckRunPage(stuck=[_serialize_stuck_run(by, one) for one in found])
 
 
-@router.post("/runs/{run:uuid}/resume", summary="Let a run go on that is stuck or has failed", responses=_ERRORS)
+@router.post("/runs/{run:uuid}/resume", summary="Resume a stuck or failed run", responses=_ERRORS)
 async def resume_run(run: UUID, by: Writer, key: IdempotencyKey = None) -> ResumedRun:
     await get_own_run(by, run)
 
     async def resume(_: str | None) -> dict[str, Any]:
-        # With the caller's own key: the same key must not stand for another act on this run, nor for a second resume.
+        # Pass the caller's key on: it must not be accepted for another action on this run, nor for a second resume.
         state = await by.client.runs.resume(run, tenant=by.tenant, by=_author(by), key=key)
-        lacking = await by.client.runs.find_missing_worker(run)
-        return {"state": state, "note": lacking and lacking.explanation}
+        missing = await by.client.runs.find_missing_worker(run)
+        return {"state": state, "note": missing and missing.explanation}
 
     return ResumedRun(id=run, **await by.client.runs.get_or_record_answer(run, key, "resume", resume))
 
 
-@router.post("/runs/{run:uuid}/rerun", summary="Make work anew: what failed, or what is named", responses=_ERRORS)
+@router.post("/runs/{run:uuid}/rerun", summary="Rerun failed jobs or selected steps", responses=_ERRORS)
 async def rerun_steps(run: UUID, body: RerunRequest, by: Writer, key: IdempotencyKey = None) -> RevisionSchema:
     await get_own_run(by, run)
-    act = _rerun_selected if body.selects_work else _rerun_failed
-    return _serialize_revision(run, await act(run, body, by, key))
+    rerun = _rerun_selected if body.selects_work else _rerun_failed
+    return _serialize_revision(run, await rerun(run, body, by, key))
 
 
 async def _rerun_selected(run: UUID, body: RerunRequest, by: Principal, key: str | None) -> Revision:
     if body.step is not None:
-        raise InvalidInput("`step` is for what failed: name what is to be made anew in `steps`")
-    asked = body.model_dump(exclude={"step", "steps"})
-    return await by.client.runs.rerun(run, *body.steps, **asked, tenant=by.tenant, by=_author(by), key=key)
+        raise InvalidInput("`step` selects failed jobs: use `steps` to name the steps to rerun")
+    options = body.model_dump(exclude={"step", "steps"})
+    return await by.client.runs.rerun(run, *body.steps, **options, tenant=by.tenant, by=_author(by), key=key)
 
 
 async def _rerun_failed(run: UUID, body: RerunRequest, by: Principal, key: str | None) -> Revision:
     if not (body.downstream and body.reuse):
-        raise InvalidInput("say in `steps` what is to be rerun with `downstream` or `reuse` false")
+        raise InvalidInput("`downstream` and `reuse` do not apply to failed jobs: name the steps to rerun in `steps`")
     return await by.client.runs.rerun_failed(
         run, step=body.step, items=body.items, tenant=by.tenant, by=_author(by), key=key
     )
@@ -139,8 +141,11 @@ async def _rerun_failed(run: UUID, body: RerunRequest, by: Principal, key: str |
 @router.post(
     "/runs/{run:uuid}/fork",
     status_code=202,
-    summary="Start a run with a changed input that shares the results of one that is over",
-    responses={200: {"description": "This key was used before; it is the same run.", "model": StartedRun}, **_ERRORS},
+    summary="Fork a finished run: start a run with changed inputs that reuses its results",
+    responses={
+        200: {"description": "The key was used before: this is the existing run.", "model": StartedRun},
+        **_ERRORS,
+    },
 )
 async def fork_run(
     run: UUID, body: ForkRequest, by: Writer, response: Response, key: IdempotencyKey = None
@@ -151,7 +156,7 @@ async def fork_run(
     return StartedRun(id=started.id, created=started.created)
 
 
-@router.get("/runs/{run:uuid}/stale", summary="Results that are no longer current", responses=document_problems(404))
+@router.get("/runs/{run:uuid}/stale", summary="List stale results", responses=document_problems(404))
 async def list_stale_results(run: UUID, by: Reader) -> StaleList:
     await get_own_run(by, run)
     return StaleList(stale=[StaleJob(step=step, item=item) for step, item in await by.client.runs.list_stale(run)])
@@ -159,7 +164,7 @@ async def list_stale_results(run: UUID, by: Reader) -> StaleList:
 
 @router.get(
     "/runs/{run:uuid}/steps/{step}/revisions",
-    summary="Every revision of a step's result, or of one item's, the newest first",
+    summary="List the revisions of a step's or item's result, newest first",
     responses=document_problems(404),
 )
 async def list_step_revisions(
@@ -176,9 +181,9 @@ async def list_step_revisions(
     return StepRevisionList(revisions=[StepRevisionSchema(**vars(one)) for one in found])
 
 
-@router.post("/runs/{run:uuid}/edit", summary="Put a person's result in place of a job's", responses=_ERRORS)
+@router.post("/runs/{run:uuid}/edit", summary="Replace the result of a job", responses=_ERRORS)
 async def edit_result(run: UUID, body: EditRequest, by: Writer, key: IdempotencyKey = None) -> RevisionSchema:
-    made = await by.client.runs.edit(
+    revision = await by.client.runs.edit(
         run,
         body.step,
         body.value,
@@ -188,21 +193,21 @@ async def edit_result(run: UUID, body: EditRequest, by: Writer, key: Idempotency
         by=_author(by),
         key=key,
     )
-    return _serialize_revision(run, made)
+    return _serialize_revision(run, revision)
 
 
-@router.post("/runs/{run:uuid}/skip", summary="Leave items out of a run that is over", responses=_ERRORS)
+@router.post("/runs/{run:uuid}/skip", summary="Skip items of a finished run", responses=_ERRORS)
 async def skip_items(run: UUID, body: SkipRequest, by: Writer, key: IdempotencyKey = None) -> RevisionSchema:
-    made = await by.client.runs.skip(run, body.step, body.items, tenant=by.tenant, by=_author(by), key=key)
-    return _serialize_revision(run, made)
+    revision = await by.client.runs.skip(run, body.step, body.items, tenant=by.tenant, by=_author(by), key=key)
+    return _serialize_revision(run, revision)
 
 
 def _author(by: Principal) -> str:
     return f"key {by.name}"
 
 
-def _serialize_revision(run: UUID, made: Revision) -> RevisionSchema:
-    return RevisionSchema(id=run, revision=made.number, jobs=made.jobs)
+def _serialize_revision(run: UUID, revision: Revision) -> RevisionSchema:
+    return RevisionSchema(id=run, revision=revision.number, jobs=revision.jobs)
 
 
 def _serialize_stuck_run(by: Principal, stuck: Stuck) -> StuckRunSchema:

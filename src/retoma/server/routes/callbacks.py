@@ -1,4 +1,4 @@
-"""One-time URLs that outside services call when they are done. The token in the URL is the key."""
+"""One-time URLs that external services call when their work is done. The token in the URL authenticates."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ router = APIRouter(tags=["callbacks"], dependencies=[public])
 
 @router.post(
     "/callbacks/{token}",
-    summary="Say that outside work has ended",
+    summary="Report that external work has ended",
     response_class=Response,
     responses={
-        200: {"description": "It is taken as a hint; the outside is asked whether it is so."},
+        200: {"description": "The callback was recorded. Retoma polls the external service to confirm it."},
         **document_problems(404, 410),
     },
     openapi_extra={"requestBody": {"content": {"application/json": {"schema": {}}}}},
@@ -33,23 +33,26 @@ router = APIRouter(tags=["callbacks"], dependencies=[public])
 async def receive_callback(
     request: Request, token: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{16,200}$")]
 ) -> Response:
-    door: Auth = request.app.state.auth
+    auth: Auth = request.app.state.auth
     client: Client = request.app.state.client
-    await door.check_callback(request, token)
+    await auth.check_callback(request, token)
     await client.external_work.record_callback(token, _read_payload(await request.body()))
-    return Response(status_code=200)  # to anything else RunPod calls again
+    return Response(status_code=200)  # RunPod repeats the call after any other status
 
 
 def _read_payload(body: bytes) -> Any:
-    """It may become a result, and is no larger than one as it is kept; as it comes, the edge has seen to that."""
-    said = _parse_payload(body)
-    if count_bytes(encode_any(said)) > MAX_RESULT_BYTES:
+    """Return the payload. It may become a result, so its encoded form has the size limit of a result.
+
+    The raw body was checked by `RequestLimits`.
+    """
+    payload = _parse_payload(body)
+    if count_bytes(encode_any(payload)) > MAX_RESULT_BYTES:
         raise body_too_large(MAX_RESULT_BYTES)
-    return said
+    return payload
 
 
 def _parse_payload(body: bytes) -> Any:
-    """JSON, or the text as it is: services send what they like."""
+    """Return the parsed JSON, or the raw text, because not all services send JSON."""
     if not body:
         return None
     check_json_limits(body)

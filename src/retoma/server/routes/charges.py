@@ -1,4 +1,4 @@
-"""Charges: what attempts have used and cost."""
+"""Charges: the usage and cost of attempts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from retoma.server.schemas import ChargePage, ChargeSchema, ChargeTotals, Charge
 
 router = APIRouter(tags=["charges"])
 Reader = Annotated[Principal, require_scope("runs:read")]
-After = Annotated[UUID | None, Query(description="`next` of the page before.")]
+After = Annotated[UUID | None, Query(description="`next` of the previous page.")]
 
 
-@router.get(
-    "/runs/{run:uuid}/charges", summary="What a run has cost, attempt by attempt", responses=document_problems(404)
-)
+@router.get("/runs/{run:uuid}/charges", summary="List the charges of a run", responses=document_problems(404))
 async def list_run_charges(
     run: UUID, by: Reader, after: After = None, limit: Annotated[Limit, Query()] = 100
 ) -> ChargePage:
@@ -38,13 +36,13 @@ async def list_run_charges(
     )
 
 
-@router.get("/charges", summary="Sums of charges, told apart as you ask")
+@router.get("/charges", summary="List charge totals, grouped by the fields in `by`")
 async def list_charge_totals(
     by: Reader,
     group_by: Annotated[list[ChargedBy] | None, Query(alias="by", max_length=6)] = None,
-    tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
-    since: Annotated[AwareDatetime | None, Query(description="From then on.")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Before then.")] = None,
+    tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Charges at or after this time.")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="Charges before this time.")] = None,
     limit: Annotated[Limit, Query()] = 100,
 ) -> ChargeTotals:
     if by.tenant is not None and tenant not in (None, by.tenant):

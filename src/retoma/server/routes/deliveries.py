@@ -1,4 +1,4 @@
-"""Webhooks that are or were owed, and the dead letters among them."""
+"""Webhook deliveries, including the dead letters."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Reader = Annotated[Principal, require_scope("deliveries:read")]
 Writer = Annotated[Principal, require_scope("deliveries:write")]
 
 
-@router.get("", summary="List deliveries, newest first; state=dead are the dead letters")
+@router.get("", summary="List webhook deliveries, newest first; `state=dead` lists dead letters")
 async def list_deliveries(
     by: Reader,
-    state: Annotated[list[DeliveryState] | None, Query(description="In one of these states.")] = None,
-    run: Annotated[UUID | None, Query(description="Of this run.")] = None,
-    endpoint: Annotated[int | None, Query(ge=1, le=MAX_INT, description="To this endpoint.")] = None,
-    tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
+    state: Annotated[list[DeliveryState] | None, Query(description="Only deliveries in one of these states.")] = None,
+    run: Annotated[UUID | None, Query(description="Only deliveries of this run.")] = None,
+    endpoint: Annotated[int | None, Query(ge=1, le=MAX_INT, description="Only deliveries to this endpoint.")] = None,
+    tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
     before: Annotated[Before, Query()] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> DeliveryPage:
@@ -51,9 +51,7 @@ async def list_deliveries(
     )
 
 
-@router.get(
-    "/{delivery:uuid}", summary="Show a delivery with its body and every attempt", responses=document_problems(404)
-)
+@router.get("/{delivery:uuid}", summary="Get a delivery with its body and attempts", responses=document_problems(404))
 async def get_delivery(delivery: UUID, by: Reader) -> DeliveryDetails:
     return _serialize_details(await by.client.webhooks.get_delivery(delivery, tenant=by.tenant))
 
@@ -61,7 +59,7 @@ async def get_delivery(delivery: UUID, by: Reader) -> DeliveryDetails:
 @router.post(
     "/redrive",
     status_code=202,
-    summary="Let all dead deliveries of an endpoint, a URL or a time be sent again",
+    summary="Redrive all dead deliveries of an endpoint, a URL or a period",
 )
 async def redrive_deliveries(body: RedriveRequest, by: Writer) -> RedriveResult:
     return RedriveResult(
@@ -74,7 +72,7 @@ async def redrive_deliveries(body: RedriveRequest, by: Writer) -> RedriveResult:
 @router.post(
     "/{delivery:uuid}/redrive",
     status_code=202,
-    summary="Let a dead delivery be sent again, with the same id and body",
+    summary="Redrive a dead delivery with the same ID and body",
     responses=document_problems(404, 409),
 )
 async def redrive_delivery(delivery: UUID, by: Writer) -> DeliveryDetails:
@@ -83,8 +81,8 @@ async def redrive_delivery(delivery: UUID, by: Writer) -> DeliveryDetails:
 
 
 def _serialize_delivery(delivery: Delivery) -> DeliverySchema:
-    shown = {name: getattr(delivery, name) for name in DeliverySchema.model_fields}
-    return DeliverySchema(**shown | {"url": mask_query_values(delivery.url)})
+    fields = {name: getattr(delivery, name) for name in DeliverySchema.model_fields}
+    return DeliverySchema(**fields | {"url": mask_query_values(delivery.url)})
 
 
 def _serialize_details(delivery: Delivery) -> DeliveryDetails:

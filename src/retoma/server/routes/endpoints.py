@@ -1,4 +1,4 @@
-"""The URLs that webhooks go to, and those among them that nothing is sent to any more."""
+"""Webhook endpoints: the URLs that deliveries go to."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Writer = Annotated[Principal, require_scope("deliveries:write")]
 EndpointId = Annotated[int, Path(ge=1, le=MAX_INT)]
 
 
-@router.get("", summary="List the URLs that webhooks went to, newest first")
+@router.get("", summary="List webhook endpoints, newest first")
 async def list_endpoints(
     by: Reader,
-    tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
-    before: Annotated[int | None, Query(ge=1, le=MAX_INT, description="`next` of the page before.")] = None,
+    tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_INT, description="`next` of the previous page.")] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> EndpointPage:
     if by.tenant is not None and tenant not in (None, by.tenant):
@@ -36,7 +36,7 @@ async def list_endpoints(
 
 @router.post(
     "/{endpoint}/enable",
-    summary="Send to a disabled endpoint again; what is dead stays so until it is redriven",
+    summary="Enable a disabled endpoint; its dead deliveries must be redriven separately",
     responses=document_problems(404),
 )
 async def enable_endpoint(endpoint: EndpointId, by: Writer) -> EndpointSchema:
@@ -45,5 +45,5 @@ async def enable_endpoint(endpoint: EndpointId, by: Writer) -> EndpointSchema:
 
 
 def _serialize_endpoint(endpoint: Endpoint) -> EndpointSchema:
-    shown = {name: getattr(endpoint, name) for name in EndpointSchema.model_fields}
-    return EndpointSchema(**shown | {"url": mask_query_values(endpoint.url), "events": list(endpoint.events)})
+    fields = {name: getattr(endpoint, name) for name in EndpointSchema.model_fields}
+    return EndpointSchema(**fields | {"url": mask_query_values(endpoint.url), "events": list(endpoint.events)})

@@ -1,4 +1,4 @@
-"""Files that the data of a run names."""
+"""Files that the data of a run refers to."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Reader = Annotated[Principal, require_scope_or_link("runs:read", run="run", dige
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the content.")]
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: document_binary("The content."),
-    206: document_binary("The part that `Range` asks for."),
-    416: {"description": "There is nothing of the file in that range."},
+    206: document_binary("The part that `Range` selects."),
+    416: {"description": "The range is outside of the file."},
     **document_problems(404, 410),
 }
 
 
 @router.get(
     "/runs/{run:uuid}/files/{digest}",
-    summary="Fetch a file that a run's data names, with a key or by a signed link",
+    summary="Download a file of a run, with an API key or a signed link",
     response_class=Response,
     responses=_RESPONSES,
 )
@@ -34,7 +34,9 @@ async def download_run_file(
     run: UUID,
     digest: Digest,
     by: Reader,
-    range_header: Annotated[str | None, Header(alias="Range", description="A part of it, as `bytes=0-1023`.")] = None,
+    range_header: Annotated[
+        str | None, Header(alias="Range", description="A byte range, such as `bytes=0-1023`.")
+    ] = None,
 ) -> Response:
     await get_own_run(by, run)
     file = await by.client.files.get(run, digest)

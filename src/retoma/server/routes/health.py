@@ -1,4 +1,4 @@
-"""Whether this process lives, and whether it can do its work."""
+"""Liveness and readiness checks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ router = APIRouter(tags=["health"], dependencies=[public])
 TIMEOUT_SECONDS = 3.0
 
 
-@router.get("/healthz", summary="The process lives")
+@router.get("/healthz", summary="Check that the process is running")
 async def get_health() -> Health:
     return Health(status="ok")
 
 
-@router.get("/readyz", summary="The database answers and its schema is right", responses=document_problems(503))
+@router.get(
+    "/readyz",
+    summary="Check that the database is reachable and its schema is current",
+    responses=document_problems(503),
+)
 async def get_readiness(request: Request) -> Readiness:
     client: Client = request.app.state.client
     try:

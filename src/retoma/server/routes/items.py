@@ -1,4 +1,4 @@
-"""Items of a run: how each of what a step gave stands, over all steps that go over it."""
+"""Items of a run: the status of each item across all steps that process it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ from retoma.states import JobState
 
 router = APIRouter(tags=["runs"])
 Reader = Annotated[Principal, require_scope("runs:read")]
-After = Annotated[int, Query(ge=-1, le=MAX_INT, description="`next` of the page before.")]
+After = Annotated[int, Query(ge=-1, le=MAX_INT, description="`next` of the previous page.")]
 
 
-@router.get("/runs/{run:uuid}/items", summary="The items of a run, in their order", responses=document_problems(404))
+@router.get("/runs/{run:uuid}/items", summary="List the items of a run, in order", responses=document_problems(404))
 async def list_items(
     run: UUID,
     by: Reader,
-    source: Annotated[Name | None, Query(description="The step that gave them; may be left out if it is one.")] = None,
-    state: Annotated[list[JobState] | None, Query(description="In one of these states.")] = None,
-    search: Annotated[Name | None, Query(description="With this in their key, in either case.")] = None,
+    source: Annotated[
+        Name | None, Query(description="The step that returned the items. Optional if there is only one.")
+    ] = None,
+    state: Annotated[list[JobState] | None, Query(description="Only items in one of these states.")] = None,
+    search: Annotated[
+        Name | None, Query(description="Only items with this text in their key, case-insensitive.")
+    ] = None,
     after: After = -1,
     limit: Annotated[Limit, Query()] = 100,
 ) -> ItemPage:
-    of = await _resolve_source(by, await get_own_run(by, run), source)
-    found = await by.client.runs.list_items(run, of, states=state, search=search, after=after, limit=limit + 1)
+    step = await _resolve_source(by, await get_own_run(by, run), source)
+    found = await by.client.runs.list_items(run, step, states=state, search=search, after=after, limit=limit + 1)
     page = found[:limit]
     return ItemPage(
         items=[ItemSchema(**{**vars(item), "error": redact_stacks(by, item.error)}) for item in page],
@@ -41,10 +45,11 @@ async def list_items(
 
 
 async def _resolve_source(by: Principal, run: Run, requested: str | None) -> str:
-    given = list_item_sources(await by.client.runs.get_graph(run))
-    if requested in given:
+    sources = list_item_sources(await by.client.runs.get_graph(run))
+    if requested in sources:
         return requested
-    if requested is None and len(given) == 1:
-        return given[0]
-    names = ", ".join(given)
-    raise NotFound(f"name the step that gave the items as `source`: {names}" if given else f"run {run.id} has no items")
+    if requested is None and len(sources) == 1:
+        return sources[0]
+    if not sources:
+        raise NotFound(f"run {run.id} has no items")
+    raise NotFound(f"set `source` to the step that returned the items: {', '.join(sources)}")

@@ -1,4 +1,4 @@
-"""Live events: what happens in runs, told as it happens (server-sent events)."""
+"""Live events of runs, as server-sent events."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from retoma.server.streams import MAX_EVENTS_BEHIND, Stream, Streams, encode_eve
 
 router = APIRouter(tags=["live"])
 Reader = Annotated[Principal, require_scope("runs:read")]
-AfterEvent = Annotated[int | None, Query(ge=0, le=MAX_BIGINT, description="As Last-Event-ID, which comes first.")]
+AfterEvent = Annotated[
+    int | None, Query(ge=0, le=MAX_BIGINT, description="Only events after this one. Last-Event-ID takes precedence.")
+]
 LastEventId = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=MAX_BIGINT)]
-Follow = Annotated[bool, Query(description="False: tell what there is, and end.")]
+Follow = Annotated[bool, Query(description="False sends the events so far and closes the stream.")]
 RETRY_LINE = b"retry: 2000\n\n"
 _EXAMPLE = 'id: 4812\nevent: ping\ndata: {"through":4812}\n\n'
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events. Each has its number as `id` and its kind as `event`; one named `ping` "
-        "comes every 15 seconds.",
+        "description": "Server-sent events, with the event's number as `id` and its kind as `event`. A `ping` follows "
+        "every 15 seconds.",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
     }
 }
-_NO_MORE: dict[int | str, dict[str, Any]] = {204: {"description": "The run is over, and all of it was told."}}
+_NO_MORE: dict[int | str, dict[str, Any]] = {204: {"description": "The run is over and all of its events were sent."}}
 
 
 @router.get(
     "/runs/{run:uuid}/live",
-    summary="What happens in a run, from its beginning or after an event",
+    summary="Stream the events of a run, from the start or after an event",
     response_class=Response,
     responses=_STREAM | _NO_MORE | document_problems(404),
 )
@@ -50,28 +52,28 @@ async def stream_run_events(
     follow: Follow = True,
 ) -> Response:
     found = await get_own_run(by, run)
-    heard = last if last is not None else after or 0
+    position = last if last is not None else after or 0
     streams: Streams = request.app.state.live
-    if found.is_over and await streams.reader.is_up_to_date(run, heard):
-        return Response(status_code=204)  # which tells a browser not to come again
-    return _EventStreamResponse(streams, by, heard, follow=follow, run=found)
+    if found.is_over and await streams.reader.is_up_to_date(run, position):
+        return Response(status_code=204)  # tells EventSource not to reconnect
+    return _EventStreamResponse(streams, by, position, follow=follow, run=found)
 
 
 @router.get(
     "/live",
-    summary="What happens in all runs, from now on or after an event",
+    summary="Stream the events of all runs, from now on or after an event",
     response_class=Response,
     responses=_STREAM | document_problems(410),
 )
 async def stream_events(
     request: Request, by: Reader, last: LastEventId = None, after: AfterEvent = None, follow: Follow = True
 ) -> Response:
-    heard = last if last is not None else after
-    return _EventStreamResponse(request.app.state.live, by, heard, follow=follow)
+    position = last if last is not None else after
+    return _EventStreamResponse(request.app.state.live, by, position, follow=follow)
 
 
 class _EventStreamResponse(Response):
-    """Opens the stream when it is sent, so that whatever happens before leaves none open."""
+    """Open the stream only when the response is sent, so that an earlier failure leaves none open."""
 
     def __init__(
         self, streams: Streams, by: Principal, after: int | None, *, follow: bool, run: Run | None = None
@@ -106,7 +108,7 @@ class _EventStreamResponse(Response):
             stream.abort = transport.abort
         after = stream.starts_after if self._after is None else self._after
         if self._run is None and stream.starts_after - after > MAX_EVENTS_BEHIND:
-            raise Gone("too much has happened since that event: look at the runs anew, and begin without Last-Event-ID")
+            raise Gone("too many events since that one: fetch the runs again and reconnect without Last-Event-ID")
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send(_body_message(RETRY_LINE))
         ended = await self._send_history(stream, after, send)
@@ -120,7 +122,7 @@ class _EventStreamResponse(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_history(self, stream: Stream, after: int, send: Send) -> bool:
-        """What was before the stream began. True if the run ended with it."""
+        """Send the events before the start of the stream. Return whether they include the end of the run."""
         last = None
         while after < stream.starts_after and not stream.is_cut:
             found = await self._streams.reader.read_history(

@@ -12,18 +12,18 @@ from retoma.server.openapi import build_document
 from retoma.server.principal import Principal, require_scope
 
 router = APIRouter(include_in_schema=False)
-AnyCaller = Annotated[Principal, require_scope(None)]
+AnyKey = Annotated[Principal, require_scope(None)]
 
 
 @router.get("/openapi.json")
-async def get_openapi(request: Request, by: AnyCaller) -> JSONResponse:
+async def get_openapi(request: Request, by: AnyKey) -> JSONResponse:
     document = build_document(request.app)
     _add_pipeline_names(document, by)
     return JSONResponse(document)
 
 
 def _add_pipeline_names(document: dict[str, Any], by: Principal) -> None:
-    """Say which pipelines can be started here."""
+    """List the pipelines of this server as the allowed values of `pipeline`."""
     if by.client.app is not None:
         for name in ("StartRequest", "BulkStartRequest"):
             pipeline = document["components"]["schemas"][name]["properties"]["pipeline"]

@@ -1,4 +1,4 @@
-"""The application's pipelines, and what their runs start with."""
+"""The application's pipelines and the schemas of their inputs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ router = APIRouter(prefix="/pipelines", tags=["pipelines"])
 Reader = Annotated[Principal, require_scope("runs:read")]
 
 
-@router.get("", summary="List pipelines with the schemas of their inputs")
+@router.get("", summary="List pipelines with their input schemas")
 async def list_pipelines(by: Reader) -> PipelineList:
     app = by.client.app
     return PipelineList(pipelines=[] if app is None else [_serialize_pipeline(one) for one in app.pipelines.values()])
 
 
-@router.get("/{pipeline}", summary="Show one pipeline", responses=document_problems(404))
+@router.get("/{pipeline}", summary="Get a pipeline", responses=document_problems(404))
 async def get_pipeline(pipeline: Annotated[Name, Path()], by: Reader) -> PipelineSchema:
     if by.client.app is None:
-        raise NotFound("this server has no application, so that it knows no pipelines")
+        raise NotFound("this server runs without an application, so it has no pipelines")
     return _serialize_pipeline(by.client.app.pipeline(pipeline))
 
 

@@ -1,4 +1,4 @@
-"""Pools: shared capacity, looked at and changed while everything runs."""
+"""Pools: shared capacity that can be changed while runs are in progress."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ async def list_pools(by: Reader) -> PoolList:
     return PoolList(pools=[_serialize_pool(pool) for pool in await by.client.pools.list(tenant=by.tenant)])
 
 
-@router.get("/{pool}", summary="Show one pool", responses=document_problems(404))
+@router.get("/{pool}", summary="Get a pool", responses=document_problems(404))
 async def get_pool(pool: PoolName, by: Reader) -> PoolSchema:
     for found in await by.client.pools.list(pool, tenant=by.tenant):
         return _serialize_pool(found)
-    raise NotFound(f"there is no pool {pool!r}")
+    raise NotFound(f"pool {pool!r} not found")
 
 
-@router.put("/{pool}", summary="Change a pool's capacity or rate, or end its pause", responses=document_problems(404))
+@router.put("/{pool}", summary="Update a pool's capacity or rate, or end its pause", responses=document_problems(404))
 async def update_pool(pool: PoolName, body: PoolRequest, by: Writer) -> PoolSchema:
     return _serialize_pool(await by.client.pools.update(pool, **body.model_dump()))
 

@@ -1,4 +1,4 @@
-"""Reviews: what waits for people, and their decisions."""
+"""Reviews and decisions."""
 
 from __future__ import annotations
 
@@ -40,33 +40,35 @@ Reader = Annotated[Principal, require_scope("runs:read")]
 Writer = Annotated[Principal, require_scope("reviews:write")]
 IdempotencyKey = Annotated[
     str | None,
-    idempotency_key_header("The same decision with the same key gets the same answer, however often it is sent."),
+    idempotency_key_header("Repeating the decision with the same key returns the same response."),
 ]
-IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the review as it was seen.")]
-NO_REVISION = 0  # no revision
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the review that was read.")]
+NO_REVISION = 0  # revisions start at 1
 VIA = "api"
 MAX_HISTORY = 200
 _NOT_FOUND = document_problems(404)
 _ERRORS = document_problems(404, 409)
 _ETAG_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"headers": {"ETag": {"description": "Its revision, for If-Match.", "schema": {"type": "string"}}}}
+    200: {
+        "headers": {"ETag": {"description": "The revision of the review, for If-Match.", "schema": {"type": "string"}}}
+    }
 }
 
 
 @router.get(
     "",
-    summary="List reviews, the oldest first; those that are open unless `state` says otherwise",
+    summary="List reviews, oldest first; only open ones unless `state` is set",
     responses=_NOT_FOUND,
 )
 async def list_reviews(
     by: Reader,
-    run: Annotated[UUID | None, Query(description="Of this run.")] = None,
+    run: Annotated[UUID | None, Query(description="Only reviews of this run.")] = None,
     pipeline: Annotated[Name | None, Query()] = None,
     step: Annotated[Name | None, Query()] = None,
     assignee: Annotated[Name | None, Query()] = None,
-    tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
-    state: Annotated[list[ReviewState] | None, Query(description="In one of these states.")] = None,
-    after: Annotated[UUID | None, Query(description="`next` of the page before.")] = None,
+    tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
+    state: Annotated[list[ReviewState] | None, Query(description="Only reviews in one of these states.")] = None,
+    after: Annotated[UUID | None, Query(description="`next` of the previous page.")] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> ReviewPage:
     if by.tenant is not None and tenant not in (None, by.tenant):
@@ -89,7 +91,7 @@ async def list_reviews(
 
 @router.get(
     "/{review:uuid}",
-    summary="Show a review: what it is about, what it asks for, and what was said before",
+    summary="Get a review with its subject, form and history",
     responses=_ETAG_RESPONSE | _NOT_FOUND,
 )
 async def get_review(review: UUID, by: Reader, response: Response) -> ReviewDetails:
@@ -98,17 +100,15 @@ async def get_review(review: UUID, by: Reader, response: Response) -> ReviewDeta
     return await _serialize_details(by.client, found)
 
 
-@router.post(
-    "/decisions", summary="Decide many reviews, each by itself: what is refused of one changes nothing for the others"
-)
+@router.post("/decisions", summary="Decide several reviews independently: an error in one does not affect the others")
 async def decide_reviews(body: BulkDecisionRequest, by: Writer, key: IdempotencyKey = None) -> DecisionOutcomes:
     outcomes = []
     for one in body.decisions:
-        # One by one, as a review may be named twice.
-        ended = await by.client.reviews.decide_many(
+        # One by one, because a review may occur twice.
+        results = await by.client.reviews.decide_many(
             {one.review: _build_decision(one, by, key, one.seen)}, tenant=by.tenant
         )
-        outcomes += [_serialize_outcome(each) for each in ended]
+        outcomes += [_serialize_outcome(each) for each in results]
     return DecisionOutcomes(outcomes=outcomes)
 
 
@@ -122,14 +122,14 @@ async def decide_review(
     )
 
 
-@router.post("/{review:uuid}/undo", summary="Take a decision back that has not taken effect yet", responses=_ERRORS)
+@router.post("/{review:uuid}/undo", summary="Undo a decision that has not taken effect yet", responses=_ERRORS)
 async def undo_decision(review: UUID, by: Writer) -> ReviewSchema:
     return _serialize_review(await by.client.reviews.undo(review, by=by.name, tenant=by.tenant))
 
 
 @router.post(
     "/{review:uuid}/claim",
-    summary="Let others see for ten minutes that you look at it; `claimed_by` says who does",
+    summary="Claim a review for ten minutes; `claimed_by` names the current claimant",
     responses=_ERRORS,
 )
 async def claim_review(review: UUID, by: Writer) -> ReviewSchema:
@@ -138,14 +138,14 @@ async def claim_review(review: UUID, by: Writer) -> ReviewSchema:
     return _serialize_review(await _get_review(by, review))
 
 
-@router.post("/{review:uuid}/assign", summary="Let it be somebody's", responses=_ERRORS)
+@router.post("/{review:uuid}/assign", summary="Assign a review", responses=_ERRORS)
 async def assign_review(review: UUID, body: AssignRequest, by: Writer) -> ReviewSchema:
     await _check_open(by, review)
     return _serialize_review(await by.client.reviews.assign(review, body.assignee, by=by.name, tenant=by.tenant))
 
 
 async def _get_review(by: Principal, review: UUID) -> Review:
-    """The review, if it is the caller's; another tenant's is not there at all."""
+    """Return the review, or raise NotFound if it does not exist or belongs to another tenant."""
     return await by.client.reviews.get(review, tenant=by.tenant)
 
 
@@ -156,7 +156,7 @@ async def _check_open(by: Principal, review: UUID) -> None:
 
 
 def _parse_etag(etag: str | None) -> int | None:
-    """The revision whose tag this is. Any that we never gave is of none, so that nothing is decided by it."""
+    """Return the revision in an ETag. An unknown tag matches no revision, so the decision is rejected."""
     if etag is None or etag == "*":
         return None
     digits = etag.removeprefix("W/").strip('"')
@@ -164,7 +164,7 @@ def _parse_etag(etag: str | None) -> int | None:
 
 
 def _build_decision(body: DecisionRequest, by: Principal, key: str | None, seen: int | None) -> Decision:
-    # A value of null is one, if it was said.
+    # An explicit null is a value.
     edited = {"value": body.value} if "value" in body.model_fields_set else {}
     return Decision(
         body.action,
@@ -182,11 +182,11 @@ def _build_decision(body: DecisionRequest, by: Principal, key: str | None, seen:
     )
 
 
-def _serialize_outcome(decided: DecisionResult) -> DecisionOutcome:
-    problem = problem_from_error(decided.error).body if isinstance(decided.error, RetomaError) else None
+def _serialize_outcome(result: DecisionResult) -> DecisionOutcome:
+    problem = problem_from_error(result.error).body if isinstance(result.error, RetomaError) else None
     return DecisionOutcome(
-        review=decided.review,
-        current=None if decided.current is None else _serialize_review(decided.current),
+        review=result.review,
+        current=None if result.current is None else _serialize_review(result.current),
         problem=problem,
     )
 
@@ -210,7 +210,7 @@ async def _serialize_details(client: Client, review: Review) -> ReviewDetails:
 
 
 def _json_schema(form: Any) -> dict[str, Any] | None:
-    """None also for a type that JSON Schema cannot describe."""
+    """Return the JSON Schema of a form, or None if there is no form or its type cannot be described."""
     if form is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Runs: start, look, cancel."""
+"""Start, list, get and cancel runs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ from retoma.states import RunState
 router = APIRouter(prefix="/runs", tags=["runs"])
 Reader = Annotated[Principal, require_scope("runs:read")]
 Writer = Annotated[Principal, require_scope("runs:write")]
-ActionKey = Annotated[str | None, idempotency_key_header("The same act with the same key gets the same answer.")]
-IdempotencyKey = Annotated[
-    str | None, idempotency_key_header("The same key and input give the same run, however often they are sent.")
+ActionKey = Annotated[
+    str | None, idempotency_key_header("Repeating the action with the same key returns the same response.")
 ]
-_LOCATION_HEADER = {"Location": {"description": "Where the run is.", "schema": {"type": "string"}}}
+IdempotencyKey = Annotated[
+    str | None, idempotency_key_header("Repeating the request with the same key and input returns the same run.")
+]
+_LOCATION_HEADER = {"Location": {"description": "The URL of the run.", "schema": {"type": "string"}}}
 _NOT_FOUND = document_problems(404)
 
 
@@ -52,9 +54,9 @@ _NOT_FOUND = document_problems(404)
     summary="Start a run",
     response_model=StartedRun,
     responses={
-        202: {"description": "It is committed and will reach its end.", "headers": _LOCATION_HEADER},
+        202: {"description": "The run is committed.", "headers": _LOCATION_HEADER},
         200: {
-            "description": "This key was used before; it is the same run.",
+            "description": "The key was used before: this is the existing run.",
             "model": StartedRun,
             "headers": _LOCATION_HEADER,
         },
@@ -84,8 +86,8 @@ async def start_run(body: StartRequest, by: Writer, key: IdempotencyKey = None) 
     summary="Start many runs of one pipeline",
     response_model=StartedRuns,
     responses={
-        202: {"description": "All are committed."},
-        200: {"description": "This key was used before; they are the same runs.", "model": StartedRuns},
+        202: {"description": "All runs are committed."},
+        200: {"description": "The key was used before: these are the existing runs.", "model": StartedRuns},
         **_NOT_FOUND,
     },
 )
@@ -105,10 +107,10 @@ async def start_runs(body: BulkStartRequest, by: Writer, key: IdempotencyKey = N
 @router.get("", summary="List runs, newest first")
 async def list_runs(
     by: Reader,
-    state: Annotated[list[RunState] | None, Query(description="In one of these states.")] = None,
+    state: Annotated[list[RunState] | None, Query(description="Only runs in one of these states.")] = None,
     pipeline: Annotated[Name | None, Query()] = None,
-    tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
-    since: Annotated[AwareDatetime | None, Query(description="Started then or later.")] = None,
+    tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Only runs created at or after this time.")] = None,
     before: Annotated[Before, Query()] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> RunPage:
@@ -127,16 +129,18 @@ async def list_runs(
     return RunPage(runs=[serialize_run(run) for run in page], next=page[-1].id if len(found) > limit else None)
 
 
-@router.get("/{run:uuid}", summary="Show a run: how far it is, and why it waits", responses=_NOT_FOUND)
+@router.get(
+    "/{run:uuid}", summary="Get a run with its progress, errors and the reasons for waiting", responses=_NOT_FOUND
+)
 async def get_run(run: UUID, by: Reader) -> RunDetails:
     return await serialize_run_details(by, await get_own_run(by, run))
 
 
-@router.get("/{run:uuid}/events", summary="What happened in a run, in order", responses=_NOT_FOUND)
+@router.get("/{run:uuid}/events", summary="List the events of a run, in order", responses=_NOT_FOUND)
 async def list_run_events(
     run: UUID,
     by: Reader,
-    after: Annotated[int, Query(ge=0, le=MAX_BIGINT, description="Only events after this number.")] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_BIGINT, description="Only events after this one.")] = 0,
     limit: Annotated[Limit, Query()] = 100,
 ) -> EventPage:
     await get_own_run(by, run)
@@ -150,7 +154,7 @@ async def list_run_events(
 
 @router.get(
     "/{run:uuid}/results",
-    summary="The current results by step; of an `each` step, by item",
+    summary="Get the current results by step; for an `each` step, by item",
     response_model=dict[str, Any],
     responses=_NOT_FOUND,
 )
@@ -159,23 +163,23 @@ async def get_run_results(run: UUID, by: Reader) -> Response:
     return _json_response(await by.client.runs.get_results(run), 200)
 
 
-@router.post("/{run:uuid}/cancel", summary="Let nothing new start in a run", responses=_NOT_FOUND)
+@router.post("/{run:uuid}/cancel", summary="Cancel a run: running jobs end, no new ones start", responses=_NOT_FOUND)
 async def cancel_run(run: UUID, by: Writer, key: ActionKey = None) -> RunStateSchema:
     state = await by.client.runs.cancel(run, tenant=by.tenant, by=f"key {by.name}", key=key)
     return RunStateSchema(id=run, state=state)
 
 
 async def get_own_run(by: Principal, run: UUID) -> Run:
-    """The run, if it is the caller's; another tenant's is not there at all."""
+    """Return the run, or raise NotFound if it does not exist or belongs to another tenant."""
     return await by.client.runs.get(run, tenant=by.tenant)
 
 
 def resolve_tenant(by: Principal, requested: str | None) -> str:
-    """Whose the run is to be."""
+    """Return the tenant of a new run. Raise a Problem if the key belongs to another tenant."""
     if by.tenant is None:
         return requested or DEFAULT
     if requested not in (None, by.tenant):
-        raise Problem(403, "OTHER_TENANT", "this key starts runs of its own tenant only: leave `tenant` out")
+        raise Problem(403, "OTHER_TENANT", "this API key can start runs of its own tenant only: omit `tenant`")
     return by.tenant
 
 

@@ -1,4 +1,4 @@
-"""Subscriptions: URLs that get events of all runs of a tenant, or of all tenants."""
+"""Webhook subscriptions: URLs that receive the events of all runs of a tenant, or of all tenants."""
 
 from __future__ import annotations
 
@@ -32,28 +32,31 @@ SubscriptionId = Annotated[int, Path(ge=1, le=MAX_INT)]
 @router.post(
     "",
     status_code=201,
-    summary="Subscribe a URL to events; the same URL again replaces its events",
+    summary="Subscribe a URL to events; an existing subscription of the URL is replaced",
     responses=document_problems(409),
 )
 async def create_subscription(request: Request, body: SubscriptionRequest, by: Writer) -> CreatedSubscription:
-    """Needs the scope `runs:read` too, because webhooks tell what runs are given and result in."""
+    """Requires the scope `runs:read` too, because webhooks contain the inputs and results of runs."""
     if not by.has_scope(Scope.RUNS_READ):
         raise Problem(
-            403, "SCOPE_MISSING", "events tell of runs: this key lacks the scope runs:read", scope=Scope.RUNS_READ
+            403,
+            "SCOPE_MISSING",
+            "webhooks contain data of runs: this API key lacks the scope runs:read",
+            scope=Scope.RUNS_READ,
         )
     if by.tenant is not None and body.tenant not in (None, by.tenant):
-        raise Problem(403, "OTHER_TENANT", "this key subscribes to events of its own tenant only: leave `tenant` out")
-    made = await by.client.webhooks.subscribe(body.url, body.events, tenant=by.tenant or body.tenant)
+        raise Problem(403, "OTHER_TENANT", "this API key can subscribe to events of its own tenant only: omit `tenant`")
+    subscription = await by.client.webhooks.subscribe(body.url, body.events, tenant=by.tenant or body.tenant)
     settings: Settings = request.app.state.settings
-    secret = made.secret if settings.webhook_secret is None else None
-    return CreatedSubscription(**_serialize_subscription(made).model_dump(), secret=secret)
+    secret = subscription.secret if settings.webhook_secret is None else None
+    return CreatedSubscription(**_serialize_subscription(subscription).model_dump(), secret=secret)
 
 
 @router.get("", summary="List subscriptions, newest first")
 async def list_subscriptions(
     by: Reader,
-    tenant: Annotated[Name | None, Query(description="Of this tenant.")] = None,
-    before: Annotated[int | None, Query(ge=1, le=MAX_INT, description="`next` of the page before.")] = None,
+    tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_INT, description="`next` of the previous page.")] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> SubscriptionPage:
     if by.tenant is not None and tenant not in (None, by.tenant):
@@ -68,7 +71,7 @@ async def list_subscriptions(
 @router.delete(
     "/{subscription}",
     status_code=204,
-    summary="Remove a subscription; deliveries that are already enqueued are still sent",
+    summary="Delete a subscription; deliveries that are already enqueued are still sent",
     responses=document_problems(404),
 )
 async def delete_subscription(subscription: SubscriptionId, by: Writer) -> Response:

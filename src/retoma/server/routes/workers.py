@@ -1,4 +1,4 @@
-"""Who works, and what waits for them."""
+"""Workers and queues."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ router = APIRouter(tags=["workers"])
 Reader = Annotated[Principal, require_scope("pools:read")]
 
 
-@router.get("/queues", summary="What each queue holds")
+@router.get("/queues", summary="List queues with their job counts")
 async def list_queues(by: Reader) -> QueueList:
     return QueueList(queues=[_serialize_queue(queue) for queue in await by.client.queues.list(tenant=by.tenant)])
 
 
-@router.get("/workers", summary="List the workers that live")
+@router.get("/workers", summary="List live workers")
 async def list_workers(by: Reader) -> WorkerList:
     return WorkerList(workers=[_serialize_worker(by, worker) for worker in await by.client.workers.list()])
 
@@ -37,7 +37,7 @@ def _serialize_queue(queue: QueueMetrics) -> QueueSchema:
 
 
 def _serialize_worker(by: Principal, worker: WorkerRecord) -> WorkerSchema:
-    """Its name tells of the machine that it runs on, and so is for keys of all tenants."""
+    """Hide the name from keys of one tenant, because it reveals the worker's host."""
     return WorkerSchema(
         id=worker.id,
         name=worker.name if by.tenant is None else f"worker {worker.id}",
