@@ -17,7 +17,7 @@ def test_an_application_is_a_module_or_a_file(terminal: Terminal, place: str) ->
 def test_without_an_argument_it_is_what_the_settings_say(terminal: Terminal) -> None:
     missing = terminal.run("check", "--offline")
     assert missing.returncode == 2
-    assert "say where the application is" in missing.stderr
+    assert "no application given" in missing.stderr
     (terminal.folder / "retoma.toml").write_text('app = "film.py"')
     assert "film\n" in terminal.out("check", "--offline")
 
@@ -25,13 +25,13 @@ def test_without_an_argument_it_is_what_the_settings_say(terminal: Terminal) -> 
 @pytest.mark.parametrize(
     ("place", "code", "sentence"),
     [
-        ("flim.py", 3, "there is no file 'flim.py'; did you mean 'film.py'?"),
+        ("flim.py", 3, "file 'flim.py' not found; did you mean 'film.py'?"),
         ("flim", 3, "cannot import 'flim': No module named 'flim'; did you mean 'film'?"),
         ("retoma_apps.video", 3, "No module named 'retoma_apps.video'; did you mean 'retoma_apps.videos'?"),
         ("film.py:flm", 3, "'film.py' has no 'flm'; did you mean 'film'?"),
         ("film.py:Brief", 3, "'Brief' in 'film.py' is neither an App nor a Pipeline"),
         ("empty.py", 3, "'empty.py' defines no App and no Pipeline"),
-        ("two.py", 3, "'two.py' has several Pipelines and none is named 'app': say which, as in two.py:one"),
+        ("two.py", 3, "'two.py' has several Pipelines and none is named 'app': name one, such as two.py:one"),
         ("broken.py", 1, "NameError: name 'nothing' is not defined"),
         ("syntax.py", 1, "SyntaxError"),
         ("lacks.py", 1, "No module named 'not_installed'"),

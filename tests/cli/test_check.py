@@ -23,7 +23,7 @@ def test_the_pipelines_are_drawn_and_open_runs_are_well(terminal: Terminal) -> N
         "  image  <- each of lines  [image]",
         "  cut    <- all image",
         "",
-        "ok no open run would break",
+        "ok no unfinished run would break",
     ]
 
 
@@ -35,7 +35,7 @@ def test_a_step_that_open_runs_need_and_that_is_gone_is_a_break(terminal: Termin
     (found,) = json.loads(ended.stdout)["breaks"]
     assert (found["step"], found["runs"], found["example"]) == ("cut", 1, run)
     assert "no longer defined" in found["why"]
-    assert "breaks 1 open run of 'film'" in terminal.run("check", "film.py").stdout
+    assert "breaks 1 unfinished run of 'film'" in terminal.run("check", "film.py").stdout
 
 
 def test_a_step_that_takes_what_open_runs_do_not_have_is_a_break(terminal: Terminal) -> None:

@@ -78,7 +78,7 @@ async def test_dead_letters_are_seen_enabled_and_sent_again(loopback_terminal: T
             number = str(endpoint["id"])
             assert "1 of its webhooks are dead" in await in_thread(loopback_terminal.out, "endpoints", "enable", number)
             assert (
-                await in_thread(loopback_terminal.out, "deliveries", "redrive", "--endpoint", number) == "1 due again\n"
+                await in_thread(loopback_terminal.out, "deliveries", "redrive", "--endpoint", number) == "redriven: 1\n"
             )
             await in_thread(wait_until, lambda: list_deliveries(loopback_terminal, "delivered"))
 
@@ -125,7 +125,7 @@ def test_a_token_in_the_query_of_a_url_is_not_printed(terminal: Terminal) -> Non
 
 
 def test_what_is_not_there_is_said(terminal: Terminal) -> None:
-    assert terminal.run("deliveries", "list").stderr == "no webhooks match\n"
+    assert terminal.run("deliveries", "list").stderr == "no matching deliveries\n"
     assert terminal.run("deliveries", "show", "abc").returncode == 3
     assert terminal.run("deliveries", "redrive").returncode == 2
     assert terminal.run("endpoints", "enable", "1").returncode == 3

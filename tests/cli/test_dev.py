@@ -199,7 +199,7 @@ def test_dev_listens_on_the_port_that_it_is_given(terminal: Terminal) -> None:
 def test_an_application_without_a_demo_says_so(terminal: Terminal) -> None:
     ended = terminal.run("dev", "film.py", "--demo")
     assert ended.returncode == 2
-    assert "film.py has nothing to show" in ended.stderr
+    assert "film.py has no demo" in ended.stderr
 
 
 def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(terminal: Terminal) -> None:

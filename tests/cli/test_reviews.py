@@ -84,17 +84,17 @@ def test_reviews_are_listed_for_people_and_programs(review_terminal: ReviewTermi
     (row,) = csv.DictReader(io.StringIO(review_terminal.out("reviews", "list", "-o", "csv")))
     assert json.loads(line)["id"] == row["id"] == review
     assert review_terminal.json("reviews", "list", "--step", "choice") == []
-    assert review_terminal.run("reviews", "list", "--state", "approved").stderr == "nothing waits for a person\n"
+    assert review_terminal.run("reviews", "list", "--state", "approved").stderr == "no matching reviews\n"
 
 
 def test_a_review_is_found_by_a_beginning_that_is_unique(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     shown = review_terminal.out("reviews", "show", review[:8].upper())
     assert '"calm outline of tea"' in shown
-    assert "may go back to  outline, facts; went back 0 of 2 times" in shown
+    assert "can be sent back to  outline, facts (sent back: 0 of at most 2)" in shown
     assert review_terminal.json("reviews", "show", review)["history"][0]["data"]["what"] == "opened"
     missing = review_terminal.run("reviews", "show", "no id")
-    assert (missing.returncode, missing.stderr) == (3, "Error: there is no review 'no id'\n")
+    assert (missing.returncode, missing.stderr) == (3, "Error: review 'no id' not found\n")
 
 
 def test_a_run_goes_on_with_what_a_person_approves(review_terminal: ReviewTerminal) -> None:
@@ -126,7 +126,7 @@ def test_work_goes_back_and_differs_from_what_it_was(review_terminal: ReviewTerm
         "has no step 'outlne'; it has 'facts', 'outline'" in review_terminal.run("runs", "diff", run, "outlne").stderr
     )
     same = review_terminal.run("runs", "diff", run, "outline", "1", "1")
-    assert (same.stdout, same.stderr) == ("", "revisions 1 and 1 are the same\n")
+    assert (same.stdout, same.stderr) == ("", "revisions 1 and 1 are identical\n")
 
 
 def test_work_goes_back_with_what_its_feedback_form_asks(review_terminal: ReviewTerminal) -> None:
@@ -213,7 +213,7 @@ def test_named_steps_are_rerun(review_terminal: ReviewTerminal) -> None:
     review_terminal.work()
     assert review_terminal.json("runs", "rerun", run, "--from-step", "page")["revision"] == 4
     review_terminal.work()
-    assert review_terminal.out("runs", "rerun", run, "--stale") == "nothing to be made anew\n"
+    assert review_terminal.out("runs", "rerun", run, "--stale") == "nothing to rerun\n"
     for wrong in (["--no-downstream"], ["page", "--step", "page"]):
         assert review_terminal.run("runs", "rerun", run, *wrong).returncode == 2
     assert review_terminal.run("runs", "rerun", run, "pages").returncode == 3
@@ -228,7 +228,7 @@ def test_an_edit_reruns_dependents_or_leaves_them_stale(review_terminal: ReviewT
         "jobs": 0,
     }
     shown = review_terminal.out("runs", "show", run)
-    assert f"stale    choice, page; `retoma runs rerun {run} --stale` makes it anew\n" in shown
+    assert f"stale    choice, page; rerun with `retoma runs rerun {run} --stale`\n" in shown
     assert {"step": "page", "item": ""} in review_terminal.json("runs", "show", run)["stale"]
     assert review_terminal.json("runs", "edit", run, "choice", '{"title": 1}')["jobs"] > 0
     review_terminal.work()
@@ -293,14 +293,14 @@ def test_a_review_that_was_decided_shows_what_was_said_and_chosen(review_termina
     review_terminal.out("reviews", "send-back", review, *back)
     review_terminal.work()
     shown = review_terminal.out("reviews", "show", review)
-    assert "went back to  outline; only 2, 5\n" in shown
+    assert "sent back to  outline; only 2, 5\n" in shown
     assert all(each in shown for each in ('"tone": "warm"', '"text": "too low"', '"at": 12.0'))
     assert "louder; items: 2, 5" in review_terminal.out("reviews", "show", review_terminal.get_open_review(run))
     review_terminal.out("reviews", "approve", review_terminal.get_open_review(run))
     review_terminal.work()
     choice = review_terminal.get_open_review(run)
     review_terminal.out("reviews", "approve", choice, "--value", '{"title": 1}')
-    assert 'approved was\n  {\n    "title": 1' in review_terminal.out("reviews", "show", choice)
+    assert 'approved value\n  {\n    "title": 1' in review_terminal.out("reviews", "show", choice)
 
 
 def test_what_needs_no_form_is_approved_without_the_application(review_terminal: ReviewTerminal) -> None:

@@ -54,10 +54,10 @@ def test_a_run_is_found_by_a_beginning_that_is_unique(terminal: Terminal) -> Non
     terminal.start()
     ambiguous = terminal.run("runs", "show", run[:2])
     assert ambiguous.returncode == 2
-    assert "fits several runs" in ambiguous.stderr
+    assert "matches several runs" in ambiguous.stderr
     for unknown in ("ffff", "no id at all"):
         ended = terminal.run("runs", "show", unknown)
-        assert (ended.returncode, ended.stderr) == (3, f"Error: there is no run {unknown!r}\n")
+        assert (ended.returncode, ended.stderr) == (3, f"Error: run {unknown!r} not found\n")
 
 
 def test_a_step_that_has_no_job_yet_is_called_waiting_like_a_job_that_waits(terminal: Terminal) -> None:
@@ -159,7 +159,7 @@ def test_a_cancelled_run_stays_cancelled_and_an_ended_one_is_a_conflict(terminal
     with terminal.worker():
         done = terminal.run("start", "film", "film.py", "--wait").stdout.split()[0]
     ended = terminal.run("runs", "cancel", done)
-    assert (ended.returncode, ended.stderr) == (4, f"Error: run {done} is over already: completed\n")
+    assert (ended.returncode, ended.stderr) == (4, f"Error: run {done} is already over: completed\n")
 
 
 def test_failed_jobs_are_rerun_and_the_run_continues(terminal: Terminal) -> None:
@@ -174,7 +174,7 @@ def test_failed_jobs_are_rerun_and_the_run_continues(terminal: Terminal) -> None
 
 def test_no_stuck_run_is_a_sentence(terminal: Terminal) -> None:
     ended = terminal.run("runs", "stuck")
-    assert (ended.returncode, ended.stderr) == (0, "no run is stuck\n")
+    assert (ended.returncode, ended.stderr) == (0, "no stuck runs\n")
 
 
 def test_an_error_is_shown_with_its_type(terminal: Terminal) -> None:

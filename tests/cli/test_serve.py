@@ -118,7 +118,7 @@ def test_serve_listens_where_it_is_told(terminal: Terminal) -> None:
         }
         second = terminal.run("serve", "--port", str(port))
         assert second.returncode == 2
-        assert "choose another with RETOMA_PORT" in second.stderr
+        assert "set another with RETOMA_PORT" in second.stderr
         os.kill(server.pid, signal.SIGINT)
         assert server.wait_for_exit() == 0
 

@@ -79,7 +79,7 @@ def test_nothing_is_found_once_the_server_is_gone(review_terminal: ReviewTermina
     assert list((review_terminal.folder / HOME / "servers").iterdir())
     refused = review_terminal.run("reviews", "send-back", review, "--notes", "warmer")
     assert refused.returncode == 2
-    assert "say where the application is" in refused.stderr
+    assert "no application given" in refused.stderr
     assert not list((review_terminal.folder / HOME / "servers").iterdir())
 
 

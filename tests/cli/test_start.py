@@ -60,11 +60,11 @@ def test_a_run_may_begin_later(terminal: Terminal) -> None:
 def test_wrong_inputs_are_one_sentence_and_wrong_usage(terminal: Terminal) -> None:
     for options, sentence in (
         (["-i", "scenes=many"], "scenes: Input should be a valid integer"),
-        (["-i", "scene=3"], "-i: the input has no 'scene'; did you mean 'scenes'?"),
-        (["-i", "scenes"], "-i takes key=value, not 'scenes'"),
+        (["-i", "scene=3"], "-i: the input has no field 'scene'; did you mean 'scenes'?"),
+        (["-i", "scenes"], "-i must be key=value, not 'scenes'"),
         (["--input", "[1]"], "--input must be a JSON object"),
         (["--input", "@nowhere.json"], "nowhere.json"),
-        (["--run-at", "tomorrow"], "--run-at takes an ISO time or +10m"),
+        (["--run-at", "tomorrow"], "--run-at must be an ISO time such as 2030-01-31T08:00, or a delay such as +10m"),
     ):
         ended = terminal.run("start", "film", "film.py", *options)
         assert ended.returncode == 2, ended.stderr

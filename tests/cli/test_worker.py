@@ -139,20 +139,20 @@ def test_a_worker_must_allow_the_hosts_of_every_running_server(terminal: Termina
         for allowed, lacking in (("n8n.internal", "hooks.internal"), ("hooks.internal", "n8n.internal")):
             with terminal.process("worker", "film.py", RETOMA_ALLOW_HOSTS=allowed) as worker:
                 assert worker.wait_for_exit() == 2
-                assert f"RETOMA_ALLOW_HOSTS lacks {lacking}" in worker.output.read_text()
+                assert f"RETOMA_ALLOW_HOSTS of this worker does not include {lacking}" in worker.output.read_text()
 
 
 def test_a_worker_says_in_what_it_differs_from_a_server_that_starts_later(terminal: Terminal) -> None:
     variables = {"RETOMA_ALLOW_HOSTS": "n8n.internal", "RETOMA_PUBLIC_URL": "https://retoma.example.com"}
     with terminal.worker() as worker, terminal.process("serve", "--port", "0", **variables):
-        worker.wait_for_output("its RETOMA_ALLOW_HOSTS lacks n8n.internal")
+        worker.wait_for_output("RETOMA_ALLOW_HOSTS of this worker does not include n8n.internal")
         worker.wait_for_output(
-            "RETOMA_PUBLIC_URL of this worker is not set, and that of the server is https://retoma.example.com"
+            "RETOMA_PUBLIC_URL of this worker is not set, but that of the server is https://retoma.example.com"
         )
 
 
 def test_a_server_and_doctor_name_the_workers_that_lack_its_hosts(terminal: Terminal) -> None:
-    lacking = "worker 'alone' lacks n8n.internal in its RETOMA_ALLOW_HOSTS"
+    lacking = "RETOMA_ALLOW_HOSTS of worker 'alone' does not include n8n.internal"
     with (
         terminal.worker("--name", "alone"),
         terminal.worker("--name", "set-up", RETOMA_ALLOW_HOSTS="n8n.internal"),

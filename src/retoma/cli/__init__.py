@@ -1,4 +1,4 @@
-"""The command line. Each command, or group of commands, is a file of this folder."""
+"""The command-line interface. Each command or group of commands has its own module."""
 
 from retoma.cli.commands import main
 

@@ -1,4 +1,4 @@
-"""Where the application is: `module:name`, `path/to/file.py` or `path/to/file.py:name`."""
+"""Load an application from `module:name`, `path/to/file.py` or `path/to/file.py:name`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ DEFAULT_NAME = "app"
 
 
 def load(location: str | None, settings: Settings, *, folder: Path | None = None) -> App:
-    """The application at `place`, or where RETOMA_APP or retoma.toml say. A pipeline alone is an application too.
+    """Load the application at `location`, or the one of RETOMA_APP or retoma.toml. A lone pipeline becomes an app.
 
-    `place` is relative to `folder`, by default the working folder.
+    `location` is relative to `folder`, by default the working directory.
     """
     location = location or settings.app
     if not location:
         raise typer.BadParameter(
-            "say where the application is: a file (film.py), or module:name; or set RETOMA_APP, or `app` in retoma.toml"
+            "no application given: pass a file (film.py) or module:name, or set RETOMA_APP, or `app` in retoma.toml"
         )
     where, name = _split_location(location)
     module = _import_module(where, folder)
@@ -54,7 +54,7 @@ def _import_module(where: str, folder: Path | None) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     if path.is_dir() or not path.exists():
-        raise NotFound(f"there is no file {str(path)!r}{_suggest(path.name, _list_python_files(path.parent))}")
+        raise NotFound(f"file {str(path)!r} not found{_suggest(path.name, _list_python_files(path.parent))}")
     path = path.resolve()
     _add_to_path(path.parent)
     taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
@@ -62,7 +62,7 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     loader = spec.loader if spec else None
     if spec is None or loader is None:
-        raise NotFound(f"{str(path)!r} is no Python file")
+        raise NotFound(f"{str(path)!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     _import_with_context(str(path), lambda: loader.exec_module(module))
@@ -79,38 +79,38 @@ def _import_name(name: str, folder: Path | None) -> ModuleType:
 
 
 def _list_sibling_modules(name: str) -> list[str]:
-    """The modules of the same package, or else the files here."""
+    """Return the modules of the same package or, without one, the Python files in the working directory."""
     package = name.rpartition(".")[0]
     if package not in sys.modules:
         return [Path(file).stem for file in _list_python_files(Path.cwd())]
     return [f"{package}.{found.name}" for found in iter_modules(getattr(sys.modules[package], "__path__", ()))]
 
 
-def _import_with_context(what: str, load: Callable[[], object]) -> None:
-    """Import, and let what goes wrong in the user's file be one sentence that says where."""
+def _import_with_context(name: str, load: Callable[[], object]) -> None:
+    """Import, and turn an error in the user's code into one message with its file and line."""
     try:
         load()
     except DefinitionError as error:
         raise DefinitionError(f"{error} ({_find_user_line(error)})") from error
     except ModuleNotFoundError as error:
-        if error.name is not None and (what == error.name or what.startswith(f"{error.name}.")):
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise
-        raise DefinitionError(f"cannot import {what}: {error} ({_find_user_line(error)})") from error
+        raise DefinitionError(f"cannot import {name}: {error} ({_find_user_line(error)})") from error
     except Exception as error:
-        said = error.msg if isinstance(error, SyntaxError) else error
+        message = error.msg if isinstance(error, SyntaxError) else error
         raise DefinitionError(
-            f"cannot import {what}: {type(error).__name__}: {said} ({_find_user_line(error)})"
+            f"cannot import {name}: {type(error).__name__}: {message} ({_find_user_line(error)})"
         ) from error
 
 
 def _find_user_line(error: Exception) -> str:
-    """The innermost line that is neither Retoma's nor the interpreter's."""
+    """Return the innermost line that belongs neither to Retoma nor to the interpreter."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
-    own = str(Path(__file__).parents[1])
+    retoma = str(Path(__file__).parents[1])
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith((own, "<frozen"))]
-    return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else "while it was imported"
+    user_frames = [frame for frame in frames if not frame.filename.startswith((retoma, "<frozen"))]
+    return f"{user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else "during import"
 
 
 def _get_named(module: ModuleType, where: str, name: str) -> App:
@@ -125,7 +125,7 @@ def _get_named(module: ModuleType, where: str, name: str) -> App:
 
 def _get_only(module: ModuleType, where: str) -> App:
     apps, pipelines = _find_names(module, App), _find_names(module, Pipeline)
-    named = getattr(module, DEFAULT_NAME, None)  # a module may make it when it is asked for
+    named = getattr(module, DEFAULT_NAME, None)  # a module may create it lazily in __getattr__
     if isinstance(named, App | Pipeline):
         return _to_app(named)
     for kind, found in (("Apps", apps), ("Pipelines", pipelines)):
@@ -133,7 +133,7 @@ def _get_only(module: ModuleType, where: str) -> App:
             return _to_app(getattr(module, found[0]))
         if found:
             raise NotFound(
-                f"{where!r} has several {kind} and none is named {DEFAULT_NAME!r}: say which, as in {where}:{found[0]}"
+                f"{where!r} has several {kind} and none is named {DEFAULT_NAME!r}: name one, such as {where}:{found[0]}"
             )
     raise NotFound(f"{where!r} defines no App and no Pipeline")
 
@@ -143,7 +143,7 @@ def _to_app(found: App | Pipeline) -> App:
 
 
 def _find_names(module: ModuleType, kind: type) -> list[str]:
-    """The names of the objects of this kind; of several names for one object the first."""
+    """Return the names of the objects of this kind; the first one if an object has several names."""
     named = {id(value): name for name, value in reversed(vars(module).items()) if isinstance(value, kind)}
     return list(reversed(named.values()))
 
@@ -162,4 +162,4 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, known, n=1)
     if near:
         return f"; did you mean {near[0]!r}?"
-    return f"; there is {', '.join(map(repr, known[:5]))}" if known else ""
+    return f"; available: {', '.join(map(repr, known[:5]))}" if known else ""

@@ -1,4 +1,4 @@
-"""`retoma workers` and `retoma queues`: who works, and what waits where."""
+"""`retoma workers` and `retoma queues`: list workers and queues."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ _QUEUE_COLUMNS = [
     ),
     Column("oldest_for", "oldest ready", lambda age: "" if age is None else printing.format_duration(age)),
     Column("workers"),
-    Column("room", "may run at once"),
+    Column("concurrency", "capacity"),
 ]
 
 
 def workers(output: ListOutput = ListFormat.TABLE) -> None:
-    """List the workers that are running.
+    """List live workers.
 
     \b
-    retoma workers
-    retoma workers -o json
+    Examples:
+      retoma workers
+      retoma workers -o json
     """
     run_async(_list_workers(output))
 
 
 def queues(output: ListOutput = ListFormat.TABLE) -> None:
-    """List the queues: what is ready, what runs, and how many workers serve each.
+    """List queues with their jobs and workers.
 
     \b
-    retoma queues
-    retoma queues -o json
+    Examples:
+      retoma queues
+      retoma queues -o json
     """
     run_async(_list_queues(output))
 
@@ -53,11 +55,11 @@ async def _list_workers(output: ListFormat) -> None:
         [vars(worker) for worker in found],
         _WORKER_COLUMNS,
         output,
-        "no worker is running; start one: retoma worker APP",
+        "no workers are running; start one with `retoma worker APP`",
     )
 
 
 async def _list_queues(output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
         found = await client.queues.list()
-    printing.print_rows([vars(queue) for queue in found], _QUEUE_COLUMNS, output, "there are no queues yet")
+    printing.print_rows([vars(queue) for queue in found], _QUEUE_COLUMNS, output, "no queues yet")

@@ -1,4 +1,4 @@
-"""`retoma charges` and `retoma prices ...`: what work costs."""
+"""`retoma charges` and `retoma prices ...`: the cost of runs and the prices of providers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retoma.cli.printing import Column
 from retoma.cli.runs import find_run
 from retoma.client import ChargedBy
 
-prices = typer.Typer(no_args_is_help=True, help="What providers take.")
+prices = typer.Typer(no_args_is_help=True, help="Manage the prices of providers.")
 _MICROS_PER_DOLLAR = 1_000_000
 
 
@@ -36,31 +36,34 @@ _PRICE_COLUMNS = [
     Column("what"),
     Column("version"),
     Column("since", formatter=printing.format_time),
-    Column("tokens_in", "a million tokens in", format_dollars),
-    Column("tokens_out", "a million tokens out", format_dollars),
-    Column("unit", "a unit", format_dollars),
+    Column("tokens_in", "per million tokens in", format_dollars),
+    Column("tokens_out", "per million tokens out", format_dollars),
+    Column("unit", "per unit", format_dollars),
 ]
 
 
 def charges(
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Only of this run, or the beginning of its id.")
+        str | None, typer.Argument(metavar="RUN", help="Only this run: its ID or a unique prefix of it.")
     ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option("--by", metavar="WHAT", help="tenant, run, step, item, provider or what; may be repeated."),
+        typer.Option("--by", metavar="FIELD", help="Group by tenant, run, step, item, provider or what; repeatable."),
     ] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Only of this tenant.")] = None,
-    since: Annotated[datetime | None, typer.Option("--since", help="Only from then on, in UTC.")] = None,
-    until: Annotated[datetime | None, typer.Option("--until", help="Only before then, in UTC.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many sums.")] = 100,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")] = None,
+    since: Annotated[datetime | None, typer.Option("--since", help="Only charges at or after this time (UTC).")] = None,
+    until: Annotated[datetime | None, typer.Option("--until", help="Only charges before this time (UTC).")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of totals.")] = 100,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """What work has cost, failed attempts too: of a run by step, otherwise by tenant.
+    """Show costs, including those of failed attempts.
+
+    Groups by step for a run, otherwise by tenant.
 
     \b
-    retoma charges 0199a3 --by step --by item
-    retoma charges --by provider --by what --since 2026-11-01
+    Examples:
+      retoma charges 0199a3 --by step --by item
+      retoma charges --by provider --by what --since 2026-11-01
     """
     run_async(
         _show_charges(run, _parse_groups(by or (["step"] if run else ["tenant"])), tenant, since, until, limit, output)
@@ -75,17 +78,20 @@ def list_prices(output: ListOutput = ListFormat.TABLE) -> None:
 
 @prices.command("set")
 def set_price(
-    provider: Annotated[str, typer.Argument(metavar="PROVIDER", help="As the steps name it.")],
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="A model, a voice, a machine.")],
-    tokens_in: Annotated[float, typer.Option("--tokens-in", min=0, help="US$ for a million tokens in.")] = 0,
-    tokens_out: Annotated[float, typer.Option("--tokens-out", min=0, help="US$ for a million tokens out.")] = 0,
-    unit: Annotated[float, typer.Option("--unit", min=0, help="US$ for one unit.")] = 0,
+    provider: Annotated[str, typer.Argument(metavar="PROVIDER", help="The provider, as named in the steps.")],
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="What is charged, such as a model, a voice or a machine type.")
+    ],
+    tokens_in: Annotated[float, typer.Option("--tokens-in", min=0, help="US$ per million input tokens.")] = 0,
+    tokens_out: Annotated[float, typer.Option("--tokens-out", min=0, help="US$ per million output tokens.")] = 0,
+    unit: Annotated[float, typer.Option("--unit", min=0, help="US$ per unit.")] = 0,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """Set what a provider takes from now on. What was charged before stays as it is.
+    """Set a price for future charges. Recorded charges do not change.
 
     \b
-    retoma prices set openrouter openai/gpt-4o-mini --tokens-in 0.15 --tokens-out 0.60
+    Example:
+      retoma prices set openrouter openai/gpt-4o-mini --tokens-in 0.15 --tokens-out 0.60
     """
     run_async(_set_price(provider, what, _to_micros(tokens_in), _to_micros(tokens_out), _to_micros(unit), output))
 
@@ -104,22 +110,22 @@ async def _show_charges(
         found = await client.costs.get_totals(
             by=by, run=run, tenant=tenant, since=_to_utc(since), until=_to_utc(until), limit=limit
         )
-    shown = [column for column in _COLUMNS if column.key not in _GROUPS or column.key in by]
-    printing.print_rows([vars(total) for total in found], shown, output, "nothing was charged")
+    columns = [column for column in _COLUMNS if column.key not in _GROUPS or column.key in by]
+    printing.print_rows([vars(total) for total in found], columns, output, "no charges")
 
 
 async def _list_prices(output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
         found = await client.costs.list_prices()
     printing.print_rows(
-        [vars(price) for price in found], _PRICE_COLUMNS, output, "no prices: `retoma prices set` makes one"
+        [vars(price) for price in found], _PRICE_COLUMNS, output, "no prices; add one with `retoma prices set`"
     )
 
 
 async def _set_price(provider: str, what: str, tokens_in: int, tokens_out: int, unit: int, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
-        made = await client.costs.set_price(provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit)
-    printing.print_rows([vars(made)], _PRICE_COLUMNS, output, "")
+        price = await client.costs.set_price(provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit)
+    printing.print_rows([vars(price)], _PRICE_COLUMNS, output, "")
 
 
 _GROUPS: tuple[ChargedBy, ...] = ("tenant", "run", "step", "item", "provider", "what")
@@ -128,7 +134,7 @@ _GROUPS: tuple[ChargedBy, ...] = ("tenant", "run", "step", "item", "provider", "
 def _parse_groups(names: list[str]) -> list[ChargedBy]:
     known = [group for group in _GROUPS if group in names]
     if unknown := set(names) - set(known):
-        raise typer.BadParameter(f"--by takes {', '.join(_GROUPS)}; given: {', '.join(sorted(unknown))}")
+        raise typer.BadParameter(f"--by takes {', '.join(_GROUPS)}, not {', '.join(sorted(unknown))}")
     return known
 
 

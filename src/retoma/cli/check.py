@@ -1,4 +1,4 @@
-"""`retoma check`: assemble the application, draw its pipelines, and try them on the runs that are open."""
+"""`retoma check`: load the application, print its pipelines, and check them against unfinished runs."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ def check(
     app: AppLocation = None,
     shared: Annotated[
         bool,
-        typer.Option(
-            "--shared", help="Other applications use this database too: leave out pipelines that are not here."
-        ),
+        typer.Option("--shared", help="Ignore pipelines of other applications that share this database."),
     ] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="Do not look at open runs.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not check unfinished runs.")] = False,
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Assemble the application, draw its pipelines, and say which open runs today's code would break.
+    """Check an application against the unfinished runs in the database.
 
-    Exits with 1 if any would break. Nothing is changed.
+    Prints the pipelines and the runs that this code would break. Exits with 1 if there are any. Changes nothing.
 
     \b
-    retoma check film.py
-    retoma check shop.pipelines:app --shared -o json
+    Examples:
+      retoma check film.py
+      retoma check shop.pipelines:app --shared -o json
     """
     settings = read_settings()
     loaded = application.load(app, settings)
@@ -70,7 +69,7 @@ def _print(app: App, found: Sequence[Incompatibility], offline: bool) -> None:
             console.print(f"  {line}")
         console.print()
     for each in found:
-        runs = f"{each.runs} open runs" if each.runs != 1 else "1 open run"
+        runs = f"{each.runs} unfinished runs" if each.runs != 1 else "1 unfinished run"
         where = f", step {each.step!r}" if each.step else ""
         console.print(
             Text.assemble(
@@ -80,17 +79,17 @@ def _print(app: App, found: Sequence[Incompatibility], offline: bool) -> None:
             soft_wrap=True,
         )
     if not found and not offline:
-        console.print(Text.assemble(("ok ", "green"), "no open run would break"))
+        console.print(Text.assemble(("ok ", "green"), "no unfinished run would break"))
 
 
 def draw_pipeline(pipeline: Pipeline) -> Iterator[str]:
-    """A line for each step: what it takes, and its queue."""
+    """Yield a line for each step with its dependencies, inputs and queue."""
     steps = [step for step in pipeline.steps.values() if not step.internal]
     width = max((len(step.name) for step in steps), default=0)
     for step in steps:
-        taken = ", ".join([*_format_source(step), *_format_dependencies(pipeline.graph, step), *step.inputs])
+        inputs = ", ".join([*_format_source(step), *_format_dependencies(pipeline.graph, step), *step.inputs])
         queue = f"  [{step.policy.queue}]" if step.policy.queue != "default" else ""
-        yield f"{step.name:<{width}}  {f'<- {taken}' if taken else '(takes nothing)'}{queue}"
+        yield f"{step.name:<{width}}  {f'<- {inputs}' if inputs else '(no inputs)'}{queue}"
 
 
 def _format_source(step: Step) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What every command begins with: the settings, the application, and the database that they name."""
+"""Read the settings and open the database for a command."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def read_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         raise typer.BadParameter(
-            f"a setting is wrong: {describe_validation_error(error)}; `retoma config show --help` says where they "
+            f"invalid setting: {describe_validation_error(error)}; see `retoma config show --help` for where settings "
             "come from"
         ) from None
     except TOMLDecodeError as error:
-        raise typer.BadParameter(f"retoma.toml cannot be read: {error}") from None
+        raise typer.BadParameter(f"cannot parse retoma.toml: {error}") from None
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    with closing(work):  # it may be told to stop before it begins
+    with closing(work):  # a signal may stop the process before the coroutine starts
         return asyncio.run(work)
 
 
 @asynccontextmanager
 async def open_database(settings: Settings) -> AsyncIterator[Database]:
-    """The database with a schema of this release. The embedded one is brought to it; another must be there already."""
+    """Open the database. Upgrade an embedded one; require the current schema of any other."""
     async with await Database.open(settings) as database:
         if settings.database_url is None:
             await database.upgrade()
@@ -51,7 +51,7 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
 
 @asynccontextmanager
 async def open_client(settings: Settings, app: App | None = None) -> AsyncIterator[Client]:
-    """Open a client. Without an application it can neither start runs nor take results that people enter."""
+    """Open a client. Without an application it can neither start runs nor validate results entered by people."""
     async with open_database(settings) as database:
         client = Client(app, database, Guard.from_settings(settings), heartbeat_timeout=settings.heartbeat_timeout)
         try:

@@ -1,4 +1,4 @@
-"""The tree of commands, and how each of them ends."""
+"""The command tree and its exit codes."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ tree.command()(dev)
 tree.command()(worker)
 tree.command()(serve)
 tree.command()(start)
-for act in (rerun, edit, fork, diff):
-    runs.command()(act)
+for command in (rerun, edit, fork, diff):
+    runs.command()(command)
 tree.add_typer(runs, name="runs")
 tree.add_typer(reviews, name="reviews")
 tree.add_typer(deliveries, name="deliveries")
@@ -64,10 +64,10 @@ tree.add_typer(config, name="config")
 
 
 def main() -> None:
-    """Run a command. Exits with 0 if it worked, 1 if it failed, 2 wrong usage, 3 not found, 4 conflict."""
+    """Run a command. Exit with 0 on success, 1 on failure, 2 for wrong usage, 3 if not found, 4 on conflict."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to fail
+            stream.reconfigure(errors="replace")  # do not fail on a terminal that cannot print a character
     try:
         tree()
     except RetomaError as error:
@@ -86,28 +86,29 @@ def _print_version(value: bool) -> None:
 @tree.callback()
 def configure(
     home: Annotated[
-        Path | None, typer.Option("--home", help="Where the embedded database and local files live (RETOMA_HOME).")
+        Path | None, typer.Option("--home", help="Directory of the embedded database and local files (RETOMA_HOME).")
     ] = None,
     database_url: Annotated[
-        str | None, typer.Option("--database-url", help="The PostgreSQL to use (RETOMA_DATABASE_URL).")
+        str | None, typer.Option("--database-url", help="PostgreSQL connection URL (RETOMA_DATABASE_URL).")
     ] = None,
     _: Annotated[
         bool,
         typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version),
     ] = False,
 ) -> None:
-    """Runs long, costly, failure-prone production work to its end, on PostgreSQL alone.
+    """Run durable pipelines on PostgreSQL.
 
     \b
-    retoma dev --demo            watch a pipeline be killed and pick up again
-    retoma dev film.py           run an application on this machine
-    retoma start film film.py    start a run
-    retoma runs list             see what runs
+    Examples:
+      retoma dev --demo            watch a run survive the kill of its worker
+      retoma dev film.py           run an application on this machine
+      retoma start film film.py    start a run
+      retoma runs list             list runs
     """
-    # Flags become environment, so that the processes that a command starts see the same.
-    for name, given in (("home", home), ("database_url", database_url)):
-        if given is not None:
-            os.environ[f"RETOMA_{name.upper()}"] = str(given)
+    # Export options as environment variables, which subprocesses inherit.
+    for name, value in (("home", home), ("database_url", database_url)):
+        if value is not None:
+            os.environ[f"RETOMA_{name.upper()}"] = str(value)
             SETTINGS_FROM_FLAGS.add(name)
     logs.configure_logging()
 

@@ -1,4 +1,4 @@
-"""`retoma config show`: every setting, and where its value came from."""
+"""`retoma config show`: list every setting and the source of its value."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from retoma.cli.options import ListFormat, ListOutput
 from retoma.cli.printing import Column
 from retoma.settings import Settings
 
-config = typer.Typer(no_args_is_help=True, help="The settings.")
-SETTINGS_FROM_FLAGS: set[str] = set()  # names of settings that were given as flags of this command
+config = typer.Typer(no_args_is_help=True, help="Show the settings.")
+SETTINGS_FROM_FLAGS: set[str] = set()  # names of settings set by options of this command
 _COLUMNS = [
     Column("setting"),
-    Column("value", formatter=lambda given: printing.format_value(given, 120)),
+    Column("value", formatter=lambda value: printing.format_value(value, 120)),
     Column("from"),
     Column("meaning"),
 ]
@@ -28,14 +28,14 @@ _COLUMNS = [
 
 @config.callback()
 def group() -> None:
-    """The settings."""
+    """Show the settings."""
 
 
 @config.command()
 def show(output: ListOutput = ListFormat.TABLE) -> None:
-    """Each setting, its value with secrets masked, and where it came from.
+    """Show each setting with its value and source. Secrets are masked.
 
-    A flag counts before the environment, that before .env, that before retoma.toml.
+    Precedence: command-line options, environment variables, .env, retoma.toml.
     """
     settings = read_settings()
     origins = _find_sources()
@@ -52,7 +52,7 @@ def show(output: ListOutput = ListFormat.TABLE) -> None:
 
 
 def _find_sources() -> dict[str, str]:
-    """Where each setting that is set came from; the strongest source is asked last."""
+    """Return the source of each setting that is set. Later sources take precedence."""
     sources = [
         ("retoma.toml", TomlConfigSettingsSource(Settings)()),
         (".env", DotEnvSettingsSource(Settings)()),
@@ -60,7 +60,7 @@ def _find_sources() -> dict[str, str]:
         ("flag", dict.fromkeys(SETTINGS_FROM_FLAGS)),
     ]
     return {
-        name: source for source, given in sources for name in Settings.model_fields if _list_names(name) & set(given)
+        name: source for source, values in sources for name in Settings.model_fields if _list_names(name) & set(values)
     }
 
 

@@ -1,4 +1,4 @@
-"""Connection limits of the server: many or slow connections do not keep other callers from being answered."""
+"""Limit connections, so many or slow ones cannot block other clients."""
 
 from __future__ import annotations
 
@@ -20,35 +20,36 @@ from retoma.tracebacks import release_frames
 
 log = get_logger(__name__)
 
-HEADER_TIMEOUT_SECONDS = 20.0  # until the headers of a request are here, and for the rest of a body that is not read
-MAX_HEADER_BYTES = 16 * 1024  # bytes of a request line and its headers
+HEADER_TIMEOUT_SECONDS = 20.0  # to receive the headers of a request, or the rest of an unread body
+MAX_HEADER_BYTES = 16 * 1024  # request line and headers
 MAX_HEADERS = 100
-SLICE_BYTES = 2 * 1024  # bytes that are parsed at a time where chunks may be tiny
+SLICE_BYTES = 2 * 1024  # bytes parsed at a time where chunks may be tiny
 MAX_DESCRIPTORS = 65_536
-RESERVED_DESCRIPTORS = 200  # for the database, files, and connections that are accepted at once
+RESERVED_DESCRIPTORS = 200  # for the database, files and newly accepted connections
 SECONDS_BETWEEN_LOGS = 60.0
 
 
 class ConnectionLimits:
-    """All connections of a server, within two limits.
+    """Limit the connections of a server, in total and per address.
 
-    A connection is *unproven* until a request on it shows a valid key or session, and again after each answer. To make
-    room for a new one, the oldest unproven one is closed: of the same address if that has too many, otherwise of all.
+    A connection is unauthenticated until a request on it has a valid key or session, and again after each response.
+    To make room, the server closes the oldest unauthenticated connection: of the same address if that has too many,
+    otherwise of all.
     """
 
     def __init__(self, max_connections: int, per_address: int, is_proxy: Callable[[str], bool]) -> None:
-        """Many people share the address of a proxy, so only the limit for all applies to it."""
+        """`is_proxy` exempts an address from the limit per address, because many clients share it."""
         self._max_connections = max_connections
         self._per_address = per_address
         self._is_proxy = is_proxy
         self._open: set[LimitedProtocol] = set()
-        self._unauthenticated: OrderedDict[LimitedProtocol, None] = OrderedDict()  # the oldest first
+        self._unauthenticated: OrderedDict[LimitedProtocol, None] = OrderedDict()  # oldest first
         self._by_address: dict[str, OrderedDict[LimitedProtocol, None]] = {}
         self._events: Counter[str] = Counter()
         self._logged_at = -SECONDS_BETWEEN_LOGS
 
     def add(self, connection: LimitedProtocol) -> bool:
-        """Return False if there is no room for it: all others are of known callers."""
+        """Add the connection. Return False if there is no room because all others are authenticated."""
         if len(self._open) >= self._max_connections and not self._close_oldest(self._unauthenticated):
             self._count_event("refused")
             return False
@@ -57,21 +58,21 @@ class ConnectionLimits:
         return True
 
     def mark_unauthenticated(self, connection: LimitedProtocol) -> None:
-        """From now on it may be closed to make room."""
+        """Allow this connection to be closed to make room."""
         if connection not in self._open:
             return
         self.mark_authenticated(connection)
         self._unauthenticated[connection] = None
-        of_address = self._by_address.setdefault(connection.address, OrderedDict())
-        of_address[connection] = None
-        if len(of_address) > self._per_address and not self._is_proxy(connection.address):
-            self._close_oldest(of_address)
+        same_address = self._by_address.setdefault(connection.address, OrderedDict())
+        same_address[connection] = None
+        if len(same_address) > self._per_address and not self._is_proxy(connection.address):
+            self._close_oldest(same_address)
 
     def mark_authenticated(self, connection: LimitedProtocol) -> None:
         self._unauthenticated.pop(connection, None)
-        if (of_address := self._by_address.get(connection.address)) is not None:
-            of_address.pop(connection, None)
-            if not of_address:
+        if (same_address := self._by_address.get(connection.address)) is not None:
+            same_address.pop(connection, None)
+            if not same_address:
                 del self._by_address[connection.address]
 
     def remove(self, connection: LimitedProtocol) -> None:
@@ -88,7 +89,7 @@ class ConnectionLimits:
         return True
 
     def _count_event(self, event: str) -> None:
-        """Log what happened since the last line, now and then: a flood must not fill the log."""
+        """Count the event, and log the counts at most once a minute: a flood must not fill the log."""
         self._events[event] += 1
         if time.monotonic() - self._logged_at >= SECONDS_BETWEEN_LOGS:
             log.warning(
@@ -99,7 +100,7 @@ class ConnectionLimits:
 
 
 class LimitedProtocol(H11Protocol):
-    """One connection, with limits of time and size for what comes before a request is known."""
+    """A connection with limits on the time and size of the headers."""
 
     def __init__(self, *args: Any, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -112,12 +113,14 @@ class LimitedProtocol(H11Protocol):
         super().connection_made(transport)
         self.flow: _PausableFlowControl = _PausableFlowControl(transport)
         self.address = self.client[0] if self.client else ""
-        ours = {"transport": transport, "on_known": lambda: self._limits.mark_authenticated(self)}
-        self.app_state = self.app_state | ours
+        state = {"transport": transport, "on_known": lambda: self._limits.mark_authenticated(self)}
+        self.app_state = self.app_state | state
         if self._limits.add(self):
             self._start_timer()
         else:
-            self._refuse(Problem(503, "TOO_MANY_CONNECTIONS", "all connections are in use", headers=RETRY_AFTER))
+            self._refuse(
+                Problem(503, "TOO_MANY_CONNECTIONS", "the server has reached its connection limit", headers=RETRY_AFTER)
+            )
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._limits.remove(self)
@@ -125,7 +128,7 @@ class LimitedProtocol(H11Protocol):
         self._stop_timer()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
-        # They refer to this connection: without garbage collection it would stay, with what was read last.
+        # Break the reference cycles: the connection and its buffers must not wait for garbage collection.
         self.app_state, self.scope, self.cycle = {}, None, None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
@@ -145,7 +148,7 @@ class LimitedProtocol(H11Protocol):
         return self.conn.their_state is h11.SEND_BODY and not framing
 
     def _parse_slice(self) -> None:
-        """Parse a little and let others have their turn: a chunk of one byte costs as much as one of a thousand."""
+        """Parse one slice, then yield to other connections: tiny chunks cost as much as large ones."""
         if self.transport.is_closing():
             return
         size = len(self._unparsed) if self._is_plain_body else SLICE_BYTES
@@ -159,8 +162,8 @@ class LimitedProtocol(H11Protocol):
 
     def handle_events(self) -> None:
         if self.conn.their_state is h11.IDLE and _is_too_large(self.conn.trailing_data[0]):
-            told = f"the headers have more than {MAX_HEADER_BYTES:,} bytes or {MAX_HEADERS} lines"
-            self._refuse(Problem(431, "HEADERS_TOO_LARGE", told))
+            detail = f"the headers have more than {MAX_HEADER_BYTES:,} bytes or {MAX_HEADERS} lines"
+            self._refuse(Problem(431, "HEADERS_TOO_LARGE", detail))
         else:
             super().handle_events()
 
@@ -175,7 +178,7 @@ class LimitedProtocol(H11Protocol):
         self._start_timer()
 
     def _start_timer(self) -> None:
-        """Close the connection in a while if it is the other side that has to send something and does not."""
+        """Close the connection after HEADER_TIMEOUT_SECONDS if the client owes data and sends none."""
         if self.transport.is_closing() or not self._is_waiting_for_client:
             self._stop_timer()
         elif self._timer is None:
@@ -183,7 +186,7 @@ class LimitedProtocol(H11Protocol):
 
     @property
     def _is_waiting_for_client(self) -> bool:
-        """Whether the rest of some headers, or of a body that was answered already, has yet to come."""
+        """Return whether part of the headers, or of a body that was already answered, is missing."""
         if self.conn.their_state is h11.IDLE:
             return self.cycle is None or bool(self.conn.trailing_data[0])
         return self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
@@ -194,15 +197,15 @@ class LimitedProtocol(H11Protocol):
             self._timer = None
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer without any of the application, and close."""
-        answer = problem.to_response()
-        headers = b"".join(b"%s: %s\r\n" % header for header in (*answer.raw_headers, (b"connection", b"close")))
-        self.transport.write(b"HTTP/1.1 %d Refused\r\n%s\r\n%s" % (problem.status_code, headers, bytes(answer.body)))
+        """Respond without the application, and close."""
+        response = problem.to_response()
+        headers = b"".join(b"%s: %s\r\n" % header for header in (*response.raw_headers, (b"connection", b"close")))
+        self.transport.write(b"HTTP/1.1 %d Refused\r\n%s\r\n%s" % (problem.status_code, headers, bytes(response.body)))
         self.transport.close()
 
 
 class _PausableFlowControl(FlowControl):
-    """Reads nothing more while some of what was read waits to be parsed."""
+    """Stop reading while received data is not parsed yet."""
 
     _is_held = False
 
@@ -220,7 +223,7 @@ class _PausableFlowControl(FlowControl):
 
 
 def raise_descriptor_limit() -> int:
-    """Let this process open as many files and connections as it may; return how many that are."""
+    """Raise the limit of open files and connections as far as allowed, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -230,6 +233,6 @@ def raise_descriptor_limit() -> int:
 
 
 def _is_too_large(received: bytes) -> bool:
-    """Whether these are the headers of a request, whole or in part, beyond the limits."""
+    """Return whether the headers received so far exceed the limits."""
     head = received.partition(b"\r\n\r\n")[0]
     return len(head) > MAX_HEADER_BYTES or head.count(b"\n") > MAX_HEADERS

@@ -1,4 +1,4 @@
-"""Database addresses without their passwords."""
+"""Mask passwords in database URLs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MASK = "***"
 
 
 def mask_password(url: str) -> str:
-    """The same address with its password, wherever it stands, replaced; only the mask if it cannot be understood."""
+    """Return the URL with its password masked, or only the mask if the URL cannot be parsed."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -16,9 +16,9 @@ def mask_password(url: str) -> str:
         return MASK
     if parts.scheme not in ("postgresql", "postgres") or "@" in parts.path + parts.query + parts.fragment:
         return MASK
-    user, _, place = parts.netloc.rpartition("@")
+    user, _, host = parts.netloc.rpartition("@")
     if ":" in user:
-        parts = parts._replace(netloc=f"{user.partition(':')[0]}:{MASK}@{place}")
+        parts = parts._replace(netloc=f"{user.partition(':')[0]}:{MASK}@{host}")
     query = [(name, MASK if "password" in name.lower() else value) for name, value in parse_qsl(parts.query)]
     if any(value == MASK for _, value in query):
         parts = parts._replace(query=urlencode(query, safe="/*"))

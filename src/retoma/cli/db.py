@@ -1,4 +1,4 @@
-"""`retoma db ...`: the database and its schema."""
+"""`retoma db ...`: manage the database schema."""
 
 from __future__ import annotations
 
@@ -13,33 +13,37 @@ from retoma.cli.options import DetailFormat, DetailOutput
 from retoma.store import migrate
 from retoma.store.database import Database
 
-db = typer.Typer(no_args_is_help=True, help="The database and its schema.")
+db = typer.Typer(no_args_is_help=True, help="Manage the database schema.")
 
 
 @db.command()
 def upgrade(output: DetailOutput = DetailFormat.TABLE) -> None:
-    """Bring the schema to this release. Does nothing if it is there already.
+    """Upgrade the schema to this release. Does nothing if it is current.
 
     \b
-    RETOMA_DATABASE_URL=postgresql://me@db/work retoma db upgrade
+    Example:
+      RETOMA_DATABASE_URL=postgresql://me@db/work retoma db upgrade
     """
     run_async(_upgrade_schema(output))
 
 
 @db.command()
 def status(output: DetailOutput = DetailFormat.TABLE) -> None:
-    """Say where the schema stands. Exits with 1 if it is not of this release."""
+    """Show the schema version. Exits with 1 if the schema is not current."""
     run_async(_show_status(output))
 
 
 @db.command()
 def url(
-    with_password: Annotated[bool, typer.Option("--with-password", help="Print the password too.")] = False,
+    with_password: Annotated[bool, typer.Option("--with-password", help="Include the password.")] = False,
 ) -> None:
-    """Print the database's address, for other tools.
+    """Print the database URL for other tools.
+
+    An embedded database runs only while a Retoma process uses it.
 
     \b
-    psql "$(retoma db url --with-password)"     (the embedded one runs only while something uses it)
+    Example:
+      psql "$(retoma db url --with-password)"
     """
     run_async(_print_url(with_password))
 
@@ -76,9 +80,9 @@ def describe_schema(status: migrate.SchemaStatus) -> str:
     if status.is_current:
         return f"schema {status.applied}, up to date"
     if status.is_prerelease:
-        return "schema of a version before the first release: create a new database, or drop the schema `retoma`"
+        return "schema of a prerelease: create a new database, or drop the schema `retoma`"
     if status.applied > status.newest:
-        return f"schema {status.applied} is newer than this release's {status.newest}: upgrade Retoma here"
+        return f"schema {status.applied} is newer than {status.newest} of this release: upgrade Retoma"
     if status.applied == status.newest:
-        return f"schema {status.applied}, but its functions are of another release: run `retoma db upgrade`"
+        return f"schema {status.applied}, but its functions belong to another release: run `retoma db upgrade`"
     return f"schema {status.applied} of {status.newest}: run `retoma db upgrade`"

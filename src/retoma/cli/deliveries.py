@@ -1,4 +1,4 @@
-"""`retoma deliveries ...`: the webhooks that are owed, how their attempts went, and sending dead ones again."""
+"""`retoma deliveries ...`: list webhook deliveries and redrive dead ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ from retoma.records import Delivery
 from retoma.states import DeliveryState
 from retoma.terminal import escape_text
 
-deliveries = typer.Typer(no_args_is_help=True, help="Look at webhooks, and send dead ones again.")
-DeliveryId = Annotated[
-    str, typer.Argument(metavar="DELIVERY", help="Its id, or as much of its beginning as is unique.")
-]
+deliveries = typer.Typer(no_args_is_help=True, help="List webhook deliveries and redrive dead ones.")
+DeliveryId = Annotated[str, typer.Argument(metavar="DELIVERY", help="The delivery's ID or a unique prefix of it.")]
 
 _COLUMNS = [
     Column("id", "delivery"),
@@ -43,7 +41,7 @@ _ATTEMPT_COLUMNS = [
     Column("took", formatter=printing.format_duration),
     Column("status"),
     Column("error", formatter=lambda error: printing.format_value(error, 100)),
-    Column("answer", formatter=lambda answer: printing.format_value(answer, 100)),
+    Column("answer", "response", lambda answer: printing.format_value(answer, 100)),
 ]
 
 
@@ -51,47 +49,51 @@ _ATTEMPT_COLUMNS = [
 def list_deliveries(
     state: Annotated[
         list[DeliveryState] | None,
-        typer.Option("--state", metavar="STATE", help="Only those in this state; may be repeated."),
+        typer.Option("--state", metavar="STATE", help="Only deliveries in this state; repeatable."),
     ] = None,
-    run: Annotated[str | None, typer.Option("--run", help="Only those of this run.")] = None,
-    endpoint: Annotated[int | None, typer.Option("--endpoint", help="Only those to this endpoint.")] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 20,
-    before: Annotated[str | None, typer.Option("--before", help="Only those older than this one.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Only deliveries of this run.")] = None,
+    endpoint: Annotated[int | None, typer.Option("--endpoint", help="Only deliveries to this endpoint.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of deliveries.")] = 20,
+    before: Annotated[str | None, typer.Option("--before", help="Only deliveries older than this one.")] = None,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """List webhooks, newest first.
+    """List deliveries, newest first.
 
     \b
-    retoma deliveries list --state dead
-    retoma deliveries list --run 0199a3 -o json
+    Examples:
+      retoma deliveries list --state dead
+      retoma deliveries list --run 0199a3 -o json
     """
     run_async(_list(state, run, endpoint, tenant, limit, before, output))
 
 
 @deliveries.command()
 def show(delivery: DeliveryId, output: DetailOutput = DetailFormat.TABLE) -> None:
-    """Show one webhook: what it says, and how each attempt went."""
+    """Show a delivery with its body and attempts."""
     run_async(_show(delivery, output))
 
 
 @deliveries.command()
 def redrive(
-    delivery: Annotated[str | None, typer.Argument(metavar="DELIVERY", help="The dead one to send again.")] = None,
-    endpoint: Annotated[int | None, typer.Option("--endpoint", help="All dead ones to this endpoint.")] = None,
-    url: Annotated[str | None, typer.Option("--url", help="All dead ones to this URL.")] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
-    since: Annotated[datetime | None, typer.Option("--since", help="Only those owed since then.")] = None,
-    until: Annotated[datetime | None, typer.Option("--until", help="Only those owed before then.")] = None,
+    delivery: Annotated[str | None, typer.Argument(metavar="DELIVERY", help="The dead delivery to redrive.")] = None,
+    endpoint: Annotated[int | None, typer.Option("--endpoint", help="All dead deliveries to this endpoint.")] = None,
+    url: Annotated[str | None, typer.Option("--url", help="All dead deliveries to this URL.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")] = None,
+    since: Annotated[
+        datetime | None, typer.Option("--since", help="Only deliveries created at or after this time.")
+    ] = None,
+    until: Annotated[datetime | None, typer.Option("--until", help="Only deliveries created before this time.")] = None,
 ) -> None:
-    """Send dead webhooks again, with the same id and body.
+    """Redrive dead deliveries: send them again with the same ID and body.
 
     \b
-    retoma deliveries redrive 5f1c
-    retoma deliveries redrive --endpoint 3 --since 2026-11-15
+    Examples:
+      retoma deliveries redrive 5f1c
+      retoma deliveries redrive --endpoint 3 --since 2026-11-15
     """
     if (delivery is None) == (endpoint is None and url is None and since is None):
-        raise typer.BadParameter("say which: one delivery, or --endpoint, --url or --since")
+        raise typer.BadParameter("name a DELIVERY, or use --endpoint, --url or --since")
     run_async(_redrive(delivery, endpoint, url, tenant, since, until))
 
 
@@ -113,9 +115,9 @@ async def _list(
             limit=limit,
             before=None if before is None else await _find_delivery(client, before),
         )
-    printing.print_rows([_to_row(each) for each in found], _COLUMNS, output, "no webhooks match")
+    printing.print_rows([_to_row(each) for each in found], _COLUMNS, output, "no matching deliveries")
     if output is ListFormat.TABLE and len(found) == limit:
-        printing.stderr().print(f"older ones: --before {found[-1].id}")
+        printing.stderr().print(f"for older deliveries: --before {found[-1].id}")
 
 
 async def _show(text: str, output: DetailFormat) -> None:
@@ -127,7 +129,9 @@ async def _show(text: str, output: DetailFormat) -> None:
     printing.stdout().print(printing.make_table([_to_row(found)], _COLUMNS))
     if found.attempts:
         printing.stdout().print(printing.make_table([asdict(attempt) for attempt in found.attempts], _ATTEMPT_COLUMNS))
-    printing.stdout().print(escape_text(found.body or "its body is made at the first attempt"), soft_wrap=True)
+    printing.stdout().print(
+        escape_text(found.body or "no body yet: it is created at the first attempt"), soft_wrap=True
+    )
 
 
 async def _redrive(
@@ -146,15 +150,17 @@ async def _redrive(
             count = await client.webhooks.redrive_all(
                 tenant=tenant, endpoint=endpoint, url=url, from_at=_to_local(since), to_at=_to_local(until)
             )
-    printing.stdout().print(f"{count} due again")
+    printing.stdout().print(f"redriven: {count}")
 
 
 async def _find_delivery(client: Client, text: str) -> UUID:
     found = await client.webhooks.find_delivery(text, limit=4)
     if not found:
-        raise NotFound(f"there is no delivery {escape_text(text)!r}")
+        raise NotFound(f"delivery {escape_text(text)!r} not found")
     if len(found) > 1:
-        raise typer.BadParameter(f"{text!r} fits several deliveries: {', '.join(map(str, found[:3]))}; give more")
+        raise typer.BadParameter(
+            f"{text!r} matches several deliveries: {', '.join(map(str, found[:3]))}; use a longer prefix"
+        )
     return found[0]
 
 

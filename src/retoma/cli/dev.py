@@ -1,4 +1,4 @@
-"""`retoma dev`: everything on one machine, with one command."""
+"""`retoma dev`: run database, server and worker with one command."""
 
 from __future__ import annotations
 
@@ -51,58 +51,61 @@ def dev(
         bool,
         typer.Option(
             "--demo",
-            help="Start what the application has to show. Without APP: a run that survives the kill of its worker.",
+            help="Run the application's demo. Without APP: run the built-in demo, which kills its own worker.",
         ),
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="With --demo and without APP: exit when it is over.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit after the built-in demo.")] = False,
     concurrency: Annotated[
-        int, typer.Option("-c", "--concurrency", min=1, max=10_000, help="How many jobs the worker runs at a time.")
+        int, typer.Option("-c", "--concurrency", min=1, max=10_000, help="Number of concurrent jobs.")
     ] = 20,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=0, max=65535, help="The server's port; 0 takes a free one (RETOMA_PORT or PORT)."),
+        typer.Option(
+            "--port", min=0, max=65535, help="Port of the server; 0 selects a free port (RETOMA_PORT or PORT)."
+        ),
     ] = None,
 ) -> None:
-    """Run everything on this machine: the database, the server, and a worker that is started again when it dies.
+    """Run an application on this machine, with database, server and worker.
 
-    When a source file of the application changes, both start again with it; runs under way continue.
+    The worker restarts if it crashes. Server and worker restart when a source file changes; unfinished runs continue.
 
-    The database is embedded, in .retoma of this folder, unless RETOMA_DATABASE_URL names another.
+    Uses an embedded database in .retoma of the working directory, unless RETOMA_DATABASE_URL is set.
 
     \b
-    retoma dev --demo
-    retoma dev film.py
-    retoma dev retoma_apps.videos --demo
+    Examples:
+      retoma dev --demo
+      retoma dev film.py
+      retoma dev retoma_apps.videos --demo
     """
     built_in = demo and not app
     if once and not built_in:
-        raise typer.BadParameter("--once goes with --demo, without APP")
-    # Remove both at once: the worker, and so every step, inherits this environment.
-    before, token = os.environ.pop(reload.PORT_VARIABLE, None), os.environ.pop(reload.TOKEN_VARIABLE, None)
+        raise typer.BadParameter("--once requires --demo without APP")
+    # Remove both first: the worker, and with it every step, inherits this environment.
+    old_port, token = os.environ.pop(reload.PORT_VARIABLE, None), os.environ.pop(reload.TOKEN_VARIABLE, None)
     token = token or secrets.token_urlsafe(12)
-    if before or port is not None:
-        os.environ["RETOMA_PORT"] = before or str(port)
+    if old_port or port is not None:
+        os.environ["RETOMA_PORT"] = old_port or str(port)
     settings = read_settings()
-    # A receiver under development is on this machine; the worker inherits it.
+    # A webhook receiver under development runs on this machine. The worker inherits the setting.
     os.environ["RETOMA_ALLOW_HOSTS"] = ",".join(dict.fromkeys((*settings.allow_hosts, *THIS_MACHINE)))
     settings = read_settings()
     if not demo and not (app or settings.app):
         raise typer.BadParameter(
-            "say where the application is (retoma dev film.py), or see the demo: retoma dev --demo"
+            "no application given: pass one (retoma dev film.py), or run the demo with `retoma dev --demo`"
         )
-    place = DEMO if built_in else app or settings.app or ""
+    location = DEMO if built_in else app or settings.app or ""
     hide_process()
     with bind_socket(settings, LOOPBACK, any_port=True) as listening:
         export_address(listening)
-        here = listening.getsockname()[1]  # before the server closes it
-        loaded = application.load(place, settings)
+        bound_port = listening.getsockname()[1]  # before the server closes the socket
+        loaded = application.load(location, settings)
         if demo and not built_in and loaded.demo is None:
-            raise typer.BadParameter(f"{place} has nothing to show; leave --demo out, or give it App(demo=...)")
-        worker = [place, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
-        with served_applications.record(settings.home, place, loaded):
-            code = run_async(_dev(loaded, settings, listening, token, place, worker, demo=demo, once=once))
+            raise typer.BadParameter(f"{location} has no demo; omit --demo, or add App(demo=...)")
+        worker = [location, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
+        with served_applications.record(settings.home, location, loaded):
+            code = run_async(_dev(loaded, settings, listening, token, location, worker, demo=demo, once=once))
     if code == RELOAD_CODE:
-        reload.restart(here, token)
+        reload.restart(bound_port, token)
     raise typer.Exit(code)
 
 
@@ -137,14 +140,14 @@ async def _dev(
 async def _serve(
     app: App, client: Client, settings: Settings, sock: socket.socket, token: str, board: Board
 ) -> AsyncIterator[DevLinks]:
-    """Serve the API and the pages to programs on this machine that know the token of this start."""
+    """Serve the API and the dashboard to local programs that know the token of this start."""
     port = sock.getsockname()[1]
     if settings.port not in (0, port):
         board.print_line(text("port taken", port=settings.port, other=port), style="yellow")
     links = DevLinks(get_address(sock), token)
     server = make_server(app, client, settings, dev_token=links.token)
     with _write_key_file(settings.home, links.token) as key:
-        # Without its own: a worker that is started later, by itself, need not allow this machine.
+        # Announce the hosts without loopback: a worker started separately need not allow this machine.
         hosts = [host for host in settings.allow_hosts if host not in THIS_MACHINE]
         async with run_server(server, sock, settings, hosts):
             board.print_line(text("server", address=links.add_token(f"{links.address}/")))
@@ -157,93 +160,93 @@ async def _serve(
 
 @contextmanager
 def _write_key_file(home: Path, token: str) -> Iterator[Path]:
-    """Keep the token where programs of this user find it, while the server runs."""
+    """Write the token to a file for other programs of this user while the server runs."""
     file = private_files.create_home(home) / "dev-key"
     private_files.write_file(file, token)
     try:
         yield file
     finally:
         with suppress(OSError):
-            if file.read_text() == token:  # another `retoma dev` of this home may have written its own
+            if file.read_text() == token:  # another `retoma dev` may have replaced it
                 file.unlink()
 
 
 async def _supervise(app: App, location: str, board: Board, arguments: list[str], environment: dict[str, str]) -> int:
-    async def told(pid: int, code: int) -> None:
+    async def report_exit(pid: int, code: int) -> None:
         board.print_line(text("worker ended", pid=pid, code=code), style="yellow")
 
-    kept = SupervisedWorker(arguments, environment, told)
-    keeping = asyncio.create_task(kept.supervise())
-    await kept.started.wait()
-    board.print_line(text("worker", pid=kept.pid, queues=", ".join(app.queues)))
+    worker = SupervisedWorker(arguments, environment, report_exit)
+    supervision = asyncio.create_task(worker.supervise())
+    await worker.started.wait()
+    board.print_line(text("worker", pid=worker.pid, queues=", ".join(app.queues)))
     board.print_line(text("webhooks"), style="dim")
     _suggest_commands(board, [*_suggest_start(app, location), "runs list", "doctor"])
-    changing = asyncio.create_task(_stop_when_code_changes(location, kept, board))
+    reload_task = asyncio.create_task(_stop_when_code_changes(location, worker, board))
     try:
-        return await _wait_until_stopped(kept, keeping, board, changing)
+        return await _wait_until_stopped(worker, supervision, board, reload_task)
     finally:
-        changing.cancel()
+        reload_task.cancel()
 
 
 async def _stop_when_code_changes(location: str, worker: SupervisedWorker, board: Board) -> None:
-    def tell(broken: str) -> None:
-        board.print_line(text("reload failed", error=escape_text(broken)), style="yellow")
+    def report_error(error: str) -> None:
+        board.print_line(text("reload failed", error=escape_text(error)), style="yellow")
 
-    await reload.wait_for_code_change(location, tell)
+    await reload.wait_for_code_change(location, report_error)
     board.print_line(text("reloading"), style="yellow")
     worker.stop()
 
 
 def _suggest_start(app: App, location: str) -> list[str]:
-    """How its first pipeline is started, unless its users do so by routes of its own."""
+    """Return the command that starts the first pipeline; nothing if the application has its own routes."""
     if app.routes:
         return []
     pipeline = next(iter(app.pipelines.values()))
     fields = pipeline.inputs.model_fields if pipeline.inputs else {}
-    needed = "".join(f" -i {name}=..." for name, field in fields.items() if field.is_required())
-    return [f"start {pipeline.name} {escape_text(location)}{needed} --wait"]
+    required = "".join(f" -i {name}=..." for name, field in fields.items() if field.is_required())
+    return [f"start {pipeline.name} {escape_text(location)}{required} --wait"]
 
 
 async def _run_demo(client: Client, settings: Settings, board: Board, arguments: list[str], *, once: bool) -> int:
     board.print_line("")
     board.print_line(text("demo"))
     board.print_line("")
-    film = Demo(client, board, settings.heartbeat_timeout_seconds)
-    kept = SupervisedWorker(arguments, _set_log_level("error"), lambda *_: film.on_worker_exit())
-    keeping = asyncio.create_task(kept.supervise())
-    shown = asyncio.create_task(film.run(kept))
-    stopped = _stop_on_signals(kept, board, shown)
+    demo = Demo(client, board, settings.heartbeat_timeout_seconds)
+    worker = SupervisedWorker(arguments, _set_log_level("error"), lambda *_: demo.on_worker_exit())
+    supervision = asyncio.create_task(worker.supervise())
+    demo_task = asyncio.create_task(demo.run(worker))
+    stopped = _stop_on_signals(worker, board, demo_task)
     try:
-        proven = await shown
+        proven = await demo_task
     except asyncio.CancelledError:
         proven = True
     board.clear()
     if once or not proven:
-        kept.stop()
+        worker.stop()
     elif not stopped.is_set():
-        _suggest_commands(board, suggest_after_demo(film.run_id))
-    await keeping
+        _suggest_commands(board, suggest_after_demo(demo.run_id))
+    await supervision
     if stopped.is_set():
         board.print_line(text("stopped"))
     return 0 if proven else 1
 
 
 def _set_log_level(level: str) -> dict[str, str]:
-    """So that what a demo says is not lost among log lines, unless they are asked for."""
+    """Return an environment that hides log lines below `level`, unless RETOMA_LOG_LEVEL is set."""
     return {"RETOMA_LOG_LEVEL": os.environ.get("RETOMA_LOG_LEVEL", level)}
 
 
 def suggest_after_demo(run: UUID | None) -> list[str]:
-    """Commands that can be pasted."""
+    """Return commands to try after the demo."""
     return ["runs list", f"runs show {run}", f"start demo {DEMO} -i pace=0.2 --wait", "doctor"]
 
 
 async def _wait_until_stopped(
     worker: SupervisedWorker, supervision: asyncio.Task[None], board: Board, reload_task: asyncio.Task[None]
 ) -> int:
-    asked = _stop_on_signals(worker, board)
+    stopped = _stop_on_signals(worker, board)
     await supervision
-    if reload_task.done() and not asked.is_set():
+    if reload_task.done() and not stopped.is_set():
         await reload_task
         return RELOAD_CODE
     board.print_line(text("stopped"))
@@ -253,21 +256,21 @@ async def _wait_until_stopped(
 def _stop_on_signals(
     worker: SupervisedWorker, board: Board, demo_task: asyncio.Task[bool] | None = None
 ) -> asyncio.Event:
-    """The first Ctrl-C lets the worker drain, the second makes it give back its jobs, the third kills it."""
+    """Drain the worker at the first Ctrl-C, release its jobs at the second, kill it at the third."""
     loop = asyncio.get_running_loop()
-    asked = 0
+    signals = 0
     stopped = asyncio.Event()
 
     def stop() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
+        nonlocal signals
+        signals += 1
+        if signals == 1:
             stopped.set()
             if demo_task is not None:
                 demo_task.cancel()
                 board.clear()
             board.print_line(text("stopping"), style="yellow")
-        if asked <= 2:
+        if signals <= 2:
             worker.stop()
         else:
             worker.kill()
@@ -289,14 +292,14 @@ def _suggest_commands(board: Board, commands: list[str]) -> None:
 
 
 def _command_name() -> str:
-    """How this program was called, so that what we say can be typed."""
-    here = Path(sys.argv[0])
-    if here.name == "__main__.py":
+    """Return the command by which this program was called, for suggestions that can be pasted."""
+    path = Path(sys.argv[0])
+    if path.name == "__main__.py":
         program = f"{Path(sys.executable).name} -m retoma"
-    elif (found := shutil.which(here.name)) and Path(found).resolve() == here.resolve():
-        program = here.name
+    elif (found := shutil.which(path.name)) and Path(found).resolve() == path.resolve():
+        program = path.name
     else:
-        program = str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here)
+        program = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
     return f"{program} --home {os.environ['RETOMA_HOME']}" if "home" in SETTINGS_FROM_FLAGS else program
 
 

@@ -1,4 +1,4 @@
-"""Addresses of `retoma dev` that work by click: they carry the token of this start."""
+"""Clickable URLs of `retoma dev`, with the token of this start."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from retoma.server.dev_auth import TOKEN_PARAMETER
 
-_STOPS = '.,;:!)"”'  # what may follow an address in a sentence
+_STOPS = '.,;:!)"”'  # punctuation that may follow a URL in a sentence
 
 
 @dataclass(frozen=True)
 class DevLinks:
-    """`address` is the server's, without a path."""
+    """Add the token to URLs. `address` is the URL of the server, without a path."""
 
     address: str
     token: str
 
     def add_token(self, text: str) -> str:
-        """Return the text with the token in every address of this server that has a path and no query."""
+        """Return the text with the token in every URL of this server that has a path and no query."""
         path = rf"/(?:[^\s?#]*[^\s?#{_STOPS}])?(?=[\s{_STOPS}]|$)"
         return re.sub(re.escape(self.address) + path, rf"\g<0>?{TOKEN_PARAMETER}={self.token}", text)

@@ -1,4 +1,4 @@
-"""`retoma doctor`: look for what is wrong, and say what to do."""
+"""`retoma doctor`: find problems and suggest fixes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Finding:
 
 
 class ApplicationVariables(BaseSettings):
-    """Of applications, from where they read them too. The key itself is not shown."""
+    """Variables of the bundled applications, from the same sources. The key itself is never shown."""
 
     model_config = SettingsConfigDict(env_file=".env", extra="ignore")
 
@@ -68,11 +68,12 @@ class ApplicationVariables(BaseSettings):
 
 
 def doctor(output: ListOutput = ListFormat.TABLE) -> None:
-    """Look for what is wrong, and say what to do. Exits with 1 if there is a problem.
+    """Diagnose this installation and suggest fixes. Exits with 1 if there is a problem.
 
     \b
-    retoma doctor
-    retoma doctor -o json
+    Examples:
+      retoma doctor
+      retoma doctor -o json
     """
     settings = read_settings()
     found = [*_check_machine(settings), *run_async(_check_database(settings))]
@@ -83,18 +84,18 @@ def doctor(output: ListOutput = ListFormat.TABLE) -> None:
 
 def _check_machine(settings: Settings) -> Iterator[Finding]:
     yield Finding(OK, "Python", f"{platform.python_version()} ({sys.executable})")
-    parts = ("retoma", "asyncpg", "pydantic", "typer", "rich")
-    yield Finding(OK, "versions", ", ".join(f"{part} {version(part)}" for part in parts))
+    packages = ("retoma", "asyncpg", "pydantic", "typer", "rich")
+    yield Finding(OK, "versions", ", ".join(f"{package} {version(package)}" for package in packages))
     yield _check_disk(settings.home)
     if lacks_public_url(settings):
-        yield Finding(WARNING, "RETOMA_PUBLIC_URL", NO_PUBLIC_URL, "set it, as https://retoma.example.com")
+        yield Finding(WARNING, "RETOMA_PUBLIC_URL", NO_PUBLIC_URL, "set it, for example to https://retoma.example.com")
     variables = ApplicationVariables()
     if variables.redis_url:
         yield Finding(
             OK,
             "REDIS_URL",
-            "is set and not needed: queue, leases and webhooks are rows of PostgreSQL, which change in one transaction",
-            "leave it out",
+            "set but unused: Retoma keeps its queue, leases and webhooks in PostgreSQL",
+            "remove it",
         )
     for extra in EXTRAS:
         yield _check_extra(extra, settings.app or "")
@@ -102,41 +103,43 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
 
 
 def _check_extra(extra: Extra, app: str) -> Finding:
-    """Only a warning for who runs an application that needs it: pipelines of one's own need none."""
-    about, users = f"extra {extra.name}", " and ".join(extra.applications)
+    """Warn only if the configured application needs the extra; other pipelines need none."""
+    subject, users = f"extra {extra.name}", " and ".join(extra.applications)
     missing = extra.list_missing()
     if not missing:
-        return Finding(OK, about, f"for {users}: {extra.describe_installed()}")
+        return Finding(OK, subject, f"installed, for {users}: {extra.describe_installed()}")
     if app.startswith(extra.applications):
-        return Finding(WARNING, about, f"{users} cannot run without {', '.join(missing)}", extra.install_command)
-    return Finding(OK, about, f"not installed; only {users} would need it: {', '.join(missing)}", extra.install_command)
+        return Finding(WARNING, subject, f"{users} cannot run without {', '.join(missing)}", extra.install_command)
+    return Finding(OK, subject, f"not installed; needed only for {users}: {', '.join(missing)}", extra.install_command)
 
 
 def _check_gpus(variables: ApplicationVariables) -> Finding:
-    """Of the application retoma_apps.gpu."""
+    """Check the GPU provider of the application retoma_apps.gpu."""
     if not variables.runpod_api_key.get_secret_value():
         return _check_offline_gpus()
     if not variables.has_endpoint:
-        return Finding(WARNING, "GPUs", "RunPod, and no endpoint of it is set", "set RUNPOD_ENDPOINT_ID")
-    return Finding(OK, "GPUs", "RunPod: its key is set")
+        return Finding(WARNING, "GPUs", "RunPod API key is set, but no endpoint", "set RUNPOD_ENDPOINT_ID")
+    return Finding(OK, "GPUs", "RunPod API key is set")
 
 
 def _check_offline_gpus() -> Finding:
     found = find_ffmpeg_version()
     if found is None:
-        return Finding(OK, "GPUs", "RUNPOD_API_KEY is not set, and there is no ffmpeg to do their work offline")
-    return Finding(OK, "GPUs", f"RUNPOD_API_KEY is not set: offline, {found} on this machine does their work")
+        return Finding(
+            OK, "GPUs", "RUNPOD_API_KEY is not set, and ffmpeg, which replaces GPUs offline, is not installed"
+        )
+    return Finding(OK, "GPUs", f"RUNPOD_API_KEY is not set: {found} on this machine replaces GPUs offline")
 
 
 def _check_disk(home: Path) -> Finding:
-    place = next(folder for folder in (home.resolve(), *home.resolve().parents) if folder.exists())
-    free = shutil.disk_usage(place).free
-    said = f"{free / (1 << 30):.1f} GiB free at {home}"
+    folder = next(folder for folder in (home.resolve(), *home.resolve().parents) if folder.exists())
+    free = shutil.disk_usage(folder).free
+    message = f"{free / (1 << 30):.1f} GiB free at {home}"
     if free < NO_SPACE:
-        return Finding(PROBLEM, "disk", said, "free some space, or set RETOMA_HOME to another disk")
+        return Finding(PROBLEM, "disk", message, "free some space, or set RETOMA_HOME to another disk")
     if free < LOW_SPACE:
-        return Finding(WARNING, "disk", said, "free some space soon")
-    return Finding(OK, "disk", said)
+        return Finding(WARNING, "disk", message, "free some space soon")
+    return Finding(OK, "disk", message)
 
 
 async def _check_database(settings: Settings) -> list[Finding]:
@@ -144,30 +147,30 @@ async def _check_database(settings: Settings) -> list[Finding]:
         async with await Database.open(settings) as database:
             return [finding async for finding in _check_server(database, settings)]
     except RetomaError as error:
-        return [Finding(PROBLEM, "database", str(error), "`retoma config show` says which database is meant")]
+        return [Finding(PROBLEM, "database", str(error), "check the database URL with `retoma config show`")]
 
 
 async def _check_server(database: Database, settings: Settings) -> AsyncIterator[Finding]:
     server = await health.get_server(database)
-    kind = "embedded" if settings.database_url is None else "own"
-    way = "behind a transaction pooler, by polling" if database.pooled else "directly, woken by LISTEN"
-    yield Finding(OK, "database", f"{kind} PostgreSQL {server['version']} at {database.address}, {way}")
+    kind = "embedded" if settings.database_url is None else "external"
+    mode = "polling through a transaction pooler" if database.pooled else "direct connection with LISTEN"
+    yield Finding(OK, "database", f"{kind} PostgreSQL {server['version']} at {database.address}, {mode}")
     if server["is_standby"]:
-        yield Finding(PROBLEM, "database", "it is a standby, which takes no writes", "name the primary")
+        yield Finding(PROBLEM, "database", "this is a read-only standby", "connect to the primary")
     if not server["is_durable"]:
         yield Finding(
             WARNING,
             "durability",
-            "fsync or synchronous_commit is off: a power cut may lose what was accepted",
-            "turn both on, unless this is for tests",
+            "fsync or synchronous_commit is off: a power failure may lose committed work",
+            "turn both on, except for tests",
         )
     if server["is_superuser"]:
         yield Finding(
             WARNING,
             "role",
-            "we connect as a superuser, who may run programs on the server and read its files: so may every step",
-            "create a role that is not one (`create role retoma login password ...`), let it own the database "
-            "(`alter database ... owner to retoma`), and name it in RETOMA_DATABASE_URL",
+            "Retoma connects as a superuser, so every step can run programs and read files on the database server",
+            "create a role (`create role retoma login password ...`), make it the owner of the database "
+            "(`alter database ... owner to retoma`), and use it in RETOMA_DATABASE_URL",
         )
     async with database.connection() as connection:
         schema = await migrate.get_status(connection)
@@ -177,8 +180,8 @@ async def _check_server(database: Database, settings: Settings) -> AsyncIterator
             WARNING,
             "transaction",
             f"pid {row['pid']} ({escape_text(row['user'])} {escape_text(row['application'])}, {row['state']}) "
-            f"is open for {printing.format_duration(row['open_for'])}",
-            f"let it end, or: select pg_terminate_backend({row['pid']})",
+            f"has been open for {printing.format_duration(row['open_for'])}",
+            f"wait for it, or end it: select pg_terminate_backend({row['pid']})",
         )
     if schema.is_current:
         async for finding in _check_work(database, settings.heartbeat_timeout):
@@ -194,15 +197,15 @@ async def _check_work(database: Database, heartbeat_timeout: timedelta) -> Async
     if live:
         for finding in _check_unserved_pipelines(live, await metrics.count_open_runs(database)):
             yield finding
-    for lacking in describe_lacking_workers(await servers.list_allowed_hosts(database), live):
-        yield Finding(WARNING, "RETOMA_ALLOW_HOSTS", lacking, SAME_HOSTS)
+    for difference in describe_lacking_workers(await servers.list_allowed_hosts(database), live):
+        yield Finding(WARNING, "RETOMA_ALLOW_HOSTS", difference, SAME_HOSTS)
     for worker in known:
         if worker not in live:
             yield Finding(
                 WARNING,
                 "worker",
-                f"{worker.name} has been silent for {printing.format_duration(worker.heartbeat_age)}",
-                "its jobs run elsewhere as soon as another worker lives",
+                f"{worker.name}: last heartbeat {printing.format_duration(worker.heartbeat_age)} ago",
+                "start another worker, which takes over its jobs",
             )
     served = {queue for worker in live for queue in worker.queues}
     for queue, jobs in ready.items():
@@ -212,7 +215,7 @@ async def _check_work(database: Database, heartbeat_timeout: timedelta) -> Async
             yield Finding(
                 PROBLEM,
                 "queue",
-                f"{queue}: {jobs} ready, and no live worker serves it",
+                f"{queue}: {jobs} ready, but no live worker serves it",
                 f"retoma worker APP -q {queue}",
             )
     async for finding in _check_stuck_runs(database):
@@ -221,23 +224,23 @@ async def _check_work(database: Database, heartbeat_timeout: timedelta) -> Async
         yield Finding(
             WARNING,
             "step",
-            f"{row['pipeline']}: {row['jobs']} jobs wait for {row['step']!r}, which no worker defines",
-            "`retoma check APP` says why",
+            f"{row['pipeline']}: {row['jobs']} jobs wait for step {row['step']!r}, which no live worker defines",
+            "see `retoma check APP` for the reason",
         )
 
 
 def _check_unserved_pipelines(
     live: list[WorkerRecord], open_runs: dict[tuple[str, RunState], int]
 ) -> Iterator[Finding]:
-    """Yield a warning for each pipeline that has open runs while only workers of other applications are running."""
+    """Yield a warning for each pipeline with unfinished runs that no live worker serves."""
     for pipeline in sorted({name for name, _ in open_runs}):
         if not any(worker.serves(pipeline) for worker in live):
             count = sum(runs for (name, _), runs in open_runs.items() if name == pipeline)
-            runs = "1 run is" if count == 1 else f"{count} runs are"
+            runs = "1 run is waiting" if count == 1 else f"{count} runs are waiting"
             yield Finding(
                 WARNING,
                 "workers",
-                f"none of pipeline {pipeline!r} is running, and {runs} under way: they do not continue",
+                f"no worker serves pipeline {pipeline!r}, and {runs}",
                 "retoma worker APP",
             )
 
@@ -245,15 +248,15 @@ def _check_unserved_pipelines(
 async def _check_stuck_runs(database: Database) -> AsyncIterator[Finding]:
     _, stuck = await metrics.count_open_and_stuck(database)
     if stuck:
-        said = "1 run is stuck" if stuck == 1 else f"{stuck} runs are stuck"
-        yield Finding(WARNING, "runs", said, "`retoma runs stuck` says why")
+        message = "1 run is stuck" if stuck == 1 else f"{stuck} runs are stuck"
+        yield Finding(WARNING, "runs", message, "see `retoma runs stuck` for the cause")
 
 
 def _check_workers(live: list[WorkerRecord], open_runs: int) -> Finding:
     if not live and open_runs:
-        runs = "1 run is" if open_runs == 1 else f"{open_runs} runs are"
-        said = f"none is running, and {runs} under way: nothing continues, and no webhook is sent"
-        return Finding(WARNING, "workers", said, "retoma worker APP")
+        runs = "1 run is waiting" if open_runs == 1 else f"{open_runs} runs are waiting"
+        message = f"no workers are running: {runs}, and no webhook is sent"
+        return Finding(WARNING, "workers", message, "retoma worker APP")
     if not live:
-        return Finding(OK, "workers", "none is running, and no run needs one", "retoma worker APP")
+        return Finding(OK, "workers", "no workers are running, and no run needs one", "retoma worker APP")
     return Finding(OK, "workers", f"{len(live)} live: " + ", ".join(worker.name for worker in live[:5]))

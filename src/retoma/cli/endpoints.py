@@ -1,4 +1,4 @@
-"""`retoma endpoints ...`: the URLs that webhooks go to, and the secrets that sign them."""
+"""`retoma endpoints ...`: manage webhook endpoints and their secrets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from retoma.cli.printing import Column
 from retoma.outgoing import mask_query_values
 from retoma.records import Endpoint
 
-endpoints = typer.Typer(no_args_is_help=True, help="Look at the URLs that webhooks go to, and their secrets.")
-EndpointId = Annotated[int, typer.Argument(metavar="ENDPOINT", help="Its number in `retoma endpoints list`.")]
+endpoints = typer.Typer(no_args_is_help=True, help="Manage webhook endpoints and their secrets.")
+EndpointId = Annotated[int, typer.Argument(metavar="ENDPOINT", help="The endpoint's ID, from `retoma endpoints list`.")]
 
 _COLUMNS = [
     Column("id", "endpoint"),
@@ -25,31 +25,31 @@ _COLUMNS = [
     Column("due"),
     Column("dead"),
     Column("failures"),
-    Column("disabled_because", "because"),
+    Column("disabled_because", "reason"),
 ]
 
 
 @endpoints.command("list")
 def list_endpoints(
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 50,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of endpoints.")] = 50,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """List the URLs that webhooks went to, newest first."""
+    """List webhook endpoints, newest first."""
     run_async(_list(tenant, limit, output))
 
 
 @endpoints.command()
 def enable(endpoint: EndpointId) -> None:
-    """Send to a disabled endpoint again. What is dead stays so until `retoma deliveries redrive --endpoint`."""
+    """Enable a disabled endpoint. To resend its dead deliveries, use `retoma deliveries redrive --endpoint`."""
     run_async(_enable_endpoint(endpoint))
 
 
 @endpoints.command()
 def rotate(endpoint: EndpointId) -> None:
-    """Make a new secret for the webhooks of the endpoint's tenant to its host, and print it. It is shown only now.
+    """Create a new signing secret for the endpoint's tenant and host, and print it. It is shown only once.
 
-    For 24 hours each webhook carries two signatures, so that the receiver can be given the new secret meanwhile.
+    For 24 hours each webhook carries two signatures, so you can update the receiver in the meantime.
     """
     run_async(_rotate_secret(endpoint))
 
@@ -57,14 +57,14 @@ def rotate(endpoint: EndpointId) -> None:
 async def _list(tenant: str | None, limit: int, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
         found = await client.webhooks.list_endpoints(tenant=tenant, limit=limit)
-    printing.print_rows([_to_row(each) for each in found], _COLUMNS, output, "no webhook was asked for yet")
+    printing.print_rows([_to_row(each) for each in found], _COLUMNS, output, "no endpoints yet")
 
 
 async def _enable_endpoint(endpoint: int) -> None:
     async with open_client(read_settings()) as client:
         await client.webhooks.enable_endpoint(endpoint)
         found = await client.webhooks.get_endpoint(endpoint)
-    printing.stdout().print(f"endpoint {endpoint} is enabled; {found.dead} of its webhooks are dead")
+    printing.stdout().print(f"endpoint {endpoint} enabled; dead deliveries: {found.dead}")
 
 
 async def _rotate_secret(endpoint: int) -> None:
@@ -73,7 +73,7 @@ async def _rotate_secret(endpoint: int) -> None:
         secret = await client.webhooks.rotate_secret(endpoint)
     print(secret)
     if settings.webhook_secret is not None:
-        printing.stderr().print("RETOMA_WEBHOOK_SECRET is set, and signs in place of this one")
+        printing.stderr().print("RETOMA_WEBHOOK_SECRET is set and takes precedence over this secret")
 
 
 def _to_row(endpoint: Endpoint) -> dict[str, Any]:

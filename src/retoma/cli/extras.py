@@ -1,4 +1,4 @@
-"""Which extras are installed, and what goes without them. Nothing of an extra is loaded to find out."""
+"""Find out which extras are installed, without importing them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION_TIMEOUT_SECONDS = 20
 
 @dataclass(frozen=True)
 class Extra:
-    """`parts` are distributions, each with what it is for; `applications` need them."""
+    """An extra of the package. `parts` maps its distributions to their use; `applications` need them."""
 
     name: str
     parts: dict[str, str]
@@ -23,7 +23,7 @@ class Extra:
 
     @property
     def install_command(self) -> str:
-        """Return the command: from the clone that this is installed from, wherever one calls it."""
+        """Return the install command, from the source checkout if there is one."""
         return f"{_python_command()} -m pip install {_install_target(self.name)}"
 
     def list_missing(self) -> list[str]:
@@ -38,7 +38,7 @@ EXTRAS = (
         "media",
         {
             "imageio-ffmpeg": "ffmpeg",
-            "espeakng-loader": "eSpeak, the voice offline",
+            "espeakng-loader": "eSpeak, the offline voice",
             "pillow": "draws pictures",
             "fontpkg-noto-sans": "the font",
         },
@@ -60,7 +60,7 @@ def _install_target(extra: str) -> str:
 
 
 def _python_command() -> str:
-    """This interpreter, as one calls it from this folder."""
+    """Return the path of this interpreter, relative to the working directory if possible."""
     program = Path(sys.executable)
     return shlex.quote(str(program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program))
 
@@ -76,20 +76,20 @@ def _is_installed(part: str) -> bool:
 
 
 def find_ffmpeg_version() -> str | None:
-    """Its version, as the program of the extra says when it is run; None if there is none or it does not run."""
+    """Return the version that the extra's ffmpeg prints, or None if it is missing or does not run."""
     for program in _find_ffmpeg_programs():
         try:
-            ran = subprocess.run(  # noqa: S603
+            result = subprocess.run(  # noqa: S603
                 [program, "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_SECONDS, check=True
             )
         except (OSError, subprocess.SubprocessError):
             continue
-        return " ".join(ran.stdout.split()[:3])
+        return " ".join(result.stdout.split()[:3])
     return None
 
 
 def _find_ffmpeg_programs() -> Iterator[Path]:
-    """The ffmpeg that the extra brings, found without importing it."""
+    """Yield the ffmpeg programs of the extra, without importing it."""
     try:
         files = distribution("imageio-ffmpeg").files or []
     except PackageNotFoundError:

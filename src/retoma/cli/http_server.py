@@ -1,4 +1,4 @@
-"""A server that listens, for as long as it is wanted."""
+"""Run the HTTP server and its maintenance loop."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ _BACKLOG = 2048
 
 
 class HttpServer(uvicorn.Server):
-    """Whoever made it hears the signals and says when to end."""
+    """A uvicorn server that leaves signal handling to its caller."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     def stop(self) -> None:
-        """Take no more requests, and let those under way end. Asked again, do not wait for them."""
+        """Accept no more requests and wait for running ones. A second call stops waiting."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
 def bind_socket(settings: Settings, host: str, *, any_port: bool = False) -> socket.socket:
-    """A socket on the port of the settings. With `fall_back` on any if that is taken and nobody asked for it."""
+    """Bind the configured port. With `any_port`, use a free port if the default one is taken."""
     try:
         return _bind(host, settings.port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE and any_port and "port" not in settings.model_fields_set:
             return _bind(host, 0)
         raise typer.BadParameter(
-            f"cannot listen on {host}, port {settings.port}: {error.strerror or error}; choose another with RETOMA_PORT"
+            f"cannot listen on {host}, port {settings.port}: {error.strerror or error}; set another with RETOMA_PORT"
         ) from error
 
 
@@ -64,10 +64,10 @@ def get_address(sock: socket.socket) -> str:
 async def run_server(
     server: FastAPI, sock: socket.socket, settings: Settings, hosts: Sequence[str] | None = None
 ) -> AsyncIterator[HttpServer]:
-    """It answers when this begins; when this ends, requests under way have been let end.
+    """Serve while the block runs, then wait for running requests.
 
-    The upkeep runs beside it, the watchdog included: a server sees a run that is stuck also when no worker is left.
-    Workers must allow `hosts`; without them, those of the settings.
+    Maintenance, including the watchdog, runs too: a server detects stuck runs even if no worker is left. Workers must
+    allow `hosts`, by default those of the settings.
     """
     database = server.state.client.database
     async with run_maintenance(database, settings, hosts), _run_uvicorn(server, sock, settings) as listener:
@@ -86,7 +86,7 @@ async def _run_uvicorn(server: FastAPI, sock: socket.socket, settings: Settings)
         yield listener
     finally:
         listener.should_exit = True
-        server.state.live.close()  # streams would go on for as long as they are watched
+        server.state.live.close()  # open streams would block the shutdown
         await task
 
 
@@ -94,7 +94,7 @@ async def _run_uvicorn(server: FastAPI, sock: socket.socket, settings: Settings)
 async def run_maintenance(
     database: Database, settings: Settings, hosts: Sequence[str] | None = None
 ) -> AsyncIterator[None]:
-    """Do the upkeep while the block runs, let workers know of this server's `hosts`, and log those that lack one."""
+    """Run maintenance while the block runs, announce `hosts` to workers, and log workers that do not allow them."""
     server = uuid4()
     allowed = settings.allow_hosts if hosts is None else hosts
     workers = WorkerCheck(database, allowed, settings.heartbeat_timeout)
@@ -104,7 +104,7 @@ async def run_maintenance(
         await workers.check()
 
     await announce()
-    upkeep = Maintenance(
+    maintenance = Maintenance(
         database,
         heartbeat_timeout=settings.heartbeat_timeout,
         refresh=announce,
@@ -114,9 +114,9 @@ async def run_maintenance(
         on_work=lambda: None,
         on_poll_due=lambda: None,
     )
-    async with run_in_background(run_with_restarts("maintenance", upkeep.run)):
+    async with run_in_background(run_with_restarts("maintenance", maintenance.run)):
         yield
-    with suppress(DatabaseUnavailable):  # then it stops counting after its heartbeat timeout
+    with suppress(DatabaseUnavailable):  # the record expires after the heartbeat timeout
         await servers.deregister_server(database, server)
 
 
@@ -138,21 +138,21 @@ def _uvicorn_config(server: FastAPI, settings: Settings) -> uvicorn.Config:
 
 
 def _connection_limits(settings: Settings) -> ConnectionLimits:
-    most = min(settings.max_connections, max(1, raise_descriptor_limit() - RESERVED_DESCRIPTORS))
+    limit = min(settings.max_connections, max(1, raise_descriptor_limit() - RESERVED_DESCRIPTORS))
     proxies = ProxyHeadersMiddleware(cast(Any, None), settings.trusted_proxies or []).trusted_hosts
-    return ConnectionLimits(most, settings.max_connections_per_address, proxies.__contains__)
+    return ConnectionLimits(limit, settings.max_connections_per_address, proxies.__contains__)
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-        0
-    ]
-    made = socket.socket(family, kind, protocol)
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind, protocol)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(place)
-        made.listen(_BACKLOG)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
     except OSError:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock

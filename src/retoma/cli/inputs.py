@@ -1,4 +1,4 @@
-"""What a run is started with, as it is written on a command line."""
+"""Parse inputs, times and JSON values of command-line options."""
 
 from __future__ import annotations
 
@@ -21,67 +21,67 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def read_input(model: type[BaseModel] | None, json_text: str | None, parts: Iterable[str]) -> dict[str, Any]:
-    """The fields of `--input` (JSON, `@file` or `-`), overlaid with those of `-i key=value`."""
+    """Return the fields of `--input` (JSON, `@file` or `-`), overridden by those of `-i key=value`."""
     return (read_object("--input", json_text) if json_text is not None else {}) | read_fields("-i", model, parts)
 
 
 def read_fields(option: str, model: type[BaseModel] | None, parts: Iterable[str]) -> dict[str, Any]:
-    """Fields that were given as `key=value`."""
-    given = {}
+    """Parse `key=value` fields."""
+    fields = {}
     for part in parts:
         name, equals, text = part.partition("=")
         if not equals or not name:
-            raise typer.BadParameter(f"{option} takes key=value, not {part!r}")
+            raise typer.BadParameter(f"{option} must be key=value, not {part!r}")
         _check_known(option, model, name)
-        given[name] = _parse_value(model, name, text)
-    return given
+        fields[name] = _parse_value(model, name, text)
+    return fields
 
 
 def read_future(text: str, now: datetime) -> datetime:
-    """An ISO time, in local time unless it says otherwise, or `+10m` from `now`."""
+    """Parse an ISO time, local unless it has an offset, or a delay from `now` such as `+10m`."""
     if match := _RELATIVE.fullmatch(text):
         return now + timedelta(**{_UNITS[match[2]]: float(match[1])})
     try:
         return datetime.fromisoformat(text).astimezone()
     except ValueError:
         raise typer.BadParameter(
-            f"--run-at takes an ISO time or +10m (s, m, h, d), not {text!r}: for example 2030-01-31T08:00"
+            f"--run-at must be an ISO time such as 2030-01-31T08:00, or a delay such as +10m (s, m, h, d), not {text!r}"
         ) from None
 
 
 def read_past(option: str, text: str, now: datetime) -> datetime:
-    """Read an ISO time, in local time unless it says otherwise, or `2h` before `now`."""
+    """Parse an ISO time, local unless it has an offset, or an age such as `2h` before `now`."""
     if match := _RELATIVE.fullmatch(f"+{text.removesuffix(' ago')}"):
         return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
     try:
         return datetime.fromisoformat(text).astimezone()
     except ValueError:
         raise typer.BadParameter(
-            f"{option} takes an ISO time or 2h (s, m, h, d), not {text!r}: for example 2030-01-31T08:00"
+            f"{option} must be an ISO time such as 2030-01-31T08:00, or an age such as 2h (s, m, h, d), not {text!r}"
         ) from None
 
 
 def read_duration(option: str, text: str) -> timedelta:
-    """`90d`, `2h`, `30m` or `10s`."""
+    """Parse a duration such as `90d`, `2h`, `30m` or `10s`."""
     match = _RELATIVE.fullmatch(f"+{text.removeprefix('+')}")
     if match is None:
-        raise typer.BadParameter(f"{option} takes a time such as 90d, 2h, 30m or 10s, not {text!r}")
+        raise typer.BadParameter(f"{option} must be a duration such as 90d, 2h, 30m or 10s, not {text!r}")
     return timedelta(**{_UNITS[match[2]]: float(match[1])})
 
 
 def read_json(option: str, text: str) -> Any:
-    """JSON, `@file` or `-` for stdin."""
+    """Parse JSON, `@file` or `-` for stdin."""
     try:
         return json.loads(_read_text(option, text))
     except ValueError as error:
-        raise typer.BadParameter(f"{option} is not JSON: {error}") from None
+        raise typer.BadParameter(f"{option} is not valid JSON: {error}") from None
 
 
 def read_object(option: str, text: str) -> dict[str, Any]:
-    given = read_json(option, text)
-    if not isinstance(given, dict):
-        raise typer.BadParameter(f"{option} must be a JSON object, with a value for each field; it is {given!r:.80}")
-    return given
+    value = read_json(option, text)
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"{option} must be a JSON object with a value for each field, not {value!r:.80}")
+    return value
 
 
 def _read_text(option: str, text: str) -> str:
@@ -96,22 +96,22 @@ def _read_text(option: str, text: str) -> str:
 
 
 def _check_known(option: str, model: type[BaseModel] | None, name: str) -> None:
-    """A model that drops what it does not know would never tell of a slip of the pen."""
+    """Raise BadParameter for an unknown field, because a model that ignores extra fields would hide a typo."""
     if model is None or model.model_config.get("extra", "ignore") != "ignore":
         return
-    known = [name for field, about in model.model_fields.items() for name in _list_names(field, about)]
+    known = [name for field, info in model.model_fields.items() for name in _list_names(field, info)]
     if name not in known:
-        raise typer.BadParameter(f"{option}: the input has no {name!r}; {suggest_name(name, known)}")
+        raise typer.BadParameter(f"{option}: the input has no field {name!r}; {suggest_name(name, known)}")
 
 
-def _list_names(field: str, about: FieldInfo) -> list[str]:
-    alias = about.validation_alias
+def _list_names(field: str, info: FieldInfo) -> list[str]:
+    alias = info.validation_alias
     choices = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
     return [field, *(str(choice.path[0]) if isinstance(choice, AliasPath) else choice for choice in choices)]
 
 
 def _parse_value(model: type[BaseModel] | None, name: str, text: str) -> Any:
-    """The text itself where the field takes one; anything else is JSON if it can be read so."""
+    """Return the text itself if the field accepts it; otherwise parse it as JSON if possible."""
     field = model.model_fields.get(name) if model is not None else None
     if field is not None and _accepts(field.annotation, text):
         return text

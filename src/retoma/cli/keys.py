@@ -1,4 +1,4 @@
-"""`retoma keys ...`: who may call the server, and what they may do."""
+"""`retoma keys ...`: manage API keys."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from retoma.records import KeyRecord, NewKey, Scope
 from retoma.store import clock
 from retoma.texts import text
 
-keys = typer.Typer(no_args_is_help=True, help="Who may call the server, and what they may do.")
-KeyId = Annotated[int, typer.Argument(metavar="KEY", help="The key's number, as `retoma keys list` shows it.")]
+keys = typer.Typer(no_args_is_help=True, help="Manage API keys.")
+KeyId = Annotated[int, typer.Argument(metavar="KEY", help="The key's ID, from `retoma keys list`.")]
 
 _COLUMNS = [
     Column("id", "key"),
     Column("name"),
-    Column("begins", "begins with"),
-    Column("tenant", formatter=lambda given: given or "all"),
+    Column("begins", "prefix"),
+    Column("tenant", formatter=lambda tenant: tenant or "all"),
     Column("scopes", formatter=" ".join),
-    Column("created_at", "made", printing.format_time),
+    Column("created_at", "created", printing.format_time),
     Column("expires_at", "expires", printing.format_time),
     Column("used_at", "last used", printing.format_time),
     Column("revoked_at", "revoked", printing.format_time),
@@ -35,46 +35,52 @@ _COLUMNS = [
 @keys.command()
 def create(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Who will use it. Two keys of a name may live at a time.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="The name of its user. Two keys with the same name can be valid at a time."
+        ),
     ],
     scope: Annotated[
         list[Scope] | None,
-        typer.Option("--scope", help="What it may do; may be repeated. Default: runs:read and runs:write."),
+        typer.Option("--scope", help="A scope of the key; repeatable. Default: runs:read and runs:write."),
     ] = None,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", help="Only this tenant's things. Default: everyone's.")
+        str | None, typer.Option("--tenant", help="Limit the key to this tenant. Default: all tenants.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", metavar="TIME", help="After so long: 90d (s, m, h, d).")
+        str | None,
+        typer.Option("--expires", metavar="DURATION", help="Expire after this time, such as 90d (s, m, h, d)."),
     ] = None,
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Make an API key and print it. It is shown only now.
+    """Create an API key and print it. It is shown only once.
 
     \b
-    retoma keys create n8n --tenant my-channel
-    retoma keys create prometheus --scope metrics:read --expires 365d
+    Examples:
+      retoma keys create n8n --tenant my-channel
+      retoma keys create prometheus --scope metrics:read --expires 365d
     """
-    life = None if expires is None else read_duration("--expires", expires)
-    run_async(_create(name, scope or [Scope.RUNS_READ, Scope.RUNS_WRITE], tenant, life, output))
+    lifetime = None if expires is None else read_duration("--expires", expires)
+    run_async(_create(name, scope or [Scope.RUNS_READ, Scope.RUNS_WRITE], tenant, lifetime, output))
 
 
 @keys.command("list")
 def list_keys(
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only keys of this tenant.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that are revoked or expired.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include revoked and expired keys.")] = False,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """List API keys, newest first. The keys themselves are nowhere kept."""
+    """List API keys, newest first. The secrets are not stored, so they cannot be shown."""
     run_async(_list(tenant, everything, output))
 
 
 @keys.command()
 def revoke(key: KeyId) -> None:
-    """Let a key be refused from now on, by every server.
+    """Revoke an API key. Every server rejects it within a second.
 
     \b
-    retoma keys revoke 3
+    Example:
+      retoma keys revoke 3
     """
     run_async(_revoke(key))
 
@@ -82,35 +88,40 @@ def revoke(key: KeyId) -> None:
 @keys.command()
 def rotate(
     key: KeyId,
-    overlap: Annotated[str, typer.Option("--overlap", metavar="TIME", help="How long the former stays valid.")] = "24h",
+    overlap: Annotated[
+        str, typer.Option("--overlap", metavar="DURATION", help="How long the old key stays valid.")
+    ] = "24h",
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Make a key that replaces another, which stays valid for a while.
+    """Create a key that replaces another one, which stays valid for a while.
 
     \b
-    retoma keys rotate 3 --overlap 2h
+    Example:
+      retoma keys rotate 3 --overlap 2h
     """
     run_async(_rotate(key, read_duration("--overlap", overlap), output))
 
 
 async def _create(
-    name: str, scopes: list[Scope], tenant: str | None, life: timedelta | None, output: DetailFormat
+    name: str, scopes: list[Scope], tenant: str | None, lifetime: timedelta | None, output: DetailFormat
 ) -> None:
     async with open_client(read_settings()) as client:
-        expires_at = None if life is None else await clock.now(client.database) + life
+        expires_at = None if lifetime is None else await clock.now(client.database) + lifetime
         _print_key(await client.api_keys.create(name, scopes, tenant=tenant, expires_at=expires_at), output)
 
 
 async def _list(tenant: str | None, everything: bool, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
         found = await client.api_keys.list(tenant=tenant, with_ended=everything)
-    printing.print_rows([_to_row(key) for key in found], _COLUMNS, output, "no keys; make one: retoma keys create NAME")
+    printing.print_rows(
+        [_to_row(key) for key in found], _COLUMNS, output, "no keys; create one with `retoma keys create NAME`"
+    )
 
 
 async def _revoke(key: int) -> None:
     async with open_client(read_settings()) as client:
         revoked = await client.api_keys.revoke(key)
-    printing.stdout().print(f"key {revoked.id} ({printing.format_value(revoked.name)}) is revoked")
+    printing.stdout().print(f"key {revoked.id} ({printing.format_value(revoked.name)}) revoked")
 
 
 async def _rotate(key: int, overlap: timedelta, output: DetailFormat) -> None:

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that commands share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AppLocation = Annotated[
     str | None,
     typer.Argument(
         metavar="APP",
-        help="The application: module:name, file.py or file.py:name. Default: RETOMA_APP, or `app` in retoma.toml.",
+        help="The application: module:name, file.py or file.py:name. Default: RETOMA_APP or `app` in retoma.toml.",
         show_default=False,
     ),
 ]
@@ -32,9 +32,9 @@ AppOption = Annotated[
     str | None,
     typer.Option(
         "--app",
-        help="The application, as for `retoma worker`; without one, what a server with this RETOMA_HOME serves.",
+        help="The application. Default: RETOMA_APP, `app` in retoma.toml, or the one that a local server serves.",
         show_default=False,
     ),
 ]
-ListOutput = Annotated[ListFormat, typer.Option("-o", "--output", help="How to print it.")]
-DetailOutput = Annotated[DetailFormat, typer.Option("-o", "--output", help="How to print it.")]
+ListOutput = Annotated[ListFormat, typer.Option("-o", "--output", help="Output format.")]
+DetailOutput = Annotated[DetailFormat, typer.Option("-o", "--output", help="Output format.")]

@@ -1,4 +1,4 @@
-"""`retoma password`: what to set so that people can log in to the pages."""
+"""`retoma password`: hash the dashboard's administrator password."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from retoma.texts import text
 
 
 def password() -> None:
-    """Ask for the password of the pages, and print the setting that holds its hash.
+    """Hash a password for the dashboard and print it as a setting.
 
-    The password itself is kept nowhere. With a pipe instead of a terminal it is the first line of the input.
+    Prompts for the password, or reads the first line of stdin if it is not a terminal. The password is not stored.
 
     \b
-    retoma password >> .env
+    Example:
+      retoma password >> .env
     """
     print(f"RETOMA_ADMIN_PASSWORD_HASH='{hash_password(_read_password())}'")
 
@@ -24,5 +25,5 @@ def password() -> None:
 def _read_password() -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
-    given: str = typer.prompt(text("password"), hide_input=True, confirmation_prompt=True, err=True)
-    return given
+    entered: str = typer.prompt(text("password"), hide_input=True, confirmation_prompt=True, err=True)
+    return entered

@@ -1,4 +1,4 @@
-"""Printing: tables for people, JSON and CSV for programs. What users wrote is data here, never markup."""
+"""Print tables for people, and JSON and CSV for programs. Text from users is never interpreted as markup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retoma.csv_cells import format_csv
 from retoma.terminal import escape_text, shorten
 
 Row = Mapping[str, Any]
-_UNLIMITED_WIDTH = 1_000  # where nobody looks at columns, nothing is cut off
+_UNLIMITED_WIDTH = 1_000  # output that is not a terminal is never truncated
 _UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 _COLOURS = {
@@ -56,7 +56,7 @@ _COLOURS = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table. `shown` makes the value fit for people."""
+    """A column of a table. `formatter` formats the value for people."""
 
     key: str
     title: str = ""
@@ -72,7 +72,7 @@ def stderr() -> Console:
 
 
 def print_rows(rows: Sequence[Row], columns: Sequence[Column], output: ListFormat, empty: str) -> None:
-    """Print a listing. `empty` is what a person is told if there is nothing."""
+    """Print the rows, or `empty` on stderr if a table has none."""
     if output is ListFormat.JSON:
         print(to_json(list(rows), indent=2))
     elif output is ListFormat.JSONL:
@@ -87,12 +87,12 @@ def print_rows(rows: Sequence[Row], columns: Sequence[Column], output: ListForma
 
 
 def make_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
-    made = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for number, column in enumerate(columns):
-        made.add_column(column.title or column.key, overflow="fold" if number == 0 else "ellipsis", no_wrap=number > 0)
+        table.add_column(column.title or column.key, overflow="fold" if number == 0 else "ellipsis", no_wrap=number > 0)
     for row in rows:
-        made.add_row(*(_format_cell(column, row.get(column.key)) for column in columns))
-    return made
+        table.add_row(*(_format_cell(column, row.get(column.key)) for column in columns))
+    return table
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
@@ -117,7 +117,7 @@ def format_time(value: datetime | None) -> str:
 
 
 def format_duration(value: timedelta | float | None) -> str:
-    """`84 ms`, `1.2 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    """Return `84 ms`, `1.2 s`, `12 s`, `3 min 20 s`, `2 h 5 min` or `3 d 4 h`."""
     if value is None:
         return ""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
@@ -134,13 +134,13 @@ def format_duration(value: timedelta | float | None) -> str:
 
 
 def format_value(value: Any, length: int = 100) -> str:
-    """Any value on one line, cut to `length`."""
+    """Format any value on one line, truncated to `length`."""
     return shorten(escape_text(value if isinstance(value, str) else to_json(value)), length)
 
 
 def _format_cell(column: Column, value: Any) -> Text:
-    shown = "" if value is None else column.formatter(value)
-    return shown if isinstance(shown, Text) else Text(escape_text(shown))
+    text = "" if value is None else column.formatter(value)
+    return text if isinstance(text, Text) else Text(escape_text(text))
 
 
 def _print_csv(rows: Sequence[Row], columns: Sequence[Column]) -> None:

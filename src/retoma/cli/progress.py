@@ -1,4 +1,4 @@
-"""Showing a run while it goes on: a bar on a terminal, a line for each change elsewhere."""
+"""Show the progress of a run: a bar on a terminal, otherwise a line for each change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.25
 
 
 class Bar:
-    """Steps that ended, of all that are known so far. Goes to stderr."""
+    """Show on stderr how many of the known jobs have ended."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -46,20 +46,20 @@ class Bar:
         ended, total = count_jobs(steps)
         now = ", ".join(step.step for step in steps if step.jobs.get(JobState.RUNNING))
         self._bar.update(self._task, completed=ended, total=max(total, 1), now=now)
-        said = f"{self._label}: {ended}/{total}{f'  {now}' if now else ''}"
-        if self._bar.disable and said != self._last_line:
-            printing.stderr().print(said)
-            self._last_line = said
+        line = f"{self._label}: {ended}/{total}{f'  {now}' if now else ''}"
+        if self._bar.disable and line != self._last_line:
+            printing.stderr().print(line)
+            self._last_line = line
 
 
 def count_jobs(steps: Sequence[StepProgress]) -> tuple[int, int]:
-    """How many jobs have ended, and how many there are; a step that has none yet counts as one."""
+    """Return the numbers of ended jobs and of all jobs. A step without jobs yet counts as one."""
     ended = sum(count for step in steps for state, count in step.jobs.items() if state in JOB_FINAL_STATES)
     return ended, sum(step.total or (0 if step.jobs else 1) for step in steps)
 
 
 async def wait_with_bar(client: Client, run: UUID, label: str) -> Run:
-    """The run once it is over, with a bar until then."""
+    """Wait for the run with a progress bar, and return it."""
     with Bar(label) as bar:
         over = asyncio.ensure_future(client.wait(run))
         try:

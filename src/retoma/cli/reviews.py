@@ -1,4 +1,4 @@
-"""`retoma reviews ...`: what waits for people, and deciding it."""
+"""`retoma reviews ...`: list and decide reviews."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from retoma.server.pages import timecodes
 from retoma.states import ReviewState
 from retoma.terminal import escape_text
 
-reviews = typer.Typer(no_args_is_help=True, help="Look at what waits for people, and decide it.")
-ReviewId = Annotated[str, typer.Argument(metavar="REVIEW", help="Its id, or as much of its beginning as is unique.")]
-By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides.")]
+reviews = typer.Typer(no_args_is_help=True, help="List and decide reviews.")
+ReviewId = Annotated[str, typer.Argument(metavar="REVIEW", help="The review's ID or a unique prefix of it.")]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="Your name, recorded with the action.")]
 Undo = Annotated[
-    str, typer.Option("--undo", metavar="TIME", help="Let it take effect after so long, to be undone until then: 10s.")
+    str, typer.Option("--undo", metavar="DURATION", help="Delay the effect, such as 10s; until then it can be undone.")
 ]
-Seen = Annotated[int | None, typer.Option("--seen", help="Only if it is of this revision.")]
+Seen = Annotated[int | None, typer.Option("--seen", help="Decide only if the review still has this revision.")]
 COMMAND_LINE = "command line"
 VIA = "cli"
 MAX_REVIEWS = 10_000
@@ -54,9 +54,9 @@ _COLUMNS = [
 _HISTORY_COLUMNS = [
     Column("at", formatter=printing.format_time),
     Column("revision"),
-    Column("what"),
+    Column("what", "event"),
     Column("by"),
-    Column("notes", formatter=lambda said: printing.format_value(said, 100)),
+    Column("notes", formatter=lambda notes: printing.format_value(notes, 100)),
 ]
 _OUTCOME_COLUMNS = [
     Column("review"),
@@ -70,95 +70,103 @@ _OUTCOME_COLUMNS = [
 def list_reviews(
     state: Annotated[
         list[ReviewState] | None,
-        typer.Option("--state", metavar="STATE", help="Those in this state; may be repeated. Default: open."),
+        typer.Option("--state", metavar="STATE", help="Only reviews in this state; repeatable. Default: open."),
     ] = None,
-    run: Annotated[str | None, typer.Option("--run", help="Only those of this run.")] = None,
-    pipeline: Annotated[str | None, typer.Option("--pipeline", help="Only those of this pipeline.")] = None,
-    step: Annotated[str | None, typer.Option("--step", help="Only those of this step.")] = None,
-    assignee: Annotated[str | None, typer.Option("--assignee", help="Only this person's.")] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=MAX_REVIEWS, help="At most so many.")] = 50,
-    after: Annotated[str | None, typer.Option("--after", help="Only those opened after this one.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Only reviews of this run.")] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", help="Only reviews of this pipeline.")] = None,
+    step: Annotated[str | None, typer.Option("--step", help="Only reviews of this step.")] = None,
+    assignee: Annotated[str | None, typer.Option("--assignee", help="Only reviews assigned to this person.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MAX_REVIEWS, help="Maximum number of reviews.")] = 50,
+    after: Annotated[str | None, typer.Option("--after", help="Only reviews opened after this one.")] = None,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """List what waits for people, the oldest first.
+    """List reviews, oldest first.
 
     \b
-    retoma reviews list
-    retoma reviews list --step final_review --assignee ana -o json
+    Examples:
+      retoma reviews list
+      retoma reviews list --step final_review --assignee ana -o json
     """
-    wanted = {"pipeline": pipeline, "step": step, "assignee": assignee, "tenant": tenant, "limit": limit}
-    run_async(_list(state or [ReviewState.OPEN], run, after, wanted, output))
+    filters = {"pipeline": pipeline, "step": step, "assignee": assignee, "tenant": tenant, "limit": limit}
+    run_async(_list(state or [ReviewState.OPEN], run, after, filters, output))
 
 
 @reviews.command()
 def show(review: ReviewId, output: DetailOutput = DetailFormat.TABLE) -> None:
-    """Show one review: what it is about, where it may go back to, and what was said before."""
+    """Show a review with its subject, possible steps to send it back to, and history."""
     run_async(_show(review, output))
 
 
 @reviews.command()
 def approve(
-    review: Annotated[str | None, typer.Argument(metavar="REVIEW", help="Which; or --all-open.")] = None,
+    review: Annotated[
+        str | None, typer.Argument(metavar="REVIEW", help="The review's ID or a unique prefix of it.")
+    ] = None,
     value: Annotated[
         str | None,
         typer.Option(
-            "--value", metavar="JSON", help="What is approved instead, or the form; or @file, or - for stdin."
+            "--value", metavar="JSON", help="An edited result or a filled-in form: JSON, @file, or - for stdin."
         ),
     ] = None,
-    notes: Annotated[str, typer.Option("--notes", help="Kept with the decision.")] = "",
-    all_open: Annotated[bool, typer.Option("--all-open", help="All that are open of --step, each by itself.")] = False,
-    step: Annotated[str | None, typer.Option("--step", help="With --all-open: those of this step.")] = None,
-    pipeline: Annotated[str | None, typer.Option("--pipeline", help="With --all-open: of this pipeline.")] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="With --all-open: of this tenant.")] = None,
+    notes: Annotated[str, typer.Option("--notes", help="Notes, recorded with the decision.")] = "",
+    all_open: Annotated[
+        bool, typer.Option("--all-open", help="Approve all open reviews of --step, each on its own.")
+    ] = False,
+    step: Annotated[str | None, typer.Option("--step", help="With --all-open: only this step.")] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", help="With --all-open: only this pipeline.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="With --all-open: only this tenant.")] = None,
     seen: Seen = None,
     undo: Undo = "0s",
     by: By = COMMAND_LINE,
     app: AppOption = None,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """Approve: the run goes on. A form or --value needs the application, which checks it, and is refused without.
+    """Approve a review. The run continues.
 
-    It is found by --app, RETOMA_APP or retoma.toml, or where a server runs that serves it with this RETOMA_HOME.
+    A form or --value needs the application, which validates it.
 
-    Exits with 4 if somebody else was first; of several, with 1 if one was refused.
+    Exits with 4 if the review is already decided. With --all-open, exits with 1 if a decision fails.
 
     \b
-    retoma reviews approve 5f1c
-    retoma reviews approve 5f1c --value '{"thumbnail": 1}'
-    retoma reviews approve --all-open --step good_outline
+    Examples:
+      retoma reviews approve 5f1c
+      retoma reviews approve 5f1c --value '{"thumbnail": 1}'
+      retoma reviews approve --all-open --step good_outline
     """
     if (review is None) != all_open or all_open != (step is not None):
-        raise typer.BadParameter("say which: one review, or --all-open with --step")
+        raise typer.BadParameter("name a REVIEW, or use --all-open with --step")
     edited = {} if value is None else {"value": read_json("--value", value)}
-    later = read_duration("--undo", undo)
-    decision = Decision("approve", by=by, notes=notes, seen=seen, via=VIA, undo=later, **edited)
-    wanted: dict[str, Any] = {"step": step, "pipeline": pipeline, "tenant": tenant, "limit": MAX_REVIEWS}
+    delay = read_duration("--undo", undo)
+    decision = Decision("approve", by=by, notes=notes, seen=seen, via=VIA, undo=delay, **edited)
+    filters: dict[str, Any] = {"step": step, "pipeline": pipeline, "tenant": tenant, "limit": MAX_REVIEWS}
 
     async def find_pipelines(client: Client) -> set[str]:
-        asked = await client.reviews.list(**wanted) if review is None else [await _find_review(client, review)]
-        return {each.pipeline for each in asked if edited or each.has_form}
+        found = await client.reviews.list(**filters) if review is None else [await _find_review(client, review)]
+        return {each.pipeline for each in found if edited or each.has_form}
 
     loaded = load_application(app, read_settings(), find_pipelines)
     if review is not None:
         run_async(_decide(loaded, review, decision, output))
     else:
-        run_async(_decide_all(loaded, wanted, decision, output))
+        run_async(_decide_all(loaded, filters, decision, output))
 
 
 @reviews.command("send-back")
 def send_back(
     review: ReviewId,
-    notes: Annotated[str, typer.Option("--notes", help="What should become better.")] = "",
-    to: Annotated[str | None, typer.Option("--to", metavar="STEP", help="The step that it goes back to.")] = None,
-    item: Annotated[list[str] | None, typer.Option("--item", help="Only this item; may be repeated.")] = None,
+    notes: Annotated[str, typer.Option("--notes", help="What to improve.")] = "",
+    to: Annotated[str | None, typer.Option("--to", metavar="STEP", help="The step to send the work back to.")] = None,
+    item: Annotated[list[str] | None, typer.Option("--item", help="Only this item; repeatable.")] = None,
     comment: Annotated[
         list[str] | None,
-        typer.Option("--comment", metavar="'1:23 TEXT'", help="About a moment of it, or 1:23-1:40; may be repeated."),
+        typer.Option(
+            "--comment", metavar="'1:23 TEXT'", help="A comment on a moment or a range (1:23-1:40); repeatable."
+        ),
     ] = None,
     extra: Annotated[
         str | None,
-        typer.Option("--extra", metavar="JSON", help="What the feedback form asks for; or @file, or - for stdin."),
+        typer.Option("--extra", metavar="JSON", help="A filled-in feedback form: JSON, @file, or - for stdin."),
     ] = None,
     seen: Seen = None,
     undo: Undo = "0s",
@@ -166,18 +174,18 @@ def send_back(
     app: AppOption = None,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """Send work back: it is made anew with what the notes say, and then asked for again.
+    """Send work back with feedback. The step runs again, and the review opens again.
 
-    It needs the application, which knows what feedback its steps can follow: --app, RETOMA_APP or retoma.toml, or a
-    server that serves it with this RETOMA_HOME.
+    Needs the application, which knows what feedback its steps support.
 
     \b
-    retoma reviews send-back 5f1c --notes "shorter, and warmer" --to script
-    retoma reviews send-back 5f1c --notes "calmer" --extra '{"rate": 0.9}'
-    retoma reviews send-back 5f1c --comment "0:12 too loud" --comment "1:23-1:40 cut this"
+    Examples:
+      retoma reviews send-back 5f1c --notes "shorter, and warmer" --to script
+      retoma reviews send-back 5f1c --notes "calmer" --extra '{"rate": 0.9}'
+      retoma reviews send-back 5f1c --comment "0:12 too loud" --comment "1:23-1:40 cut this"
     """
-    filled = {} if extra is None else read_object("--extra", extra)
-    later = read_duration("--undo", undo)
+    feedback = {} if extra is None else read_object("--extra", extra)
+    delay = read_duration("--undo", undo)
     decision = Decision(
         "send_back",
         by=by,
@@ -187,8 +195,8 @@ def send_back(
         comments=list(timecodes.parse_comments("\n".join(comment or []))),
         seen=seen,
         via=VIA,
-        undo=later,
-        extra=filled,
+        undo=delay,
+        extra=feedback,
     )
 
     async def find_pipelines(client: Client) -> set[str]:
@@ -200,16 +208,17 @@ def send_back(
 @reviews.command()
 def reject(
     review: ReviewId,
-    notes: Annotated[str, typer.Option("--notes", help="Why.")],
+    notes: Annotated[str, typer.Option("--notes", help="The reason.")],
     seen: Seen = None,
     undo: Undo = "0s",
     by: By = COMMAND_LINE,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """Reject: the run ends as rejected.
+    """Reject a review. The run ends as rejected.
 
     \b
-    retoma reviews reject 5f1c --notes "off topic"
+    Example:
+      retoma reviews reject 5f1c --notes "off topic"
     """
     decision = Decision("reject", by=by, notes=notes, seen=seen, via=VIA, undo=read_duration("--undo", undo))
     run_async(_decide(None, review, decision, output))
@@ -217,16 +226,17 @@ def reject(
 
 @reviews.command()
 def undo(review: ReviewId, by: By = COMMAND_LINE, output: ListOutput = ListFormat.TABLE) -> None:
-    """Take a decision back before it takes effect. Exits with 4 if that is too late."""
+    """Undo a decision that has not taken effect yet. Exits with 4 if it is too late."""
     run_async(_undo(review, by, output))
 
 
 @reviews.command()
 def claim(review: ReviewId, by: By = COMMAND_LINE, output: ListOutput = ListFormat.TABLE) -> None:
-    """Let others see for ten minutes that you look at it, unless somebody else does; it keeps nobody from deciding.
+    """Claim a review for ten minutes, unless somebody else has. Others can still decide it.
 
     \b
-    retoma reviews claim 5f1c --by ana
+    Example:
+      retoma reviews claim 5f1c --by ana
     """
     run_async(_claim(review, by, output))
 
@@ -234,14 +244,17 @@ def claim(review: ReviewId, by: By = COMMAND_LINE, output: ListOutput = ListForm
 @reviews.command()
 def assign(
     review: ReviewId,
-    assignee: Annotated[str | None, typer.Argument(metavar="NAME", help="Whose it is. Default: nobody's.")] = None,
+    assignee: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The assignee. Omit it to remove the assignment.")
+    ] = None,
     by: By = COMMAND_LINE,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """Let a review be somebody's; others may still decide it.
+    """Assign a review. Others can still decide it.
 
     \b
-    retoma reviews assign 5f1c ana
+    Example:
+      retoma reviews assign 5f1c ana
     """
     run_async(_assign(review, assignee, by, output))
 
@@ -259,9 +272,9 @@ async def _list(
         is_table = output is ListFormat.TABLE
         rows = [{**_to_row(review), **(await _load_about(client, review) if is_table else {})} for review in found]
     columns = [_COLUMNS[0], _ABOUT_COLUMN, *_COLUMNS[1:]] if is_table else _COLUMNS
-    printing.print_rows(rows, columns, output, "nothing waits for a person")
+    printing.print_rows(rows, columns, output, "no matching reviews")
     if output is ListFormat.TABLE and len(found) == filters["limit"]:
-        printing.stderr().print(f"newer ones: --after {found[-1].id}")
+        printing.stderr().print(f"for newer reviews: --after {found[-1].id}")
 
 
 async def _load_about(client: Client, review: Review) -> Row:
@@ -287,25 +300,25 @@ def _print(review: Review, subjects: list[Subject], history: list[Event]) -> Non
     for subject in subjects:
         _print_value(console, f"{escape_text(subject.step)}, revision {subject.revision}", subject.value)
     if review.reason:
-        console.print(f"\nasked because  {printing.format_value(review.reason, 400)}")
+        console.print(f"\nreason  {printing.format_value(review.reason, 400)}")
     if review.can_send_back_to:
-        most = "" if review.max_revisions is None else f" of {review.max_revisions}"
-        times = f"went back {review.times_sent_back}{most} times"
-        console.print(f"\nmay go back to  {escape_text(', '.join(review.can_send_back_to))}; {times}")
+        limit = "" if review.max_revisions is None else f" of at most {review.max_revisions}"
+        steps = escape_text(", ".join(review.can_send_back_to))
+        console.print(f"\ncan be sent back to  {steps} (sent back: {review.times_sent_back}{limit})")
     _print_decision(console, review)
     console.print()
     console.print(printing.make_table([_event_row(event) for event in history], _HISTORY_COLUMNS))
 
 
 def _print_decision(console: Console, review: Review) -> None:
-    """What was decided beside the notes, which the history has."""
+    """Print the decision without its notes, which the history shows."""
     if review.back_to:
         only = f"; only {', '.join(review.back_items)}" if review.back_items else ""
-        console.print(f"\nwent back to  {escape_text(review.back_to + only)}", soft_wrap=True)
-    if said := {name: value for name, value in (review.feedback or {}).items() if value != []}:
-        _print_value(console, "with", said)
+        console.print(f"\nsent back to  {escape_text(review.back_to + only)}", soft_wrap=True)
+    if feedback := {name: value for name, value in (review.feedback or {}).items() if value != []}:
+        _print_value(console, "feedback", feedback)
     if review.value is not None:
-        _print_value(console, "approved was", review.value)
+        _print_value(console, "approved value", review.value)
 
 
 def _print_value(console: Console, title: str, value: Any) -> None:
@@ -324,11 +337,9 @@ async def _decide(app: App | None, text: str, decision: Decision, output: ListFo
 async def _decide_all(app: App | None, filters: Mapping[str, Any], decision: Decision, output: ListFormat) -> None:
     async with open_client(read_settings(), app) as client:
         found = await client.reviews.list(**filters)
-        ended = await client.reviews.decide_many({review.id: decision for review in found})
-    printing.print_rows(
-        [_outcome_row(one) for one in ended], _OUTCOME_COLUMNS, output, "nothing of it waits for a person"
-    )
-    if any(one.error for one in ended):
+        results = await client.reviews.decide_many({review.id: decision for review in found})
+    printing.print_rows([_outcome_row(one) for one in results], _OUTCOME_COLUMNS, output, "no matching reviews")
+    if any(one.error for one in results):
         raise typer.Exit(1)
 
 
@@ -343,7 +354,7 @@ async def _claim(text: str, by: str, output: ListFormat) -> None:
         review = await _find_review(client, text)
         await client.reviews.claim(review.id, by=by)
         claimed = await client.reviews.get(review.id)
-    printing.print_rows([_to_row(claimed)], [_COLUMNS[0], Column("claimed_by", "looks at it")], output, "")
+    printing.print_rows([_to_row(claimed)], [_COLUMNS[0], Column("claimed_by", "claimed by")], output, "")
 
 
 async def _assign(text: str, assignee: str | None, by: str, output: ListFormat) -> None:
@@ -353,12 +364,14 @@ async def _assign(text: str, assignee: str | None, by: str, output: ListFormat) 
 
 
 async def _find_review(client: Client, text: str) -> Review:
-    """The one review whose id begins like this."""
+    """Return the only review whose ID starts with `text`."""
     found: list[UUID] = await client.reviews.find(text, limit=4)
     if not found:
-        raise NotFound(f"there is no review {escape_text(text)!r}")
+        raise NotFound(f"review {escape_text(text)!r} not found")
     if len(found) > 1:
-        raise typer.BadParameter(f"{text!r} fits several reviews: {', '.join(map(str, found[:3]))}; give more")
+        raise typer.BadParameter(
+            f"{text!r} matches several reviews: {', '.join(map(str, found[:3]))}; use a longer prefix"
+        )
     return await client.reviews.get(found[0])
 
 
@@ -366,13 +379,13 @@ def _to_row(review: Review) -> Row:
     return vars(review)
 
 
-def _outcome_row(decided: DecisionResult) -> Row:
-    now = decided.current
+def _outcome_row(result: DecisionResult) -> Row:
+    current = result.current
     return {
-        "review": decided.review,
-        "state": now.state if now else None,
-        "decided_by": now.decided_by if now else None,
-        "error": None if decided.error is None else str(decided.error),
+        "review": result.review,
+        "state": current.state if current else None,
+        "decided_by": current.decided_by if current else None,
+        "error": None if result.error is None else str(result.error),
     }
 
 

@@ -1,4 +1,4 @@
-"""`retoma runs rerun`, `edit`, `fork` and `diff`: make work anew or put it right, and see what came of it."""
+"""`retoma runs rerun`, `edit`, `fork` and `diff`: rerun or correct work, and compare revisions."""
 
 from __future__ import annotations
 
@@ -28,48 +28,49 @@ MAX_REVISIONS = 1_000
 
 def rerun(
     run: RunId,
-    steps: Annotated[
-        list[str] | None, typer.Argument(metavar="STEP", help="A step to make anew; may be repeated.")
-    ] = None,
-    step: Annotated[str | None, typer.Option("--step", help="Only what failed of this step.")] = None,
-    item: Annotated[list[str] | None, typer.Option("--item", help="Only this item; may be repeated.")] = None,
-    group: Annotated[str | None, typer.Option("--group", help="The steps of this group.")] = None,
+    steps: Annotated[list[str] | None, typer.Argument(metavar="STEP", help="A step to rerun; repeatable.")] = None,
+    step: Annotated[str | None, typer.Option("--step", help="Rerun only the failed jobs of this step.")] = None,
+    item: Annotated[list[str] | None, typer.Option("--item", help="Only this item; repeatable.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Rerun the steps of this group.")] = None,
     from_step: Annotated[
-        str | None, typer.Option("--from-step", metavar="STEP", help="This step and every one that depends on it.")
+        str | None, typer.Option("--from-step", metavar="STEP", help="Rerun this step and all of its dependents.")
     ] = None,
-    stale: Annotated[bool, typer.Option("--stale", help="What was made of something no longer current.")] = False,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Rerun results that were computed from outdated inputs.")
+    ] = False,
     no_downstream: Annotated[
-        bool, typer.Option("--no-downstream", help="Leave what depends on it as it is, and stale.")
+        bool, typer.Option("--no-downstream", help="Do not rerun dependents; mark them as stale.")
     ] = False,
     no_reuse: Annotated[
-        bool, typer.Option("--no-reuse", help="Let nothing that depends on it keep its result.")
+        bool, typer.Option("--no-reuse", help="Rerun dependents even if their inputs are the same.")
     ] = False,
-    reason: Annotated[str | None, typer.Option("--reason", help="Kept with the revision.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason, recorded with the revision.")] = None,
     key: ActionKey = None,
     app: AppOption = None,
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Make work anew, and what depends on it; the rest keeps its results. Without a step: what failed.
+    """Rerun steps and their dependents. Without a step, rerun failed jobs.
 
-    A group is known to the application, which is found as for `retoma runs edit`.
+    Other steps keep their results. --group needs the application.
 
     \b
-    retoma runs rerun 0199a3
-    retoma runs rerun 0199a3 --step label --item invoice-812.pdf
-    retoma runs rerun 0199a3 narration --reason "new voice"
-    retoma runs rerun 0199a3 --from-step script
-    retoma runs rerun 0199a3 --stale
+    Examples:
+      retoma runs rerun 0199a3
+      retoma runs rerun 0199a3 --step label --item invoice-812.pdf
+      retoma runs rerun 0199a3 narration --reason "new voice"
+      retoma runs rerun 0199a3 --from-step script
+      retoma runs rerun 0199a3 --stale
     """
     if not (steps or group or from_step or stale):
         if no_downstream or no_reuse or reason:
             raise typer.BadParameter(
-                "--no-downstream, --no-reuse and --reason need what is to be made anew: name a step"
+                "--no-downstream, --no-reuse and --reason do not apply to failed jobs: name a step to rerun"
             )
         run_async(_rerun_failed(run, step, item, key, output))
         return
     if step is not None:
-        raise typer.BadParameter("--step is for what failed: name what is to be made anew without it")
-    asked = {
+        raise typer.BadParameter("--step selects failed jobs: name the steps to rerun as arguments, without --step")
+    options = {
         "items": item,
         "group": group,
         "from_step": from_step,
@@ -77,68 +78,72 @@ def rerun(
         "downstream": not no_downstream,
         "reuse": not no_reuse,
         "reason": reason,
+        "key": key,
     }
-    asked["key"] = key
-    known = _load_application(app, run) if group else None
-    run_async(_rerun(known, run, steps or [], asked, output))
+    loaded = _load_application(app, run) if group else None
+    run_async(_rerun(loaded, run, steps or [], options, output))
 
 
 def edit(
     run: RunId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The step whose result is put right.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="The result, as JSON; or @file, or - for stdin.")],
-    item: Annotated[str, typer.Option("--item", help="Of this item.")] = "",
-    no_rerun: Annotated[bool, typer.Option("--no-rerun", help="Leave what depends on it as it is, and stale.")] = False,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step to edit.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The new result: JSON, @file, or - for stdin.")],
+    item: Annotated[str, typer.Option("--item", help="The item, if the step runs once per item.")] = "",
+    no_rerun: Annotated[bool, typer.Option("--no-rerun", help="Do not rerun dependents; mark them as stale.")] = False,
     key: ActionKey = None,
     app: AppOption = None,
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Put a result of your own in place of a step's, and have made anew what depends on it.
+    """Replace a step's result and rerun its dependents.
 
-    The application says what the step gives: --app, RETOMA_APP or retoma.toml, or a server that serves it with this
-    RETOMA_HOME.
+    Needs the application, which validates the result.
 
     \b
-    retoma runs edit 0199a3 script @script.json
-    retoma runs edit 0199a3 picture '"a calm sea"' --item intro --no-rerun
+    Examples:
+      retoma runs edit 0199a3 script @script.json
+      retoma runs edit 0199a3 picture '"a calm sea"' --item intro --no-rerun
     """
-    given = {"value": read_json("VALUE", value), "item": item, "rerun_dependents": not no_rerun, "key": key}
-    run_async(_edit(_load_application(app, run), run, step, given, output))
+    options = {"value": read_json("VALUE", value), "item": item, "rerun_dependents": not no_rerun, "key": key}
+    run_async(_edit(_load_application(app, run), run, step, options, output))
 
 
 def fork(
     run: RunId,
     fields: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="A field of the input that is to be another.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="An input field to change; repeatable.")
     ] = None,
     key: ActionKey = None,
     app: AppOption = None,
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Start a run with a changed input that shares the results of one that is over, and print its id.
+    """Fork a finished run: start a new run with changed inputs.
+
+    The new run reuses the results that do not depend on the changes. Prints its ID. Needs the application.
 
     \b
-    retoma runs fork 0199a3 tone=calm --app film.py
+    Example:
+      retoma runs fork 0199a3 tone=calm --app film.py
     """
     run_async(_fork(_load_application(app, run), run, fields or [], key, output))
 
 
 def diff(
     run: RunId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The step whose results are compared.")],
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step to compare.")],
     revisions: Annotated[
-        list[int] | None, typer.Argument(metavar="REV REV", help="Two revisions. Default: the last two.")
+        list[int] | None, typer.Argument(metavar="REV REV", help="Two revisions to compare. Default: the last two.")
     ] = None,
-    item: Annotated[str, typer.Option("--item", help="Of this item.")] = "",
+    item: Annotated[str, typer.Option("--item", help="The item, if the step runs once per item.")] = "",
 ) -> None:
-    """How a result differs between two revisions, line by line of its JSON.
+    """Show a unified diff of two revisions of a result.
 
     \b
-    retoma runs diff 0199a3 script
-    retoma runs diff 0199a3 picture 1 3 --item intro
+    Examples:
+      retoma runs diff 0199a3 script
+      retoma runs diff 0199a3 picture 1 3 --item intro
     """
     if revisions and len(revisions) != 2:
-        raise typer.BadParameter("give two revisions, or none for the last two")
+        raise typer.BadParameter("name two revisions, or none to compare the last two")
     run_async(_diff(run, step, item, revisions or []))
 
 
@@ -164,8 +169,8 @@ async def _rerun(
 ) -> None:
     async with open_client(read_settings(), app) as client:
         run = await find_run(client, text)
-        made: Revision = await client.runs.rerun(run, *steps, **options, by=BY)
-        print_revision(run, made, output)
+        revision: Revision = await client.runs.rerun(run, *steps, **options, by=BY)
+        print_revision(run, revision, output)
 
 
 async def _edit(app: App, text: str, step: str, options: dict[str, Any], output: DetailFormat) -> None:
@@ -188,12 +193,12 @@ async def _fork(app: App, text: str, fields: Sequence[str], key: str | None, out
 async def _diff(text: str, step: str, item: str, revisions: Sequence[int]) -> None:
     async with open_client(read_settings()) as client:
         run = await find_run(client, text)
-        former, newer = await _find_two_revisions(client, run, step, item, revisions)
-    lines = diff_revisions(former, newer)
+        previous, newer = await _find_two_revisions(client, run, step, item, revisions)
+    lines = diff_revisions(previous, newer)
     for line in lines:
         print(line)
     if not lines:
-        printing.stderr().print(f"revisions {former.revision} and {newer.revision} are the same")
+        printing.stderr().print(f"revisions {previous.revision} and {newer.revision} are identical")
 
 
 async def _check_step(client: Client, run: UUID, step: str) -> None:
@@ -208,18 +213,20 @@ async def _find_two_revisions(
 ) -> tuple[StepRevision, StepRevision]:
     await _check_step(client, run, step)
     found = await client.runs.get_step_history(run, step, item, limit=MAX_REVISIONS)
-    with_result = {made.revision: made for made in found if made.state is JobState.SUCCEEDED}
+    with_result = {each.revision: each for each in found if each.state is JobState.SUCCEEDED}
     wanted = list(revisions) or sorted(with_result)[-2:]
     missing = [number for number in wanted if number not in with_result]
     if missing or len(wanted) < 2:
-        what = f"{step} of {item}" if item else step
+        job = f"{step} of {item}" if item else step
         known = ", ".join(map(str, sorted(with_result))) or "none"
-        raise NotFound(f"{escape_text(what)} of run {run} has results of these revisions: {known}; two are compared")
+        raise NotFound(
+            f"cannot compare two revisions: {escape_text(job)} of run {run} has results in revisions: {known}"
+        )
     return with_result[wanted[0]], with_result[wanted[1]]
 
 
 def diff_revisions(previous: StepRevision, newer: StepRevision) -> list[str]:
-    """As `diff -u` would tell it of their JSON; nothing if they are the same."""
-    before, after = (printing.to_json(made.output, indent=2).splitlines() for made in (previous, newer))
+    """Return a unified diff of their JSON, empty if they are identical."""
+    before, after = (printing.to_json(each.output, indent=2).splitlines() for each in (previous, newer))
     names = (f"revision {previous.revision}", f"revision {newer.revision}")
     return list(unified_diff(before, after, *names, lineterm=""))

@@ -1,4 +1,4 @@
-"""One run, as `retoma runs show` tells of it."""
+"""Load and print the details of a run for `retoma runs show`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RunDetails:
 
 async def load_details(client: Client, run: Run) -> RunDetails:
     graph = await client.runs.get_graph(run)
-    order = [shape.name for shape in graph.steps if not shape.internal]
+    order = [step.name for step in graph.steps if not step.internal]
     progress = {step.step: step for step in await client.runs.get_progress(run.id)}
     jobs = [] if run.is_over else await client.runs.list_jobs(run.id)
     return RunDetails(
@@ -71,14 +71,14 @@ def print_details(details: RunDetails) -> None:
     console.print()
     console.print(printing.make_table([_step_row(step) for step in details.steps], _STEP_COLUMNS))
     for title, lines in (
-        ("Why it waits", [escape_text(wait.explanation) for wait in details.waits]),
+        ("Waiting", [escape_text(wait.explanation) for wait in details.waits]),
         (
             "Running",
             [f"{_format_job(job.step, job.item)}, attempt {job.attempt}" for job in details.running][:MAX_ERRORS],
         ),
         (f"Errors ({details.error_counts.failed} failed)", _error_lines(details, retried=False)),
         (
-            f"Retried ({details.error_counts.retried_attempts} attempts, not failed)",
+            f"Retried ({details.error_counts.retried_attempts} failed attempts)",
             _error_lines(details, retried=True),
         ),
         ("Results", _result_lines(details)),
@@ -97,7 +97,7 @@ def _format_times(run: Run) -> str:
         took = printing.format_duration(run.ended_at - run.run_at)
         ended = printing.format_time(run.ended_at)
         return f"{tenant}, started {printing.format_time(run.created_at)}, ended {ended} after {took}"
-    later = f", begins {printing.format_time(run.run_at)}" if run.run_at > run.created_at else ""
+    later = f", scheduled for {printing.format_time(run.run_at)}" if run.run_at > run.created_at else ""
     return f"{tenant}, started {printing.format_time(run.created_at)}{later}"
 
 
@@ -109,7 +109,7 @@ _STEP_COLUMNS = [
     Column("started_at", "started", printing.format_time),
     Column("took", formatter=printing.format_duration),
 ]
-# In which order the states of a step's jobs are listed.
+# The order in which the states of a step's jobs are listed.
 _STATE_ORDER = [
     JobState.RUNNING,
     JobState.READY,
@@ -136,7 +136,7 @@ def _step_row(step: StepProgress) -> dict[str, Any]:
 
 
 def _format_states(step: StepProgress) -> Text:
-    """The state of its jobs, or how many are in which."""
+    """Return the state of the step's jobs, or the number of jobs in each state."""
     found = [state for state in reversed(_STATE_ORDER) if step.jobs.get(state)] or [JobState.WAITING]
     if len(found) == 1:
         return printing.format_state(found[0])
@@ -153,24 +153,26 @@ def _error_lines(details: RunDetails, *, retried: bool) -> list[str]:
     lines = []
     errors = [(name, error) for name, error in details.errors.items() if error["retried"] is retried]
     for (step, item), error in errors[:MAX_ERRORS]:
-        said = printing.format_value(describe_recorded_error(error), 300)
+        message = printing.format_value(describe_recorded_error(error), 300)
         code = printing.format_value(error.get("code") or "")
-        lines.append(f"{_format_job(step, item)}: {code}{f': {said}' if said else ''} (attempt {error['attempt']})")
+        lines.append(
+            f"{_format_job(step, item)}: {code}{f': {message}' if message else ''} (attempt {error['attempt']})"
+        )
     if len(errors) > MAX_ERRORS:
-        lines.append(f"... and {len(errors) - MAX_ERRORS} more; -o json has all")
+        lines.append(f"... and {len(errors) - MAX_ERRORS} more; use -o json to see all")
     return lines
 
 
 def _result_lines(details: RunDetails) -> list[str]:
-    some = list(details.results.items())[:MAX_RESULTS]
-    return [f"{step}: {printing.format_value(result, 160)}" for step, result in some]
+    first = list(details.results.items())[:MAX_RESULTS]
+    return [f"{step}: {printing.format_value(result, 160)}" for step, result in first]
 
 
 def _stale_line(details: RunDetails) -> str:
-    named = [_format_job(step, item) for step, item in details.stale[:MAX_RESULTS]]
-    more = len(details.stale) - len(named)
-    listed = ", ".join([*named, *([f"and {more} more"] if more else [])])
-    return f"{listed}; `retoma runs rerun {details.run.id} --stale` makes it anew"
+    jobs = [_format_job(step, item) for step, item in details.stale[:MAX_RESULTS]]
+    more = len(details.stale) - len(jobs)
+    listed = ", ".join([*jobs, *([f"and {more} more"] if more else [])])
+    return f"{listed}; rerun with `retoma runs rerun {details.run.id} --stale`"
 
 
 def _format_job(step: str, item: str) -> str:

@@ -1,4 +1,4 @@
-"""`retoma runs ...`: look at runs, and act on them."""
+"""`retoma runs ...`: inspect and manage runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from retoma.records import ABOUT_FIELDS, Event, Revision, Run
 from retoma.states import RunState
 from retoma.terminal import escape_text
 
-runs = typer.Typer(no_args_is_help=True, help="Look at runs, and act on them.")
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or as much of its beginning as is unique.")]
+runs = typer.Typer(no_args_is_help=True, help="Inspect and manage runs.")
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's ID or a unique prefix of it.")]
 ActionKey = Annotated[
     str | None,
-    typer.Option("--key", help="An idempotency key: given again, the act is not repeated and gets its first answer."),
+    typer.Option("--key", help="Idempotency key: repeating the command with it has no further effect."),
 ]
 POLL_SECONDS = 0.5
 
@@ -35,7 +35,7 @@ _COLUMNS = [
     Column("state", formatter=printing.format_state),
     Column("created_at", "started", printing.format_time),
     Column("took", formatter=printing.format_duration),
-    Column("input", formatter=lambda given: printing.format_value(_order_input(given), 60)),
+    Column("input", formatter=lambda value: printing.format_value(_order_input(value), 60)),
 ]
 _EVENT_COLUMNS = [
     Column("id"),
@@ -56,7 +56,7 @@ _STUCK_COLUMNS = [
     Column("cause"),
     Column("step"),
     Column("resumes"),
-    Column("explanation", formatter=lambda why: printing.format_value(why or "", 120)),
+    Column("explanation", formatter=lambda text: printing.format_value(text or "", 120)),
 ]
 
 
@@ -64,35 +64,39 @@ _STUCK_COLUMNS = [
 def list_runs(
     state: Annotated[
         list[RunState] | None,
-        typer.Option("--state", metavar="STATE", help="Only runs in this state; may be repeated."),
+        typer.Option("--state", metavar="STATE", help="Only runs in this state; repeatable."),
     ] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", help="Only runs of this pipeline.")] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's runs.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 20,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of runs.")] = 20,
     before: Annotated[str | None, typer.Option("--before", help="Only runs older than this one.")] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Only runs started since then: 2h ago, or 2030-01-31T08:00."),
+        typer.Option(
+            "--since", metavar="TIME", help="Only runs started since this time, such as 2h or 2030-01-31T08:00."
+        ),
     ] = None,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """List runs, newest first.
 
     \b
-    retoma runs list --since 24h --state failed
-    retoma runs list --state failed --state stuck --pipeline film
-    retoma runs list -o jsonl --limit 1000
+    Examples:
+      retoma runs list --since 24h --state failed
+      retoma runs list --state failed --state stuck --pipeline film
+      retoma runs list -o jsonl --limit 1000
     """
     run_async(_list(state, pipeline, tenant, limit, before, since, output))
 
 
 @runs.command()
 def show(run: RunId, output: DetailOutput = DetailFormat.TABLE) -> None:
-    """Show one run: how far it is, why it waits, what failed, what came out.
+    """Show a run with its progress, errors and results, and why it waits.
 
     \b
-    retoma runs show 0199a3
-    retoma runs show 0199a3 -o json
+    Examples:
+      retoma runs show 0199a3
+      retoma runs show 0199a3 -o json
     """
     run_async(_show(run, output))
 
@@ -100,52 +104,56 @@ def show(run: RunId, output: DetailOutput = DetailFormat.TABLE) -> None:
 @runs.command()
 def events(
     run: RunId,
-    after: Annotated[int, typer.Option("--after", help="Only events after this number.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = 1_000,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run is over.")] = False,
+    after: Annotated[int, typer.Option("--after", help="Only events after this event ID.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Maximum number of events.")] = 1_000,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new events until the run is over.")] = False,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """What happened in a run, in order.
+    """List the events of a run, in order.
 
     \b
-    retoma runs events 0199a3 --follow
+    Example:
+      retoma runs events 0199a3 --follow
     """
     run_async(_events(run, after, limit, follow, output))
 
 
 @runs.command()
 def cancel(run: RunId, key: ActionKey = None, output: DetailOutput = DetailFormat.TABLE) -> None:
-    """Let nothing new start in a run. What runs is told to stop.
+    """Cancel a run. Running jobs are asked to stop, and no new ones start.
 
-    Exits with 4 if the run had ended in another way.
+    Exits with 4 if the run is already over in another state.
 
     \b
-    retoma runs cancel 0199a3
+    Example:
+      retoma runs cancel 0199a3
     """
     run_async(_cancel(run, key, output))
 
 
 @runs.command("stuck")
 def list_stuck(
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of runs.")] = 100,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    """Runs that should go on and do not, with why.
+    """List stuck runs and the cause of each.
 
     \b
-    retoma runs stuck
+    Example:
+      retoma runs stuck
     """
     run_async(_stuck(limit, output))
 
 
 @runs.command()
 def resume(run: RunId, key: ActionKey = None, output: DetailOutput = DetailFormat.TABLE) -> None:
-    """Let a run go on that is stuck or has failed, from where it stood.
+    """Resume a stuck or failed run from where it stopped.
 
-    Exits with 4 if it ended in another way.
+    Exits with 4 if the run is over in another state.
 
     \b
-    retoma runs resume 0199a3
+    Example:
+      retoma runs resume 0199a3
     """
     run_async(_resume(run, key, output))
 
@@ -153,15 +161,16 @@ def resume(run: RunId, key: ActionKey = None, output: DetailOutput = DetailForma
 @runs.command()
 def skip(
     run: RunId,
-    step: Annotated[str, typer.Option("--step", help="The step whose items these are.")],
-    item: Annotated[list[str], typer.Option("--item", help="An item to leave out; may be repeated.")],
+    step: Annotated[str, typer.Option("--step", help="The step of the items.")],
+    item: Annotated[list[str], typer.Option("--item", help="An item to skip; repeatable.")],
     key: ActionKey = None,
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Leave items out of a run that is over, and make anew what joins them.
+    """Skip items of a finished run and rerun the steps that join them.
 
     \b
-    retoma runs skip 0199a3 --step text --item torn.pdf
+    Example:
+      retoma runs skip 0199a3 --step text --item torn.pdf
     """
     run_async(_skip(run, step, item, key, output))
 
@@ -185,20 +194,20 @@ async def _list(
             since=None if since is None else read_past("--since", since, await client.now()),
         )
     filtered = any((states, pipeline, tenant, before, since))
-    empty = "no runs match" if filtered else "there are no runs yet; `retoma start PIPELINE APP` starts one"
+    empty = "no matching runs" if filtered else "no runs yet; start one with `retoma start PIPELINE APP`"
     printing.print_rows([_to_row(run) for run in found], _COLUMNS, output, empty)
     if output is ListFormat.TABLE and len(found) == limit:
-        printing.stderr().print(f"older ones: --before {found[-1].id}")
+        printing.stderr().print(f"for older runs: --before {found[-1].id}")
 
 
 async def _show(text: str, output: DetailFormat) -> None:
     async with open_client(read_settings()) as client:
         run = await client.runs.get(await find_run(client, text))
-        known = await load_details(client, run)
+        details = await load_details(client, run)
     if output is DetailFormat.JSON:
-        print(printing.to_json(known.to_json(), indent=2))
+        print(printing.to_json(details.to_json(), indent=2))
     else:
-        print_details(known)
+        print_details(details)
 
 
 async def _events(text: str, after: int, limit: int, follow: bool, output: ListFormat) -> None:
@@ -209,7 +218,7 @@ async def _events(text: str, after: int, limit: int, follow: bool, output: ListF
             printing.print_rows([_event_row(event) for event in found], _EVENT_COLUMNS, output, "no events")
             return
         while True:
-            over = (await client.runs.get(run)).is_over  # before its events, so that the last ones are seen
+            over = (await client.runs.get(run)).is_over  # read before the events, so none is missed
             for event in await client.runs.list_events(run, after=after, limit=limit):
                 after = event.id
                 print(_format_event(event, output), flush=True)
@@ -223,7 +232,7 @@ async def _cancel(text: str, key: str | None, output: DetailFormat) -> None:
         run = await find_run(client, text)
         state = await client.runs.cancel(run, by="command line", key=key)
     if state.is_over and state is not RunState.CANCELLED:
-        raise Conflict(f"run {run} is over already: {state}")
+        raise Conflict(f"run {run} is already over: {state}")
     if output is DetailFormat.JSON:
         print(printing.to_json({"run": run, "state": state}))
     else:
@@ -234,20 +243,20 @@ async def _stuck(limit: int, output: ListFormat) -> None:
     async with open_client(read_settings()) as client:
         found = await client.runs.list_stuck(limit=limit)
     rows = [{**vars(one), "step": one.data.get("step"), "explanation": one.data.get("explanation")} for one in found]
-    printing.print_rows(rows, _STUCK_COLUMNS, output, "no run is stuck")
+    printing.print_rows(rows, _STUCK_COLUMNS, output, "no stuck runs")
 
 
 async def _resume(text: str, key: str | None, output: DetailFormat) -> None:
     async with open_client(read_settings()) as client:
         run = await find_run(client, text)
         state = await client.runs.resume(run, by="command line", key=key)
-        lacking = await client.runs.find_missing_worker(run)
+        missing = await client.runs.find_missing_worker(run)
     if output is DetailFormat.JSON:
-        print(printing.to_json({"run": run, "state": state, "note": lacking and lacking.explanation}))
+        print(printing.to_json({"run": run, "state": state, "note": missing and missing.explanation}))
         return
     printing.stdout().print(printing.format_state(state))
-    if lacking:
-        printing.stderr().print(escape_text(lacking.explanation), soft_wrap=True)
+    if missing:
+        printing.stderr().print(escape_text(missing.explanation), soft_wrap=True)
 
 
 async def _skip(text: str, step: str, items: list[str], key: str | None, output: DetailFormat) -> None:
@@ -260,24 +269,26 @@ def print_revision(run: UUID, revision: Revision, output: DetailFormat) -> None:
     if output is DetailFormat.JSON:
         print(printing.to_json({"run": run, "revision": revision.number, "jobs": revision.jobs}))
     elif revision.jobs:
-        printing.stdout().print(f"revision {revision.number}: {revision.jobs} to be made anew")
+        jobs = "1 job" if revision.jobs == 1 else f"{revision.jobs} jobs"
+        printing.stdout().print(f"revision {revision.number}: {jobs} to rerun")
     else:
-        printing.stdout().print("nothing to be made anew")
+        printing.stdout().print("nothing to rerun")
 
 
 async def find_run(client: Client, text: str) -> UUID:
-    """The one run whose id begins like this."""
+    """Return the only run whose ID starts with `text`."""
     found = await client.runs.find(text, limit=4)
     if not found:
-        raise NotFound(f"there is no run {escape_text(text)!r}")
+        raise NotFound(f"run {escape_text(text)!r} not found")
     if len(found) > 1:
-        some = ", ".join(map(str, found[:3]))
-        raise typer.BadParameter(f"{text!r} fits several runs: {some}{', ...' if len(found) > 3 else ''}; give more")
+        first = ", ".join(map(str, found[:3]))
+        more = ", ..." if len(found) > 3 else ""
+        raise typer.BadParameter(f"{text!r} matches several runs: {first}{more}; use a longer prefix")
     return found[0]
 
 
 def _order_input(value: Any) -> Any:
-    """So that what is cut off is not what a run is about."""
+    """Put the fields that identify a run first, so truncation does not hide them."""
     return {name: value[name] for name in ABOUT_FIELDS if name in value} | value if isinstance(value, dict) else value
 
 
@@ -302,8 +313,8 @@ def _event_row(event: Event) -> Row:
 
 
 def _strip_stack(data: Any) -> Any:
-    """What a person wants of an event's data; the stack is in the JSON."""
-    return {name: said for name, said in data.items() if name != "stack"} if isinstance(data, dict) else data
+    """Return the data of an event without the stack trace, which the JSON output has."""
+    return {name: value for name, value in data.items() if name != "stack"} if isinstance(data, dict) else data
 
 
 def _format_event(event: Event, output: ListFormat) -> str:

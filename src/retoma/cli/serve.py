@@ -1,4 +1,4 @@
-"""`retoma serve`: the HTTP API, until told to stop."""
+"""`retoma serve`: run the HTTP server until stopped."""
 
 from __future__ import annotations
 
@@ -33,24 +33,28 @@ def serve(
     app: AppLocation = None,
     host: Annotated[
         str | None,
-        typer.Option("--host", help="Where to listen; 0.0.0.0 is every address of this machine (RETOMA_HOST)."),
+        typer.Option("--host", help="Address to listen on; 0.0.0.0 means all interfaces (RETOMA_HOST)."),
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one (RETOMA_PORT or PORT).")
+        int | None,
+        typer.Option(
+            "--port", min=0, max=65535, help="Port to listen on; 0 selects a free port (RETOMA_PORT or PORT)."
+        ),
     ] = None,
 ) -> None:
-    """Serve the HTTP API until told to stop. Every request needs an API key: retoma keys create.
+    """Serve the HTTP API and the dashboard until stopped.
 
-    SIGTERM or Ctrl-C lets requests under way end. Runs need workers beside it: retoma worker. Without an application it
-    cannot start runs, nor check results that people enter: it refuses those.
+    Requests need an API key: see `retoma keys create`. Jobs need workers: see `retoma worker`. SIGTERM or Ctrl-C stops
+    the server after running requests. Without an application, the server cannot start runs or accept edited results.
 
     \b
-    retoma serve film.py
-    retoma serve film.py --host 0.0.0.0 --port 8080
+    Examples:
+      retoma serve film.py
+      retoma serve film.py --host 0.0.0.0 --port 8080
     """
-    for name, given in (("RETOMA_HOST", host), ("RETOMA_PORT", port)):
-        if given is not None:
-            os.environ[name] = str(given)
+    for name, value in (("RETOMA_HOST", host), ("RETOMA_PORT", port)):
+        if value is not None:
+            os.environ[name] = str(value)
     settings = read_settings()
     if lacks_public_url(settings):
         log.warning(
@@ -60,23 +64,23 @@ def serve(
         )
     with bind_socket(settings, settings.host) as listening:
         export_address(listening)
-        place = app or settings.app
-        if not place:
+        location = app or settings.app
+        if not location:
             run_process(_serve(None, settings, listening))
             return
-        loaded = application.load(place, settings)
-        with served_applications.record(settings.home, place, loaded):
+        loaded = application.load(location, settings)
+        with served_applications.record(settings.home, location, loaded):
             run_process(_serve(loaded, settings, listening))
 
 
 def lacks_public_url(settings: Settings) -> bool:
-    """Whether other machines reach the server and get links that lead to themselves."""
-    is_reached = settings.host not in ("localhost", "127.0.0.1", "::1") or bool(settings.trusted_proxies)
-    return settings.public_url is None and is_reached
+    """Return whether other machines can reach the server but RETOMA_PUBLIC_URL is not set."""
+    is_reachable = settings.host not in ("localhost", "127.0.0.1", "::1") or bool(settings.trusted_proxies)
+    return settings.public_url is None and is_reachable
 
 
 def export_address(sock: socket.socket) -> None:
-    """Let those that read the settings from now on know where the server is: the application, and a worker beside."""
+    """Export the server's address to the settings of the application and of subprocesses."""
     host, port = sock.getsockname()[:2]
     os.environ |= {"RETOMA_HOST": host, "RETOMA_PORT": str(port)}
 
@@ -97,21 +101,21 @@ async def _serve(app: App | None, settings: Settings, sock: socket.socket) -> No
 
 async def _wait_until_stopped(server: HttpServer) -> None:
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    stopping = asyncio.Event()
 
     def stop() -> None:
         log.info("server_stopping", message="stopping; requests in progress may finish")
         server.stop()
-        asked.set()
+        stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     if early_stop.was_stop_requested():
         stop()
-    await asked.wait()
+    await stopping.wait()
 
 
 async def _suggest_key(client: Client) -> None:
     if not await client.api_keys.list():
-        said = [text("no key yet"), "  retoma keys create NAME --scope runs:read --scope runs:write"]
-        print("\n".join(said), file=sys.stderr)
+        lines = [text("no key yet"), "  retoma keys create NAME --scope runs:read --scope runs:write"]
+        print("\n".join(lines), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Which applications the servers of this RETOMA_HOME serve, so that other commands need no `--app`."""
+"""Record which applications the servers of this RETOMA_HOME serve, so other commands need no `--app`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOLDER = "servers"
 
 @dataclass(frozen=True)
 class ServedApplication:
-    """`place` is as the server was given it, when its working folder was `folder`."""
+    """An application that a server serves. `location` is relative to `folder`, the server's working directory."""
 
     location: str
     folder: str
@@ -37,7 +37,7 @@ class ServedApplication:
 
 @contextmanager
 def record(home: Path, location: str, app: App) -> Iterator[None]:
-    """Record where the application of this server is. The record ends with the block, or with the process."""
+    """Record the location of this server's application until the block or the process ends."""
     try:
         file = _write(home, ServedApplication(location, str(Path.cwd()), sorted(app.pipelines)))
     except OSError as error:
@@ -59,9 +59,9 @@ def record(home: Path, location: str, app: App) -> Iterator[None]:
 def load_application(
     location: str | None, settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
 ) -> App | None:
-    """Load the application at `place` or of the settings, or else the served one that defines these pipelines.
+    """Load the application at `location` or of the settings, or else the served one that defines these pipelines.
 
-    Return None if there is none. The database is asked for the pipelines only if a server has to be found.
+    Return None if there is none. `find_pipelines` is called only if a server has to be found.
     """
     if location or settings.app:
         return application.load(location, settings)
@@ -84,10 +84,10 @@ def load_served(settings: Settings, pipelines: Iterable[str]) -> App | None:
     if not found:
         return None
     if len(found) > 1:
-        places = ", ".join(sorted(place for _, place in found))
-        raise typer.BadParameter(f"several applications that define it are served: {places}; choose one with --app")
-    ((folder, place),) = found
-    return application.load(place, settings, folder=Path(folder))
+        locations = ", ".join(sorted(location for _, location in found))
+        raise typer.BadParameter(f"several served applications define the pipeline: {locations}; choose one with --app")
+    ((folder, location),) = found
+    return application.load(location, settings, folder=Path(folder))
 
 
 async def _query_pipelines(
@@ -105,22 +105,22 @@ class _LockedFile:
 
 def _write(home: Path, served: ServedApplication) -> _LockedFile:
     folder = private_files.create_folder(private_files.create_home(home) / FOLDER)
-    descriptor, made = tempfile.mkstemp(prefix=".", dir=folder)
-    # Lock before the file gets its name: a named file that nobody locks is what a killed server left.
+    descriptor, temporary = tempfile.mkstemp(prefix=".", dir=folder)
+    # Lock the file before it gets its name: an unlocked file is a leftover of a killed server.
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     os.write(descriptor, json.dumps(asdict(served)).encode())
-    return _LockedFile(Path(made).rename(folder / f"{uuid4()}.json"), descriptor)
+    return _LockedFile(Path(temporary).rename(folder / f"{uuid4()}.json"), descriptor)
 
 
 def _list_served(home: Path) -> list[ServedApplication]:
-    """List what servers of this user that are still running have recorded."""
+    """Return the records of this user's running servers."""
     return [served for path in (home / FOLDER).glob("*.json") if (served := _read(path)) is not None]
 
 
 def _read(path: Path) -> ServedApplication | None:
     with suppress(OSError), path.open() as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
-            return None  # code that another user names is not loaded
+            return None  # never load code that another user chose
         if _is_locked(file.fileno()):
             return ServedApplication(**json.load(file))
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Settings in which workers and servers must agree: the hosts that may be called, and the public URL."""
+"""Compare the settings that workers and servers must share: RETOMA_ALLOW_HOSTS and RETOMA_PUBLIC_URL."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from retoma.terminal import escape_text
 
 log = get_logger(__name__)
 SECONDS_BETWEEN_CHECKS = 2.0
-SAME_HOSTS = "set RETOMA_ALLOW_HOSTS of the server and of every worker to the same, and restart the worker"
+SAME_HOSTS = "set RETOMA_ALLOW_HOSTS to the same value for the server and every worker, and restart the worker"
 
 
 class SettingsCheck:
-    """Compares the settings of this worker with those of the running servers, which may start after it."""
+    """Compare the settings of this worker with those of the running servers, which may start later."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -30,9 +30,9 @@ class SettingsCheck:
         self._logged: set[str] = set()
 
     async def check_at_start(self) -> None:
-        """Raise InvalidInput if a running server accepts URLs that this worker would refuse to call."""
-        if lacking := self._describe_missing_hosts(await servers.list_running(self._database)):
-            raise InvalidInput(lacking)
+        """Raise InvalidInput if a running server accepts URLs that this worker would not call."""
+        if difference := self._describe_missing_hosts(await servers.list_running(self._database)):
+            raise InvalidInput(difference)
         await self._check()
 
     async def keep_checking(self) -> None:
@@ -49,7 +49,7 @@ class SettingsCheck:
                 )
 
     async def _check(self) -> None:
-        """Log each difference, once for as long as it lasts."""
+        """Log each difference once while it lasts."""
         running = await servers.list_running(self._database)
         found = {each for each in (self._describe_missing_hosts(running), self._describe_public_url(running)) if each}
         for difference in sorted(found - self._logged):
@@ -62,9 +62,9 @@ class SettingsCheck:
             return None
         names = ", ".join(missing)
         return (
-            f"the server accepts URLs of {names}, which this worker would refuse to call: its RETOMA_ALLOW_HOSTS lacks "
-            f"{names}. Set RETOMA_ALLOW_HOSTS of the server and of every worker to the same, or restart `retoma serve` "
-            "without them"
+            f"the server accepts URLs of {names}, but RETOMA_ALLOW_HOSTS of this worker does not include {names}: set "
+            "RETOMA_ALLOW_HOSTS to the same value for the server and every worker, or restart `retoma serve` without "
+            "these hosts"
         )
 
     def _describe_public_url(self, running: Iterable[ServerRecord]) -> str | None:
@@ -72,13 +72,13 @@ class SettingsCheck:
         if not theirs or self._public_url in theirs:
             return None
         return (
-            f"RETOMA_PUBLIC_URL of this worker is {self._public_url or 'not set'}, and that of the server is "
-            f"{', '.join(sorted(theirs))}: links and callbacks of this worker lead elsewhere. Set it to the same"
+            f"RETOMA_PUBLIC_URL of this worker is {self._public_url or 'not set'}, but that of the server is "
+            f"{', '.join(sorted(theirs))}: links and callbacks of this worker point elsewhere. Set the same value"
         )
 
 
 class WorkerCheck:
-    """Logs the workers that would refuse to call a host that this server accepts in URLs."""
+    """Log the workers that would not call a host that this server accepts in URLs."""
 
     def __init__(self, database: Database, hosts: Iterable[str], heartbeat_timeout: timedelta) -> None:
         self._database = database
@@ -87,7 +87,7 @@ class WorkerCheck:
         self._logged: set[str] = set()
 
     async def check(self) -> None:
-        """Log each worker once for as long as it lacks a host."""
+        """Log each worker once while it does not allow a host."""
         if not self._hosts:
             return
         alive = await workers.list_alive(self._database)
@@ -99,14 +99,13 @@ class WorkerCheck:
 
 
 def describe_lacking_workers(hosts: Iterable[str], running: Iterable[WorkerRecord]) -> Iterator[str]:
-    """Yield a sentence for each worker that would refuse to call one of these hosts."""
-    wanted = sorted(set(hosts))
+    """Yield a message for each worker that would not call one of these hosts."""
+    required = sorted(set(hosts))
     for worker in running:
         if worker.allow_hosts is not None and (
-            missing := Guard.from_hosts(worker.allow_hosts).list_not_allowed(wanted)
+            missing := Guard.from_hosts(worker.allow_hosts).list_not_allowed(required)
         ):
             yield (
-                f"worker {escape_text(worker.name)!r} lacks {', '.join(missing)} in its RETOMA_ALLOW_HOSTS: it "
-                "refuses to "
-                "call URLs that the server accepts"
+                f"RETOMA_ALLOW_HOSTS of worker {escape_text(worker.name)!r} does not include {', '.join(missing)}, so "
+                "the worker will not call URLs that the server accepts"
             )

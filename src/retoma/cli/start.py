@@ -27,42 +27,60 @@ from retoma.store import clock
 def start(
     pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's name.")],
     app: Annotated[
-        str | None, typer.Argument(metavar="APP", help="The application, as for `retoma worker`.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="APP",
+            help="The application: module:name, file.py or file.py:name. Default: RETOMA_APP, `app` in retoma.toml, or "
+            "the one that a local server serves.",
+            show_default=False,
+        ),
     ] = None,
     fields: Annotated[
-        list[str] | None, typer.Option("-i", metavar="KEY=VALUE", help="One field of the input; may be repeated.")
+        list[str] | None, typer.Option("-i", metavar="KEY=VALUE", help="An input field; repeatable.")
     ] = None,
     input_json: Annotated[
-        str | None, typer.Option("--input", metavar="JSON", help="The input as JSON, or @file, or - for stdin.")
+        str | None, typer.Option("--input", metavar="JSON", help="The inputs: a JSON object, @file, or - for stdin.")
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", help="The same key and input give the same run, however often it is sent.")
+        str | None, typer.Option("--key", help="Idempotency key: repeating the command with it returns the same run.")
     ] = None,
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose run it is.")] = DEFAULT,
+    tenant: Annotated[str, typer.Option("--tenant", help="The tenant of the run.")] = DEFAULT,
     run_at: Annotated[
-        str | None, typer.Option("--run-at", metavar="TIME", help="Begin then: an ISO time, or +10m (s, m, h, d).")
+        str | None,
+        typer.Option(
+            "--run-at", metavar="TIME", help="Start at this ISO time, or after a delay such as +10m (s, m, h, d)."
+        ),
     ] = None,
-    priority: Annotated[int, typer.Option("--priority", help="Each level is worth ten minutes of waiting.")] = 0,
+    priority: Annotated[
+        int, typer.Option("--priority", help="Higher runs first. One level outweighs ten minutes of waiting.")
+    ] = 0,
     webhook: Annotated[
-        str | None, typer.Option("--webhook", metavar="URL", help="Tell this URL of the run's end.")
+        str | None, typer.Option("--webhook", metavar="URL", help="Send a webhook to this URL when the run ends.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until it is over; exit with 0 if it completed.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the run is over. Exits with 1 unless it completed.")
+    ] = False,
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Start a run, and print its id.
+    """Start a run and print its ID.
 
     \b
-    retoma start film film.py -i title="A storm" -i scenes=12 --wait
-    retoma start film --input @brief.json --key order-812
-    retoma start film --run-at +10m --tenant my-channel
+    Examples:
+      retoma start film film.py -i title="A storm" -i scenes=12 --wait
+      retoma start film --input @brief.json --key order-812
+      retoma start film --run-at +10m --tenant my-channel
     """
     settings = read_settings()
     served = None if app or settings.app else load_served(settings, [pipeline])
     loaded = served or application.load(app, settings)
-    given = read_input(loaded.pipeline(pipeline).inputs, input_json, fields or [])
-    hook = None if webhook is None else Webhook(webhook)
-    options = {"key": key, "tenant": tenant, "priority": priority, "webhook": hook}
-    run_async(_start(loaded, settings, pipeline, given, options, run_at, wait, output))
+    inputs = read_input(loaded.pipeline(pipeline).inputs, input_json, fields or [])
+    options = {
+        "key": key,
+        "tenant": tenant,
+        "priority": priority,
+        "webhook": None if webhook is None else Webhook(webhook),
+    }
+    run_async(_start(loaded, settings, pipeline, inputs, options, run_at, wait, output))
 
 
 async def _start(
@@ -76,14 +94,14 @@ async def _start(
     output: DetailFormat,
 ) -> None:
     async with open_client(settings, app) as client:
-        begin = await _read_run_at(client, run_at)
-        started = await client.start(pipeline, inputs or None, run_at=begin, **options)
+        starts_at = await _read_run_at(client, run_at)
+        started = await client.start(pipeline, inputs or None, run_at=starts_at, **options)
         if output is DetailFormat.JSON and not wait:
             print(printing.to_json({"run": started.id, "created": started.created}))
         elif output is DetailFormat.TABLE:
             print(started.id, flush=True)
             if not started.created:
-                printing.stderr().print("this key was used before; it is the same run")
+                printing.stderr().print("the key was used before: this is the existing run")
         if wait:
             await _wait_and_print(client, started.id, pipeline, output)
 
@@ -128,7 +146,7 @@ async def _print_outcome(client: Client, run: Run) -> None:
             console.print(f"  {step}: {printing.format_value(results[step], 400)}")
     if run.state is not RunState.COMPLETED:
         for (step, item), error in (await client.runs.get_errors(run.id, limit=5, with_stack=False)).items():
-            of = f" of {printing.format_value(item)}" if item else ""
+            suffix = f" of {printing.format_value(item)}" if item else ""
             console.print(
-                f"  {step}{of}: {error.get('code')}: {printing.format_value(describe_recorded_error(error), 400)}"
+                f"  {step}{suffix}: {error.get('code')}: {printing.format_value(describe_recorded_error(error), 400)}"
             )

@@ -1,4 +1,4 @@
-"""`retoma webhooks ...`: URLs that have subscribed to events of all runs."""
+"""`retoma webhooks ...`: manage webhook subscriptions to the events of all runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retoma.cli.printing import Column
 from retoma.define.webhook import ENDED, EVENTS
 from retoma.outgoing import mask_query_values
 
-webhooks = typer.Typer(no_args_is_help=True, help="Subscribe URLs to events of all runs.")
+webhooks = typer.Typer(no_args_is_help=True, help="Manage webhook subscriptions to the events of all runs.")
 
 _COLUMNS = [
     Column("id", "subscription"),
@@ -26,25 +26,28 @@ _COLUMNS = [
 
 @webhooks.command()
 def subscribe(
-    url: Annotated[str, typer.Argument(help="Where events go.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="The URL that receives the events.")],
     event: Annotated[
         list[str] | None,
-        typer.Option("--event", help=f"One of {', '.join(EVENTS)}; may be repeated. Unset: {ENDED}."),
+        typer.Option("--event", help=f"One of {', '.join(EVENTS)}; repeatable. Default: {ENDED}."),
     ] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Only runs of this tenant; unset: all.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="Only runs of this tenant. Default: all tenants.")
+    ] = None,
 ) -> None:
-    """Send events of all runs to a URL, and print the secret that signs them. It is shown only now.
+    """Subscribe a URL to the events of all runs, and print the signing secret. It is shown only once.
 
     \b
-    retoma webhooks subscribe https://n8n.example.com/webhook/reviews --event review.opened --event run.stuck
+    Example:
+      retoma webhooks subscribe https://n8n.example.com/webhook/reviews --event review.opened --event run.stuck
     """
     run_async(_subscribe(url, event or [ENDED], tenant))
 
 
 @webhooks.command("list")
 def list_webhooks(
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 50,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of subscriptions.")] = 50,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """List subscriptions, newest first."""
@@ -53,21 +56,23 @@ def list_webhooks(
 
 @webhooks.command()
 def remove(
-    subscription: Annotated[int, typer.Argument(metavar="SUBSCRIPTION", help="Its number in `retoma webhooks list`.")],
+    subscription: Annotated[
+        int, typer.Argument(metavar="SUBSCRIPTION", help="The subscription's ID, from `retoma webhooks list`.")
+    ],
 ) -> None:
-    """Remove a subscription. Events that are due to it already are still sent."""
+    """Remove a subscription. Pending deliveries are still sent."""
     run_async(_remove(subscription))
 
 
 async def _subscribe(url: str, events: list[str], tenant: str | None) -> None:
     settings = read_settings()
     async with open_client(settings) as client:
-        made = await client.webhooks.subscribe(url, events, tenant=tenant)
+        subscription = await client.webhooks.subscribe(url, events, tenant=tenant)
     if settings.webhook_secret is None:
-        print(made.secret)
+        print(subscription.secret)
     else:
-        printing.stderr().print("RETOMA_WEBHOOK_SECRET is set, and signs what is sent")
-    printing.stderr().print(f"subscription {made.id}: {', '.join(made.events)}")
+        printing.stderr().print("RETOMA_WEBHOOK_SECRET is set and signs the webhooks")
+    printing.stderr().print(f"subscription {subscription.id}: {', '.join(subscription.events)}")
 
 
 async def _list(tenant: str | None, limit: int, output: ListFormat) -> None:
@@ -76,10 +81,10 @@ async def _list(tenant: str | None, limit: int, output: ListFormat) -> None:
     rows = [asdict(one) | {"url": mask_query_values(one.url)} for one in found]
     for row in rows:
         del row["secret"]
-    printing.print_rows(rows, _COLUMNS, output, "nobody has subscribed yet")
+    printing.print_rows(rows, _COLUMNS, output, "no subscriptions yet")
 
 
 async def _remove(subscription: int) -> None:
     async with open_client(read_settings()) as client:
         await client.webhooks.unsubscribe(subscription)
-    printing.stdout().print(f"subscription {subscription} is removed")
+    printing.stdout().print(f"subscription {subscription} removed")

@@ -1,4 +1,4 @@
-"""`retoma worker`: run jobs until told to stop."""
+"""`retoma worker`: run jobs and send webhooks until stopped."""
 
 from __future__ import annotations
 
@@ -33,31 +33,32 @@ from retoma.worker.worker import Worker
 
 log = get_logger(__name__)
 MAX_ENDPOINTS = 1_000
-BLOCKED_EXIT_CODE = 70  # the exit code of a worker whose event loop was blocked by a step
+BLOCKED_EXIT_CODE = 70  # exit code after a step blocked the event loop
 
 
 def worker(
     app: AppLocation = None,
     queue: Annotated[
         list[str] | None,
-        typer.Option("-q", "--queue", help="A queue to serve; may be repeated. Default: all of the application."),
+        typer.Option("-q", "--queue", help="A queue to serve; repeatable. Default: all queues of the application."),
     ] = None,
     concurrency: Annotated[
-        int, typer.Option("-c", "--concurrency", min=1, max=10_000, help="How many jobs to run at a time.")
+        int, typer.Option("-c", "--concurrency", min=1, max=10_000, help="Number of concurrent jobs.")
     ] = 20,
     name: Annotated[
-        str | None, typer.Option("--name", help="What people see in lists of workers.", show_default="host:pid")
+        str | None, typer.Option("--name", help="Name of the worker in lists and logs.", show_default="host:pid")
     ] = None,
     until_stdin_closes: Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)] = False,
 ) -> None:
-    """Run jobs, and send webhooks, until told to stop.
+    """Run jobs and send webhooks until stopped.
 
-    SIGTERM or Ctrl-C lets the jobs at work end (up to RETOMA_DRAIN_SECONDS), gives back the rest and exits with 0.
-    A second one gives back everything at once.
+    SIGTERM or Ctrl-C waits for running jobs (up to RETOMA_DRAIN_SECONDS), releases the others and exits with 0. A
+    second signal releases all jobs at once.
 
     \b
-    retoma worker film.py
-    retoma worker shop.pipelines:app -q image -q audio -c 4
+    Examples:
+      retoma worker film.py
+      retoma worker shop.pipelines:app -q image -q audio -c 4
     """
     settings = read_settings()
     loaded = application.load(app, settings)
@@ -68,8 +69,8 @@ def worker(
 
 
 def run_process(work: Coroutine[Any, Any, None]) -> None:
-    """All of this process's life."""
-    with closing(work):  # it may be told to stop before it begins
+    """Run the main coroutine of a long-lived process."""
+    with closing(work):  # a signal may stop the process before the coroutine starts
         hide_process()
         collect_rarely()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -85,8 +86,8 @@ async def _run_worker(
     app: App, settings: Settings, queues: list[str], concurrency: int, name: str | None, *, watches_stdin: bool
 ) -> None:
     async with open_database(settings) as database:
-        agreement = SettingsCheck(database, settings)
-        await agreement.check_at_start()
+        settings_check = SettingsCheck(database, settings)
+        await settings_check.check_at_start()
         worker = Worker(
             app,
             database,
@@ -94,13 +95,13 @@ async def _run_worker(
             queues=queues,
             concurrency=concurrency,
             name=name,
-            # Nothing else can end a loop that a step blocks; whoever started this process starts it again.
+            # Nothing else can end a blocked event loop. The process supervisor restarts the worker.
             on_blocked=lambda: os._exit(BLOCKED_EXIT_CODE),
         )
         _stop_on_signals(worker)
         if watches_stdin:
             _stop_when_stdin_closes(worker)
-        checking = run_in_background(run_with_restarts("agreement", agreement.keep_checking))
+        checking = run_in_background(run_with_restarts("settings check", settings_check.keep_checking))
         async with checking, _send_webhooks(app, database, settings):
             await worker.run()
     log.info("worker_stopped", message="the worker has stopped", worker=worker.name)
@@ -108,7 +109,7 @@ async def _run_worker(
 
 @asynccontextmanager
 async def _send_webhooks(app: App, database: Database, settings: Settings) -> AsyncIterator[None]:
-    """Webhooks go out beside the worker; at the end, those under way may still be answered."""
+    """Send webhooks while the block runs, then wait for responses to those already sent."""
     guard = Guard.from_settings(settings)
     client = Client(app, database, guard, heartbeat_timeout=settings.heartbeat_timeout)
     await _warn_refused_hosts(client, guard)
@@ -124,7 +125,7 @@ async def _send_webhooks(app: App, database: Database, settings: Settings) -> As
 
 
 async def _warn_refused_hosts(client: Client, guard: Guard) -> None:
-    """Log the endpoints that this worker would not call: the server allows hosts that its own settings do not."""
+    """Log the endpoints that this worker will not call because its RETOMA_ALLOW_HOSTS excludes them."""
     for endpoint in await client.webhooks.list_endpoints(limit=MAX_ENDPOINTS):
         if endpoint.disabled_at is None:
             try:
@@ -142,12 +143,12 @@ async def _warn_refused_hosts(client: Client, guard: Guard) -> None:
 
 def _stop_on_signals(worker: Worker) -> None:
     loop = asyncio.get_running_loop()
-    asked = 0
+    signals = 0
 
     def stop() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
+        nonlocal signals
+        signals += 1
+        if signals == 1:
             log.info(
                 "worker_stopping",
                 message="stopping; running jobs may finish; a second signal stops at once",
@@ -164,7 +165,7 @@ def _stop_on_signals(worker: Worker) -> None:
 
 
 def _stop_when_stdin_closes(worker: Worker) -> None:
-    """A worker that belongs to another process must not outlive it."""
+    """Stop with the parent process, which holds the other end of the pipe."""
     loop = asyncio.get_running_loop()
     descriptor = sys.stdin.fileno()
 

@@ -1,4 +1,4 @@
-"""The worker of `retoma dev`: a process of its own, kept alive, and stopped with its keeper."""
+"""The worker of `retoma dev`: a supervised subprocess that stops with its parent."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-MIN_UPTIME_SECONDS = 5.0  # seconds; a worker that ends sooner is not started again at once
+MIN_UPTIME_SECONDS = 5.0  # a worker that exits sooner is restarted with a delay
 MAX_BACKOFF_SECONDS = 10.0
 
 OnExit = Callable[[int, int], Awaitable[None]]
 
 
 class SupervisedWorker:
-    """One worker process at a time. `on_death(pid, code)` is awaited before the next is started."""
+    """Supervise one worker process. `on_exit(pid, code)` is awaited before a restart."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], on_exit: OnExit) -> None:
         self.pid = 0
@@ -30,10 +30,10 @@ class SupervisedWorker:
         self._stopping = asyncio.Event()
 
     async def supervise(self) -> None:
-        """Run a worker, and another when it has died, until stopped."""
-        short_lives = 0
+        """Run a worker, and restart it when it exits, until stopped."""
+        early_exits = 0
         while not self._stopping.is_set():
-            began = time.monotonic()
+            started_at = time.monotonic()
             process = self._process = await self._start()
             self.pid = process.pid
             self.started.set()
@@ -42,16 +42,16 @@ class SupervisedWorker:
             code = await process.wait()
             if not self._stopping.is_set():
                 await self._on_exit(process.pid, code)
-                short_lives = short_lives + 1 if time.monotonic() - began < MIN_UPTIME_SECONDS else 0
-                await self._sleep(min(2.0 ** (short_lives - 2), MAX_BACKOFF_SECONDS) if short_lives > 1 else 0)
+                early_exits = early_exits + 1 if time.monotonic() - started_at < MIN_UPTIME_SECONDS else 0
+                await self._sleep(min(2.0 ** (early_exits - 2), MAX_BACKOFF_SECONDS) if early_exits > 1 else 0)
 
     def stop(self) -> None:
-        """Let it drain. Asked again, it gives back its jobs at once."""
+        """Drain the worker. A second call makes it release its jobs at once."""
         self._stopping.set()
         self._signal(signal.SIGTERM)
 
     def kill(self) -> int:
-        """As the worst crash does; gives the process id."""
+        """Kill the worker with SIGKILL and return its process ID."""
         self._signal(signal.SIGKILL)
         return self.pid
 
@@ -61,8 +61,8 @@ class SupervisedWorker:
                 self._process.send_signal(number)
 
     async def _start(self) -> Process:
-        # In a session of its own, because Ctrl-C is for the keeper, which tells it. If the keeper is killed, the
-        # pipe closes, and the worker drains.
+        # Use a separate session: Ctrl-C must reach only the parent, which forwards it. If the parent is killed, the
+        # pipe closes and the worker drains.
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",

@@ -1,4 +1,4 @@
-"""What happens while `retoma dev` runs: what the application has to show, and reviews when they open."""
+"""Announce events while `retoma dev` runs: messages of the application's demo, and opened reviews."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ PAGE_SIZE = 1_000
 
 @asynccontextmanager
 async def show_application_demo(demo: Demo, client: Client, links: DevLinks, board: Board) -> AsyncIterator[None]:
-    """Start it and say where it is; until this ends, say what becomes of it."""
-    said = demo(client, links.address, language())
+    """Start the demo and print its introduction, then print its messages while the block runs."""
+    messages = demo(client, links.address, language())
     board.print_line("")
-    for line in (await anext(said)).splitlines():
+    for line in (await anext(messages)).splitlines():
         board.print_line(links.add_token(escape_text(line)))
     board.print_line("")
-    async with run_in_background(_print_messages(said, links, board)):
+    async with run_in_background(_print_messages(messages, links, board)):
         yield
 
 
 @asynccontextmanager
 async def announce_reviews(client: Client, links: DevLinks, board: Board) -> AsyncIterator[None]:
-    """Until this ends, say of every review where it is when it opens."""
+    """Print a link to every review that opens while the block runs."""
     async with run_in_background(_announce_open_reviews(client, links, board)):
         yield
 
 
 async def _print_messages(messages: AsyncIterator[str], links: DevLinks, board: Board) -> None:
     with suppress(RetomaError):
-        async for sentence in messages:
-            board.print_timed(links.add_token(escape_text(sentence)), style="bold green")
+        async for message in messages:
+            board.print_timed(links.add_token(escape_text(message)), style="bold green")
 
 
 async def _announce_open_reviews(client: Client, links: DevLinks, board: Board) -> None:
     last = await _announce_count(client, links, board)
-    told: set[UUID] = set()
+    announced: set[UUID] = set()
     while True:
-        with suppress(RetomaError):  # a database that restarts is no reason to stop looking
+        with suppress(RetomaError):  # keep polling while the database restarts
             for review in await client.reviews.list(after=last):
-                if review.id not in told:
-                    asked = await _describe_review(client, review, f"{links.address}/reviews/{review.id}")
-                    board.print_timed(links.add_token(asked), style="bold green")
-                    told.add(review.id)
+                if review.id not in announced:
+                    line = await _describe_review(client, review, f"{links.address}/reviews/{review.id}")
+                    board.print_timed(links.add_token(line), style="bold green")
+                    announced.add(review.id)
         await asyncio.sleep(POLL_SECONDS)
 
 
 async def _announce_count(client: Client, links: DevLinks, board: Board) -> Review | None:
-    """Say how many are open, if they are many. Return the newest of them: those after it are announced one by one."""
+    """If many reviews are open, print their number and return the newest. Later ones are announced one by one."""
     count, last = 0, None
     while page := await client.reviews.list(after=last, limit=PAGE_SIZE):
         count, last = count + len(page), page[-1]

@@ -1,4 +1,4 @@
-"""Where `retoma dev` is seen: a board that moves on a terminal, plain lines elsewhere."""
+"""The output of `retoma dev`: a live board on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from retoma.texts import decimal, text
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the board shows: the jobs of a run, and those that were lost with their worker and are not taken up yet."""
+    """The content of the board. `lost` are the jobs of the killed worker that were not retried yet."""
 
     graph: Graph
     jobs: Sequence[Job]
@@ -44,15 +44,15 @@ def open_board() -> Iterator[Board]:
     if not console.is_terminal:
         yield PlainBoard(console)
         return
-    made = LiveBoard(console)
+    board = LiveBoard(console)
     try:
-        yield made
+        yield board
     finally:
-        made.clear()
+        board.clear()
 
 
 class _BaseBoard:
-    """`say` prints a line, `tell` one with the time since the beginning."""
+    """Print lines. `print_timed` adds the time since the start."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -81,11 +81,11 @@ class PlainBoard(_BaseBoard):
             self.print_timed(line)
 
     def clear(self) -> None:
-        """Lines stay."""
+        """Do nothing: printed lines stay."""
 
 
 class LiveBoard(_BaseBoard):
-    """Lines scroll by above the board, which stays at the bottom and moves."""
+    """A board at the bottom of the terminal, with lines scrolling above it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -99,7 +99,7 @@ class LiveBoard(_BaseBoard):
         self._live.update(self._render(snapshot), refresh=True)
 
     def clear(self) -> None:
-        """Let the board stand as it is; what comes next is below it."""
+        """Leave the board as it is; later lines follow below it."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -137,10 +137,10 @@ _STYLES = {
 
 
 def _group_by_step(snapshot: Snapshot) -> Iterator[tuple[str, list[Job]]]:
-    for shape in snapshot.graph.steps:
-        if not shape.internal:
-            jobs = [job for job in snapshot.jobs if job.step == shape.name]
-            yield shape.name, sorted(jobs, key=lambda job: job.position)
+    for step in snapshot.graph.steps:
+        if not step.internal:
+            jobs = [job for job in snapshot.jobs if job.step == step.name]
+            yield step.name, sorted(jobs, key=lambda job: job.position)
 
 
 def _format_count(jobs: Sequence[Job]) -> str:

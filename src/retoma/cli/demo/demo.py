@@ -1,4 +1,4 @@
-"""The demo: start a run, kill the worker in the middle of it, watch it be picked up again."""
+"""The built-in demo: start a run, kill its worker, and show how the next worker continues."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from retoma.texts import decimal, language, text
 
 POLL_SECONDS = 0.15
 TIMEOUT_SECONDS = 180.0
-DEMO_PRIORITY = 10_000  # a run that an earlier demo left behind must not hold up this one
-MIN_FINISHED_JOBS = 9  # jobs of items that are done, so that there is something to keep
+DEMO_PRIORITY = 10_000  # an unfinished run of an earlier demo must not delay this one
+MIN_FINISHED_JOBS = 9  # finished items before the kill
 
 
 class Demo:
-    """One run of the demo. Give it each death of the worker, before the next worker is started."""
+    """One run of the demo. Call `on_worker_exit` each time the worker exits, before it is restarted."""
 
     def __init__(self, client: Client, board: Board, heartbeat_timeout: float) -> None:
         self._client = client
@@ -40,7 +40,7 @@ class Demo:
         self.run_id: UUID | None = None
 
     async def run(self, worker: SupervisedWorker) -> bool:
-        """To its end. False if what it shows did not come true."""
+        """Run the demo to its end. Return False if a guarantee was violated."""
         started = await self._client.start(demo.demo, {"language": language()}, priority=DEMO_PRIORITY)
         self.run_id = started.id
         graph = await self._client.runs.get_graph(await self._client.runs.get(started.id))
@@ -56,7 +56,7 @@ class Demo:
         return await self._proof.show(self._client, started.id, self._board)
 
     async def on_worker_exit(self) -> None:
-        """Take stock before the next worker starts, while nothing can change."""
+        """Record the jobs before the next worker starts, while nothing changes."""
         if self.run_id is not None:
             self._proof.record_jobs(await self._client.runs.list_jobs(self.run_id))
             self._jobs_recorded.set()
@@ -80,7 +80,7 @@ class Demo:
         self._board.print_timed(text("kept", jobs=len(self._proof.finished)))
 
     async def _report_progress(self, jobs: list[Job], worker: SupervisedWorker) -> None:
-        """Say what has become true since the last look."""
+        """Print what has changed since the last poll."""
         if not self._first_worker_reported and any(job.state is JobState.RUNNING for job in jobs):
             self._first_worker_reported = True
             self._board.print_timed(text("first worker", pid=worker.pid))
@@ -90,13 +90,13 @@ class Demo:
             self._next_worker_reported = True
             after = self._format_elapsed(self._killed_at)
             self._board.print_timed(text("next worker", pid=worker.pid, after=after), style="green")
-        again = {get_job_name(job) for job in jobs if job.attempt > 1} & self._proof.interrupted
-        if again and not self._retried:
+        retried = {get_job_name(job) for job in jobs if job.attempt > 1} & self._proof.interrupted
+        if retried and not self._retried:
             self._board.print_timed(text("picked up", after=self._format_elapsed(self._killed_at)), style="bold green")
-        self._retried |= again
+        self._retried |= retried
 
     async def _format_note(self) -> str:
-        """How long nobody has heard from the dead worker, until its jobs are taken from it."""
+        """Return the age of the killed worker's heartbeat, until its jobs are released."""
         dead = await self._find_worker(self._killed_pid)
         if dead is None or self._killed_at is None:
             return ""
@@ -113,5 +113,5 @@ class Demo:
 
 def _should_kill(jobs: list[Job]) -> bool:
     done = sum(job.state is JobState.SUCCEEDED and bool(job.item) for job in jobs)
-    at_work = sum(job.state is JobState.RUNNING for job in jobs)
-    return done >= MIN_FINISHED_JOBS and at_work >= 2
+    running = sum(job.state is JobState.RUNNING for job in jobs)
+    return done >= MIN_FINISHED_JOBS and running >= 2

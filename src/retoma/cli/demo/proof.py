@@ -1,4 +1,4 @@
-"""What the demo proves: what was finished before the kill is not run again, and what was interrupted is."""
+"""Verify the demo: finished jobs did not run again, and interrupted jobs did."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def get_job_name(job: Job) -> JobName:
 
 @dataclass
 class Proof:
-    """The jobs that the killed worker had finished, and those that it was at."""
+    """The jobs that the killed worker had finished, and those it was running."""
 
     finished: frozenset[JobName] = frozenset()
     interrupted: frozenset[JobName] = frozenset()
@@ -39,14 +39,14 @@ class Proof:
         self.interrupted = frozenset(name for state, name in by_state if state is JobState.RUNNING)
 
     async def show(self, client: Client, run: UUID, board: Board) -> bool:
-        """Compare with what the steps wrote outside the database. False if it is not as promised."""
+        """Compare with the side effects of the steps, and print the result. Return False on a violation."""
         file = demo.effects_path(run)
-        bodies = count_calls(file)
+        calls = count_calls(file)
         board.print_line("")
-        if objections := list(self.find_violations(bodies)):
-            _show_violations(objections, file, board)
+        if violations := list(self.find_violations(calls)):
+            _show_violations(violations, file, board)
             return False
-        board.print_renderable(self._build_table(bodies))
+        board.print_renderable(self._build_table(calls))
         board.print_line(text("counted", file=file), style="dim")
         await _show_film(client, run, board)
         return True
@@ -80,7 +80,7 @@ class Proof:
 
 
 def count_calls(file: Path) -> Counter[JobName]:
-    """How often each step's function began, by the lines that it wrote."""
+    """Count the calls of each step's function by the lines that it wrote."""
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     return Counter((line["step"], line["item"]) for line in lines)
 
@@ -91,8 +91,8 @@ def _format_name(name: JobName) -> str:
 
 def _show_violations(violations: Iterable[str], file: Path, board: Board) -> None:
     board.print_line(text("not proven"), style="bold red")
-    for objection in violations:
-        board.print_line(f"  {objection}", style="red")
+    for violation in violations:
+        board.print_line(f"  {violation}", style="red")
     board.print_line(text("report", file=file))
 
 
