@@ -2,7 +2,7 @@
 
     python tools/grafana.py
 
-All servers give the same figures, so that queries take one of them (`max`) before they add anything up.
+All servers return the same metrics, so queries take the `max` before they sum.
 """
 
 import json
@@ -106,11 +106,11 @@ def orchestrator_graphs() -> list[Panel]:
 def runs() -> list[Panel]:
     return [
         graph(
-            "Runs that are not over",
+            "Unfinished runs",
             [("{{state}}", 'sum by (state) (max by (pipeline, state) (retoma_runs{pipeline=~"$pipeline"}))')],
         ),
         graph(
-            "Runs that ended, per minute",
+            "Finished runs per minute",
             [
                 (
                     "{{state}}",
@@ -119,11 +119,11 @@ def runs() -> list[Panel]:
                 )
             ],
         ),
-        graph("Wait until work begins", quantiles("retoma_run_wait_seconds_bucket"), unit="s"),
-        graph("Duration of work", quantiles("retoma_run_duration_seconds_bucket"), unit="s"),
-        graph("Time of people", quantiles("retoma_run_review_seconds_bucket"), unit="s"),
+        graph("Wait until the first job starts", quantiles("retoma_run_wait_seconds_bucket"), unit="s"),
+        graph("Run duration without reviews", quantiles("retoma_run_duration_seconds_bucket"), unit="s"),
+        graph("Time in review", quantiles("retoma_run_review_seconds_bucket"), unit="s"),
         graph(
-            "Runs of which no work has begun",
+            "Runs not started",
             [("{{pipeline}}", 'max by (pipeline) (retoma_runs_not_started{pipeline=~"$pipeline"})')],
         ),
     ]
@@ -132,7 +132,7 @@ def runs() -> list[Panel]:
 def reviews() -> list[Panel]:
     return [
         graph("Open reviews", by_step("retoma_open_reviews")),
-        graph("Reviews past their due time", by_step("retoma_overdue_reviews")),
+        graph("Overdue reviews", by_step("retoma_overdue_reviews")),
         graph("Age of the oldest open review", by_step("retoma_oldest_open_review_seconds"), unit="s"),
     ]
 
@@ -141,40 +141,40 @@ def queues() -> list[Panel]:
     return [
         graph("Jobs by queue and state", [("{{queue}} {{state}}", "max by (queue, state) (retoma_jobs) > 0")]),
         graph(
-            "Age of the job that comes next", [("{{queue}}", "max by (queue) (retoma_oldest_ready_seconds)")], unit="s"
+            "Age of the next ready job", [("{{queue}}", "max by (queue) (retoma_oldest_ready_seconds)")], unit="s"
         ),
         graph(
             "Workers",
             [("all", "max(retoma_workers)"), ("{{queue}}", "max by (queue) (retoma_queue_workers)")],
         ),
         graph(
-            "Background loops started again",
+            "Background loop restarts",
             [("{{loop}}", "sum by (loop) (increase(retoma_loop_restarts_total[$__range]))")],
         ),
         graph("Workers by pipeline", [("{{pipeline}}", "max by (pipeline) (retoma_pipeline_workers)")]),
         graph(
-            "Jobs at work and room for them",
+            "Running jobs and concurrency",
             [
                 ("{{queue}} running", 'max by (queue) (retoma_jobs{state="running"})'),
-                ("{{queue}} room", "max by (queue) (retoma_queue_concurrency)"),
+                ("{{queue}} concurrency", "max by (queue) (retoma_queue_concurrency)"),
             ],
         ),
         graph(
-            "Slots of pools",
+            "Pool slots",
             [
                 ("{{pool}} used", "max by (pool) (retoma_pool_used)"),
                 ("{{pool}} capacity", "max by (pool) (retoma_pool_capacity)"),
                 ("{{pool}} paused", "max by (pool) (retoma_pool_paused) > 0"),
             ],
         ),
-        graph("Jobs that wait for slots", [("{{pool}}", "max by (pool) (retoma_pool_waiting)")]),
+        graph("Jobs waiting for slots", [("{{pool}}", "max by (pool) (retoma_pool_waiting)")]),
         graph(
-            "How long the first has waited for slots",
+            "Longest wait for slots",
             [("{{pool}}", "max by (pool) (retoma_pool_oldest_waiting_seconds)")],
             unit="s",
         ),
         graph(
-            "Since a job last got slots",
+            "Time since a job last acquired slots",
             [("{{pool}}", "max by (pool) (retoma_pool_newest_holder_seconds)")],
             unit="s",
         ),
@@ -183,10 +183,10 @@ def queues() -> list[Panel]:
 
 def deliveries() -> list[Panel]:
     return [
-        graph("Webhooks owed", [("{{state}}", "max by (state) (retoma_deliveries)")]),
-        graph("Sending is late by", [("", "max(retoma_oldest_due_delivery_seconds)")], unit="s"),
+        graph("Webhook deliveries by state", [("{{state}}", "max by (state) (retoma_deliveries)")]),
+        graph("Age of the oldest due delivery", [("", "max(retoma_oldest_due_delivery_seconds)")], unit="s"),
         graph(
-            "Webhooks that ended, per minute",
+            "Finished deliveries per minute",
             [
                 (
                     "{{state}}",
@@ -202,19 +202,19 @@ def deliveries() -> list[Panel]:
 
 def servers() -> list[Panel]:
     return [
-        graph("Memory of servers", [("{{instance}}", "process_resident_memory_bytes")], unit="bytes"),
+        graph("Server memory", [("{{instance}}", "process_resident_memory_bytes")], unit="bytes"),
         graph(
-            "Processor time of servers",
+            "Server CPU usage",
             [("{{instance}}", "rate(process_cpu_seconds_total[$__rate_interval])")],
             unit="percentunit",
         ),
-        graph("The application gives its metrics", [("", "min(retoma_application_metrics_up)")]),
+        graph("Application metrics collected", [("", "min(retoma_application_metrics_up)")]),
         graph("Age of the oldest transaction", [("", "max(retoma_oldest_transaction_seconds)")], unit="s"),
     ]
 
 
 def count_ended(selector: str) -> str:
-    """How many of the orchestrator's jobs, whatever else the same servers run."""
+    """Return a query for the number of the orchestrator's finished jobs, without other pipelines."""
     return (
         f'sum(max by (pipeline, state) (retoma_runs_ended_total{{{selector}, pipeline=~"{OPERATIONS}"}})) or vector(0)'
     )
@@ -256,15 +256,15 @@ def row(title: str) -> Panel:
 
 
 def place_panels(panels: list[tuple[Panel, int, int]]) -> list[Panel]:
-    """From left to right and from top to bottom, each with its width and height."""
-    found: list[Panel] = []
+    """Place the panels, each with its width and height, from left to right and from top to bottom."""
+    placed: list[Panel] = []
     x = y = tallest = 0
     for number, (panel, width, height) in enumerate(panels, start=1):
         if x + width > WIDTH or panel["type"] == "row":
             x, y, tallest = 0, y + tallest, 0
-        found.append({"id": number, "gridPos": {"x": x, "y": y, "w": width, "h": height}, **panel})
+        placed.append({"id": number, "gridPos": {"x": x, "y": y, "w": width, "h": height}, **panel})
         x, tallest = x + width, max(tallest, height)
-    return found
+    return placed
 
 
 def _panel(kind: str, title: str, queries: list[tuple[str, str]], unit: str) -> Panel:
@@ -274,8 +274,8 @@ def _panel(kind: str, title: str, queries: list[tuple[str, str]], unit: str) -> 
         "datasource": SOURCE,
         "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
         "targets": [
-            {"refId": chr(ord("A") + place), "datasource": SOURCE, "expr": query, "legendFormat": legend or title}
-            for place, (legend, query) in enumerate(queries)
+            {"refId": chr(ord("A") + index), "datasource": SOURCE, "expr": query, "legendFormat": legend or title}
+            for index, (legend, query) in enumerate(queries)
         ],
     }
 
