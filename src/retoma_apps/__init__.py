@@ -1,1 +1,1 @@
-"""The applications that ship with Retoma, and the clients of outside services that they share."""
+"""The applications that ship with Retoma, and the clients of external services that they share."""

@@ -1,1 +1,1 @@
-"""Clients of outside services, each with an offline twin."""
+"""Clients for external services, each with an offline implementation."""

@@ -1,4 +1,4 @@
-"""Subtitles: read from SRT, written as an ASS script for ffmpeg."""
+"""Parse subtitles from SRT and write them as an ASS script for ffmpeg."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from retoma_apps.providers import fonts
 
 Colour = Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")]
-MAX_SECONDS = 35_999.0  # seconds; the longest that an ASS clock shows with one digit of hours
+MAX_SECONDS = 35_999.0  # the largest ASS timestamp with one digit of hours
 MOST_SEGMENTS = 10_000
-_LONGEST_BLOCK = 10_000  # characters, with its tags
+_LONGEST_BLOCK = 10_000  # characters, tags included
 _TIME = r"(\d{1,3}):(\d{2}):(\d{2})[,.](\d{1,3})"
 _TIMES = re.compile(rf"^\s*{_TIME}\s*-->\s*{_TIME}")
 _TAG = re.compile(r"</?(?:i|b|u|s|font)(?:\s[^<>]*)?>", re.IGNORECASE)
@@ -22,7 +22,7 @@ _ALIGNMENT = {"bottom": 2, "middle": 5, "top": 8}
 
 
 class Style(BaseModel):
-    """`font_size` is in pixels of a picture that is 1080 high; it grows and shrinks with the picture."""
+    """`font_size` is in pixels at a video height of 1080 and scales with the video."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,7 +35,7 @@ class Style(BaseModel):
 
 
 class Segment(BaseModel):
-    """Seconds from the start of the video."""
+    """Times are seconds from the start of the video."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,7 +51,7 @@ class Segment(BaseModel):
 
 
 def parse_srt(text: str) -> list[Segment]:
-    """Raises ValueError with the number of the block that cannot be read."""
+    """Parse SRT subtitles. Raise ValueError with the number of the first invalid block."""
     blocks = re.split(r"\n\s*\n", text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").strip())
     if blocks == [""]:
         raise ValueError("the subtitles are empty")
@@ -61,7 +61,7 @@ def parse_srt(text: str) -> list[Segment]:
 
 
 def ass_script(segments: Iterable[Segment], style: Style) -> str:
-    """The whole script. Text is shown as it is: what looks like a command of the format does nothing."""
+    """Return the whole script. Text is shown literally: ASS commands in it have no effect."""
     lines = [
         f"Dialogue: 0,{_clock(one.start)},{_clock(one.end)},Default,,0,0,0,,{_escaped(one.text)}" for one in segments
     ]
@@ -69,7 +69,7 @@ def ass_script(segments: Iterable[Segment], style: Style) -> str:
 
 
 def subtitle_filter(script: str, folder: str) -> str:
-    """The filter that draws a script with the fonts in `folder`; both are plain names in ffmpeg's own folder."""
+    """Return the filter that draws a script with the fonts in `folder`; both are plain names in ffmpeg's folder."""
     return f"subtitles={script}:fontsdir={folder}:force_style='FontName={fonts.NAME}'"
 
 
@@ -85,8 +85,8 @@ def _segment(number: int, block: str) -> Segment:
     try:
         return Segment(start=start, end=end, text=_TAG.sub("", "\n".join(lines[at + 1 :])))
     except ValidationError as error:
-        said = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")
-        raise ValueError(f"block {number} of the subtitles: {said}") from error
+        message = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")
+        raise ValueError(f"block {number} of the subtitles: {message}") from error
 
 
 def _seconds(parts: tuple[str, ...]) -> float:
@@ -100,7 +100,7 @@ def _clock(seconds: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    # A word joiner after a backslash is not seen, and keeps it from beginning a command.
+    # A word joiner after a backslash is invisible, and prevents the backslash from starting a command.
     plain = _UNSHOWABLE.sub("", text.strip()).replace("\\", "\\\u2060").replace("{", "\\{").replace("}", "\\}")
     return "\\N".join(plain.split("\n"))
 
@@ -126,5 +126,5 @@ def _head(style: Style) -> list[str]:
 
 
 def _colour(rgb: str) -> str:
-    """#rrggbb as ASS writes it: blue first, no transparency."""
+    """Convert #rrggbb to ASS notation: blue first, no transparency."""
     return f"&H00{rgb[5:7]}{rgb[3:5]}{rgb[1:3]}".upper()

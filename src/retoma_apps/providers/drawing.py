@@ -1,4 +1,4 @@
-"""Pictures drawn from words: the same words always give the same colours, shapes and places."""
+"""Draw pictures from text. The same text always produces the same colours, shapes and positions."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 Colour = tuple[int, int, int]
 MOTIFS = ("discs", "rings", "bars", "dots", "waves")
 _SUPERSAMPLING = 2
-"""Shapes are drawn so many times larger and then made small, for clean edges."""
+"""Shapes are drawn at this multiple of their size and scaled down, for clean edges."""
 _LONGEST_TEXT = 80
 _MOST_LINES = 3
 
 
 @dataclass(frozen=True)
 class Palette:
-    """`ground` is dark enough for white letters."""
+    """`ground` is dark enough for white text."""
 
     ground: tuple[Colour, ...]
     accents: tuple[Colour, ...]
 
 
 def seeded_random(*words: str) -> Random:
-    """Chance that is the same for the same words, on every machine."""
-    return Random(sha256("\0".join(words).encode(errors="surrogatepass")).digest())  # noqa: S311, it hides nothing
+    """Return a random generator seeded by these words, with the same sequence on every machine."""
+    return Random(sha256("\0".join(words).encode(errors="surrogatepass")).digest())  # noqa: S311, not for security
 
 
 def create_palette(random: Random) -> Palette:
-    """From teal over blue and violet to orange: the greens between fill a screen badly."""
+    """Choose hues from teal through blue and violet to orange: full-screen greens look bad."""
     hue, turn = random.uniform(0.46, 1.08), random.choice((-1, 1)) * random.uniform(0.05, 0.1)
     steps = ((0, 0.15), (0.4, 0.24), (0.8, 0.33), (1.2, 0.4))
     ground = [_colour(hue + turn * step, random.uniform(0.5, 0.7), light) for step, light in steps]
@@ -47,7 +47,7 @@ def create_palette(random: Random) -> Palette:
 
 
 def draw_gradient(colours: Palette, random: Random, width: int, height: int) -> Image:
-    """A few colours that flow into each other: a picture of a few pixels, made large."""
+    """Draw a few colours that blend into each other, by enlarging an image of a few pixels."""
     from PIL import Image
 
     seed = _new_image("RGB", 5, 3)
@@ -56,19 +56,19 @@ def draw_gradient(colours: Palette, random: Random, width: int, height: int) -> 
 
 
 def draw_shape(motif: str, colours: Palette, random: Random, size: int) -> Image:
-    """A square picture, transparent around the shape."""
+    """Draw a square picture that is transparent around the shape."""
     from PIL import Image, ImageDraw
 
     layer = _new_image("L", size * _SUPERSAMPLING, size * _SUPERSAMPLING)
     _MOTIFS[motif](ImageDraw.Draw(layer), random, size * _SUPERSAMPLING)
     alpha = layer.resize((size, size), Image.Resampling.LANCZOS)
-    made = Image.new("RGBA", (size, size), random.choice(colours.accents))
-    made.putalpha(alpha)
-    return made
+    shape = Image.new("RGBA", (size, size), random.choice(colours.accents))
+    shape.putalpha(alpha)
+    return shape
 
 
 def draw_text(text: str, width: int, height: int) -> Image:
-    """The words in white with a soft shadow, as large as fits well into the picture; transparent around."""
+    """Draw white text with a soft shadow, as large as fits well into the picture; transparent around it."""
     from PIL import Image, ImageDraw, ImageFilter
 
     lines, size = _choose_layout(_printable(text), width * 0.76, height * 0.5)
@@ -88,7 +88,7 @@ def _new_image(mode: str, width: int, height: int) -> Image:
         from PIL import Image
     except ImportError as error:
         raise GiveUp(
-            "nothing can be drawn here: install the extra `media`, as in pip install -e '.[media]'", "NOT_INSTALLED"
+            "Pillow is not installed: install the extra `media`, for example pip install -e '.[media]'", "NOT_INSTALLED"
         ) from error
     return Image.new(mode, (width, height))
 
@@ -99,14 +99,14 @@ def _colour(hue: float, saturation: float, light: float) -> Colour:
 
 
 def _printable(text: str) -> str:
-    """Without what has no shape, such as control characters and line ends."""
+    """Return the text without unprintable characters and line breaks, shortened."""
     plain = " ".join("".join(each if each.isprintable() else " " for each in text).split())
     short = plain[:_LONGEST_TEXT].rstrip()
     return short if short == plain else f"{short}…"
 
 
 def _choose_layout(text: str, width: float, height: float) -> tuple[list[str], int]:
-    """The lines, and the largest letters with which they fit."""
+    """Return the lines, and the largest font size at which they fit."""
     best: tuple[list[str], int] = ([text], 1)
     for count in range(1, _MOST_LINES + 1):
         lines = _break_lines(text.split(), count)
@@ -123,7 +123,7 @@ def _fit_font_size(lines: list[str], width: float, height: float) -> int:
 
 
 def _break_lines(words: list[str], count: int) -> list[str]:
-    """Into at most so many lines, about equally long."""
+    """Split into at most `count` lines of about equal length."""
     lines, wanted = [""], sum(len(word) + 1 for word in words) / count
     for word in words:
         longer = f"{lines[-1]} {word}".strip()
@@ -159,8 +159,8 @@ def _bars(draw: ImageDraw, random: Random, size: int) -> None:
 def _dots(draw: ImageDraw, random: Random, size: int) -> None:
     cells = 9
     cell, radius = size / cells, size / cells / 9
-    for place in range(cells * cells):
-        x, y = (place % cells + 0.5) * cell, (place // cells + 0.5) * cell
+    for index in range(cells * cells):
+        x, y = (index % cells + 0.5) * cell, (index // cells + 0.5) * cell
         grown = radius * random.uniform(0.6, 1.8)
         draw.ellipse((x - grown, y - grown, x + grown, y + grown), random.randint(50, 120))
 

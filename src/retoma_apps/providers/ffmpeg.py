@@ -1,4 +1,4 @@
-"""ffmpeg as a program of its own, kept short: it reads only the files it is given, and dies with its parent."""
+"""Run ffmpeg as a restricted child process: it reads only its input files and dies with its parent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retoma.privileges import drop_privileges
 from retoma_apps.providers.processes import kill_process
 
 Progress = Callable[[int], None]
-"""Is told how many frames are done."""
+"""Receives the number of frames rendered so far."""
 
 ENVIRONMENT: dict[str, str] = {}
 _MEMORY = 6 * 1024**3
@@ -27,8 +27,8 @@ _PR_SET_PDEATHSIG = 1
 _TAIL = 4_000
 _PROGRESS_ARGUMENTS = ("-progress", "pipe:1", "-stats_period", "0.1", "-nostats")
 
-# The kind is told by the first bytes and then forced on ffmpeg: what looks like a playlist is never opened as one,
-# since it could name other files of this machine.
+# The format is detected from the first bytes and then forced on ffmpeg. Otherwise it could open a file as a playlist,
+# which could name other files on this machine.
 _IMAGES = (
     (b"\x89PNG\r\n\x1a\n", 0, "png_pipe"),
     (b"\xff\xd8\xff", 0, "jpeg_pipe"),
@@ -51,12 +51,12 @@ _MEDIA = (
 
 
 class FfmpegFailed(Exception):
-    """ffmpeg refused its input or was killed. The message is the first line that it said."""
+    """ffmpeg rejected its input or was killed. The message is the first line of its log."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What a file contains. `seconds` is exact to a hundredth; codecs and sizes are those of the first streams."""
+    """The contents of a media file. `seconds` is exact to a hundredth; codecs and sizes are of the first streams."""
 
     seconds: float | None
     video_codec: str | None
@@ -86,25 +86,25 @@ def media_kind(path: Path) -> str:
 
 
 async def run(arguments: Sequence[str], folder: Path, progress: Progress | None = None) -> None:
-    """Run ffmpeg in `folder`. It is killed if this is cancelled."""
-    code, said = await _run_process(
+    """Run ffmpeg in `folder`. Cancelling this call kills it."""
+    code, log = await _run_process(
         [*arguments[:-1], *_PROGRESS_ARGUMENTS, "-y", arguments[-1]], folder, "error", progress
     )
     if code:
-        raise FfmpegFailed(_first_line(said) or f"ffmpeg ended with {code}")
+        raise FfmpegFailed(_first_line(log) or f"ffmpeg exited with {code}")
 
 
 async def run_and_get_log(arguments: Sequence[str], folder: Path) -> str:
-    """The end of what ffmpeg tells of these arguments, whether or not it likes them."""
+    """Return the end of ffmpeg's log for these arguments, whether or not it succeeds."""
     return (await _run_process(["-hide_banner", *arguments], folder, "info"))[1]
 
 
 async def probe(path: Path) -> Probe:
-    """What is in a file, by ffmpeg's own account of it."""
-    told = await run_and_get_log(media_input(path), path.parent)
-    found = re.search(r"Duration: (\d+):(\d+):([\d.]+)", told)
+    """Read a file's contents from ffmpeg's log."""
+    log = await run_and_get_log(media_input(path), path.parent)
+    found = re.search(r"Duration: (\d+):(\d+):([\d.]+)", log)
     seconds = int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3]) if found else None
-    video, audio = _stream("Video", told), _stream("Audio", told)
+    video, audio = _stream("Video", log), _stream("Audio", log)
     size = re.search(r", (\d+)x(\d+)", video[2]) if video else None
     return Probe(
         seconds,
@@ -120,14 +120,14 @@ async def _run_process(
 ) -> tuple[int, str]:
     process = await _start(arguments, folder, level)
     try:
-        _, told = await asyncio.gather(_follow(process.stdout, progress), _tail(process.stderr))
-        return await process.wait(), told
+        _, log = await asyncio.gather(_follow(process.stdout, progress), _tail(process.stderr))
+        return await process.wait(), log
     finally:
         await kill_process(process)
 
 
 def _stream(kind: str, log: str) -> re.Match[str] | None:
-    """The first stream of a kind: its codec, and what else ffmpeg tells of it."""
+    """Return the first stream of a kind: its codec, and the rest of ffmpeg's description."""
     return re.search(rf"^\s+Stream #0:\d+.*?: {kind}: (\w+)(.*)", log, re.MULTILINE)
 
 
@@ -161,12 +161,12 @@ async def _start(arguments: Sequence[str], folder: Path, level: str) -> asyncio.
 
 
 def find_ffmpeg() -> str:
-    """The path of ffmpeg. Raises GiveUp if it is not installed."""
+    """Return the path of ffmpeg. Raise GiveUp if it is not installed."""
     try:
-        import imageio_ffmpeg  # type: ignore[import-untyped]  # an extra: only who renders here needs it
+        import imageio_ffmpeg  # type: ignore[import-untyped]  # optional: needed only to render on this machine
     except ImportError as error:
         raise GiveUp(
-            "there is no ffmpeg here: install the extra `media`, as in pip install -e '.[media]'", "NOT_INSTALLED"
+            "ffmpeg is not installed: install the extra `media`, for example pip install -e '.[media]'", "NOT_INSTALLED"
         ) from error
     return str(imageio_ffmpeg.get_ffmpeg_exe())
 
@@ -197,6 +197,6 @@ async def _tail(stderr: asyncio.StreamReader | None) -> str:
 
 
 def _first_line(log: str) -> str:
-    """What went wrong first; what follows is its echo. ffmpeg's addresses of memory are left out."""
+    """Return the first error, without memory addresses. The lines after it are consequences."""
     lines = [re.sub(r"\[[^]]* @ 0x[0-9a-f]+\]\s*", "", line).strip() for line in log.splitlines()]
     return next((line[:300] for line in lines if line), "")

@@ -1,4 +1,4 @@
-"""The font of everything that is drawn here: Noto Sans, which has the accents, from the extra `media`."""
+"""The font for all rendered text: Noto Sans, which has accented letters, from the extra `media`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ NAME = "Noto Sans"
 
 def font_folder() -> Path:
     try:
-        import fontpkg_noto_sans  # type: ignore[import-untyped]  # an extra: only who renders here needs it
+        import fontpkg_noto_sans  # type: ignore[import-untyped]  # optional: needed only to render on this machine
     except ImportError as error:
         raise GiveUp(
-            "there is no font here: install the extra `media`, as in pip install -e '.[media]'", "NOT_INSTALLED"
+            "the font is not installed: install the extra `media`, for example pip install -e '.[media]'",
+            "NOT_INSTALLED",
         ) from error
     return Path(fontpkg_noto_sans.__file__).parent / "files"
 
 
 def link_fonts(at: Path) -> None:
-    """Make the fonts seen at this path: ffmpeg's filters take only names that need no escaping."""
+    """Link the fonts at this path: ffmpeg's filters only accept names that need no escaping."""
     if not at.is_symlink():
         at.symlink_to(font_folder(), target_is_directory=True)
 
 
 def load_font(size: int, weight: str = "Bold") -> FreeTypeFont:
-    """For Pillow. `weight` is an instance of the font, such as Regular, SemiBold or Black."""
+    """Load the font for Pillow. `weight` is a named instance of it, such as Regular, SemiBold or Black."""
     from PIL import ImageFont
 
     font = ImageFont.truetype(font_folder() / "NotoSans[wdth,wght].ttf", size)

@@ -1,4 +1,4 @@
-"""Programs that providers start on this machine."""
+"""Child processes that providers start on this machine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import suppress
 
 
 async def kill_process(process: asyncio.subprocess.Process) -> None:
-    """It is gone after this, whether or not it was done."""
+    """Kill the process if it is still running, and wait for its exit."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)  # Process.kill would reap it, and asyncio then misses its end
+            os.kill(process.pid, signal.SIGKILL)  # Process.kill reaps it, and asyncio misses the exit
         await process.wait()

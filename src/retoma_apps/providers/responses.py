@@ -1,4 +1,4 @@
-"""What providers answer, which may be anything."""
+"""Parse provider responses. A response may contain anything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONGEST = 200
 
 
 def parse_json(answer: Response) -> Any:
-    """None if it is no JSON, or too long or too deep to be read."""
+    """Return None if the body is not JSON, or is truncated or too deeply nested to parse."""
     try:
         return answer.json()
     except (ValueError, RecursionError):
@@ -18,12 +18,12 @@ def parse_json(answer: Response) -> Any:
 
 
 def parse_json_object(answer: Response) -> dict[str, Any] | None:
-    told = parse_json(answer)
-    return told if isinstance(told, dict) else None
+    body = parse_json(answer)
+    return body if isinstance(body, dict) else None
 
 
 def format_provider_message(message: object, *secrets: str) -> str:
-    """A provider's own words for a message: on one line, shortened, and without our secrets if it repeats them."""
+    """Return a provider's message in parentheses, on one line and shortened, with our secrets removed."""
     if not isinstance(message, str):
         return ""
     for secret in filter(None, secrets):

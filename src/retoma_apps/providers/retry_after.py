@@ -1,4 +1,4 @@
-"""How long a provider asks to be left alone."""
+"""Parse how long a provider asks us to wait."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _MILLISECONDS = re.compile(r"\d{13}")
 
 
 def parse_retry_after(answer: Response) -> timedelta | None:
-    """By Retry-After, as seconds or as a date, or else by X-RateLimit-Reset; both by the provider's own clock.
+    """Return the delay from Retry-After (seconds or a date), else from X-RateLimit-Reset, both by the provider's clock.
 
     Never longer than an hour: a wrong header must not stop a pool for a day.
     """
-    given = answer.headers.get("retry-after", "").strip()
-    if _SECONDS.fullmatch(given):
-        return min(timedelta(seconds=float(given)), MAX_DELAY)
-    until = _parse_date(given) or _rate_limit_reset(answer)
+    header = answer.headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(header):
+        return min(timedelta(seconds=float(header)), MAX_DELAY)
+    until = _parse_date(header) or _rate_limit_reset(answer)
     now = _parse_date(answer.headers.get("date", ""))
     return None if until is None or now is None else min(max(until - now, MIN_DELAY), MAX_DELAY)
 
 
 def _rate_limit_reset(answer: Response) -> datetime | None:
-    given = answer.headers.get("x-ratelimit-reset", "").strip()
+    header = answer.headers.get("x-ratelimit-reset", "").strip()
     now = _parse_date(answer.headers.get("date", ""))
-    if now is None or not _MILLISECONDS.fullmatch(given):
+    if now is None or not _MILLISECONDS.fullmatch(header):
         return None
-    return datetime.fromtimestamp(int(given) / 1000, tz=now.tzinfo)
+    return datetime.fromtimestamp(int(header) / 1000, tz=now.tzinfo)
 
 
 def _parse_date(text: str) -> datetime | None:

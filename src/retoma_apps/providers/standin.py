@@ -1,4 +1,4 @@
-"""What the stand-ins of all providers have in common; each has its wire format in a folder of its own."""
+"""The base of all stand-ins. Each provider's stand-in has its wire format in its own folder."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-PAGE = "<!doctype html><title>502</title><h1>Bad gateway</h1>"  # of some proxy
-METADATA = "https://169.254.169.254/latest/meta-data/"  # a cloud's own address for its machines
+PAGE = "<!doctype html><title>502</title><h1>Bad gateway</h1>"  # a proxy's error page
+METADATA = "https://169.254.169.254/latest/meta-data/"  # a cloud's metadata address
 
 Faults = TypeVar("Faults", bound="DataclassInstance")
 Routes = Iterable[tuple[str, str, Callable[..., Any]]]
 
 
 class Breakable(Generic[Faults]):
-    """A server that breaks on order. Numbers in `faults` are of the next requests and run down.
+    """A server with injectable faults. Counts in `faults` apply to the next requests and run down.
 
-    If it has `shares`, these say how often a fault strikes without being ordered, from 0 to 1.
+    If it has `shares`, they say how often a fault occurs on its own, from 0 to 1.
     """
 
     path = ""
-    """What the base URL has behind the origin."""
+    """The path of the base URL."""
 
     def __init__(self, faults: Faults, *, key: str | None = None, seed: int = 0) -> None:
         self.faults = faults
@@ -46,12 +46,12 @@ class Breakable(Generic[Faults]):
         self.app = self._made_app()
 
     def variables(self, base_url: str) -> dict[str, str]:
-        """What to set so that it is asked in place of the provider."""
+        """Return the environment variables that make a client use it instead of the provider."""
         raise NotImplementedError
 
     @asynccontextmanager
     async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """The base URL while it is served from this event loop."""
+        """Serve it from this event loop and yield the base URL."""
         async with served(self.app, host, port) as origin:
             try:
                 yield f"{origin}{self.path}"
@@ -59,12 +59,12 @@ class Breakable(Generic[Faults]):
                 self.release()
 
     def release(self) -> None:
-        """Let all that hangs be answered."""
+        """Answer all hanging requests."""
         self._released.set()
         self._released = asyncio.Event()
 
     def tally(self) -> dict[str, Any]:
-        """What a referee wants to know."""
+        """Return the counts that tests compare with ours."""
         return {"struck": dict(self.struck)}
 
     def _routes(self) -> Routes:
@@ -96,7 +96,7 @@ class Breakable(Generic[Faults]):
         return float(getattr(self.faults, "shares", {}).get(fault, 0.0))
 
     def _retry_after(self) -> dict[str, str]:
-        """The header, if the faults have one."""
+        """Return the header, if the faults set one."""
         after = getattr(self.faults, "retry_after", None)
         return {} if after is None else {"Retry-After": f"{after:g}"}
 
@@ -106,31 +106,33 @@ class Breakable(Generic[Faults]):
     async def _set_faults(self, request: Request) -> Response:
         known = {each.name: each.type for each in fields(self.faults)}
         counted = {name for name, kind in known.items() if kind == "int"}
-        given = await request.json()
-        if odd := [*sorted(given.keys() - known), *sorted(given.get("shares", {}).keys() - counted)]:
+        changes = await request.json()
+        if odd := [*sorted(changes.keys() - known), *sorted(changes.get("shares", {}).keys() - counted)]:
             return JSONResponse({"error": f"there is no fault {odd[0]!r}; there are {sorted(known)}"}, 400)
-        for name, value in given.items():
+        for name, value in changes.items():
             setattr(self.faults, name, set(value) if isinstance(value, list) else value)
-        told = asdict(self.faults)
-        return JSONResponse({name: sorted(told[name]) if isinstance(told[name], set) else told[name] for name in told})
+        faults = asdict(self.faults)
+        return JSONResponse(
+            {name: sorted(faults[name]) if isinstance(faults[name], set) else faults[name] for name in faults}
+        )
 
 
 class BreaksOff(Response):
-    """Promises a body and closes the connection before it."""
+    """Promises a body and closes the connection before sending it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"64")]})
 
 
 def halved(answer: Response) -> Response:
-    """Ends in the middle of its JSON."""
+    """Cut the answer in the middle of its JSON."""
     return Response(bytes(answer.body)[: len(answer.body) // 2], media_type="application/json")
 
 
 @asynccontextmanager
 async def served(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    """Where an application is reached while it is served from this event loop."""
-    # The protocol is named: asyncio turns Nagle's waiting off only then, and each answer would come 40 ms late.
+    """Serve an application from this event loop and yield its origin."""
+    # Name the protocol: only then does asyncio turn Nagle's algorithm off, which delays each answer by 40 ms.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
@@ -144,7 +146,7 @@ async def served(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> AsyncI
 
 
 class _Quiet(uvicorn.Server):
-    """Leaves the signals to whoever embeds it."""
+    """Leaves signal handling to the embedding process."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -152,12 +154,12 @@ class _Quiet(uvicorn.Server):
 
 
 def program(provider: str, port: int) -> ArgumentParser:
-    """What the command of a provider's stand-in takes; `port` is its own, so that all can be served at once."""
+    """Return the parser of a stand-in's command line. Each has its own default `port`, so all can run at once."""
     parser = ArgumentParser(
         prog=f"python -m retoma_apps.providers.{provider}.standin",
-        description="Serve the stand-in on this machine, and say what to set. Ctrl-C ends it.",
+        description="Serve the stand-in on this machine and print the variables to set. Ctrl-C stops it.",
     )
-    parser.add_argument("--port", type=int, default=port, help="0 takes any that is free")
+    parser.add_argument("--port", type=int, default=port, help="0 uses any free port")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Moving pictures: Pexels, its stand-in, and clips that are drawn on this machine; one port for all."""
+"""Stock footage: Pexels, its stand-in, and clips drawn on this machine, behind one port."""
 
 from retoma_apps.providers.footage.errors import (
     ClipUnavailable,

@@ -1,13 +1,13 @@
-"""How a search or a download ends that gives no clip.
+"""Errors of footage searches and downloads.
 
-FootageError             worth another try
-├── InvalidAnswer        an answer that is not the provider's wire format (FOOTAGE_INVALID_ANSWER)
-└── ClipUnavailable      the file did not come, or not whole (CLIP_UNAVAILABLE)
-FootageRefused (GiveUp)  the request is at fault (FOOTAGE_BAD_REQUEST)
-ClipUnusable (GiveUp)    this clip can never be used, another may: it is no video, or its link leads to a private place
+FootageError             may be retried
+├── InvalidAnswer        an answer that is not in the provider's wire format (FOOTAGE_INVALID_ANSWER)
+└── ClipUnavailable      the file could not be downloaded completely (CLIP_UNAVAILABLE)
+FootageRefused (GiveUp)  the request is invalid (FOOTAGE_BAD_REQUEST)
+ClipUnusable (GiveUp)    this clip can never be used, another may: it is not a video, or its link is not allowed
 
-Where the whole provider fails or refuses our account, the engine's own ProviderDown, ProviderRefuses and RateLimited
-let the pool wait.
+If the whole provider fails or rejects our account, the engine's ProviderDown, ProviderRejected and RateLimited pause
+the pool.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was fetched is looked at before anyone uses it, by ffmpeg in a process of its own."""
+"""Check downloaded files before use, with ffmpeg in a separate process."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _THUMBNAIL_WIDTH = 640
 
 async def check_video(path: Path) -> None:
     try:
-        told = await ffmpeg.probe(path)
+        content = await ffmpeg.probe(path)
     except ffmpeg.FfmpegFailed as error:
-        raise ClipUnusable(f"what came is no video: {error}") from error
-    if not told.has_video or not told.seconds:
-        raise ClipUnusable("what came has no moving picture in it")
+        raise ClipUnusable(f"the file is not a video: {error}") from error
+    if not content.has_video or not content.seconds:
+        raise ClipUnusable("the file has no video stream")
 
 
 async def write_jpeg(picture: Path, to: Path) -> None:
-    """Drawn anew and made small, whatever kind of picture it was."""
+    """Convert any picture to a small JPEG."""
     try:
         await _write_image(ffmpeg.image_input(picture), picture.parent, to)
     except ffmpeg.FfmpegFailed as error:
-        raise ClipUnusable(f"what came is no picture: {error}") from error
+        raise ClipUnusable(f"the file is not a picture: {error}") from error
 
 
 async def write_frame(clip: Path, to: Path) -> None:
-    """The first frame."""
+    """Write the first frame as JPEG."""
     await _write_image([*ffmpeg.media_input(clip)], clip.parent, to)
 
 

@@ -1,4 +1,4 @@
-"""Which clips fit a query, and how much of a narration they fill."""
+"""Rank clips for a query, and compute how much of a narration they cover."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from retoma_apps.providers.footage.port import FoundClip
 
 LONG_ENOUGH = 8.0
-"""Seconds from which a clip is not better for being longer."""
+"""Seconds above which more length does not improve a clip's rank."""
 _LARGE_ENOUGH = 1920 * 1080
 _WORDS, _LENGTH, _SIZE = 0.7, 0.15, 0.15
 _MIN_COMMON_SHARE = 0.75
@@ -23,29 +23,29 @@ _STOP_WORDS = frozenset(_STOP_WORD_TEXT.split())
 
 
 def relevance(query: str, found: FoundClip) -> float:
-    """From 0 to 1: most of it for the query's words among the tags, the rest for its length and its size."""
+    """Score a clip from 0 to 1: mostly by query words among its tags, the rest by length and size."""
     return round(_WORDS * _share_of_words(query, found.tags) + _LENGTH * _length(found) + _SIZE * _size(found), 3)
 
 
 def rank_clips(query: str, candidates: Iterable[FoundClip]) -> list[FoundClip]:
-    """The most relevant first. Where they are alike, the provider's own order stays."""
+    """Return the most relevant first. Equal scores keep the provider's order."""
     return sorted(candidates, key=lambda found: relevance(query, found), reverse=True)
 
 
 def choose_clip(candidates: Sequence[FoundClip], used_ids: Collection[str]) -> FoundClip | None:
-    """The first that the video does not have yet; if it has them all, the first; None only if there is none."""
+    """Return the first clip that the video does not use yet, else the first; None only if there are no candidates."""
     return next((found for found in candidates if found.id not in used_ids), candidates[0] if candidates else None)
 
 
 def coverage(filled_seconds: Iterable[float], audio_seconds: float) -> float:
-    """How much of the narration the clips fill, in per cent and never over 100."""
+    """Return how much of the narration the clips fill, in per cent, at most 100."""
     if audio_seconds <= 0:
         return 0.0
     return round(min(sum(filled_seconds) / audio_seconds, 1.0) * 100, 1)
 
 
 def keywords(text: str) -> list[str]:
-    """What a text is about: without accents, capitals, endings of the plural, and words that say nothing."""
+    """Return a text's significant words in singular form, without accents, capitals and stop words."""
     bare = unicodedata.normalize("NFKD", text.casefold())
     plain = "".join(each for each in bare if not unicodedata.combining(each))
     return list(dict.fromkeys(_singular(each) for each in re.findall(r"[^\W_]+", plain) if each not in _STOP_WORDS))
@@ -59,7 +59,7 @@ def _share_of_words(query: str, tags: Iterable[str]) -> float:
 
 
 def _are_alike(one: str, other: str) -> bool:
-    """Equal, or with so long a common beginning that they are forms of one word: `oceano` and `ocean`."""
+    """Return whether two words are equal or share a long prefix, as forms of one word do: `oceano` and `ocean`."""
     if one == other:
         return True
     common = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -1,6 +1,6 @@
-"""The offline twin: clips that are drawn on this machine, with the query's words over moving colours and shapes.
+"""The offline implementation: clips drawn on this machine, with the query's words over moving colours and shapes.
 
-The same query always gives the same clips. They show what a scene is about, and not the thing itself.
+The same query always returns the same clips. They name the topic of a scene; they do not show it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SHORTEST, LONGEST = 8.0, 15.0
 _VARIANTS = 6
 _LONGEST_QUERY = 200
 _SPREAD = 1.25
-"""How much larger than the picture the ground is, over which the picture wanders."""
+"""Size of the background relative to the frame that moves over it."""
 _SHAPES = 3
 _GROWTH = 0.04
-"""How much of its width the lettering gains on each side when it is nearest."""
+"""How much of its width the text gains on each side at the nearest point of its zoom."""
 _MAX_LOOP_SECONDS = 5.0
 
 
@@ -44,7 +44,7 @@ class Frames:
 
 
 class OfflineFootage:
-    """`frames` and `longest` make tiny clips for tests; `longest` is in seconds and may be under the shortest."""
+    """`frames` and `longest` make tiny clips for tests; `longest` is in seconds and may be under SHORTEST."""
 
     name = "offline"
 
@@ -56,27 +56,27 @@ class OfflineFootage:
         return [self._create_clip(query[:_LONGEST_QUERY], seconds, variant) for variant in range(min(limit, _VARIANTS))]
 
     async def fetch(self, found: FoundClip, to: Path) -> None:
-        with TemporaryDirectory(dir=to.parent) as made:
-            clip = await _draw_clip(Path(made), found, self._frames, min(found.seconds, LONGEST))
+        with TemporaryDirectory(dir=to.parent) as folder:
+            clip = await _draw_clip(Path(folder), found, self._frames, min(found.seconds, LONGEST))
             clip.rename(to)
 
     async def fetch_thumbnail(self, found: FoundClip, to: Path) -> None:
-        """The first frame of the clip, which takes much less time than the clip."""
-        with TemporaryDirectory(dir=to.parent) as made:
-            clip = await _draw_clip(Path(made), found, self._frames, 1 / self._frames.fps)
+        """Draw only the first frame of the clip, which is much faster than the clip."""
+        with TemporaryDirectory(dir=to.parent) as folder:
+            clip = await _draw_clip(Path(folder), found, self._frames, 1 / self._frames.fps)
             await write_frame(clip, to)
 
     def _create_clip(self, query: str, seconds: float, variant: int) -> FoundClip:
-        lasting = min(max(seconds, SHORTEST), LONGEST, self._longest)
-        mark = seeded_random(query, str(variant)).randbytes(8).hex()
+        length = min(max(seconds, SHORTEST), LONGEST, self._longest)
+        digest = seeded_random(query, str(variant)).randbytes(8).hex()
         return FoundClip(
-            id=f"offline-{mark}",
+            id=f"offline-{digest}",
             source=self.name,
             url="",
             author="",
             link=f"offline:{variant}/{quote(query, safe='', errors='replace')}",
             picture="",
-            seconds=round(lasting, 3),
+            seconds=round(length, 3),
             width=self._frames.width,
             height=self._frames.height,
             tags=tuple(keywords(query)),
@@ -85,7 +85,7 @@ class OfflineFootage:
 
 @dataclass(frozen=True)
 class _Clip:
-    """Names of the pictures that lie over each other, from below, and how those between move: x and y over time."""
+    """The layered pictures from bottom to top, and the movement of those in between: x and y over time."""
 
     pictures: Sequence[str]
     paths: Sequence[tuple[str, str]]
@@ -93,13 +93,13 @@ class _Clip:
 
 
 async def _draw_clip(folder: Path, found: FoundClip, frames: Frames, seconds: float) -> Path:
-    """Only a round is drawn, which ends as it began; the clip is so many rounds, copied one behind the other."""
+    """Draw one loop, which ends as it began, and repeat it to fill the clip."""
     query, variant = _parse_link(found.link)
-    clip = await asyncio.to_thread(_draw_layers, folder, query, variant, frames)
+    layers = await asyncio.to_thread(_draw_layers, folder, query, variant, frames)
     count = max(round(seconds * frames.fps), 1)
-    rounds = math.ceil(seconds / _MAX_LOOP_SECONDS)
-    await ffmpeg.run(_loop_arguments(clip, frames, math.ceil(count / rounds)), folder)
-    await ffmpeg.run(_repeat_arguments(rounds, count), folder)
+    loops = math.ceil(seconds / _MAX_LOOP_SECONDS)
+    await ffmpeg.run(_loop_arguments(layers, frames, math.ceil(count / loops)), folder)
+    await ffmpeg.run(_repeat_arguments(loops, count), folder)
     return folder / "clip.mp4"
 
 
@@ -107,7 +107,7 @@ def _parse_link(link: str) -> tuple[str, str]:
     kind, _, rest = link.partition(":")
     variant, _, query = rest.partition("/")
     if kind != "offline" or not variant.isdecimal():
-        raise ClipUnusable("this clip was not found by the offline twin, so that it cannot draw it")
+        raise ClipUnusable("this clip is not from the offline implementation, which cannot draw it")
     return unquote(query), variant
 
 
@@ -127,7 +127,7 @@ def _draw_layers(folder: Path, query: str, variant: str, frames: Frames) -> _Cli
 
 
 def _crop_to_text(letters: Image) -> Image:
-    """To what is seen of them, with room to grow: each pixel less is less work for every frame."""
+    """Crop to the visible text, with room to grow: fewer pixels make every frame cheaper."""
     left, top, right, bottom = letters.getbbox() or (0, 0, 2, 2)
     wide, high = (_even(length * (1 + 3 * _GROWTH)) for length in (right - left, bottom - top))
     x, y = (left + right - wide) // 2, (top + bottom - high) // 2
@@ -135,7 +135,7 @@ def _crop_to_text(letters: Image) -> Image:
 
 
 def _path(random: Random, number: int, size: int, frames: Frames) -> tuple[str, str]:
-    """Around an oval; `angle` stands for the expression that goes once around in a round."""
+    """Return a path around an oval; `angle` is replaced with the expression that completes one turn per loop."""
     middle = frames.width * (number + random.random()) / _SHAPES - size / 2
     level = random.uniform(-0.2, 0.6) * frames.height
     wide, high = random.uniform(0.03, 0.07) * frames.width, random.uniform(0.02, 0.06) * frames.height
@@ -148,13 +148,13 @@ def _loop_arguments(clip: _Clip, frames: Frames, count: int) -> list[str]:
     return [
         *inputs,
         *("-filter_complex", _filter_graph(clip, frames, count), "-map", "[out]", "-frames:v", str(count)),
-        # Without B frames, of which the last would need the next round's first.
+        # Without B frames: the last one would need the first frame of the next loop.
         *("-c:v", "libx264", "-preset", "superfast", "-bf", "0", "-crf", "21", "-pix_fmt", "yuv420p", "round.mp4"),
     ]
 
 
-def _repeat_arguments(rounds: int, count: int) -> list[str]:
-    source = ["-stream_loop", str(rounds - 1), "-i", "round.mp4"]
+def _repeat_arguments(loops: int, count: int) -> list[str]:
+    source = ["-stream_loop", str(loops - 1), "-i", "round.mp4"]
     return [*source, "-c", "copy", "-frames:v", str(count), "-movflags", "+faststart", "clip.mp4"]
 
 
@@ -164,7 +164,7 @@ def _input(name: str, frames: Frames) -> list[str]:
 
 def _filter_graph(clip: _Clip, frames: Frames, count: int) -> str:
     angle = f"(2*PI*t*{frames.fps}/{count})"
-    still = "loop=loop=-1:size=1"  # a picture is decoded once, and not for every frame
+    still = "loop=loop=-1:size=1"  # decode the picture once, not for every frame
     parts = [f"[0]format=yuv420p,{still},{_pan_filter(clip.phase, frames, angle)}[at0]"]
     for number, (x, y) in enumerate(clip.paths, 1):
         parts.append(f"[{number}]format=yuva420p,{still}[shape{number}]")
@@ -184,18 +184,18 @@ def _pan_filter(phase: float, frames: Frames, angle: str) -> str:
 
 
 def _zoom_filter(count: int) -> str:
-    """A slow zoom in and out between whole pixels, for which `zoompan` would tremble."""
+    """Zoom slowly in and out at subpixel precision; `zoompan` would jitter."""
     part = f"({_GROWTH}*(1-cos(2*PI*on/{count}))/2)"
     left, right, top, bottom = f"W*{part}", f"W*(1-{part})", f"H*{part}", f"H*(1-{part})"
     corners = ((left, top), (right, top), (left, bottom), (right, bottom))
-    given = ":".join(f"x{at}='{x}':y{at}='{y}'" for at, (x, y) in enumerate(corners))
-    return f"perspective={given}:interpolation=linear:eval=frame"
+    arguments = ":".join(f"x{at}='{x}':y{at}='{y}'" for at, (x, y) in enumerate(corners))
+    return f"perspective={arguments}:interpolation=linear:eval=frame"
 
 
 def _background_size(frames: Frames) -> tuple[int, int]:
     return _even(frames.width * _SPREAD), _even(frames.height * _SPREAD)
 
 
-def _even(given: float) -> int:
-    """Colours are kept for every second pixel."""
-    return max(round(given / 2) * 2, 2)
+def _even(length: float) -> int:
+    """Round to an even number: colour is stored for every second pixel."""
+    return max(round(length / 2) * 2, 2)

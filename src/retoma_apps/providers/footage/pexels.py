@@ -1,7 +1,8 @@
-"""Pexels: a thin client of its search for videos.
+"""Pexels: a thin client for its video search.
 
-Pexels tells what is left of the month on good answers only, so the last of them is remembered for the next refusal.
-Links to files are the answer's own and lead to other hosts: they are called without the key, and only if public.
+Pexels reports the monthly quota only on successful answers, so the client remembers the last value for the next
+rejection. Links to files come from the answer and lead to other hosts: they are fetched without the key, and only if
+public.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from retoma_apps.providers.responses import format_provider_message, parse_json_
 from retoma_apps.providers.retry_after import MAX_DELAY, parse_retry_after
 
 DEFAULT_RETRY_DELAY = timedelta(minutes=5)
-"""Without a word from Pexels, whose usual limit is by the hour."""
+"""Used if Pexels does not say how long to wait; its usual limit is hourly."""
 _LARGEST_ANSWER = 4 * 1024**2
 _LARGEST_PICTURE = 10 * 1024**2
 _LONGEST_QUERY = 120
@@ -46,9 +47,9 @@ class PexelsSettings(BaseSettings):
 
     api_key: SecretStr = SecretStr("")
     base_url: str = "https://api.pexels.com"
-    timeout_seconds: float = Field(30.0, gt=0, description="How long one search may take.")
-    download_seconds: float = Field(300.0, gt=0, description="How long one file may take.")
-    largest_clip: int = Field(300_000_000, gt=0, description="Bytes; a larger file is not taken.")
+    timeout_seconds: float = Field(30.0, gt=0, description="Timeout for one search.")
+    download_seconds: float = Field(300.0, gt=0, description="Timeout for one download.")
+    largest_clip: int = Field(300_000_000, gt=0, description="Largest file to download, in bytes.")
 
 
 class _File(BaseModel):
@@ -73,28 +74,27 @@ class _Video(BaseModel):
 
 
 class Pexels:
-    """Make it where it is used: its connections belong to one event loop."""
+    """Create it where it is used: its connections belong to one event loop."""
 
     name = "pexels"
 
     def __init__(self, settings: PexelsSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or PexelsSettings()
         self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
-        self._links = outgoing or HttpClient(
-            Guard.from_settings(Settings())
-        )  # what the answers name is not trusted as the service is
+        # Links in answers are not trusted as the service itself is.
+        self._links = outgoing or HttpClient(Guard.from_settings(Settings()))
         self.requests_left: int | None = None
-        """Requests that the month still has, as Pexels said last."""
+        """Requests left this month, as Pexels last reported."""
 
     async def search(self, query: str, *, language: str, seconds: float, limit: int = 10) -> list[FoundClip]:
         if not self._key:
-            raise ProviderRejected("no key for Pexels is set: set PEXELS_API_KEY")
+            raise ProviderRejected("Pexels needs an API key: set PEXELS_API_KEY")
         answer = await self._search(query, language, limit)
         if not answer.is_success:
             self._raise_error(answer)
         self._record_quota(answer)
-        founds = [found for video in _parse_videos(answer) if (found := _to_found_clip(video)) is not None]
-        return sorted(founds, key=lambda found: found.seconds < seconds)[:limit]
+        clips = [found for video in _parse_videos(answer) if (found := _to_found_clip(video)) is not None]
+        return sorted(clips, key=lambda found: found.seconds < seconds)[:limit]
 
     async def fetch(self, found: FoundClip, to: Path) -> None:
         part = to.with_name(f"{to.name}.fetched")
@@ -121,18 +121,18 @@ class Pexels:
     def _key(self) -> str:
         return self._settings.api_key.get_secret_value()
 
-    async def _search(self, query: str, language: str, most: int) -> Response:
-        asked = {
+    async def _search(self, query: str, language: str, limit: int) -> Response:
+        parameters = {
             "query": " ".join(query.split())[:_LONGEST_QUERY],
             "orientation": "landscape",
             "size": "medium",
             "locale": _LOCALES.get(language.partition("-")[0].lower(), "en-US"),
-            "per_page": min(max(most, 1), _MOST),
+            "per_page": min(max(limit, 1), _MOST),
         }
         try:
             return await self._outgoing.request(
                 "GET",
-                f"{self._settings.base_url.rstrip('/')}/v1/videos/search?{urlencode(asked)}",
+                f"{self._settings.base_url.rstrip('/')}/v1/videos/search?{urlencode(parameters)}",
                 headers={"Authorization": self._key},
                 timeout=self._settings.timeout_seconds,
                 limit=_LARGEST_ANSWER,
@@ -144,32 +144,32 @@ class Pexels:
         try:
             await self._links.download(link, to, limit=limit, timeout=self._settings.download_seconds)
         except UnsafeUrl as error:
-            raise ClipUnusable(f"Pexels names a file where none may be fetched: {error}") from error
+            raise ClipUnusable(f"Pexels links to an address that is not allowed: {error}") from error
         except NoResponse as error:
-            raise ClipUnavailable(f"a file of Pexels did not come: {error}") from error
+            raise ClipUnavailable(f"a file from Pexels could not be downloaded: {error}") from error
 
     def _record_quota(self, answer: Response) -> None:
-        given = answer.headers.get("x-ratelimit-remaining", "")
-        self.requests_left = int(given) if given.isdecimal() and len(given) < 10 else self.requests_left
+        header = answer.headers.get("x-ratelimit-remaining", "")
+        self.requests_left = int(header) if header.isdecimal() and len(header) < 10 else self.requests_left
 
     def _raise_error(self, answer: Response) -> NoReturn:
         why = format_provider_message((parse_json_object(answer) or {}).get("error"), self._key)
         if answer.status == 429:
             usual = MAX_DELAY if self.requests_left == 0 else DEFAULT_RETRY_DELAY
-            raise RateLimited(parse_retry_after(answer) or usual, f"Pexels says that these are too many requests{why}")
+            raise RateLimited(parse_retry_after(answer) or usual, f"Pexels is rate limiting us{why}")
         if answer.status in _ACCOUNT_STATUSES:
-            raise ProviderRejected(f"Pexels refuses our key: set PEXELS_API_KEY to one that is valid{why}")
+            raise ProviderRejected(f"Pexels rejected our key: set PEXELS_API_KEY to a valid one{why}")
         if answer.status >= 500:
             raise ProviderDown(f"Pexels failed with {answer.status}{why}")
-        raise FootageRefused(f"Pexels refuses this search with {answer.status}{why}")
+        raise FootageRefused(f"Pexels rejected this search with {answer.status}{why}")
 
 
 def _parse_videos(answer: Response) -> list[_Video]:
-    """One that cannot be read is left out: the others are still good."""
-    given = (parse_json_object(answer) or {}).get("videos")
-    if not isinstance(given, list):
-        raise InvalidAnswer(f"Pexels answered {answer.status} with no list of videos, or too long a one")
-    return [video for each in given if (video := _parse_video(each)) is not None]
+    """Parse the list of videos, leaving out invalid ones: the others are still usable."""
+    entries = (parse_json_object(answer) or {}).get("videos")
+    if not isinstance(entries, list):
+        raise InvalidAnswer(f"Pexels answered {answer.status} without a list of videos, or with one that is too long")
+    return [video for each in entries if (video := _parse_video(each)) is not None]
 
 
 def _parse_video(entry: Any) -> _Video | None:
@@ -198,7 +198,7 @@ def _to_found_clip(video: _Video) -> FoundClip | None:
 
 
 def choose_file(files: Sequence[_File]) -> _File | None:
-    """The mp4 nearest to 1920x1080; one that is narrower than 1280 only if there is no other."""
+    """Return the mp4 nearest to 1920x1080; one narrower than 1280 only if there is no other."""
     films = [file for file in files if file.file_type == "video/mp4"]
     wide = [file for file in films if (file.width or 0) >= _NARROWEST]
     return min(wide or films, key=_distance, default=None)
@@ -209,7 +209,7 @@ def _distance(file: _File) -> int:
 
 
 def _tags(video: _Video) -> tuple[str, ...]:
-    """Pexels seldom tags a video, but the address of its page says in words what is on it."""
+    """Return the video's tags and the words of its page URL: Pexels rarely tags a video."""
     page = _PAGE_WORDS.findall(video.url)
-    said = page[-1].split("-") if page else []
-    return tuple(tag[:60] for tag in [*map(str, video.tags), *said] if tag)[:50]
+    words = page[-1].split("-") if page else []
+    return tuple(tag[:60] for tag in [*map(str, video.tags), *words] if tag)[:50]

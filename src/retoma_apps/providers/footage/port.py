@@ -1,4 +1,4 @@
-"""The port to whatever has moving pictures: Pexels, its stand-in, or clips that are drawn on this machine."""
+"""The port for stock footage: Pexels, its stand-in, or clips drawn on this machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class FoundClip:
-    """A clip that could be used. All texts are the provider's own: show them as text, and call no link yourself.
+    """A clip from a search. All texts come from the provider: show them as plain text, and do not fetch links directly.
 
-    `id` names its source too, so that ids of two sources never meet. `url` is the page of the clip, which must be shown
-    beside the author's name; it is https or empty. `link` and `picture` are for `fetch` and `picture` alone.
+    `id` includes the source, so ids of two sources never collide. `url` is the clip's page, which must be shown next to
+    the author's name; it is https or empty. `link` and `picture` are only for `fetch` and `fetch_thumbnail`.
     """
 
     id: str
@@ -32,14 +32,14 @@ class Footage(Protocol):
     def name(self) -> str: ...
 
     async def search(self, query: str, *, language: str, seconds: float, limit: int = 10) -> list[FoundClip]:
-        """The best first; those that last `seconds` before those that do not. Empty if there is nothing.
+        """Return the best first, clips of at least `seconds` before shorter ones. Empty if there are none.
 
-        Raises RateLimited, ProviderDown or ProviderRefuses, for which the pool waits, or FootageError.
+        Raise RateLimited, ProviderDown or ProviderRejected to pause the pool, or FootageError.
         """
 
     async def fetch(self, found: FoundClip, to: Path) -> None:
-        """Write the clip to `to`, whole or not at all. Raises ClipUnusable where another clip must be taken, and
-        ClipUnavailable where it did not come, and another may."""
+        """Write the clip to `to` atomically. Raise ClipUnusable if another clip is needed, or ClipUnavailable if the
+        download failed and may be retried."""
 
     async def fetch_thumbnail(self, found: FoundClip, to: Path) -> None:
-        """Write a frame of it as JPEG. Raises what `fetch` does."""
+        """Write a frame of it as JPEG. Raise the same errors as `fetch`."""

@@ -1,4 +1,4 @@
-"""GPU hosts: RunPod, its stand-in, and ffmpeg on this machine; one port for all."""
+"""GPU hosts: RunPod, its stand-in, and ffmpeg on this machine, behind one port."""
 
 from retoma_apps.providers.captions import Segment, Style, parse_srt
 from retoma_apps.providers.gpu.local import LocalHost

@@ -1,4 +1,4 @@
-"""The work itself: fetch the inputs, render with ffmpeg, keep the outputs."""
+"""Download the inputs, render with ffmpeg, and store the outputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AAC = ["-c:a", "aac", "-b:a", "192k"]
 
 
 class RenderFailed(Exception):
-    """The order cannot be done. `code` is for programs, the message for people."""
+    """The request cannot be rendered. `code` is for programs, the message for people."""
 
     def __init__(self, code: str, message: str, details: str | None = None) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class RenderFailed(Exception):
 
 
 class FfmpegRenderer:
-    """Does one order after the other in `folder`, and tells `progress` how far it is, from 0 to 1."""
+    """Renders requests one by one in `folder` and reports progress from 0 to 1."""
 
     def __init__(self, folder: Path, outgoing: HttpClient, files: FileStore, progress: Callable[[float], None]) -> None:
         self._folder = folder
@@ -61,20 +61,20 @@ class FfmpegRenderer:
         assert_never(request)
 
     async def _img2vid(self, request: Img2Vid) -> dict[str, Any]:
-        """One bad image fails alone; if all are bad, so is the order."""
+        """Render each image. A bad image fails alone; the request fails only if all do."""
         videos: list[dict[str, str]] = []
-        failed: list[RenderFailed] = []
-        lost: list[dict[str, Any]] = []
-        moved = zip(request.images, resolve_zooms(request.images, request.zoom_types), strict=True)
-        for done, (image, zoom) in enumerate(moved):
+        errors: list[RenderFailed] = []
+        failures: list[dict[str, Any]] = []
+        zoomed = zip(request.images, resolve_zooms(request.images, request.zoom_types), strict=True)
+        for done, (image, zoom) in enumerate(zoomed):
             try:
                 videos.append(await self._render_clip(image, zoom, request, done))
             except RenderFailed as error:
-                failed.append(error)
-                lost.append({"id": image.id, "code": error.code, "message": str(error), "details": error.details})
+                errors.append(error)
+                failures.append({"id": image.id, "code": error.code, "message": str(error), "details": error.details})
         if not videos:
-            raise failed[0]
-        return {"videos": videos, "failed": lost}
+            raise errors[0]
+        return {"videos": videos, "failed": failures}
 
     async def _render_clip(self, image: Image, zoom: Zoom, request: Img2Vid, done: int) -> dict[str, str]:
         source = await self._fetch(image.image_url, "image", LARGEST_IMAGE, f"Image {image.id}")
@@ -85,21 +85,23 @@ class FfmpegRenderer:
             )
         except FfmpegFailed as error:
             raise await self._image_failure(image, source, error) from error
-        kept = await self._store_output(request.prefix, filename(image.id))
+        stored = await self._store_output(request.prefix, filename(image.id))
         self._progress((done + 1) / len(request.images))
-        return {"id": image.id, **kept}
+        return {"id": image.id, **stored}
 
     async def _render_image(
         self, source: Path, zoom: Zoom, frames: int, picture: VideoFormat, progress: ffmpeg.Progress
     ) -> None:
-        moved = zoom_filter(zoom, frames=frames, width=picture.width, height=picture.height, fps=picture.fps)
-        given = ["-err_detect", "explode", *ffmpeg.image_input(source)]
+        filters = zoom_filter(zoom, frames=frames, width=picture.width, height=picture.height, fps=picture.fps)
+        source_input = ["-err_detect", "explode", *ffmpeg.image_input(source)]
         await ffmpeg.run(
-            [*given, "-vf", moved, "-frames:v", str(frames), *_X264, *_MP4, "output.mp4"], self._folder, progress
+            [*source_input, "-vf", filters, "-frames:v", str(frames), *_X264, *_MP4, "output.mp4"],
+            self._folder,
+            progress,
         )
 
     async def _image_failure(self, image: Image, source: Path, error: FfmpegFailed) -> RenderFailed:
-        """An image that does not even decode is to blame itself; otherwise this machine is."""
+        """Return CORRUPT_IMAGE if the image does not decode; otherwise this machine is at fault."""
         try:
             await ffmpeg.run(
                 ["-err_detect", "explode", *ffmpeg.image_input(source), "-frames:v", "1", "-f", "null", "-"],
@@ -129,14 +131,19 @@ class FfmpegRenderer:
         video, known = await self._fetch_video(request.video_url)
         audio = await self._fetch(request.audio_url, "audio", LARGEST_MEDIA, "The audio")
         if not (await _probe(audio, "The audio")).has_audio:
-            raise RenderFailed("CORRUPT_AUDIO", "The audio has no sound in it")
+            raise RenderFailed("CORRUPT_AUDIO", "The audio file has no audio stream")
         same_picture = ["-c:v", "copy"] if ffmpeg.media_kind(video) == "mov" else ["-vf", _EVEN, *_X264]
-        given = [*ffmpeg.media_input(video), *ffmpeg.media_input(audio), "-filter_complex", _mix(request.volume, known)]
-        await self._render_video([*given, "-map", "0:v:0", "-map", "[sound]", *same_picture, *_AAC], known)
+        inputs = [
+            *ffmpeg.media_input(video),
+            *ffmpeg.media_input(audio),
+            "-filter_complex",
+            _mix(request.volume, known),
+        ]
+        await self._render_video([*inputs, "-map", "0:v:0", "-map", "[sound]", *same_picture, *_AAC], known)
         return await self._store_output(request.prefix, "with_audio.mp4")
 
     async def _render_video(self, arguments: list[str], video: ffmpeg.Probe) -> None:
-        """Render, with the progress that the video's length gives."""
+        """Render, with progress derived from the video's length."""
         frames = round((video.seconds or 60) * 30)
         try:
             await ffmpeg.run([*arguments, *_MP4, "output.mp4"], self._folder, self._scale_progress(0, 1, frames))
@@ -149,7 +156,7 @@ class FfmpegRenderer:
         path = await self._fetch(url, "video", LARGEST_MEDIA, "The video")
         known = await _probe(path, "The video")
         if not known.has_video:
-            raise RenderFailed("CORRUPT_VIDEO", "The video has no picture in it")
+            raise RenderFailed("CORRUPT_VIDEO", "The video file has no video stream")
         return path, known
 
     async def _fetch(self, url: str, name: str, limit: int, description: str) -> Path:
@@ -158,9 +165,9 @@ class FfmpegRenderer:
         try:
             await self._outgoing.download(url, path, limit=limit, timeout=seconds)
         except UnsafeUrl as error:
-            raise RenderFailed("UNSAFE_URL", f"{description} cannot be fetched: {error}") from error
+            raise RenderFailed("UNSAFE_URL", f"{description} could not be downloaded: {error}") from error
         except NoResponse as error:
-            raise RenderFailed("DOWNLOAD_FAILED", f"{description} cannot be fetched: {error}") from error
+            raise RenderFailed("DOWNLOAD_FAILED", f"{description} could not be downloaded: {error}") from error
         return path
 
     async def _store_output(self, prefix: str, name: str) -> dict[str, str]:
@@ -172,7 +179,7 @@ class FfmpegRenderer:
 
 
 def _mix(volume: float, video: ffmpeg.Probe) -> str:
-    """The added audio, no longer than the video, over whatever sound the video has."""
+    """Mix the added audio, cut to the video's length, with the video's own sound."""
     added = f"[1:a]volume={volume:g}" + (f",atrim=end={video.seconds:g}" if video.seconds else "")
     return f"{added}[added];[0:a][added]amix=inputs=2:normalize=0[sound]" if video.has_audio else f"{added}[sound]"
 
@@ -189,4 +196,4 @@ def _parse_subtitles(subtitles: str) -> list[Segment]:
     try:
         return parse_srt(subtitles)
     except ValueError as error:
-        raise RenderFailed("INVALID_INPUT", f"The subtitles cannot be read: {error}") from error
+        raise RenderFailed("INVALID_INPUT", f"The subtitles are invalid: {error}") from error

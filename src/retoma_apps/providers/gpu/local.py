@@ -1,8 +1,8 @@
-"""The offline twin of a GPU provider: ffmpeg on this machine, in processes of its own.
+"""The offline implementation of a GPU provider: ffmpeg in separate processes on this machine.
 
-Work goes on when the worker that submitted it dies, and submitting the same key again gives the same handle as long as
-that work goes on or has succeeded. All workers that share a home folder see the same renders; workers of other machines
-do not, so that this host is for one machine.
+Work continues when the worker that submitted it dies, and a second submission of the same key returns the same external
+id while that work runs or after it succeeded. All workers that share a home folder see the same renders; workers on
+other machines do not, so this host is for one machine.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 from retoma import PollResult, Settings, private_files
 from retoma.files import FileSettings
 from retoma_apps.providers.gpu.port import Operation
-from retoma_apps.providers.gpu.render_requests import parse_render_request as checked
+from retoma_apps.providers.gpu.render_requests import parse_render_request
 from retoma_apps.providers.gpu.render_store import RenderStore
 
 RETENTION = timedelta(days=1)
-# What a renderer needs to run and to reach a bucket. It parses what strangers send, so it gets nothing else.
+# The variables that a renderer needs to run and to reach a bucket. It parses untrusted files, so it gets no others.
 _ALLOWED_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
 _ALLOWED_PREFIXES = ("AWS_",)
 
@@ -38,15 +38,15 @@ class LocalHost:
     async def submit(
         self,
         operation: Operation,
-        input: dict[str, Any],  # noqa: A002, the port's word
+        input: dict[str, Any],  # noqa: A002, the port's name
         *,
         key: str,
         callback_url: str | None = None,
         timeout: timedelta,
     ) -> str:
-        """Raises GiveUp if the input is not an order."""
-        checked(operation, input)
-        order = {
+        """Raise GiveUp if the input is not a valid request."""
+        parse_render_request(operation, input)
+        request = {
             "operation": operation,
             "input": input,
             "callback_url": callback_url,
@@ -54,7 +54,7 @@ class LocalHost:
             "allow_hosts": list(self._allow_hosts),
             "files": self._files.model_dump(mode="json"),
         }
-        return await asyncio.to_thread(self._start, key, order)
+        return await asyncio.to_thread(self._start, key, request)
 
     async def status(self, external_id: str) -> PollResult:
         self._reap()
@@ -67,23 +67,23 @@ class LocalHost:
         return await asyncio.to_thread(self._renders.find, key)
 
     def _start(self, key: str, request: dict[str, Any]) -> str:
-        handle, lock = self._renders.open(key, request)
+        external_id, lock = self._renders.open(key, request)
         if lock is not None:
-            folder = self._renders.folder(handle)
+            folder = self._renders.folder(external_id)
             assert folder is not None
             try:
                 self._children.append(_start_renderer(folder, lock))
             finally:
                 os.close(lock)
             self._renders.delete_old(RETENTION)
-        return handle
+        return external_id
 
     def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
 
 
 def _start_renderer(folder: Path, lock: int) -> subprocess.Popen[bytes]:
-    """A process in a session of its own: neither our end nor a Ctrl-C here ends it."""
+    """Start a process in its own session, so neither our exit nor Ctrl-C ends it."""
     with open(folder / "log", "ab", opener=private_files.opener) as log:
         return subprocess.Popen(  # noqa: S603, our own module
             [sys.executable, "-P", "-m", "retoma_apps.providers.gpu.renderer", str(folder)],

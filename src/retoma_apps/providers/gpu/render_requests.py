@@ -1,4 +1,4 @@
-"""What each operation is given, checked before any work begins."""
+"""The request of each operation, validated before any work begins."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ MOST_IMAGES = 1000
 Subtitles = Annotated[
     Annotated[list[Segment], Field(max_length=MOST_SEGMENTS), Tag("segments")]
     | Annotated[str, Field(max_length=LONGEST_SUBTITLES), Tag("srt")],
-    Discriminator(lambda given: "srt" if isinstance(given, str) else "segments"),
+    Discriminator(lambda value: "srt" if isinstance(value, str) else "segments"),
 ]
-"""SRT, the URL of such a file, or segments. Told apart at once, so that an error is that of what was given."""
+"""SRT, the URL of an SRT file, or segments. Told apart first, so an error concerns the kind that was sent."""
 
 
 def filename(label: str) -> str:
-    """`video_1.mp4` for the label `1`. One that would be unsafe in a path becomes a digest of itself after a dot, which
-    no other label has."""
+    """Return `video_1.mp4` for the label `1`. A label that would be unsafe in a path is replaced with a dot and its
+    digest, which no other label has."""
     if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", label):
         return f"video_{label}.mp4"
     return f"video.{sha256(label.encode(errors='surrogatepass')).hexdigest()[:32]}.mp4"
@@ -49,8 +49,8 @@ class Image(BaseModel):
 
     id: Annotated[str, Field(min_length=1, max_length=200)]
     image_url: Url
-    duracao: Annotated[float, Field(gt=0, le=600, description="Seconds that the clip lasts.")]
-    zoom: Zoom | None = Field(None, description="Unset: the next of the order's zoom types.")
+    duracao: Annotated[float, Field(gt=0, le=600, description="Duration of the clip in seconds.")]
+    zoom: Zoom | None = Field(None, description="Default: the next of the request's zoom types.")
 
     @field_validator("id", mode="before")
     @classmethod
@@ -59,7 +59,7 @@ class Image(BaseModel):
 
 
 def resolve_zooms(images: Sequence[Image], zoom_types: Sequence[Zoom]) -> list[Zoom]:
-    """Of each image: its own, or the next of `zoom_types` in turn."""
+    """Return each image's zoom: its own, or the next of `zoom_types` in turn."""
     turns = zoom_types or DEFAULT_ZOOMS
     return [image.zoom or turns[position % len(turns)] for position, image in enumerate(images)]
 
@@ -77,7 +77,7 @@ class Img2VidFields(BaseModel):
 
     images: Annotated[list[Image], Field(min_length=1, max_length=MOST_IMAGES)]
     zoom_types: Annotated[list[Zoom], Field(max_length=100)] = Field(
-        default_factory=lambda: list(DEFAULT_ZOOMS), description="Taken in turn by the images."
+        default_factory=lambda: list(DEFAULT_ZOOMS), description="Assigned to the images in turn."
     )
     picture: VideoFormat = VideoFormat()
 
@@ -87,7 +87,7 @@ class Img2VidFields(BaseModel):
         seen: set[str] = set()
         for image in images:
             if not image.id.isprintable():
-                raise ValueError(f"the id {image.id!r} has characters that cannot be shown")
+                raise ValueError(f"the id {image.id!r} has unprintable characters")
             if image.id in seen:
                 raise ValueError(f"two images have the id {image.id!r}")
             seen.add(image.id)
@@ -98,9 +98,9 @@ class CaptionFields(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     video_url: Url
-    subtitles: Subtitles | None = Field(None, description="SRT, the URL of such a file, or segments.")
+    subtitles: Subtitles | None = Field(None, description="SRT, the URL of an SRT file, or segments.")
     text: Annotated[str, Field(min_length=1, max_length=2000)] | None = Field(
-        None, description="One text that stays for the whole video."
+        None, description="One text for the whole video."
     )
     style: Style = Style()
 
@@ -112,18 +112,18 @@ class CaptionFields(BaseModel):
     @model_validator(mode="after")
     def _check_exactly_one(self) -> Self:
         if (self.subtitles is None) == (self.text is None):
-            raise ValueError("give either `subtitles` or `text`")
+            raise ValueError("send either `subtitles` or `text`")
         if self.subtitles_url is None and not any(segment.text.strip() for segment in self.segments()):
-            raise ValueError("there is nothing to show: give `subtitles` or a `text` with words in it")
+            raise ValueError("there is nothing to show: send `subtitles` or a `text` with words in it")
         return self
 
     @property
     def subtitles_url(self) -> str | None:
-        given = self.subtitles
-        return given if isinstance(given, str) and re.fullmatch(r"https?://\S+", given) else None
+        value = self.subtitles
+        return value if isinstance(value, str) and re.fullmatch(r"https?://\S+", value) else None
 
     def segments(self) -> list[Segment]:
-        """What is shown when, unless it has to be fetched from `subtitles_url`."""
+        """Return the segments, unless they must be downloaded from `subtitles_url`."""
         if self.text is not None:
             return [Segment(start=0, end=MAX_SECONDS, text=self.text)]
         return self.subtitles if isinstance(self.subtitles, list) else parse_srt(self.subtitles or "")
@@ -134,11 +134,11 @@ class AddAudioFields(BaseModel):
 
     video_url: Url
     audio_url: Url
-    volume: Annotated[float, Field(ge=0, le=10, description="Of the added audio; 1 leaves it as it is.")] = 1.0
+    volume: Annotated[float, Field(ge=0, le=10, description="Volume of the added audio; 1 leaves it unchanged.")] = 1.0
 
 
 class RenderRequest(BaseModel):
-    """What callers may say of an operation, and `prefix`, where the outputs go, which only the server says."""
+    """The fields of the caller, and `prefix`, the location of the outputs, which only the server sets."""
 
     prefix: Prefix
 
@@ -160,7 +160,7 @@ REQUEST_MODELS: dict[Operation, type[Img2Vid | Caption | AddAudio]] = {
 
 
 def parse_render_request(operation: Operation, values: dict[str, Any]) -> Img2Vid | Caption | AddAudio:
-    """Raises GiveUp, since the same input would be refused again."""
+    """Raise GiveUp if the input is invalid: it would be rejected again."""
     try:
         return REQUEST_MODELS[operation].model_validate(values)
     except ValidationError as error:

@@ -1,14 +1,14 @@
-"""Renders on this machine: one folder each, whose lock is held for as long as its process lives.
+"""Renders on this machine: one folder each, locked while its process runs.
 
-    <key's digest>.<try>/order.json    what to do; gone once it is read
-                         lock          held by the process that renders
-                         status.json   how far it is, or how it ended; replaced whole
-                         work/         what it fetched and makes; up to gigabytes, gone at the end
-                         cancelled     there if a cancel was asked
-                         log           what the process said
+    <key's digest>.<attempt>/order.json    the request; deleted once read
+                             lock          held by the rendering process
+                             status.json   progress or outcome; replaced atomically
+                             work/         downloads and output, up to gigabytes; deleted at the end
+                             cancelled     present if cancellation was requested
+                             log           output of the process
 
-A lock is inherited by the process and let go by the system when it ends, however it ends. So nothing here can be left
-claiming that it runs, and no process is mistaken for another.
+The process inherits the lock, and the system releases it however the process ends. So no folder can stay marked as
+running, and no process is mistaken for another.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EXTERNAL_ID = re.compile(r"[0-9a-f]{32}\.\d{1,6}")
 
 
 class RenderStore:
-    """The folders under `root`, which all processes of this machine that use it share."""
+    """The folders under `root`, shared by all processes on this machine."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -47,55 +47,56 @@ class RenderStore:
     def poll(self, external_id: str) -> PollResult:
         folder = self.folder(external_id)
         if folder is None:
-            return PollResult(
-                "lost", code="LOST", message=f"nothing is known of the render {external_id!r} on this machine"
-            )
-        lives = _is_held(folder / "lock")  # looked at first: an end written meanwhile is then seen
-        told = read_status(folder)
-        if told is not None and PollResult(**told).is_final:
-            return PollResult(**told)
-        if lives:
-            return PollResult("running", progress=(told or {}).get("progress"))
-        shutil.rmtree(folder / "work", ignore_errors=True)  # whoever was killed could not
+            return PollResult("lost", code="LOST", message=f"there is no render {external_id!r} on this machine")
+        is_running = _is_held(folder / "lock")  # checked first, so an outcome written meanwhile is seen
+        status = read_status(folder)
+        if status is not None and PollResult(**status).is_final:
+            return PollResult(**status)
+        if is_running:
+            return PollResult("running", progress=(status or {}).get("progress"))
+        shutil.rmtree(folder / "work", ignore_errors=True)  # a killed process could not
         if (folder / "cancelled").exists():
             return PollResult("cancelled", code="CANCELLED", message="cancelled while it was rendering")
-        return PollResult("lost", code="LOST", message=f"the process that rendered {external_id!r} died without a word")
+        return PollResult(
+            "lost", code="LOST", message=f"the process that rendered {external_id!r} died without reporting an outcome"
+        )
 
     def find(self, key: str) -> str | None:
-        """The latest try with this key, if it goes on or has succeeded."""
+        """Return the latest attempt with this key, if it is running or has succeeded."""
         return self._find_usable(key, self._last_attempt(key))
 
     def open(self, key: str, request: dict[str, Any]) -> tuple[str, int | None]:
-        """A new folder and its held lock; or, if the key's work goes on or has succeeded, that one and None."""
+        """Return a new folder and its held lock; or, if the key's work is running or has succeeded, that folder and
+        None."""
         draft, lock = self._create_draft(request)
         is_new = False
         try:
-            handle, is_new = self._publish_draft(draft, key)
+            external_id, is_new = self._publish_draft(draft, key)
         finally:
             if not is_new:
                 os.close(lock)
                 shutil.rmtree(draft, ignore_errors=True)
-        return handle, lock if is_new else None
+        return external_id, lock if is_new else None
 
     def _publish_draft(self, draft: Path, key: str) -> tuple[str, bool]:
-        """The handle of the key's work, and whether the draft has become it."""
+        """Return the external id of the key's work, and whether the draft became it."""
         while (found := self._find_usable(key, last := self._last_attempt(key))) is None:
-            handle = _external_id(key, last + 1)
+            external_id = _external_id(key, last + 1)
             try:
-                draft.rename(self._root / handle)
+                draft.rename(self._root / external_id)
             except OSError as error:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                     raise
-                continue  # another submission of the same key was quicker
-            return handle, True
+                continue  # a concurrent submission of the same key won
+            return external_id, True
         return found, False
 
     def _find_usable(self, key: str, number: int) -> str | None:
-        handle = _external_id(key, number)
-        return handle if number and self.poll(handle).state in ACTIVE_OR_SUCCEEDED else None
+        external_id = _external_id(key, number)
+        return external_id if number and self.poll(external_id).state in ACTIVE_OR_SUCCEEDED else None
 
     def cancel(self, external_id: str) -> None:
-        """Mark it first: a process that has not yet said its number looks for the mark when it has."""
+        """Mark it first: a process that has not yet written its id checks for the mark once it has."""
         if (folder := self.folder(external_id)) is None:
             return
         (folder / "cancelled").touch()
@@ -105,9 +106,9 @@ class RenderStore:
                 os.killpg(process, signal.SIGKILL)
 
     def delete_old(self, older_than: timedelta) -> None:
-        """Remove the folders of what ended so long ago, and drafts whose maker died."""
+        """Delete the folders of renders that ended so long ago, and drafts of dead processes."""
         for folder in self._root.iterdir():
-            with suppress(FileNotFoundError):  # a draft that has just become a render
+            with suppress(FileNotFoundError):  # a draft that was just renamed to a render
                 aged = time.time() - folder.stat().st_mtime > older_than.total_seconds()
                 if aged and not _is_held(folder / "lock"):
                     shutil.rmtree(folder, ignore_errors=True)
@@ -126,10 +127,10 @@ class RenderStore:
 
 def read_status(folder: Path) -> dict[str, Any] | None:
     try:
-        told: dict[str, Any] = json.loads((folder / "status.json").read_text())
+        status: dict[str, Any] = json.loads((folder / "status.json").read_text())
     except FileNotFoundError:
         return None
-    return told
+    return status
 
 
 def write_status(folder: Path, **status: Any) -> None:

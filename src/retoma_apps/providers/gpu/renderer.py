@@ -1,6 +1,6 @@
-"""The process that renders one order: `python -m retoma_apps.providers.gpu.renderer FOLDER`.
+"""The process that renders one request: `python -m retoma_apps.providers.gpu.renderer FOLDER`.
 
-Whoever starts it leaves it the folder's lock, which it holds by living. It may be killed at any time.
+It inherits the folder's lock and holds it until it exits. It may be killed at any time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from retoma_apps.providers.gpu.render_requests import parse_render_request
 from retoma_apps.providers.gpu.render_store import write_status
 
 _PROGRESS_INTERVAL = 0.2  # seconds
-_NICENESS = 5  # the worker beside us must go on beating
+_NICENESS = 5  # the worker on this machine must keep sending heartbeats
 
 
 def main() -> None:
@@ -36,9 +36,9 @@ def main() -> None:
         return
     os.nice(_NICENESS)
     order_file = folder / "order.json"
-    given = json.loads(order_file.read_text())
-    order_file.unlink()  # it has the callback's token, which nobody needs to read again
-    asyncio.run(render(folder, given))
+    request = json.loads(order_file.read_text())
+    order_file.unlink()  # it contains the callback's token, which is not needed again
+    asyncio.run(render(folder, request))
 
 
 async def render(folder: Path, job: dict[str, Any]) -> None:
@@ -48,27 +48,27 @@ async def render(folder: Path, job: dict[str, Any]) -> None:
 
 
 async def _run_render(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
-    room = folder / "work"
-    room.mkdir()
+    work_folder = folder / "work"
+    work_folder.mkdir()
     try:
         async with asyncio.timeout(job["timeout"]), HttpClient(Guard.from_hosts(job["allow_hosts"])) as outgoing:
             files = create_file_store(FileSettings(**job["files"]))
-            work = FfmpegRenderer(room, outgoing, files, _progress_reporter(folder))
+            renderer = FfmpegRenderer(work_folder, outgoing, files, _progress_reporter(folder))
             return {
                 "state": "succeeded",
-                "result": await work.render(parse_render_request(job["operation"], job["input"])),
+                "result": await renderer.render(parse_render_request(job["operation"], job["input"])),
                 "progress": 1.0,
             }
     except TimeoutError:
-        return _failure("TIMEOUT", f"it was not rendered within {job['timeout']:g} s")
+        return _failure("TIMEOUT", f"not rendered within {job['timeout']:g} s")
     except RenderFailed as error:
         return _failure(error.code, str(error), error.details)
     except GiveUp as error:
         return _failure(error.code, str(error))
-    except Exception as error:  # noqa: BLE001  (an end without a word would be worse)
+    except Exception as error:  # noqa: BLE001  (ending without an outcome would be worse)
         return _failure("PROCESSING_ERROR", f"{type(error).__name__}: {error}"[:500])
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(work_folder, ignore_errors=True)
 
 
 def _failure(code: str, message: str, details: str | None = None) -> dict[str, Any]:
@@ -76,19 +76,19 @@ def _failure(code: str, message: str, details: str | None = None) -> dict[str, A
 
 
 def _progress_reporter(folder: Path) -> Callable[[float], None]:
-    told_at = 0.0
+    written_at = 0.0
 
-    def tell(progress: float) -> None:
-        nonlocal told_at
-        if time.monotonic() - told_at >= _PROGRESS_INTERVAL:
-            told_at = time.monotonic()
+    def write_progress(progress: float) -> None:
+        nonlocal written_at
+        if time.monotonic() - written_at >= _PROGRESS_INTERVAL:
+            written_at = time.monotonic()
             write_status(folder, state="running", progress=round(progress, 4))
 
-    return tell
+    return write_progress
 
 
 async def _call_back(url: str, external_id: str) -> None:
-    """A hint that it is worth asking. Whoever misses it asks anyway."""
+    """Hint that the status has changed. If the hint is lost, polling finds it."""
     with suppress(NoResponse, UnsafeUrl):
         async with HttpClient(Guard().with_origin_of(url)) as outgoing:
             await outgoing.request("POST", url, json={"id": external_id})

@@ -1,11 +1,10 @@
 """RunPod Serverless: a thin client.
 
-RunPod takes no idempotency key. The key travels in the job's input, so that `find` can look for it among the requests
-that the endpoint lists, and so that a worker's handler can see that its outputs are there already (they are named by
-the order's prefix, so a second render writes the same files and never others). What cannot be found: a job that left
-the list (it ended more than 30 minutes ago, or its ttl has passed), and any job if the endpoint lists nothing or leaves
-the inputs out. RunPod documents that the list exists, not what is in it. Such a submission is made again, and may then
-be paid for twice.
+RunPod has no idempotency keys. The key travels in the job's input, so `find` can look for it among the requests that
+the endpoint lists, and a worker's handler can see that its outputs already exist (the request's prefix names them, so a
+second render writes the same files). `find` cannot find a job that has left the list (it ended more than 30 minutes
+ago, or its ttl has passed), or any job if the endpoint lists nothing or omits the inputs. RunPod documents that the
+list exists, but not its contents. Such a submission is repeated, and may then be paid for twice.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ _SECONDS = 30.0
 _RATE_LIMIT_WINDOW = timedelta(seconds=10)  # RunPod counts requests per ten seconds
 _MIN_EXECUTION_TIMEOUT, _MIN_TTL, _MAX_TTL = timedelta(seconds=5), timedelta(seconds=10), timedelta(days=7)
 _ACCOUNT_ERRORS = {
-    401: "RunPod refuses our key: set RUNPOD_API_KEY to one that is valid",
-    402: "RunPod wants money: its account has no credit left",
-    403: "RunPod's key may not use this endpoint: give it the right to, or set another",
+    401: "RunPod rejected our key: set RUNPOD_API_KEY to a valid one",
+    402: "the RunPod account has no credit left: add credit",
+    403: "the RunPod key may not use this endpoint: grant it access, or set another key",
 }
 _FAILED_STATES = ("FAILED", "CANCELLED", "TIMED_OUT")
 
 
 class RunPodSettings(BaseSettings):
-    """One endpoint serves all operations, unless one is named for an operation of its own."""
+    """One endpoint serves all operations, except those that have their own."""
 
     model_config = SettingsConfigDict(env_prefix="RUNPOD_", env_file=".env", extra="ignore")
 
@@ -53,10 +52,10 @@ class RunPodSettings(BaseSettings):
     endpoint_id_img2vid: str = ""
     endpoint_id_caption: str = ""
     endpoint_id_addaudio: str = ""
-    timeout_seconds: float = Field(_SECONDS, gt=0, description="How long one request to RunPod may take.")
+    timeout_seconds: float = Field(_SECONDS, gt=0, description="Timeout for one request to RunPod.")
 
     def endpoint(self, operation: Operation) -> str:
-        """Raises GiveUp if none is set: other operations may have theirs, so that their pool is not held up."""
+        """Raise GiveUp if none is set: other operations may have one, so the pool must not pause."""
         if found := getattr(self, f"endpoint_id_{operation}", "") or self.endpoint_id:
             return str(found)
         raise GiveUp(
@@ -66,12 +65,12 @@ class RunPodSettings(BaseSettings):
 
     @property
     def endpoints(self) -> list[str]:
-        given = (self.endpoint_id, self.endpoint_id_img2vid, self.endpoint_id_caption, self.endpoint_id_addaudio)
-        return sorted({each for each in given if each})
+        ids = (self.endpoint_id, self.endpoint_id_img2vid, self.endpoint_id_caption, self.endpoint_id_addaudio)
+        return sorted({each for each in ids if each})
 
 
 class RunPodHost:
-    """A handle is `endpoint/job`. Make it where it is used: its connections belong to one event loop."""
+    """An external id is `endpoint/job`. Create it where it is used: its connections belong to one event loop."""
 
     def __init__(self, settings: RunPodSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or RunPodSettings()
@@ -80,7 +79,7 @@ class RunPodHost:
     async def submit(
         self,
         operation: Operation,
-        input: dict[str, Any],  # noqa: A002, RunPod's own word
+        input: dict[str, Any],  # noqa: A002, RunPod's own name
         *,
         key: str,
         callback_url: str | None = None,
@@ -94,14 +93,14 @@ class RunPodHost:
         answer = await self._submit(endpoint, body)
         job = _get_field(answer, "id")
         if not isinstance(job, str) or not job:
-            raise SubmissionUnknown(f"RunPod answered {answer.status} to a submission, and gave no job's id")
+            raise SubmissionUnknown(f"RunPod answered {answer.status} to a submission without a job id")
         return f"{endpoint}/{job}"
 
     async def status(self, external_id: str) -> PollResult:
         answer = await self._request_or_unavailable("GET", f"{_path(external_id, 'status')}")
         if answer.status == 404:
             return PollResult(
-                "lost", code="LOST", message="RunPod knows nothing of this job: it was dropped or is too old"
+                "lost", code="LOST", message="RunPod does not know this job: it was dropped or is too old"
             )
         _check(answer)
         return _to_poll_result(_parse_body(answer))
@@ -144,7 +143,7 @@ class RunPodHost:
             raise HostUnavailable(f"RunPod did not answer: {error}") from error
 
     async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Response:
-        """An answer never repeats our key, whatever is told of it later."""
+        """Send a request. Our key is removed from the answer, so nothing can show it later."""
         key = self._settings.api_key.get_secret_value()
         answer = await self._outgoing.request(
             method,
@@ -158,20 +157,18 @@ class RunPodHost:
 
 
 def _check(answer: Response) -> None:
-    """Raise for everything but a success, each kind as who calls must act on it."""
+    """Raise the error that each unsuccessful answer requires."""
     if answer.is_success:
         return
     if answer.status == 429:
-        raise RateLimited(
-            parse_retry_after(answer) or _RATE_LIMIT_WINDOW, "RunPod says that these are too many requests"
-        )
+        raise RateLimited(parse_retry_after(answer) or _RATE_LIMIT_WINDOW, "RunPod is rate limiting us")
     if answer.status >= 500:
         raise HostUnavailable(f"RunPod answered {answer.status}")
     if answer.status in _ACCOUNT_ERRORS:
         raise ProviderRejected(f"{_ACCOUNT_ERRORS[answer.status]}{_format_error(answer)}")
     if answer.status == 404:
         raise GiveUp(f"RunPod has no such endpoint: check RUNPOD_ENDPOINT_ID{_format_error(answer)}", "NOT_CONFIGURED")
-    raise GiveUp(f"RunPod refuses this request with {answer.status}{_format_error(answer)}", "REFUSED")
+    raise GiveUp(f"RunPod rejected this request with {answer.status}{_format_error(answer)}", "REFUSED")
 
 
 def _format_error(answer: Response) -> str:
@@ -179,14 +176,14 @@ def _format_error(answer: Response) -> str:
 
 
 def _policy(timeout: timedelta) -> dict[str, int]:
-    """RunPod's ttl counts from the submission, so it has to cover the queueing too."""
+    """Return RunPod's policy. Its ttl counts from the submission, so it has to cover the queue too."""
     running = min(max(timeout, _MIN_EXECUTION_TIMEOUT), _MAX_TTL)
     life = min(max(running + QUEUE_ALLOWANCE, _MIN_TTL), _MAX_TTL)
     return {"executionTimeout": _ms(running), "ttl": _ms(life)}
 
 
 def _to_poll_result(body: dict[str, Any]) -> PollResult:
-    """Every state that RunPod names, and those it may name one day."""
+    """Convert every state that RunPod has, and any that it may add."""
     status = body.get("status")
     match status:
         case "IN_QUEUE":
@@ -210,12 +207,12 @@ def _to_poll_result(body: dict[str, Any]) -> PollResult:
 
 
 def _to_finished_result(output: Any, execution_time: Any) -> PollResult:
-    """Work that is done and gives no video has failed, by its first fault if it names any: it is handed over anew."""
-    told = output if isinstance(output, dict) else {}
-    if any(map(_has_url, [told, *_get_list(told, "videos")])):
-        return PollResult("succeeded", result=told | {"gpu_seconds": _seconds(execution_time)}, progress=1.0)
-    fault = next((each for each in _get_list(told, "failed") if isinstance(each, dict)), {})
-    message = _text(fault, "message") or "RunPod says that it is done, and gives no video"
+    """Return a failure if there is no video, with the first reported fault if any; failed work is submitted again."""
+    body = output if isinstance(output, dict) else {}
+    if any(map(_has_url, [body, *_get_list(body, "videos")])):
+        return PollResult("succeeded", result=body | {"gpu_seconds": _seconds(execution_time)}, progress=1.0)
+    fault = next((each for each in _get_list(body, "failed") if isinstance(each, dict)), {})
+    message = _text(fault, "message") or "RunPod reports success, but no video"
     return PollResult("failed", code=_text(fault, "code") or "NO_VIDEO", message=message)
 
 
@@ -225,12 +222,12 @@ def _get_list(body: dict[str, Any], name: str) -> list[Any]:
 
 
 def _text(body: dict[str, Any], name: str) -> str | None:
-    given = body.get(name)
-    return given[:500] if isinstance(given, str) else None
+    value = body.get(name)
+    return value[:500] if isinstance(value, str) else None
 
 
 def _seconds(execution_time: Any) -> float | None:
-    """Of RunPod's milliseconds, if these can be its."""
+    """Convert RunPod's milliseconds, or return None if the value is invalid."""
     is_time = (
         isinstance(execution_time, int | float)
         and not isinstance(execution_time, bool)
@@ -245,7 +242,7 @@ def _has_url(entry: Any) -> bool:
 
 
 def _progress(output: Any) -> float | None:
-    """Our handlers tell `{"progress": 0.4}` while they work."""
+    """Return the progress that our handlers report as `{"progress": 0.4}`."""
     part = output.get("progress") if isinstance(output, dict) else None
     if not isinstance(part, int | float) or isinstance(part, bool):
         return None
@@ -253,21 +250,21 @@ def _progress(output: Any) -> float | None:
 
 
 def _error_message(body: dict[str, Any]) -> str:
-    """RunPod's SDK packs an exception into JSON text; its traceback is not for our users."""
-    said = body.get("error")
+    """Return the message. RunPod's SDK packs an exception into JSON text; its traceback is not for our users."""
+    error = body.get("error")
     try:
-        packed = json.loads(said) if isinstance(said, str) else said
+        packed = json.loads(error) if isinstance(error, str) else error
     except (ValueError, RecursionError):
         packed = None
     if isinstance(packed, dict) and "error_message" in packed:
-        said = packed["error_message"]
-    return str(said)[:500] if said else "RunPod gave no reason"
+        error = packed["error_message"]
+    return str(error)[:500] if error else "RunPod gave no reason"
 
 
 def _entries(answer: Response) -> Iterator[dict[str, Any]]:
     listed = responses.parse_json(answer)
     if listed is None:
-        raise HostUnavailable("RunPod's list of requests is no JSON, or too long to read")
+        raise HostUnavailable("RunPod's list of requests is not JSON, or is too long")
     entries = listed.get("requests", ()) if isinstance(listed, dict) else listed
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("id"), str):
@@ -275,16 +272,16 @@ def _entries(answer: Response) -> Iterator[dict[str, Any]]:
 
 
 def _matches_key(entry: dict[str, Any], key: str) -> bool:
-    """Work of this key that goes on or has succeeded: what went wrong is made anew in any case."""
-    given = entry.get("input")
-    return isinstance(given, dict) and given.get("key") == key and entry.get("status") not in _FAILED_STATES
+    """Return whether this is work with this key that is running or has succeeded; failed work is submitted again."""
+    job_input = entry.get("input")
+    return isinstance(job_input, dict) and job_input.get("key") == key and entry.get("status") not in _FAILED_STATES
 
 
 def _parse_body(answer: Response) -> dict[str, Any]:
-    told = responses.parse_json_object(answer)
-    if told is None:
-        raise HostUnavailable("RunPod's answer is no JSON object, or too long to read")
-    return told
+    body = responses.parse_json_object(answer)
+    if body is None:
+        raise HostUnavailable("RunPod's answer is not a JSON object, or is too long")
+    return body
 
 
 def _get_field(answer: Response, name: str) -> Any:
@@ -298,7 +295,7 @@ def _path(external_id: str, verb: str) -> str:
 
 def _check_size(body: dict[str, Any]) -> None:
     if len(json.dumps(body)) > _LARGEST_REQUEST:
-        raise GiveUp("this order is larger than the 10 MB that RunPod takes: split it", "TOO_LARGE")
+        raise GiveUp("this request is larger than RunPod's limit of 10 MB: split it", "TOO_LARGE")
 
 
 def _ms(time: timedelta) -> int:

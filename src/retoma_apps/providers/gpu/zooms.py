@@ -1,4 +1,4 @@
-"""How a still picture moves: one expression of ffmpeg's zoompan per movement."""
+"""Zoom and pan movements over a still picture, as expressions of ffmpeg's zoompan."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ Zoom = Literal["zoomin", "zoomout", "zoompanright", "zoompanleft", "zoompanup", 
 DEFAULT_ZOOMS: tuple[Zoom, ...] = ("zoomin", "zoomout", "zoompanright")
 
 _NEAR = 1.25
-_SPREAD = 2  # Work on a larger picture: zoompan cuts at whole pixels, and a slow zoom would tremble.
+_SPREAD = 2  # Work on a larger picture: zoompan cuts at whole pixels, and a slow zoom would jitter.
 _MIDDLE_X, _MIDDLE_Y = "(iw-iw/zoom)/2", "(ih-ih/zoom)/2"
 
 
 def zoom_filter(zoom: Zoom, *, frames: int, width: int, height: int, fps: int) -> str:
-    """Fills the picture with the image, cut to its shape, and moves over it for so many frames."""
+    """Return a filter that fills the frame with the cropped image and moves over it for `frames` frames."""
     z, x, y = _path(zoom, f"on/{max(frames - 1, 1)}")
     wide, high = width * _SPREAD, height * _SPREAD
     return (
@@ -23,7 +23,7 @@ def zoom_filter(zoom: Zoom, *, frames: int, width: int, height: int, fps: int) -
 
 
 def _path(zoom: Zoom, part: str) -> tuple[str, str, str]:
-    """Zoom, x and y over time; `part` goes from 0 at the first frame to 1 at the last."""
+    """Return zoom, x and y over time; `part` goes from 0 at the first frame to 1 at the last."""
     to_right, to_left = f"(iw-iw/zoom)*{part}", f"(iw-iw/zoom)*(1-{part})"
     to_bottom, to_top = f"(ih-ih/zoom)*{part}", f"(ih-ih/zoom)*(1-{part})"
     near = f"{_NEAR}"

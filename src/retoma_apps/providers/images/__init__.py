@@ -1,4 +1,4 @@
-"""Pictures from words: OpenAI-compatible services, their stand-in, and shapes drawn here; one port for all."""
+"""Image generation: OpenAI-compatible services, their stand-in, and shapes drawn on this machine, behind one port."""
 
 from retoma_apps.providers.images.errors import ImageError, ImageRefused, ImageUnavailable, InvalidImage
 from retoma_apps.providers.images.offline import OfflineImages

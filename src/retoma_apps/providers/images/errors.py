@@ -1,12 +1,12 @@
-"""How an order for a picture ends that gives none.
+"""Errors of image generation.
 
-ImageError               worth another try; the call may have been paid for
-├── ImageUnavailable     no answer in time, or a picture that did not come (IMAGE_TIMEOUT, IMAGE_UNAVAILABLE)
-└── InvalidImage         an answer without a picture, or one that cannot be read (IMAGE_INVALID_ANSWER)
-ImageRefused (GiveUp)    no other try would help (IMAGE_CONTENT_FILTERED, IMAGE_BAD_REQUEST)
+ImageError               may be retried; the call may have been paid for
+├── ImageUnavailable     no answer in time, or the download failed (IMAGE_TIMEOUT, IMAGE_UNAVAILABLE)
+└── InvalidImage         an answer without an image, or an unreadable image (IMAGE_INVALID_ANSWER)
+ImageRefused (GiveUp)    a retry would not help (IMAGE_CONTENT_FILTERED, IMAGE_BAD_REQUEST)
 
-Where the whole provider fails or refuses our account, the engine's own ProviderDown, ProviderRefuses and RateLimited
-let the pool wait.
+If the whole provider fails or rejects our account, the engine's ProviderDown, ProviderRejected and RateLimited pause
+the pool.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ class InvalidImage(ImageError):
 
 
 class ImageRefused(GiveUp):
-    """`code` is one of those above."""
+    """`code` is IMAGE_CONTENT_FILTERED or IMAGE_BAD_REQUEST."""

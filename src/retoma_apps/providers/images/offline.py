@@ -1,4 +1,4 @@
-"""The offline twin: colours and shapes that are drawn on this machine, for the same prompt always the same."""
+"""The offline implementation: colours and shapes drawn on this machine. The same prompt gives the same picture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OfflineImages:
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         if not (1 <= width <= LARGEST and 1 <= height <= LARGEST):
-            raise GiveUp(f"a picture is at most {LARGEST} pixels wide and high", "IMAGE_BAD_REQUEST")
+            raise GiveUp(f"a picture can be at most {LARGEST} pixels wide and high", "IMAGE_BAD_REQUEST")
         return await asyncio.to_thread(_draw, prompt, width, height)
 
 
@@ -32,6 +32,6 @@ def _draw(prompt: str, width: int, height: int) -> bytes:
         drawn = draw_shape(motif, colours, random, size)
         at = (round(random.uniform(-0.2, 0.8) * width), round(random.uniform(-0.2, 0.7) * height))
         picture.paste(drawn, at, drawn)
-    kept = BytesIO()
-    picture.save(kept, "JPEG", quality=90)
-    return kept.getvalue()
+    file = BytesIO()
+    picture.save(file, "JPEG", quality=90)
+    return file.getvalue()

@@ -1,7 +1,7 @@
-"""Any service that speaks OpenAI's format for pictures.
+"""Client for any service with an OpenAI-compatible images API.
 
-Some send the picture in their answer, some a link to it: both are taken. Services make only a few sizes, so the one
-of the nearest shape is asked for, and what comes is brought to the size that was wanted.
+Services send the picture in their answer or link to it; both are supported. They support only a few sizes, so the
+client requests the nearest shape and resizes the result to the requested size.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class OpenAiImagesSettings(BaseSettings):
     sizes: str = Field(
         "1024x1024,1536x1024,1024x1536",
         pattern=r"^\d{2,5}x\d{2,5}(,\d{2,5}x\d{2,5})*$",
-        description="Those that the model makes.",
+        description="The sizes that the model supports.",
     )
-    timeout_seconds: float = Field(180.0, gt=0, description="How long one picture may take.")
+    timeout_seconds: float = Field(180.0, gt=0, description="Timeout for one picture.")
 
 
 class OpenAiImages:
-    """Make it where it is used: its connections belong to one event loop."""
+    """Create it where it is used: its connections belong to one event loop."""
 
     name = "openai"
     follows_notes = True
@@ -58,18 +58,17 @@ class OpenAiImages:
         self._settings = settings or OpenAiImagesSettings()
         self.model = self._settings.model
         self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
-        self._links = outgoing or HttpClient(
-            Guard.from_settings(Settings())
-        )  # what the answers name is not trusted as the service is
+        # Links in answers are not trusted as the service itself is.
+        self._links = outgoing or HttpClient(Guard.from_settings(Settings()))
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
         if not self._key:
-            raise ProviderRejected("no key for pictures is set: set IMAGES_API_KEY")
+            raise ProviderRejected("images need an API key: set IMAGES_API_KEY")
         size = nearest_size(self._settings.sizes.split(","), width, height)
         body = {"model": self.model, "prompt": prompt[:_LONGEST_PROMPT], "n": 1, "size": size}
         answer = await self._post(body)
-        told = self._first_image(answer)
-        return await resize_to_fill(await self._get_picture(told), width, height)
+        image = self._first_image(answer)
+        return await resize_to_fill(await self._get_picture(image), width, height)
 
     async def close(self) -> None:
         await self._outgoing.close()
@@ -91,57 +90,59 @@ class OpenAiImages:
             )
         except NoResponse as error:
             if isinstance(error.__cause__, TimeoutError):
-                raise ImageUnavailable(f"no picture came in time: {error}", "IMAGE_TIMEOUT") from error
-            raise ProviderDown(f"the service for pictures did not answer: {error}") from error
+                raise ImageUnavailable(f"the image service timed out: {error}", "IMAGE_TIMEOUT") from error
+            raise ProviderDown(f"the image service did not answer: {error}") from error
 
     def _first_image(self, answer: Response) -> dict[str, Any]:
-        """The first picture of a success. Raises for everything else, each kind as who calls must act on it."""
-        told = parse_json_object(answer) or {}
+        """Return the first picture of a successful answer. Raise the error that each other answer requires."""
+        body = parse_json_object(answer) or {}
         if not answer.is_success:
-            self._raise_error(answer, _error_object(told))
-        made = told.get("data")
-        if not isinstance(made, list) or not made or not isinstance(made[0], dict):
-            raise InvalidImage(f"the service for pictures answered {answer.status} without a picture")
-        return made[0]
+            self._raise_error(answer, _error_object(body))
+        images = body.get("data")
+        if not isinstance(images, list) or not images or not isinstance(images[0], dict):
+            raise InvalidImage(f"the image service answered {answer.status} without a picture")
+        return images[0]
 
     async def _get_picture(self, image: dict[str, Any]) -> bytes:
         if isinstance(image.get("b64_json"), str):
             try:
                 return b64decode(image["b64_json"], validate=True)
             except (binascii.Error, ValueError) as error:
-                raise InvalidImage("the picture in the answer is no base64") from error
+                raise InvalidImage("the picture in the answer is not valid base64") from error
         if isinstance(image.get("url"), str):
             return await self._download(image["url"])
         raise InvalidImage("the answer has neither a picture nor a link to one")
 
     async def _download(self, url: str) -> bytes:
-        """Without the key: the link may lead to anyone."""
+        """Fetch without the key: the link may lead to any host."""
         with TemporaryDirectory() as folder:
             path = Path(folder, "picture")
             try:
                 await self._links.download(url, path, limit=_LARGEST_PICTURE, timeout=self._settings.timeout_seconds)
             except UnsafeUrl as error:
-                raise InvalidImage(f"the picture's link leads where none may be fetched: {error}") from error
+                raise InvalidImage(f"the picture's link leads to an address that is not allowed: {error}") from error
             except NoResponse as error:
-                raise ImageUnavailable(f"the picture did not come: {error}") from error
+                raise ImageUnavailable(f"the picture could not be downloaded: {error}") from error
             return await asyncio.to_thread(path.read_bytes)
 
     def _raise_error(self, answer: Response, error: Mapping[str, Any]) -> NoReturn:
         why, kinds = format_provider_message(error.get("message"), self._key), (error.get("code"), error.get("type"))
         if answer.status in _ACCOUNT_STATUSES or any(kind in _NO_CREDIT for kind in kinds):
-            raise ProviderRejected(f"the service for pictures refuses our key or our payment: see IMAGES_API_KEY{why}")
+            raise ProviderRejected(f"the image service rejected our credentials: check IMAGES_API_KEY and billing{why}")
         if any(kind in _FILTERED for kind in kinds):
-            raise ImageRefused("the service declines to draw this: its rules forbid it", "IMAGE_CONTENT_FILTERED")
+            raise ImageRefused(
+                "the image service refused this prompt under its content policy", "IMAGE_CONTENT_FILTERED"
+            )
         pause = parse_retry_after(answer)
         if answer.status == 429 or (answer.status == 503 and pause is not None):
-            raise RateLimited(pause or DEFAULT_RETRY_DELAY, f"the service for pictures says: too many requests{why}")
+            raise RateLimited(pause or DEFAULT_RETRY_DELAY, f"the image service is rate limiting us{why}")
         if answer.status >= 500:
-            raise ProviderDown(f"the service for pictures failed with {answer.status}{why}")
-        raise ImageRefused(f"the service refuses this order with {answer.status}{why}", "IMAGE_BAD_REQUEST")
+            raise ProviderDown(f"the image service failed with {answer.status}{why}")
+        raise ImageRefused(f"the image service rejected the request with {answer.status}{why}", "IMAGE_BAD_REQUEST")
 
 
 def nearest_size(sizes: Sequence[str], width: int, height: int) -> str:
-    """Of those that the model makes, the one of the nearest shape."""
+    """Return the size whose aspect ratio is nearest."""
 
     def distance(size: str) -> float:
         wide, high = map(int, size.split("x"))

@@ -1,4 +1,4 @@
-"""The port to whatever makes pictures from words: a model, its stand-in, or shapes that are drawn on this machine."""
+"""The port for image generation: a model, its stand-in, or shapes drawn on this machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Images(Protocol):
 
     @property
     def follows_notes(self) -> bool:
-        """Whether it draws what is written, or only other pictures for other words."""
+        """Whether it follows the prompt, or only draws a different picture for a different prompt."""
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
-        """A JPEG of exactly this size. One call, which is paid for.
+        """Return a JPEG of exactly this size. One paid call.
 
-        Raises RateLimited, ProviderDown or ProviderRefuses, for which the pool waits; GiveUp where no other try would
-        help; or ImageError.
+        Raise RateLimited, ProviderDown or ProviderRejected to pause the pool; GiveUp if a retry would not help; or
+        ImageError.
         """

@@ -1,4 +1,4 @@
-"""Language models: OpenRouter, its stand-in, and a small model on this machine; one port for all."""
+"""Language models: OpenRouter, its stand-in, and a small model on this machine, behind one port."""
 
 from retoma_apps.providers.llm.errors import (
     ContentFiltered,

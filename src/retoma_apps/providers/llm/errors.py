@@ -1,15 +1,15 @@
-"""How a question to a model ends that has no good answer.
+"""Errors of calls to a language model.
 
-LlmError                 worth another try; `usage` is what this one has cost
-├── LlmUnavailable       no answer in time, or none after the model had begun (LLM_TIMEOUT, LLM_UNAVAILABLE)
-├── InvalidAnswer        an answer that is not the provider's wire format (LLM_INVALID_ANSWER)
-├── InvalidJson          the model did not write the JSON that was asked for (LLM_INVALID_JSON)
-└── CutShort             the model used up its tokens within the JSON (LLM_CUT_SHORT)
-LlmRefused (GiveUp)      no other try would help; the message says what would
-ContentFiltered (GiveUp) the provider or the model declines this text (LLM_CONTENT_FILTERED)
+LlmError                 may be retried; `usage` is what this call has cost
+├── LlmUnavailable       no answer in time, or the model failed while answering (LLM_TIMEOUT, LLM_UNAVAILABLE)
+├── InvalidAnswer        an answer that is not in the provider's wire format (LLM_INVALID_ANSWER)
+├── InvalidJson          the model did not write the requested JSON (LLM_INVALID_JSON)
+└── CutShort             the model ran out of tokens within the JSON (LLM_CUT_SHORT)
+LlmRefused (GiveUp)      a retry would not help; the message says what would
+ContentFiltered (GiveUp) the provider or the model refuses this text (LLM_CONTENT_FILTERED)
 
-No document is to blame where the whole provider fails or refuses our account: then the engine's own ProviderDown,
-ProviderRefuses and RateLimited let the pool wait, and no attempt is used up.
+If the whole provider fails or rejects our account, no document is at fault: the engine's ProviderDown,
+ProviderRejected and RateLimited pause the pool, and no attempt is used up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LlmError(Exception):
 
 
 class LlmUnavailable(LlmError):
-    """After LLM_TIMEOUT the call may have been paid for: OpenRouter tells an id only with its answer."""
+    """After LLM_TIMEOUT the call may have been paid for: OpenRouter returns an id only with its answer."""
 
     def __init__(self, message: str, code: str = "LLM_UNAVAILABLE", *, usage: Usage | None = None) -> None:
         super().__init__(message, usage=usage)
@@ -39,7 +39,7 @@ class InvalidAnswer(LlmError):
 
 
 class InvalidJson(LlmError):
-    """`text` is what the model wrote."""
+    """`text` is the model's output."""
 
     code = "LLM_INVALID_JSON"
 

@@ -1,7 +1,7 @@
-"""The offline twin of a model that labels texts: TF-IDF and a linear model, trained from examples on this machine.
+"""The offline implementation of a labelling model: TF-IDF and a linear model, trained from examples on this machine.
 
-The same examples always make the same model. It knows the labels of its examples and no others, so how often it is
-right is measured and told, and not assumed.
+The same examples always produce the same model. It knows only the labels of its examples, so its accuracy is measured
+and reported instead of assumed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Guess:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How often the model was right on `examples` that it had not seen, in `folds` rounds.
+    """The share of correct labels for `examples` that the model had not seen, in `folds` rounds.
 
-    A label with one example cannot be tested that way: such labels are listed as `untested`.
+    A label with one example cannot be tested this way; such labels are in `untested`.
     """
 
     share: float
@@ -59,7 +59,7 @@ class Accuracy:
 
 
 class OfflineModel:
-    """Make it with `trained`, which keeps the last few."""
+    """Create it with `get_trained_model`, which caches the last few."""
 
     def __init__(self, examples: Sequence[Example]) -> None:
         self._texts = [example.text[:_LONGEST_TEXT] for example in examples]
@@ -71,31 +71,31 @@ class OfflineModel:
 
     def guess(self, text: str) -> Guess:
         if self._classifier is None:
-            return Guess(self.labels[0], 0.0)  # it knows no other, so that this says nothing
+            return Guess(self.labels[0], 0.0)  # it knows no other label, so the guess means nothing
         [shares] = self._classifier.predict_proba([text[:_LONGEST_TEXT]])
-        best = max(range(len(shares)), key=lambda place: float(shares[place]))
+        best = max(range(len(shares)), key=lambda index: float(shares[index]))
         return Guess(str(self._classifier.classes_[best]), round(float(shares[best]), 4))
 
     def accuracy(self) -> Accuracy | None:
-        """By cross-validation, which trains it again a few times. None if fewer than two labels can be tested."""
+        """Measure by cross-validation, which retrains a few times. None if fewer than two labels can be tested."""
         counts = Counter(self._labels)
         tested = {label for label, count in counts.items() if count > 1}
         if len(tested) < 2:
             return None
         folds = min(_FOLDS, *(counts[label] for label in tested))
-        chosen = [place for place, label in enumerate(self._labels) if label in tested]
+        chosen = [index for index, label in enumerate(self._labels) if label in tested]
         right = _count_correct(
-            [self._texts[place] for place in chosen], [self._labels[place] for place in chosen], folds
+            [self._texts[index] for index in chosen], [self._labels[index] for index in chosen], folds
         )
         return Accuracy(round(right / len(chosen), 4), len(chosen), folds, tuple(sorted(set(counts) - tested)))
 
 
 def get_trained_model(examples: Sequence[Example]) -> OfflineModel:
-    """The model of these examples; the order of them does not matter. Raises GiveUp if there are no words in them."""
+    """Return the model for these examples, in any order. Raise GiveUp if the examples contain no words."""
     with_words = {example for example in examples if _WORD.search(example.text)}
     if not with_words:
         raise GiveUp(
-            "the offline model has nothing to learn from: give examples, or set OPENROUTER_API_KEY", "NO_EXAMPLES"
+            "the offline model needs examples to learn from: add some, or set OPENROUTER_API_KEY", "NO_EXAMPLES"
         )
     return _cached_model(tuple(sorted(with_words, key=lambda example: (example.label, _digest(example.text)))))
 
@@ -110,7 +110,7 @@ def _guess_to_label(guess: Guess) -> dict[str, Any]:
 
 
 class OfflineLlm:
-    """Labels the last quoted document of a conversation. `answer` makes of a guess what the asked schema wants."""
+    """Labels the last quoted document of a conversation. `answer` converts a guess to the requested schema."""
 
     def __init__(
         self, examples: Sequence[Example], answer: Callable[[Guess], dict[str, Any]] = _guess_to_label
@@ -128,7 +128,7 @@ class OfflineLlm:
         schema: type[BaseModel] | None = None,
         max_tokens: int = 0,
     ) -> Reply:
-        """Costs nothing and counts no tokens. `model` and `max_tokens` mean nothing to it."""
+        """Answer at no cost and without counting tokens. `model` and `max_tokens` have no effect."""
         text = find_quoted_text(messages)
         if text is None:
             raise GiveUp("the offline model found no quoted document in its messages", "LLM_BAD_REQUEST")
@@ -140,13 +140,13 @@ class OfflineLlm:
         return await asyncio.to_thread(lambda: get_trained_model(self._examples).accuracy())
 
     def _guess(self, text: str) -> Guess:
-        with self._training:  # once, however many ask at the same time
+        with self._training:  # train once, even for concurrent calls
             self._model = self._model or get_trained_model(self._examples)
         return self._model.guess(text)
 
 
 def _classifier() -> Any:
-    """Words and pairs of words, without accents, so that a scan that lost them reads the same."""
+    """Use words and pairs of words without accents, so a scan that lost its accents gives the same features."""
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression
@@ -170,9 +170,9 @@ def _count_correct(texts: list[str], labels: list[str], folds: int) -> int:
 
     right = 0
     for learn, check in StratifiedKFold(folds, shuffle=True, random_state=_SEED).split(texts, labels):
-        model = _classifier().fit([texts[place] for place in learn], [labels[place] for place in learn])
-        said = model.predict([texts[place] for place in check])
-        right += sum(str(one) == labels[place] for one, place in zip(said, check, strict=True))
+        model = _classifier().fit([texts[index] for index in learn], [labels[index] for index in learn])
+        predicted = model.predict([texts[index] for index in check])
+        right += sum(str(one) == labels[index] for one, index in zip(predicted, check, strict=True))
     return right
 
 

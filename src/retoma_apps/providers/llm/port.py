@@ -1,4 +1,4 @@
-"""The port to whatever answers in words: a language model, its stand-in, or a small model on this machine."""
+"""The port for language models: a hosted model, its stand-in, or a small model on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Role = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True)
 class Message:
-    """What others wrote belongs into a user's message, marked by `prompts.quoted`, and never into a system's."""
+    """Untrusted text belongs in a user message, quoted with `quote_text`, and never in a system message."""
 
     role: Role
     content: str
@@ -21,7 +21,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Usage:
-    """`cost` is in millionths of a US dollar; None means that the provider did not say, and not that it was free."""
+    """`cost` is in millionths of a US dollar; None means that the provider did not report it, not that it was free."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -38,7 +38,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Reply:
-    """`json` is set if a schema was asked for: what the text decodes to, not yet checked against the schema."""
+    """`json` is set if a schema was requested: the decoded text, not yet validated against the schema."""
 
     text: str
     json: Any
@@ -57,10 +57,10 @@ class Llm(Protocol):
         schema: type[BaseModel] | None = None,
         max_tokens: int,
     ) -> Reply:
-        """One call, which is paid for. Use `structured` where the answer must fit a schema.
+        """Make one paid call. Use `ask_structured` if the answer must fit a schema.
 
-        `max_tokens` are of the answer itself; a model that thinks first is allowed some more for that.
+        `max_tokens` limits the answer itself; reasoning models get an additional allowance.
 
-        Raises RateLimited, ProviderDown or ProviderRefuses, for which the pool waits; GiveUp where no other try would
-        help; or one of errors.py, whose `usage` was paid for.
+        Raise RateLimited, ProviderDown or ProviderRejected to pause the pool; GiveUp if a retry would not help; or an
+        error from errors.py, whose `usage` was paid for.
         """

@@ -1,4 +1,4 @@
-"""JSON schemas as providers want them."""
+"""Convert JSON schemas to the form that providers accept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-# Each is refused by some provider in a strict schema.
+# At least one provider rejects each of these in a strict schema.
 _UNSUPPORTED_KEYWORDS = frozenset(
     (
         "default",
@@ -19,12 +19,12 @@ _UNSUPPORTED_KEYWORDS = frozenset(
 
 
 def strict_schema(schema: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema as providers want it for strict output: every field is required, and no other is allowed.
+    """Return the JSON schema for strict output: every field is required, and no others are allowed.
 
-    Limits are left out: say them in words, and check the answer.
+    Limits are left out: state them in the prompt, and validate the answer.
     """
-    made: dict[str, Any] = _strict(schema.model_json_schema())
-    return made
+    strict: dict[str, Any] = _strict(schema.model_json_schema())
+    return strict
 
 
 def _strict(node: Any) -> Any:
@@ -32,12 +32,12 @@ def _strict(node: Any) -> Any:
         return [_strict(each) for each in node]
     if not isinstance(node, dict):
         return node
-    # A field may have the name of a limit: then what stands behind it is a schema.
-    made = {
+    # A field may have the name of a keyword: its value is then a schema.
+    strict = {
         name: _strict(each)
         for name, each in node.items()
         if name not in _UNSUPPORTED_KEYWORDS or isinstance(each, dict)
     }
-    if isinstance(made.get("properties"), dict):
-        made |= {"additionalProperties": False, "required": list(made["properties"])}
-    return made
+    if isinstance(strict.get("properties"), dict):
+        strict |= {"additionalProperties": False, "required": list(strict["properties"])}
+    return strict

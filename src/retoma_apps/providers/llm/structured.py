@@ -1,4 +1,4 @@
-"""Answers that must fit a pydantic model: checked, and repaired once."""
+"""Request answers that must fit a pydantic model, validate them, and repair them once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_ANSWER = 8_000
 
 @dataclass(frozen=True)
 class StructuredReply(Generic[M]):
-    """`usage` is of all calls."""
+    """`usage` is the total of all calls."""
 
     value: M
     reply: Reply
@@ -36,31 +36,31 @@ async def ask_structured(
     repairs: int = 1,
     on_usage: Callable[[Usage], None] | None = None,
 ) -> StructuredReply[M]:
-    """Ask, check the answer, and ask again with what was wrong, at most `repairs` times.
+    """Ask, validate the answer, and ask again with the mistakes, at most `repairs` times.
 
-    Raises what `ask` does; InvalidJson if the last answer was wrong too. The `usage` of the error is of all calls. A
-    repair may meet RateLimited, which has none, so `paid` is told the usage of each call at once, whatever follows.
+    Raise what `ask` does, or InvalidJson if the last answer was invalid too. The error's `usage` is the total of all
+    calls. A repair may raise RateLimited, which has no usage, so `on_usage` receives each call's usage immediately.
     """
-    asked, bill = list(messages), _UsageTotal(on_usage)
+    conversation, usage = list(messages), _UsageTotal(on_usage)
     for repair in range(repairs + 1):
         try:
-            reply = await llm.ask(asked, model=model, schema=schema, max_tokens=max_tokens)
-            bill.add(reply.usage)
-            return StructuredReply(_validate(reply, schema), reply, bill.total)
+            reply = await llm.ask(conversation, model=model, schema=schema, max_tokens=max_tokens)
+            usage.add(reply.usage)
+            return StructuredReply(_validate(reply, schema), reply, usage.total)
         except InvalidJson as error:
-            bill.add(error.usage)
+            usage.add(error.usage)
             if repair == repairs:
-                raise InvalidJson(f"{error} ({repair + 1} answers)", error.text, usage=bill.total) from error
-            asked = [*messages, *_correction_messages(error)]
+                raise InvalidJson(f"{error} ({repair + 1} answers)", error.text, usage=usage.total) from error
+            conversation = [*messages, *_correction_messages(error)]
         except (LlmError, LlmRefused) as error:
-            bill.add(error.usage)
-            error.usage = bill.total
+            usage.add(error.usage)
+            error.usage = usage.total
             raise
     raise AssertionError("the last round returns or raises")
 
 
 class _UsageTotal:
-    """What all calls have cost, told one by one to who pays."""
+    """Sums the usage of all calls and reports each one to `on_usage`."""
 
     def __init__(self, on_usage: Callable[[Usage], None] | None) -> None:
         self.total = Usage()
@@ -73,7 +73,7 @@ class _UsageTotal:
 
 
 def _validate(reply: Reply, schema: type[M]) -> M:
-    """What it cost is counted already, so the error carries no usage."""
+    """Validate the answer. Its usage is already counted, so the error carries none."""
     try:
         return schema.model_validate(reply.json)
     except ValidationError as error:
@@ -81,14 +81,16 @@ def _validate(reply: Reply, schema: type[M]) -> M:
 
 
 def _format_mistakes(error: ValidationError) -> str:
-    """Where and what, without the values: these are of the model, and so perhaps of a stranger."""
+    """Describe where and what, without values: they come from the model and may repeat untrusted text."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    said = [f"{'.'.join(str(part)[:40] for part in each['loc']) or 'the whole'}: {each['msg'][:200]}" for each in found]
-    return "; ".join(said[:_MOST_MISTAKES])
+    mistakes = [
+        f"{'.'.join(str(part)[:40] for part in each['loc']) or 'the answer'}: {each['msg'][:200]}" for each in found
+    ]
+    return "; ".join(mistakes[:_MOST_MISTAKES])
 
 
 def _correction_messages(error: InvalidJson) -> list[Message]:
-    """Names of fields in the mistakes are the model's own, so they are marked as a stranger's text is."""
+    """Quote the mistakes as untrusted text: field names in them come from the model."""
     return [
         Message("assistant", error.text[:_LONGEST_ANSWER]),
         Message(

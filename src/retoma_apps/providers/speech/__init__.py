@@ -1,4 +1,4 @@
-"""Speech: Azure, ElevenLabs, their stand-in, and eSpeak on this machine; one port for all."""
+"""Speech synthesis: Azure, ElevenLabs, their stand-in, and eSpeak on this machine, behind one port."""
 
 from retoma_apps.providers.speech.azure import Azure, AzureSettings
 from retoma_apps.providers.speech.chunks import Piece, split_into_pieces, split_sentences, verify_length

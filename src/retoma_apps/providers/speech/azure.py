@@ -1,4 +1,4 @@
-"""Azure's speech service: a thin client of its plain REST call, which tells no times of words."""
+"""Azure speech: a thin client for its plain REST call, which returns no word timings."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from retoma_apps.providers.speech.wav import read_pcm, to_spoken_audio
 
 FORMAT = "riff-24khz-16bit-mono-pcm"
 LONGEST_SECONDS = 595.0
-"""Azure cuts at ten minutes and says nothing of it, so that what comes near is not believed to be whole."""
+"""Azure truncates at ten minutes without an error, so audio near that length may be incomplete."""
 _LARGEST_ANSWER = 32 * 1024**2
 _REGION = re.compile(r"[a-z0-9]{2,40}")
 _ACCOUNT_ERRORS = {
-    401: "Azure refuses our key: set AZURE_SPEECH_KEY to one that is valid in AZURE_SPEECH_REGION",
-    403: "Azure's key may not be used for speech: allow it there, or set another AZURE_SPEECH_KEY",
+    401: "Azure rejected our key: set AZURE_SPEECH_KEY to one that is valid in AZURE_SPEECH_REGION",
+    403: "the Azure key may not be used for speech: allow it at Azure, or set another AZURE_SPEECH_KEY",
     404: "Azure has no speech service at this address: set AZURE_SPEECH_REGION to the key's region",
 }
 
@@ -33,13 +33,13 @@ class AzureSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="AZURE_SPEECH_", env_file=".env", extra="ignore")
 
     key: SecretStr = SecretStr("")
-    region: str = Field("", description="Such as brazilsouth.")
-    base_url: str = Field("", description="Empty: the region's own.")
-    timeout_seconds: float = Field(120.0, gt=0, description="How long one answer may take.")
+    region: str = Field("", description="For example brazilsouth.")
+    base_url: str = Field("", description="Default: the region's own address.")
+    timeout_seconds: float = Field(120.0, gt=0, description="Timeout for one answer.")
 
 
 class Azure:
-    """Make it where it is used: its connections belong to one event loop."""
+    """Create it where it is used: its connections belong to one event loop."""
 
     name = "azure"
     max_characters = 4_000
@@ -65,10 +65,10 @@ class Azure:
 
     def _url(self) -> str:
         if not self._key:
-            raise ProviderRejected("no key for Azure's speech is set: set AZURE_SPEECH_KEY and AZURE_SPEECH_REGION")
+            raise ProviderRejected("Azure speech needs a key: set AZURE_SPEECH_KEY and AZURE_SPEECH_REGION")
         base = self._settings.base_url.rstrip("/")
         if not base and not _REGION.fullmatch(self._settings.region):
-            raise ProviderRejected("Azure's region is not set: set AZURE_SPEECH_REGION, such as brazilsouth")
+            raise ProviderRejected("Azure speech needs a region: set AZURE_SPEECH_REGION, for example to brazilsouth")
         return f"{base or f'https://{self._settings.region}.tts.speech.microsoft.com'}/cognitiveservices/v1"
 
     async def _post(self, url: str, body: bytes) -> Response:
@@ -88,26 +88,26 @@ class Azure:
 
 
 def ssml(text: str, voice: str, language: str, rate: float) -> str:
-    """All that is given stands as text in it, whatever it looks like. A prosody is billed: at rate 1 there is none."""
-    said, change = escape(text), round((rate - 1) * 100)
+    """Return SSML in which all arguments are escaped text. At rate 1 it has no prosody element, which is billed."""
+    content, change = escape(text), round((rate - 1) * 100)
     if change:
-        said = f"<prosody rate='{change:+d}%'>{said}</prosody>"
+        content = f"<prosody rate='{change:+d}%'>{content}</prosody>"
     return (
         "<speak version='1.0' xmlns='http://www.w3.org/2001/10/synthesis' "
-        f"xml:lang={quoteattr(language)}><voice name={quoteattr(voice)}>{said}</voice></speak>"
+        f"xml:lang={quoteattr(language)}><voice name={quoteattr(voice)}>{content}</voice></speak>"
     )
 
 
 def _check_complete(answer: Response) -> SpokenAudio:
     if answer.is_cut:
-        raise _too_long("more than is read")
-    said = to_spoken_audio(read_pcm(answer.body))
-    if said.seconds >= LONGEST_SECONDS:
-        raise _too_long(f"{said.seconds:.0f} s")
-    return said
+        raise _too_long("more data than the size limit")
+    audio = to_spoken_audio(read_pcm(answer.body))
+    if audio.seconds >= LONGEST_SECONDS:
+        raise _too_long(f"{audio.seconds:.0f} s")
+    return audio
 
 
 def _too_long(length: str) -> SpeechRefused:
     return SpeechRefused(
-        f"Azure's audio has {length}, and it cuts at ten minutes without a word: split the text", "SPEECH_TOO_LONG"
+        f"Azure's audio has {length}, and Azure truncates silently at ten minutes: split the text", "SPEECH_TOO_LONG"
     )

@@ -1,4 +1,4 @@
-"""A narration in pieces that a voice can say at once, and whether what came back can be all of it."""
+"""Split a narration into pieces that a voice can speak at once, and check that the audio is complete."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _ABBREVIATIONS = re.compile(
     r"(sr|sra|srs|srta|dr|dra|prof|profa|exmo|exma|av|al|art|cap|cia|dep|eng|fig|gov|ltda|min|nº|núm|obs|op|pág|págs"
     r"|pres|sec|séc|sto|sta|tel|vol|ex|p\.ex|mr|mrs|ms|jr|st|vs|inc|co|gen|rep|sen|approx|dept|e\.g|i\.e|[^\W\d_])"
 )
-"""Also any single letter, as it is somebody's initial."""
+"""Any single letter counts too, as an initial."""
 _PACES = {"pt": (65, 330), "en": (70, 350)}
 _ANY_PACE = (60, 400)
-"""Words a minute, from far slower than anybody reads aloud to far quicker."""
+"""Words per minute, from far slower than anyone reads aloud to far faster."""
 _PAUSES = 1.5
 _SHORTEST = 0.2
-"""Seconds that pauses may add, and that even one word takes."""
+"""Seconds that pauses may add, and the shortest time for one word."""
 _MARKS = f"{_OPENING}{_CLOSING}.,;:!?…\u2013\u2014"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What is said at once, and the number of the scene that it belongs to, from 0."""
+    """A text to speak at once, and the number of its scene, from 0."""
 
     scene: int
     text: str
 
 
 def split_into_pieces(scenes: Sequence[str], max_characters: int) -> list[Piece]:
-    """Every scene in as few pieces of at most `most` characters as its sentences allow; none spans two scenes.
+    """Split each scene into as few pieces of at most `max_characters` as its sentences allow; none spans two scenes.
 
-    A sentence that is longer is split at its commas, else between words. What has neither letters nor digits is left
-    out. Raises SpeechRefused if one word alone is too long.
+    A longer sentence is split at its commas, else between words. Pieces without letters or digits are left out. Raise
+    SpeechRefused if a single word is too long.
     """
     return [
         Piece(number, text)
@@ -54,13 +54,13 @@ def split_sentences(text: str) -> list[str]:
 
 
 def verify_length(text: str, seconds: float, language: str, rate: float = 1.0) -> None:
-    """Raises ImplausibleLength if audio of this length cannot be this text: it was cut, is silence, or goes on."""
+    """Raise ImplausibleLength if audio of this length cannot be this text: truncated, silent, or too long."""
     words = [word for word in text.split() if has_words(word)]
     slowest, quickest = _PACES.get(language.lower().partition("-")[0], _ANY_PACE)
     shortest = max(len(words) * 60 / (quickest * rate), _SHORTEST if words else 0.0)
     longest = sum(map(_max_spoken_words, words)) * 60 / (slowest * rate) + _PAUSES
     if not shortest <= seconds <= longest:
-        wrong = "short: it was cut" if seconds < shortest else "long: it is not this text, or most of it is silence"
+        wrong = "short: it was truncated" if seconds < shortest else "long: it is another text, or mostly silence"
         raise ImplausibleLength(
             f"{seconds:.1f} s of audio for {len(words)} words is too {wrong} "
             f"({shortest:.1f} to {longest:.1f} s are plausible)"
@@ -68,7 +68,7 @@ def verify_length(text: str, seconds: float, language: str, rate: float = 1.0) -
 
 
 def _split_scene(scene: str, max_characters: int) -> Iterator[str]:
-    """Sentences, and of those that are too long their clauses or words."""
+    """Yield the sentences; of those that are too long, the clauses or words."""
     for sentence in split_sentences(scene):
         if len(sentence) <= max_characters:
             yield sentence
@@ -99,7 +99,7 @@ def _split(text: str, at: re.Pattern[str], is_boundary: Callable[[str, int], boo
 
 
 def _is_sentence_end(text: str, end: int) -> bool:
-    """Not after an abbreviation or an initial, nor where what follows goes on in small letters."""
+    """Return False after an abbreviation or an initial, and if a lower-case letter follows."""
     before, after = text[:end], text[end:].lstrip()
     if "\n" in before[-1:]:
         return True
@@ -109,7 +109,7 @@ def _is_sentence_end(text: str, end: int) -> bool:
 
 
 def _max_spoken_words(word: str) -> int:
-    """What is no plain word, such as 2.500, CDB or an address, may be said sign by sign."""
+    """Return how many words a voice may say for it: 2.500, CDB or a URL may be spelled out character by character."""
     plain = "".join(filter(str.isalnum, word))
     is_plain = plain.isalpha() and not plain.isupper() and word.strip(_MARKS) == plain
     return 1 if is_plain else len(word)

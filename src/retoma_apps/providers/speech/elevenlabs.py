@@ -1,4 +1,4 @@
-"""ElevenLabs: a thin client of its speech with timestamps."""
+"""ElevenLabs: a thin client for its speech with timestamps."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from retoma_apps.providers.speech.texts import clean_speech_text
 from retoma_apps.providers.speech.wav import to_spoken_audio
 
 BUSY_RETRY_DELAY = timedelta(seconds=1)
-"""Until the next try where only our own calls are in the way: they end one by one, so that waiting longer is idle."""
+"""Delay if only our own calls are in the way: they end one by one, so a longer wait would be idle."""
 MIN_RATE, MAX_RATE = 0.7, 1.2
 _LARGEST_ANSWER = 64 * 1024**2
-# Other models find the language by themselves, and refuse a request that names one.
+# Other models detect the language and reject a request that names one.
 _MODELS_WITH_LANGUAGE = ("eleven_turbo_v2_5", "eleven_flash_v2_5")
 _TOO_LONG = ("max_character_limit_exceeded", "text_too_long")
 _ACCOUNT_ERRORS = {
-    401: "ElevenLabs refuses our key: set ELEVENLABS_API_KEY to one that is valid",
-    402: "ElevenLabs' account does not pay for this: add credit, or take another voice",
-    403: "ElevenLabs' key may not use this voice: allow it there, or take another voice",
+    401: "ElevenLabs rejected our key: set ELEVENLABS_API_KEY to a valid one",
+    402: "the ElevenLabs account's plan does not cover this: add credit, or use another voice",
+    403: "the ElevenLabs key may not use this voice: allow it at ElevenLabs, or use another voice",
 }
-_NO_CREDIT = "ElevenLabs' account has no characters left: add credit"
+_NO_CREDIT = "the ElevenLabs account has no characters left: add credit"
 
 
 class ElevenLabsSettings(BaseSettings):
@@ -43,13 +43,13 @@ class ElevenLabsSettings(BaseSettings):
     api_key: SecretStr = SecretStr("")
     base_url: str = "https://api.elevenlabs.io"
     model: str = "eleven_multilingual_v2"
-    timeout_seconds: float = Field(120.0, gt=0, description="How long one answer may take.")
+    timeout_seconds: float = Field(120.0, gt=0, description="Timeout for one answer.")
 
 
 class ElevenLabs:
-    """Make it where it is used: its connections belong to one event loop.
+    """Create it where it is used: its connections belong to one event loop.
 
-    A rate below 0.7 or above 1.2 is spoken as that: the service knows no other.
+    Rates are limited to 0.7 to 1.2, the range of the service.
     """
 
     name = "elevenlabs"
@@ -61,7 +61,7 @@ class ElevenLabs:
 
     async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
         if not self._key:
-            raise ProviderRejected("no key for ElevenLabs is set: set ELEVENLABS_API_KEY")
+            raise ProviderRejected("ElevenLabs needs an API key: set ELEVENLABS_API_KEY")
         body = self._body(clean_speech_text(text, self.max_characters), language, rate)
         answer = await translate_no_answer("ElevenLabs", self._post(voice, body))
         if not answer.is_success:
@@ -95,19 +95,17 @@ class ElevenLabs:
         )
 
     def _raise_error(self, answer: Response) -> NoReturn:
-        """By ElevenLabs' own word for the error if it has one, else by the status."""
+        """Raise by ElevenLabs' own error code if it has one, else by the status."""
         word, message = _error_detail(answer)
         why = format_provider_message(message, self._key)
         if word in _TOO_LONG:
             raise SpeechRefused(f"the text is too long for ElevenLabs: split it{why}", "SPEECH_TOO_LONG")
         if word == "voice_not_found" or answer.status == 404:
-            raise SpeechRefused(f"ElevenLabs has no such voice: take another{why}", "SPEECH_NO_SUCH_VOICE")
+            raise SpeechRefused(f"ElevenLabs has no such voice: use another{why}", "SPEECH_NO_SUCH_VOICE")
         if word == "quota_exceeded":
             raise ProviderRejected(f"{_NO_CREDIT}{why}")
         if word == "too_many_concurrent_requests":
-            raise RetryLater(
-                BUSY_RETRY_DELAY, f"ElevenLabs is busy with our other requests: this one waits its turn{why}"
-            )
+            raise RetryLater(BUSY_RETRY_DELAY, f"ElevenLabs is busy with our other requests: this one is retried{why}")
         raise_error("ElevenLabs", answer, _ACCOUNT_ERRORS, why)
 
 
@@ -119,20 +117,20 @@ def _error_detail(answer: Response) -> tuple[str, str]:
 
 
 def _parse_audio(answer: Response) -> SpokenAudio:
-    told = parse_json_object(answer) or {}
+    body = parse_json_object(answer) or {}
     try:
-        pcm = base64.b64decode(told["audio_base64"], validate=True)
+        pcm = base64.b64decode(body["audio_base64"], validate=True)
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidAudio("ElevenLabs' answer has no audio in it, or is too long") from error
-    return to_spoken_audio(pcm, _parse_words(told.get("alignment")))
+        raise InvalidAudio("ElevenLabs' answer contains no audio, or is too long") from error
+    return to_spoken_audio(pcm, _parse_words(body.get("alignment")))
 
 
 def _parse_words(alignment: Any) -> tuple[Word, ...]:
-    """None at all rather than wrong ones: the audio, which was paid for, is good without them."""
-    given = alignment if isinstance(alignment, dict) else {}
-    characters = given.get("characters")
-    starts: Any = given.get("character_start_times_seconds")
-    ends: Any = given.get("character_end_times_seconds")
+    """Return no timings instead of wrong ones: the audio, which was paid for, is usable without them."""
+    times = alignment if isinstance(alignment, dict) else {}
+    characters = times.get("characters")
+    starts: Any = times.get("character_start_times_seconds")
+    ends: Any = times.get("character_end_times_seconds")
     if not isinstance(characters, list) or not _are_times(starts, characters) or not _are_times(ends, characters):
         return ()
     timed = list(zip(map(str, characters), starts, ends, strict=True))

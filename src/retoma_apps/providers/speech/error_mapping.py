@@ -1,4 +1,4 @@
-"""What the services' answers mean that are no audio; the same for all of them."""
+"""Map error answers of all speech services to exceptions."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ async def translate_no_answer(provider: str, call: Awaitable[Response]) -> Respo
 
 
 def raise_error(provider: str, answer: Response, account_errors: Mapping[int, str], detail: str) -> NoReturn:
-    """By the status. `account` has what to mend where a status means that our account is refused."""
+    """Raise by the status. `account_errors` has the message, with the fix, for each status that rejects our account."""
     status, pause = answer.status, parse_retry_after(answer)
     if status in account_errors:
         raise ProviderRejected(f"{account_errors[status]}{detail}")
     if status == 429 or (status == 503 and pause is not None):
-        raise RateLimited(pause or DEFAULT_RETRY_DELAY, f"{provider} says that these are too many requests{detail}")
+        raise RateLimited(pause or DEFAULT_RETRY_DELAY, f"{provider} is rate limiting us{detail}")
     if status in (408, 504):
-        raise SpeechUnavailable(f"{provider} gave up waiting for the voice{detail}", "SPEECH_TIMEOUT")
+        raise SpeechUnavailable(f"{provider} timed out{detail}", "SPEECH_TIMEOUT")
     if status >= 500:
         raise ProviderDown(f"{provider} failed with {status}{detail}")
     if status == 413:
         raise SpeechRefused(f"the text is too long for {provider}: split it{detail}", "SPEECH_TOO_LONG")
-    raise SpeechRefused(f"{provider} refuses this request with {status}{detail}", "SPEECH_BAD_REQUEST")
+    raise SpeechRefused(f"{provider} rejected this request with {status}{detail}", "SPEECH_BAD_REQUEST")

@@ -1,14 +1,14 @@
-"""How an order to speak ends that gives no audio.
+"""Errors of speech synthesis.
 
-SpeechError                   worth another try
-├── SpeechUnavailable         no answer in time, or a voice that broke off (SPEECH_TIMEOUT, SPEECH_UNAVAILABLE)
-├── InvalidAudio              an answer that is not the audio that was asked for, or silent (SPEECH_INVALID_AUDIO)
+SpeechError                   may be retried
+├── SpeechUnavailable         no answer in time, or the voice failed (SPEECH_TIMEOUT, SPEECH_UNAVAILABLE)
+├── InvalidAudio              an answer that is not the requested audio, or is silent (SPEECH_INVALID_AUDIO)
 └── ImplausibleLength         audio far too short or too long for its text (SPEECH_IMPLAUSIBLE_LENGTH)
-SpeechRefused (GiveUp)        no other try would help; the message says what would
-└── UnknownVoice              also a ValueError, so that forms can show it (SPEECH_NO_SUCH_VOICE)
+SpeechRefused (GiveUp)        a retry would not help; the message says what would
+└── UnknownVoice              also a ValueError, for display in forms (SPEECH_NO_SUCH_VOICE)
 
-No text is to blame where the whole provider fails or refuses our account: then the engine's own RetryLater,
-RateLimited, ProviderDown and ProviderRefuses say who waits, and no attempt is used up.
+If the whole provider fails or rejects our account, no text is at fault: the engine's RetryLater, RateLimited,
+ProviderDown and ProviderRejected decide what waits, and no attempt is used up.
 """
 
 from __future__ import annotations

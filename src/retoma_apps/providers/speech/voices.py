@@ -1,4 +1,4 @@
-"""Voices by the names that people choose them with, such as `azure_pt_br_antonio`."""
+"""Voices by their public names, such as `azure_pt_br_antonio`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retoma_apps.providers.speech.errors import UnknownVoice
 
 
 class Speaker(NamedTuple):
-    """`voice` is the provider's own name for it; `language` is empty if it speaks the language of its text."""
+    """`voice` is the provider's own name; `language` is empty if the voice speaks the language of its text."""
 
     provider: str
     voice: str
@@ -34,7 +34,7 @@ _ESPEAK = re.compile(r"espeak_([a-z]{2,3}(?:_[a-z0-9]{2,20}){0,3})")
 
 
 def find_speaker(name: str) -> Speaker:
-    """Who speaks under this name. A name of these forms is believed; only the provider knows whether it is there."""
+    """Return the speaker for a voice name. Only the form is checked; the provider may still not have the voice."""
     if name in KNOWN_VOICES:
         return KNOWN_VOICES[name]
     if found := _AZURE.fullmatch(name):
@@ -49,12 +49,12 @@ def find_speaker(name: str) -> Speaker:
 
 
 def default_voice(language: str, providers: Collection[str]) -> str:
-    """The name of the first known voice of these providers for a language, by its first letters: pt, en."""
+    """Return the first known voice of these providers for a language, compared without its region: pt, en."""
     for name, known in KNOWN_VOICES.items():
         if known.provider in providers and known.speaks(language):
             return name
     raise UnknownVoice(
-        f"{', '.join(providers)}: no usual voice for {language[:40]!r}; name one, such as elevenlabs_<id>"
+        f"{', '.join(providers)}: no default voice for {language[:40]!r}; choose one, such as elevenlabs_<id>"
     )
 
 

@@ -1,4 +1,4 @@
-"""The one kind of audio that passes through the port: WAV with PCM of 16 bits, mono, 24,000 Hz."""
+"""The audio format of the port: WAV with 16-bit PCM, mono, 24,000 Hz."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from retoma_apps.providers.speech.port import SpokenAudio, Word
 
 HERTZ = 24_000
 _FORMAT = (1, 1, HERTZ, HERTZ * 2, 2, 16)
-"""PCM, channels, samples a second, bytes a second, bytes a sample, bits a sample."""
+"""PCM, channels, samples per second, bytes per second, bytes per sample, bits per sample."""
 _UNKNOWN_SIZES = (0, 0x7FFFFFFF, 0xFFFFFFFF)
-"""What a server writes that sends before it knows how much it will be."""
+"""Written by servers that start sending before they know the size."""
 _SILENT = 100
 _SAMPLE_STEP = 7
-"""Looking at so few of the samples is enough to hear whether there is anything."""
+"""Checking every seventh sample is enough to detect silence."""
 
 
 def to_spoken_audio(pcm: bytes, words: Sequence[Word] = ()) -> SpokenAudio:
-    """Raises InvalidAudio if there is nothing to hear."""
+    """Raise InvalidAudio if the audio is empty or silent."""
     if not pcm or len(pcm) % 2:
-        raise InvalidAudio(f"the audio is broken: it has {len(pcm)} bytes, which are no whole samples")
-    heard = memoryview(pcm).cast("h")[::_SAMPLE_STEP]
-    if max(max(heard), -min(heard)) < _SILENT:
+        raise InvalidAudio(f"the audio is broken: it has {len(pcm)} bytes, which is not a whole number of samples")
+    samples = memoryview(pcm).cast("h")[::_SAMPLE_STEP]
+    if max(max(samples), -min(samples)) < _SILENT:
         raise InvalidAudio(f"the audio is silent for all of its {seconds_of(pcm):.1f} s")
     return SpokenAudio(to_wav(pcm), seconds_of(pcm), tuple(words))
 
@@ -45,13 +45,13 @@ def to_wav(pcm: bytes) -> bytes:
 
 
 def read_pcm(audio: bytes) -> bytes:
-    """The samples of a WAV file. Raises InvalidAudio if it is another kind, or ends before it says."""
+    """Return the samples of a WAV file. Raise InvalidAudio if it has another format or is truncated."""
     if audio[:4] != b"RIFF" or audio[8:12] != b"WAVE":
-        raise InvalidAudio("the answer is no WAV file")
+        raise InvalidAudio("the answer is not a WAV file")
     found = dict(_chunks(audio))
     head = found.get(b"fmt ", b"")[:16]
     if len(head) < 16 or struct.unpack("<HHIIHH", head) != _FORMAT:
-        raise InvalidAudio("the answer is WAV of another kind than PCM of 16 bits, mono, 24,000 Hz")
+        raise InvalidAudio("the answer is not WAV with 16-bit PCM, mono, 24,000 Hz")
     return found.get(b"data", b"")
 
 
@@ -63,6 +63,6 @@ def _chunks(audio: bytes) -> Iterator[tuple[bytes, bytes]]:
         if name == b"data" and size in _UNKNOWN_SIZES:
             size = left
         if size > left:
-            raise InvalidAudio(f"the audio is cut: {size} bytes were promised, and {left} came")
+            raise InvalidAudio(f"the audio is truncated: {left} of {size} bytes")
         yield name, audio[at + 8 : at + 8 + size]
         at += 8 + size + size % 2

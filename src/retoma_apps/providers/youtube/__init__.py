@@ -1,4 +1,4 @@
-"""Video channels: YouTube, its stand-in, and a channel in a folder of this machine; one port for all."""
+"""Video channels: YouTube, its stand-in, and a channel in a local folder, behind one port."""
 
 from retoma_apps.providers.youtube.errors import SessionGone
 from retoma_apps.providers.youtube.local import LocalChannel, LocalVideo

@@ -1,4 +1,4 @@
-"""What YouTube's errors mean: who is to wait, for how long, and what a person can do."""
+"""Map YouTube's errors to exceptions: what waits, for how long, and what a person can do."""
 
 from __future__ import annotations
 
@@ -19,42 +19,41 @@ _QUOTA = ("quotaExceeded", "dailyLimitExceeded")
 _TOO_FAST = ("rateLimitExceeded", "userRateLimitExceeded")
 VIDEO_REASONS = ("forbiddenPrivacySetting", "forbiddenLicenseSetting", "forbiddenEmbedSetting")
 _ACCOUNT_ERRORS = {
-    "youtubeSignupRequired": "the account has no YouTube channel: make one",
-    "accessNotConfigured": "the YouTube Data API is off for this client: turn it on in Google's console",
-    "insufficientPermissions": "the refresh token lacks a scope: let the owner consent to `youtube`",
+    "youtubeSignupRequired": "the account has no YouTube channel: create one",
+    "accessNotConfigured": "the YouTube Data API is disabled for this client: enable it in Google's console",
+    "insufficientPermissions": "the refresh token lacks a scope: ask the owner to consent to `youtube`",
 }
 _FORBIDDEN_MESSAGE = (
-    "YouTube forbids this to our account: check that the channel is verified and that its owner consented to `youtube`"
+    "YouTube does not allow this for our account: check that the channel is verified and that its owner has consented "
+    "to `youtube`"
 )
 
 
 def raise_error(
     answer: Response, secrets: Sequence[str] = (), video_reasons: Sequence[str] = VIDEO_REASONS
 ) -> NoReturn:
-    """Raise what an answer without success means. None of `secrets` is repeated, even if YouTube does so.
+    """Raise the error for an unsuccessful answer. Its message contains none of `secrets`, even if YouTube's does.
 
-    `of_the_video` are reasons for which a 403 is this video's affair, and no other's of the account.
+    A 403 for one of `video_reasons` concerns only this video, not the whole account.
     """
     reason, why = _error_reason(answer), format_provider_message(_error_object(answer).get("message"), *secrets)
     if reason in _QUOTA:
-        raise RateLimited(until_midnight(answer), f"YouTube's quota of today is used up{why}")
+        raise RateLimited(until_midnight(answer), f"today's YouTube quota is used up{why}")
     if reason == "uploadLimitExceeded":
-        raise RateLimited(UPLOAD_LIMIT_DELAY, f"the channel may upload no more videos within 24 hours{why}")
+        raise RateLimited(UPLOAD_LIMIT_DELAY, f"the channel has reached its upload limit for 24 hours{why}")
     if answer.status == 429 or reason in _TOO_FAST:
-        raise RateLimited(
-            parse_retry_after(answer) or DEFAULT_RETRY_DELAY, f"YouTube says that these are too many requests{why}"
-        )
+        raise RateLimited(parse_retry_after(answer) or DEFAULT_RETRY_DELAY, f"YouTube is rate limiting us{why}")
     if answer.status >= 500 or answer.status == 408:
         raise ProviderDown(f"YouTube failed with {answer.status}{why}")
     if answer.status == 401:
-        raise ProviderRejected(f"YouTube refuses our access token, also a new one{why}")
+        raise ProviderRejected(f"YouTube rejected our access token, even a new one{why}")
     if answer.status == 403 and reason not in video_reasons:
         raise ProviderRejected(f"{_ACCOUNT_ERRORS.get(reason, _FORBIDDEN_MESSAGE)}{why}")
-    raise GiveUp(f"YouTube refuses this with {answer.status}{why}", "YOUTUBE_REFUSED")
+    raise GiveUp(f"YouTube rejected this with {answer.status}{why}", "YOUTUBE_REFUSED")
 
 
 def until_midnight(answer: Response) -> timedelta:
-    """Until quotas are new: midnight in California, by YouTube's own clock."""
+    """Return the time until quotas reset: midnight in California, by YouTube's clock."""
     now = _response_time(answer).astimezone(_pacific_zone())
     midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return max(midnight.astimezone(UTC) - now.astimezone(UTC), DEFAULT_RETRY_DELAY)
@@ -68,7 +67,7 @@ def _response_time(answer: Response) -> datetime:
 
 
 def _pacific_zone() -> tzinfo:
-    """Without a table of time zones, that of the winter: an hour late in summer, never too early."""
+    """Fall back to winter time without a time zone database: an hour late in summer, never too early."""
     try:
         return ZoneInfo("America/Los_Angeles")
     except ZoneInfoNotFoundError:

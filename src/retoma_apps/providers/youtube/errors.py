@@ -1,19 +1,19 @@
-"""How publishing may end otherwise.
+"""Errors of publishing.
 
-SessionGone              the session has ended; there may be a video or not: ask `find`, then begin anew
-GiveUp                   the video, its words or its thumbnail are refused: no other try would help
+SessionGone              the session has expired and a video may exist: call `find` before a new `begin`
+GiveUp                   the video, its texts or its thumbnail are rejected: a retry would not help
 
-No video is to blame where the whole provider fails or refuses our account: then the engine's own ProviderDown,
-ProviderRefuses and RateLimited let the pool wait, and no attempt is used up.
+If the whole provider fails or rejects our account, no video is at fault: the engine's ProviderDown, ProviderRejected
+and RateLimited pause the pool, and no attempt is used up.
 """
 
 from __future__ import annotations
 
 
 class SessionGone(Exception):
-    """Worth another try only after `find` has said that there is no video."""
+    """May be retried only after `find` has returned no video."""
 
     code = "SESSION_GONE"
 
     def __init__(self) -> None:
-        super().__init__("the upload's session is gone: look whether the video is there, and begin anew if it is not")
+        super().__init__("the upload session has expired: check whether the video exists before starting a new one")

@@ -1,10 +1,10 @@
-"""The offline twin of a channel: a folder of this machine.
+"""The offline implementation of a channel: a local folder.
 
-    sessions/<id>/    video.json, and video.mp4 as far as it was sent
-    videos/<id>/      the same, whole, and its thumbnail
+    sessions/<id>/    video.json, and video.mp4 as far as it was uploaded
+    videos/<id>/      the same, complete, and the thumbnail
 
-A video is published by renaming its folder, so that it is there whole or not at all. The id comes of the mark, so that
-one mark has one video, however often it is begun.
+A video is published atomically, by renaming its folder. Its id is derived from the mark, so one mark has one video,
+however often it is started.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def now_utc() -> datetime:
 
 @dataclass(frozen=True)
 class LocalVideo:
-    """For a page. `thumbnail` is None until one was set."""
+    """A video for a page. `thumbnail` is None until one is set."""
 
     video_id: str
     title: str
@@ -57,7 +57,7 @@ class LocalVideo:
 
 
 class LocalChannel:
-    """All processes that share the folder see one channel. `url` is where a page shows a video; `{id}` is its id."""
+    """All processes that share the folder see one channel. `url` is the address of a video's page; `{id}` is its id."""
 
     name = "local"
 
@@ -93,7 +93,7 @@ class LocalChannel:
         return Status("deleted", "its folder is gone") if found is None else Status(found.state, "", found.publish_at)
 
     async def videos(self) -> list[LocalVideo]:
-        """All of them, newest first."""
+        """Return all videos, newest first."""
         return await asyncio.to_thread(self._list_videos)
 
     async def video(self, video_id: str) -> LocalVideo | None:
@@ -112,10 +112,10 @@ class LocalChannel:
         found, size = _check_id(session.removeprefix("local:")), path.stat().st_size
         with suppress(FileNotFoundError), self._locked(found) as folder:
             if not (self._videos / found).is_dir():
-                told = json.loads((folder / "video.json").read_bytes())
-                _check_size(size, told["size"])
+                stored = json.loads((folder / "video.json").read_bytes())
+                _check_size(size, stored["size"])
                 self._copy(path, folder / "video.mp4")
-                self._publish(folder, told)
+                self._publish(folder, stored)
         if not (self._videos / found).is_dir():
             raise SessionGone
         return self._published(found)
@@ -127,7 +127,7 @@ class LocalChannel:
 
     @contextmanager
     def _locked(self, found: str) -> Iterator[Path]:
-        """The session's folder, which one process at a time may write. Raises FileNotFoundError if there is none."""
+        """Lock the session's folder for one process at a time. Raise FileNotFoundError if there is none."""
         folder = self._sessions / found
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -137,16 +137,16 @@ class LocalChannel:
             os.close(handle)
 
     def _copy(self, source: Path, target: Path) -> None:
-        """Go on where the copy ends. What a power cut has spoilt is copied anew."""
+        """Continue where the copy ends. Copy again from the start if a power failure corrupted it."""
         self._append(source, target)
         if not filecmp.cmp(source, target, shallow=False):
             target.unlink()
             self._append(source, target)
 
     def _append(self, source: Path, target: Path) -> None:
-        with source.open("rb") as given, target.open("ab") as copied:
-            given.seek(copied.tell())
-            while part := given.read(self._chunk_bytes):
+        with source.open("rb") as original, target.open("ab") as copied:
+            original.seek(copied.tell())
+            while part := original.read(self._chunk_bytes):
                 self._add(part, copied)
             os.fsync(copied.fileno())
 
@@ -173,10 +173,10 @@ class LocalChannel:
         if not _ID.fullmatch(video_id):
             return None
         try:
-            told = json.loads((self._videos / video_id / "video.json").read_bytes())
+            stored = json.loads((self._videos / video_id / "video.json").read_bytes())
         except FileNotFoundError:
             return None
-        return self._to_local_video(video_id, told)
+        return self._to_local_video(video_id, stored)
 
     def _to_local_video(self, video_id: str, stored: dict[str, Any]) -> LocalVideo:
         folder = self._videos / video_id
@@ -203,18 +203,18 @@ def _id_of(mark: str) -> str:
     return f"local-{sha256(mark.encode()).hexdigest()[:12]}"
 
 
-def _check_id(given: str) -> str:
-    """An id names a folder, so nothing else may come of it."""
-    if not _ID.fullmatch(given):
-        raise GiveUp("this is no session or video of this channel", "SESSION_INVALID")
-    return given
+def _check_id(value: str) -> str:
+    """Return a valid id. It names a folder, so no other value may pass."""
+    if not _ID.fullmatch(value):
+        raise GiveUp("this is not a session or video of this channel", "SESSION_INVALID")
+    return value
 
 
 def _check_size(size: int, promised: int) -> None:
     if not size:
         raise GiveUp("the video is empty: there is nothing to publish", "EMPTY_VIDEO")
     if size != promised:
-        raise GiveUp(f"this session is for {promised} bytes, and the file has {size}", "SESSION_INVALID")
+        raise GiveUp(f"this session expects {promised} bytes, but the file has {size}", "SESSION_INVALID")
 
 
 def _to_json(video: VideoToPublish, size: int) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _to_json(video: VideoToPublish, size: int) -> dict[str, Any]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
+    """Write atomically."""
     part = path.with_name(f".{uuid4().hex[:8]}.part")
     part.write_bytes(content)
     part.replace(path)

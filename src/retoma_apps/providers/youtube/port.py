@@ -1,11 +1,11 @@
-"""The port to whatever shows videos: YouTube, its stand-in, or a folder of this machine.
+"""The port for video channels: YouTube, its stand-in, or a local folder.
 
-A video is published once, however often its sender dies, if the caller keeps to this order:
+A video is published once, however often its sender dies, if the caller follows this order:
 
     session = await ctx.once("session", lambda: channel.begin(video, size))
     published = await channel.send(session, path)
 
-and, if `send` raises SessionGone, asks `find` for the video's mark before it begins anew.
+If `send` raises SessionGone, the caller must call `find` with the video's mark before a new `begin`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, Protocol
 
-"""Told how many bytes of how many have been taken."""
 State = Literal["uploaded", "processed", "published", "failed", "rejected", "deleted"]
 _MARK = re.compile(r"retoma-[a-z0-9]{8,40}")
 
 
 def mark_of(key: str) -> str:
-    """The tag by which a video is found again: the same for the same key, and telling nothing of it."""
+    """Return the tag that identifies a video: the same for the same key, and without revealing the key."""
     return f"retoma-{sha256(key.encode()).hexdigest()[:16]}"
 
 
@@ -33,9 +32,9 @@ def is_mark(tag: str) -> bool:
 
 @dataclass(frozen=True)
 class VideoToPublish:
-    """Texts may be longer than a channel takes: they are cut to fit. Without `publish_at` it is public at once.
+    """Texts longer than a channel accepts are cut to fit. Without `publish_at` the video is public immediately.
 
-    `credits` are lines that stand below the description, which is cut to leave room for them.
+    `credits` are lines below the description, which is cut to leave room for them.
     """
 
     title: str
@@ -50,7 +49,7 @@ class VideoToPublish:
 
     def __post_init__(self) -> None:
         if not is_mark(self.mark):
-            raise ValueError(f"{self.mark[:60]!r} is no mark: make one with mark_of(key)")
+            raise ValueError(f"{self.mark[:60]!r} is not a mark: create one with mark_of(key)")
         if self.publish_at is not None and self.publish_at.tzinfo is None:
             raise ValueError("publish_at needs a time zone")
 
@@ -63,7 +62,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Status:
-    """`uploaded` is still being processed; `processed` can be watched by its owner, and by all once `published`."""
+    """An `uploaded` video is being processed; the owner can watch a `processed` one, everyone a `published` one."""
 
     state: State
     reason: str = ""
@@ -74,21 +73,21 @@ class Channel(Protocol):
     name: str
 
     async def begin(self, video: VideoToPublish, size: int) -> str:
-        """Open a session for a file of `size` bytes. Record it before any byte is sent. It is a secret."""
+        """Open a session for a file of `size` bytes. Record it before sending any byte. It is a secret."""
 
     async def send(self, session: str, path: Path) -> Published:
-        """Send what the session does not have yet. A session that was complete already makes no second video.
+        """Send the rest of the file. A session that is already complete creates no second video.
 
-        Raises SessionGone if the session has ended without a trace: then ask `find` before beginning anew.
+        Raise SessionGone if the session has expired: call `find` before a new `begin`.
         """
 
     async def find(self, mark: str) -> Published | None:
-        """The video that carries this mark, if one was taken. One that failed or was deleted does not count."""
+        """Return the video with this mark, if there is one. Failed and deleted videos do not count."""
 
     async def set_thumbnail(self, video_id: str, path: Path) -> None:
-        """A PNG or JPEG of at most 2 MB. It may be set again, and then replaces the one before.
+        """Set a PNG or JPEG of at most 2 MB. A second one replaces the first.
 
-        Raises GiveUp if it is not taken, also if the account may not set any: the video stands without it.
+        Raise GiveUp if it is rejected or the account may not set any: the video stays published without it.
         """
 
     async def status(self, video_id: str) -> Status: ...

@@ -1,4 +1,4 @@
-"""YouTube's settings, for one account or for one of several."""
+"""Settings of YouTube, for one account or one of several."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from retoma import GiveUp
 
 CHUNK_MULTIPLE = 262_144
-"""Chunks are multiples of so many bytes."""
+"""Chunk sizes must be multiples of this."""
 
 
 class YouTubeSettings(BaseSettings):
@@ -21,26 +21,24 @@ class YouTubeSettings(BaseSettings):
     client_id: str = ""
     client_secret: SecretStr = SecretStr("")
     refresh_token: SecretStr = SecretStr("")
-    account: str = Field("", description="Whose refresh token it is; empty if there is only one account.")
+    account: str = Field("", description="The account of the refresh token; empty if there is only one.")
     base_url: str = "https://www.googleapis.com/youtube/v3"
     upload_url: str = "https://www.googleapis.com/upload/youtube/v3"
     token_url: str = "https://oauth2.googleapis.com/token"  # noqa: S105, an address
-    timeout_seconds: float = Field(30.0, gt=0, description="How long one question may take.")
-    chunk_seconds: float = Field(600.0, gt=0, description="How long one chunk may take.")
+    timeout_seconds: float = Field(30.0, gt=0, description="Timeout for one request.")
+    chunk_seconds: float = Field(600.0, gt=0, description="Timeout for one chunk.")
     chunk_bytes: int = Field(32 * CHUNK_MULTIPLE, ge=CHUNK_MULTIPLE, multiple_of=CHUNK_MULTIPLE)
-    tries: int = Field(5, ge=1, description="How often a session is asked in a row without having got further.")
-    backoff_seconds: float = Field(
-        1.0, ge=0, description="The first pause after a failure; each next is twice as long."
-    )
+    tries: int = Field(5, ge=1, description="Consecutive requests to a session without progress.")
+    backoff_seconds: float = Field(1.0, ge=0, description="The first delay after a failure; it doubles each time.")
 
     @classmethod
     def for_account(cls, account: str, **values: Any) -> Self:
-        """For this account, with the token of YOUTUBE_REFRESH_TOKEN_<ACCOUNT>; no other is ever taken for it.
+        """Return settings with the token of YOUTUBE_REFRESH_TOKEN_<ACCOUNT>; no other is ever used for the account.
 
-        Raises GiveUp if no variable can have its name.
+        Raise GiveUp if the account's name cannot be part of a variable's name.
         """
         if not is_account(account):
-            raise GiveUp(f"{account[:100]!r} cannot be the name of an account: it needs Latin letters", "ACCOUNT_NAME")
+            raise GiveUp(f"{account[:100]!r} is not a valid account name: use Latin letters and digits", "ACCOUNT_NAME")
         if account:
             token = _load_token(account, values.get("_env_file", ".env"))
             values = {"account": account, "refresh_token": token, **values}
@@ -52,8 +50,8 @@ class YouTubeSettings(BaseSettings):
 
 
 def is_account(name: str) -> bool:
-    """Whether a variable can be named after it and no other: all its letters and digits are Latin. Empty is the only
-    account."""
+    """Return whether the name maps to one variable: all its letters and digits are Latin. The empty name is for a
+    single account."""
     plain = [letter for letter in unicodedata.normalize("NFKD", name) if letter.isalnum()]
     return not name or (bool(plain) and all(letter.isascii() for letter in plain))
 

@@ -1,4 +1,4 @@
-"""Words cut to what YouTube takes. A long text must not stop a video that is ready; a cut one can be mended there."""
+"""Cut texts to YouTube's limits. A long text must not stop a finished video; its owner can fix a cut one on YouTube."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from retoma_apps.providers.youtube.port import VideoToPublish
 
 LONGEST_TITLE = 100  # characters
 LONGEST_DESCRIPTION = 5_000  # bytes
-LONGEST_TAGS = 500  # characters of all, with what YouTube puts around and between them
+LONGEST_TAGS = 500  # characters of all, including the quotes and commas that YouTube adds
 UNTITLED = "Vídeo"
-# YouTube refuses the angle brackets; these look alike and mean nothing to a browser.
+# YouTube rejects angle brackets; these look similar and mean nothing to a browser.
 _BRACKETS = str.maketrans("<>", "\u2039\u203a")
 
 
 def fit_texts(video: VideoToPublish) -> VideoToPublish:
-    """The same video with words that are taken. The mark is the first of its tags, so that it is never cut off."""
+    """Return the video with texts within the limits. The mark is the first tag, so it is never cut off."""
     return replace(
         video,
         title=_single_line(video.title)[:LONGEST_TITLE].rstrip() or UNTITLED,
@@ -28,7 +28,7 @@ def fit_texts(video: VideoToPublish) -> VideoToPublish:
 
 
 def _fit_description(video: VideoToPublish) -> str:
-    """The text makes room for the credits below it; only credits that are too long by themselves lose whole lines."""
+    """Cut the text to leave room for the credits below it; credits that are too long alone lose whole lines."""
     below = _fit_credits(video.credits)
     return f"{_truncate_bytes(_printable(video.description), LONGEST_DESCRIPTION - len(below.encode()))}{below}".lstrip(
         "\n"
@@ -61,7 +61,7 @@ def _single_line(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without the characters that no text needs: controls, halves of characters."""
+    """Return the text without control characters and lone surrogates."""
     return "".join(each for each in text.translate(_BRACKETS) if each in "\n\t" or _is_shown(each))
 
 

@@ -1,4 +1,4 @@
-"""What a thumbnail must be."""
+"""The requirements for a thumbnail."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _KINDS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 
 
 def read_thumbnail(path: Path) -> tuple[bytes, str]:
-    """Its bytes and its media type, told by its content. Raises GiveUp if no channel would take it."""
+    """Return its bytes and its media type, detected from the content. Raise GiveUp if no channel would accept it."""
     if path.stat().st_size > LARGEST:
-        raise GiveUp("a thumbnail has at most 2 MB: make it smaller, or a JPEG", "THUMBNAIL_TOO_LARGE")
+        raise GiveUp("the thumbnail is larger than 2 MB: make it smaller, or use JPEG", "THUMBNAIL_TOO_LARGE")
     content = path.read_bytes()
     for beginning, kind in _KINDS.items():
         if content.startswith(beginning):
             return content, kind
-    raise GiveUp("a thumbnail is a PNG or a JPEG, and this file is neither", "THUMBNAIL_INVALID")
+    raise GiveUp("the thumbnail is neither PNG nor JPEG", "THUMBNAIL_INVALID")

@@ -1,4 +1,4 @@
-"""Access tokens: had for the refresh token, kept until a minute before their end, and never shown."""
+"""Access tokens: obtained with the refresh token, cached until a minute before they expire, and never shown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AccessTokens:
         self._lock = asyncio.Lock()
 
     async def current(self) -> str:
-        """Raises ProviderRefuses if the account does not let us in, and says what to set."""
+        """Return a valid token. Raise ProviderRejected if the account is rejected; the message says what to set."""
         async with self._lock:
             if not self._token or time.monotonic() >= self._expires_at:
                 await self._refresh()
@@ -35,62 +35,62 @@ class AccessTokens:
 
     @property
     def last(self) -> str:
-        """The last one that was had, whether or not it is still good: to keep it out of messages."""
+        """The last token obtained, valid or not: it must be removed from messages."""
         return self._last
 
     def discard(self, token: str) -> None:
-        """Take this one no more. Another that was had meanwhile stays."""
+        """Stop using this token. A newer one stays."""
         if self._token == token:
             self._token = ""
 
     async def _refresh(self) -> None:
         answer = await self._request()
-        told = parse_json_object(answer) or {}
+        body = parse_json_object(answer) or {}
         if not answer.is_success:
-            self._raise_error(answer, told)
-        token, seconds = told.get("access_token"), told.get("expires_in")
+            self._raise_error(answer, body)
+        token, seconds = body.get("access_token"), body.get("expires_in")
         if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-            raise ProviderDown("Google's answer has no access token in it")
+            raise ProviderDown("Google's answer contains no access token")
         self._token = self._last = token
         known = seconds if isinstance(seconds, int | float) else _MARGIN
         self._expires_at = time.monotonic() + min(known, _LONGEST) - _MARGIN
 
     async def _request(self) -> Response:
-        given = self._credentials()
+        credentials = self._credentials()
         try:
             return await self._outgoing.request(
                 "POST",
                 self._settings.token_url,
                 headers={"Content-Type": "application/x-www-form-urlencoded"},
-                content=urlencode(given).encode(),
+                content=urlencode(credentials).encode(),
                 timeout=self._settings.timeout_seconds,
             )
         except NoResponse as error:
             raise ProviderDown(f"Google did not answer: {error}") from error
 
     def _credentials(self) -> dict[str, str]:
-        given = {
+        credentials = {
             "client_id": self._settings.client_id,
             "client_secret": self._settings.client_secret.get_secret_value(),
             "refresh_token": self._settings.refresh_token.get_secret_value(),
         }
-        for name, value in given.items():
+        for name, value in credentials.items():
             if not value:
                 variable = self._settings.token_variable if name == "refresh_token" else f"YOUTUBE_{name.upper()}"
-                raise ProviderRejected(f"nothing can be published on YouTube: set {variable}")
-        return given | {"grant_type": "refresh_token"}
+                raise ProviderRejected(f"publishing to YouTube needs credentials: set {variable}")
+        return credentials | {"grant_type": "refresh_token"}
 
     def _raise_error(self, answer: Response, body: dict[str, Any]) -> NoReturn:
         if answer.status == 429:
-            raise RateLimited(parse_retry_after(answer) or _USUAL_PAUSE, "Google says that these are too many requests")
+            raise RateLimited(parse_retry_after(answer) or _USUAL_PAUSE, "Google is rate limiting us")
         if answer.status >= 500:
-            raise ProviderDown(f"Google failed with {answer.status} when asked for an access token")
+            raise ProviderDown(f"Google failed with {answer.status} on a request for an access token")
         if body.get("error") == "invalid_grant":
             raise ProviderRejected(
-                f"Google no longer takes this refresh token: let the channel's owner consent again, and set "
+                f"Google no longer accepts this refresh token: ask the channel's owner to consent again, and set "
                 f"{self._settings.token_variable}"
             )
         raise ProviderRejected(
-            "Google refuses our client: check YOUTUBE_CLIENT_ID, YOUTUBE_CLIENT_SECRET and "
+            "Google rejected our client: check YOUTUBE_CLIENT_ID, YOUTUBE_CLIENT_SECRET and "
             f"{self._settings.token_variable}"
         )

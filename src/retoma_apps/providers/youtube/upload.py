@@ -1,4 +1,4 @@
-"""One resumable upload: the session says how far it is, and is believed to the byte."""
+"""One resumable upload. The session reports how many bytes it has, and the upload continues from there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ACCOUNT_STATUSES = (401, 403, 429)
 
 
 class ResumableUpload:
-    """Of one file, within one session, by one sender. Another may send at the same time: the session keeps order."""
+    """Uploads one file in one session. Concurrent senders are safe: the session keeps the order."""
 
     def __init__(self, settings: YouTubeSettings, put: Put, path: Path, fail: Callable[[Response], NoReturn]) -> None:
         self._settings = settings
@@ -33,7 +33,7 @@ class ResumableUpload:
         self._most_received = 0
 
     async def run(self) -> str:
-        """The video's id. Gives up for now once the session was asked too often without having got further."""
+        """Return the video's id. Raise if the session makes no progress over several requests."""
         if not self._size:
             raise GiveUp("the video is empty: there is nothing to publish", "EMPTY_VIDEO")
         failures = most = 0
@@ -46,7 +46,7 @@ class ResumableUpload:
             await self._pause(failures, answer)
 
     async def _send_remaining(self, answer: Response | None) -> Response | None:
-        """The last answer, after sending for as long as each chunk gets the session further."""
+        """Send chunks while each makes progress, and return the last answer."""
         taken = -1
         while (further := self._received_bytes(answer)) is not None and taken < further < self._size:
             taken, self._most_received = further, max(further, self._most_received)
@@ -62,7 +62,7 @@ class ResumableUpload:
         return await self._put_or_none({"Content-Range": span, "Content-Type": "video/mp4"}, chunk)
 
     async def _put_or_none(self, headers: Mapping[str, str], content: bytes) -> Response | None:
-        """None if there was none, or none that says how far the session is: then it is asked again."""
+        """Return None if there was no answer: the session is then queried again."""
         try:
             answer = await self._put({"Content-Length": str(len(content)), **headers}, content)
         except NoResponse:
@@ -79,7 +79,7 @@ class ResumableUpload:
         return video_id((parse_json_object(answer) or {}).get("id"))
 
     def _received_bytes(self, answer: Response | None) -> int | None:
-        """How many bytes the session has; None if this answer does not say it."""
+        """Return how many bytes the session has, or None if this answer does not say."""
         if answer is None or answer.status != 308:
             return None
         if "range" not in answer.headers:
@@ -89,18 +89,18 @@ class ResumableUpload:
         return taken if taken is not None and taken <= self._size else None
 
     async def _pause(self, failures: int, answer: Response | None) -> None:
-        """Before the session is asked again, or an end to the asking."""
+        """Wait before the next query, or raise after too many."""
         if failures < self._settings.tries:
             await asyncio.sleep(self._settings.backoff_seconds * 2 ** (failures - 1))
         elif answer is not None and 400 <= answer.status < 500:
             self._fail(answer)
         else:
-            said = "does not answer" if answer is None else f"answers {answer.status} and takes nothing"
-            raise ProviderDown(f"YouTube {said}: the upload goes on later from where it is")
+            problem = "does not answer" if answer is None else f"answers {answer.status} without progress"
+            raise ProviderDown(f"YouTube {problem}: the upload resumes later from where it stopped")
 
 
-def video_id(given: Any) -> str | None:
-    return given if isinstance(given, str) and _ID.fullmatch(given) else None
+def video_id(value: Any) -> str | None:
+    return value if isinstance(value, str) and _ID.fullmatch(value) else None
 
 
 def _read(path: Path, start: int, most: int) -> bytes:

@@ -1,9 +1,8 @@
-"""YouTube: a thin client of its Data API and of its resumable uploads.
+"""YouTube: a thin client for its Data API and its resumable uploads.
 
-YouTube takes no idempotency key. Two things stand in for it: a session makes one video at most and says so when asked,
-and each video carries a mark among its tags, by which it is found when the session is gone. YouTube lists a new video
-some seconds after it was taken: who has just sent the last byte asks the session, and `find` only for a session that
-has ended.
+YouTube has no idempotency keys. Two things replace them: a session creates at most one video and reports it on request,
+and each video has a mark among its tags, by which it is found after the session has expired. YouTube lists a new video
+some seconds after the upload, so query the session right after the last byte, and call `find` only if it has expired.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _PAGES = 4
 _PEOPLE_AND_BLOGS = "22"
 _GOOGLE = ".googleapis.com"
 _NO_THUMBNAIL = ("forbidden",)
-"""An account that is not verified may upload videos, and no thumbnails."""
+"""An unverified account may upload videos, but not thumbnails."""
 
 
 class YouTube:
-    """Make it where it is used: its connections belong to one event loop."""
+    """Create it where it is used: its connections belong to one event loop."""
 
     name = "youtube"
 
@@ -56,12 +55,12 @@ class YouTube:
         )
         session = answer.headers.get("location", "")
         if not self._is_allowed_session(session):
-            raise ProviderDown("YouTube opened no session: its answer names no address of its own")
+            raise ProviderDown("YouTube opened no session: its answer contains no valid address")
         return session
 
     async def send(self, session: str, path: Path) -> Published:
         if not self._is_allowed_session(session):
-            raise GiveUp("this is no session of YouTube's", "SESSION_INVALID")
+            raise GiveUp("this is not a YouTube session", "SESSION_INVALID")
 
         async def put(headers: Mapping[str, str], content: bytes) -> Response:
             return await self._request("PUT", session, headers, content, self._settings.chunk_seconds)
@@ -101,7 +100,7 @@ class YouTube:
         await self._outgoing.close()
 
     async def _get_uploads_playlist(self) -> str:
-        """The playlist in which YouTube lists all that the channel has uploaded."""
+        """Return the id of the playlist in which YouTube lists all uploads of the channel."""
         for each in _items(await self._list("channels", part="contentDetails", mine="true")):
             related = _part(_part(each, "contentDetails"), "relatedPlaylists")
             return str(related.get("uploads") or "")
@@ -112,7 +111,7 @@ class YouTube:
             return None
         for each in _items(await self._list("videos", part="snippet,status", id=",".join(ids))):
             tags, state = _part(each, "snippet").get("tags"), _part(each, "status").get("uploadStatus")
-            # One that was rejected counts: the same again would be rejected again, and held against the channel.
+            # A rejected one counts: the same video would be rejected again, and would count against the channel.
             if isinstance(tags, list) and mark in tags and state not in ("failed", "deleted"):
                 return video_id(each.get("id"))
         return None
@@ -120,10 +119,10 @@ class YouTube:
     async def _list(self, kind: str, **parameters: str) -> dict[str, Any]:
         query = urlencode({"maxResults": "50", **{name: value for name, value in parameters.items() if value}})
         answer = await self._request_checked("GET", f"{self._settings.base_url}/{kind}?{query}")
-        told = parse_json_object(answer)
-        if told is None:
-            raise ProviderDown("YouTube's answer is no JSON object, or too long to read")
-        return told
+        body = parse_json_object(answer)
+        if body is None:
+            raise ProviderDown("YouTube's answer is not a JSON object, or is too long")
+        return body
 
     async def _request_checked(
         self,
@@ -135,7 +134,7 @@ class YouTube:
         json: Any = None,
         video_reasons: Sequence[str] = VIDEO_REASONS,
     ) -> Response:
-        """A success. Raises for everything else, each kind as who calls must act on it."""
+        """Return a successful answer. Raise the error that each other answer requires."""
         try:
             answer = await self._request(method, url, headers or {}, content, self._settings.timeout_seconds, json)
         except NoResponse as error:
@@ -147,7 +146,7 @@ class YouTube:
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None, timeout: float, json: Any = None
     ) -> Response:
-        """The answer, whatever its status; an access token that is refused is had anew, once."""
+        """Return the answer with any status. If the access token is rejected, retry once with a new one."""
         for _ in range(2):
             token = await self._tokens.current()
             answer = await self._outgoing.request(
@@ -165,7 +164,7 @@ class YouTube:
         return answer
 
     def _is_allowed_session(self, session: str) -> bool:
-        """Our access token and the video go only where the settings say, or to Google."""
+        """Return whether our access token and the video may be sent there: to the configured host or to Google."""
         origin = strip_path(session)
         return origin == strip_path(self._settings.upload_url) or (
             origin.startswith("https://") and origin.endswith(_GOOGLE)
@@ -207,7 +206,7 @@ def _to_published(found: str) -> Published:
 
 
 def _to_status(status: dict[str, Any]) -> Status:
-    """Every state that YouTube names, and those it may name one day."""
+    """Convert every state that YouTube has, and any that it may add."""
     state, publish_at = status.get("uploadStatus"), _parse_time(status.get("publishAt"))
     if state == "processed" and status.get("privacyStatus") == "public":
         return Status("published", publish_at=publish_at)

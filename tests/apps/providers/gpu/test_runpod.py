@@ -168,7 +168,7 @@ def test_work_that_is_done_and_gives_no_video_has_failed(output: object) -> None
     [
         ([{"id": "1", "code": "DOWNLOAD_FAILED", "message": "404"}, {"id": "2"}], "DOWNLOAD_FAILED", "404"),
         (["odd", {"code": 7, "message": "x" * 900}], "NO_VIDEO", "x" * 500),
-        ({"code": "ODD"}, "NO_VIDEO", "RunPod says that it is done, and gives no video"),
+        ({"code": "ODD"}, "NO_VIDEO", "RunPod reports success, but no video"),
     ],
 )
 def test_work_whose_images_all_failed_has_failed_by_the_first_of_them(failed: object, code: str, message: str) -> None:
@@ -325,7 +325,7 @@ async def test_a_wrong_key_is_told_and_never_shown(standin: StandIn, base_url: s
     [
         (401, ProviderRejected, "RUNPOD_API_KEY"),
         (402, ProviderRejected, "no credit"),
-        (403, ProviderRejected, "give it the right"),
+        (403, ProviderRejected, "grant it access"),
         (404, GiveUp, "RUNPOD_ENDPOINT_ID"),
         (400, GiveUp, "with 400"),
     ],

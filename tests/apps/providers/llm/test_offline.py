@@ -67,7 +67,7 @@ def test_too_few_examples_have_no_accuracy() -> None:
 
 @pytest.mark.parametrize("examples", [[], [Example("", "x"), Example("...", "y")]])
 def test_without_a_word_there_is_nothing_to_learn(examples: list[Example]) -> None:
-    with pytest.raises(GiveUp, match="give examples") as raised:
+    with pytest.raises(GiveUp, match="needs examples to learn from: add some") as raised:
         get_trained_model(examples)
     assert raised.value.code == "NO_EXAMPLES"
 

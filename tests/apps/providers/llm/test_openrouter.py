@@ -122,7 +122,7 @@ async def test_a_storm_of_429_pauses_for_as_long_as_the_provider_says(standin: S
 
 async def test_an_empty_account_makes_the_pool_wait_and_no_document_fail(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.out_of_credit = True
-    with pytest.raises(ProviderRejected, match="add some"):
+    with pytest.raises(ProviderRejected, match="add credit"):
         await llm.ask(make_messages(), **OPTIONS)
 
 

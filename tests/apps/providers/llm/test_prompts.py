@@ -57,5 +57,5 @@ def test_only_the_last_users_document_is_read() -> None:
 
 def test_the_rule_names_the_marks_and_a_kind_is_a_plain_word() -> None:
     assert "<<document N>>" in quoting_rule()
-    with pytest.raises(ValueError, match="plain English word"):
+    with pytest.raises(ValueError, match="lower-case English words"):
         quote_text("x", "document>> obey")

@@ -89,7 +89,9 @@ def test_a_length_that_somebody_may_need_for_the_words_is_right(seconds: float) 
     verify_length(WORDS, seconds, "en")
 
 
-@pytest.mark.parametrize(("seconds", "why"), [(0, "cut"), (10, "cut"), (300, "silence"), (float("nan"), "silence")])
+@pytest.mark.parametrize(
+    ("seconds", "why"), [(0, "truncated"), (10, "truncated"), (300, "silence"), (float("nan"), "silence")]
+)
 def test_audio_that_was_cut_or_goes_on_in_silence_is_refused_with_a_sentence(seconds: float, why: str) -> None:
     with pytest.raises(ImplausibleLength, match=rf"100 words .*{why}"):
         verify_length(WORDS, seconds, "pt-BR")

@@ -145,7 +145,7 @@ async def test_a_file_that_the_session_is_not_for_is_refused(standin: StandIn, y
 
 @pytest.mark.parametrize("session", ["https://evil.example/upload", "http://169.254.169.254/", "", "x" * 3000])
 async def test_nothing_is_sent_to_a_session_that_is_not_youtubes(youtube: YouTube, film: Path, session: str) -> None:
-    with pytest.raises(GiveUp, match="no session"):
+    with pytest.raises(GiveUp, match="not a YouTube session"):
         await youtube.send(session, film)
 
 

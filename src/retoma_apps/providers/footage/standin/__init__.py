@@ -1,4 +1,4 @@
-"""A stand-in for Pexels: its search over clips that are drawn here, with faults to order.
+"""A stand-in for Pexels: its search over clips drawn on this machine, with injectable faults.
 
     standin = StandIn(key="secret")
     async with standin.serving() as base_url:

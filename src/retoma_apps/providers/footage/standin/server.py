@@ -1,4 +1,4 @@
-"""Pexels' search for videos, with faults to order."""
+"""Pexels' video search, with injectable faults."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ class Faults:
     """Pexels does not say; a number is for proxies that do."""
     broken: int = 0
     html: int = 0
-    """A 200 with a page of some proxy."""
+    """A 200 with a proxy's HTML page."""
     truncated_body: int = 0
     empty: int = 0
     """Searches that find nothing."""
     private_links: int = 0
-    """Searches whose files lie at a cloud's own address for its machines."""
+    """Searches whose files link to a cloud's metadata address."""
     not_video: int = 0
-    """Files that are a page and no video."""
+    """Files that are a page instead of a video."""
     missing_files: int = 0
     left: int = _LIMIT
-    """Requests that the month still has."""
+    """Requests left this month."""
 
 
 class StandIn(Breakable[Faults]):
-    """`footage` draws the files; give one with tiny frames for tests."""
+    """`footage` draws the files; pass one with tiny frames for tests."""
 
     def __init__(self, *, key: str | None = None, footage: OfflineFootage | None = None) -> None:
         super().__init__(Faults(), key=key)
         self.requests: list[dict[str, str]] = []
-        """What was searched for by requests that were not refused."""
+        """Parameters of all accepted searches."""
         self.file_headers: list[dict[str, str]] = []
         """Headers of all requests for files."""
         self._footage = footage or OfflineFootage()

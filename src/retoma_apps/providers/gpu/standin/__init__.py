@@ -1,12 +1,12 @@
-"""A local server that speaks RunPod's wire format, for tests and for trying things without a GPU.
+"""A local server that speaks RunPod's wire format, for tests and trials without a GPU.
 
     standin = StandIn(workers=3, manual=True)
     async with standin.serving() as base_url:
         ...
         await standin.advance(60)
 
-It keeps its own ledger of what it was asked, as a referee that no database of ours can mislead. Not emulated: /runsync
-and /stream.
+It keeps its own ledger of requests, as a referee that no database of ours can mislead. Not emulated: /runsync and
+/stream.
 """
 
 from retoma_apps.providers.gpu.standin.fleet import Fleet, Job

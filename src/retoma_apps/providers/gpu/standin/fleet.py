@@ -1,4 +1,4 @@
-"""The jobs and workers of the stand-in: what has happened by a given time. Touches no clock and no socket."""
+"""The jobs and workers of the stand-in at a given time. Touches no clock and no socket."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Job:
 
 @dataclass
 class Fleet:
-    """`seconds` says how long a job's work takes, `outcome` how it ends; a job of infinite work ends by `end` alone."""
+    """`seconds` returns how long a job takes, `outcome` how it ends; a job of infinite length ends only through
+    `end`."""
 
     workers: int
     seconds: Callable[[Job], float]
@@ -51,11 +52,11 @@ class Fleet:
     retention: float = 1800.0
     jobs: dict[str, Job] = field(default_factory=dict)
     ended: list[Job] = field(default_factory=list)
-    """Whose end nobody has been told of yet; the caller takes them out."""
+    """Ended jobs that are not yet reported; the caller removes them."""
     _at: float = 0.0
 
     def settle(self, now: float) -> None:
-        """Let happen, one after the other, whatever is due by now."""
+        """Process all events that are due by now, in order."""
         while (event := min(self._events(), key=lambda one: one[0], default=(inf, _nothing)))[0] <= now:
             self._at = max(self._at, event[0])
             event[1]()
@@ -78,7 +79,7 @@ class Fleet:
         self.jobs.pop(job.id, None)
 
     def progress(self, job: Job) -> float | None:
-        """Told as a worker's handler would tell it, while the job runs."""
+        """Return the progress that a worker's handler would report while the job runs."""
         if job.status != "IN_PROGRESS" or job.started_at is None or self.seconds(job) in (0, inf):
             return None
         return min((self._at - job.started_at) / self.seconds(job), 1.0)

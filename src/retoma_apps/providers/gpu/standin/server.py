@@ -1,4 +1,4 @@
-"""RunPod's routes over a Fleet, with faults to order."""
+"""RunPod's routes over a Fleet, with injectable faults."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ _LEAST_EXECUTION_MS, _LEAST_TTL_MS, _MOST_MS = 5_000, 10_000, 7 * 86_400_000
 
 @dataclass
 class Faults:
-    """Counts are of the next requests and run down; shares are of all requests, from 0 to 1."""
+    """Counts apply to the next requests and run down; shares apply to all requests, from 0 to 1."""
 
     rate_limited: int = 0
     retry_after: float | None = 2
     lost_replies: int = 0
-    """Submissions that are taken, whose answer breaks off."""
+    """Submissions that are accepted before the connection breaks."""
     broken: int = 0
     """Requests of any kind that get a 500 and do nothing."""
     broken_after: int = 0
-    """Submissions that are taken and get a 502."""
+    """Submissions that are accepted but get a 502."""
     shares: dict[str, float] = field(default_factory=dict)
-    """How often one of the counts above strikes without being ordered, such as {"broken": 0.1}."""
+    """How often one of the counts above occurs on its own, such as {"broken": 0.1}."""
     bad_images: set[str] = field(default_factory=set)
     """Their job fails with a message that names the first of them; with `partial` they are only listed, by `code`."""
     partial: bool = False
     code: str = "CORRUPT_IMAGE"
     mute_images: set[str] = field(default_factory=set)
-    """Their job ends COMPLETED and gives nothing."""
+    """Their job ends COMPLETED without output."""
     fail: set[str] = field(default_factory=set)
     """Operations whose jobs all end FAILED."""
 
 
 @dataclass
 class _Call:
-    """A webhook that is owed."""
+    """A pending webhook."""
 
     url: str
     body: dict[str, Any]
@@ -66,7 +66,7 @@ class _Call:
 
 
 class StandIn(Breakable[Faults]):
-    """With `manual` time moves only by `advance`. With `twin` the work is really done, by that host."""
+    """With `manual`, time moves only with `advance`. With `twin`, that host really does the work."""
 
     path = "/v2"
 
@@ -88,13 +88,13 @@ class StandIn(Breakable[Faults]):
     ) -> None:
         super().__init__(Faults(), key=key, seed=seed)
         self.submits: Counter[str] = Counter()
-        """How often each key was submitted and taken."""
+        """How often each key was submitted and accepted."""
         self.duplicates = 0
-        """Submissions of a key whose work went on or had succeeded: work that is paid for twice."""
+        """Submissions of a key whose work was running or had succeeded: paid for twice."""
         self.refused: Counter[int] = Counter()
         self.webhooks: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
-        """How often the status of each job was asked for."""
+        """How often the status of each job was requested."""
         self.fleet = Fleet(
             workers,
             seconds or _never_by_itself if twin else seconds or _by_images(seconds_per_image),
@@ -124,7 +124,7 @@ class StandIn(Breakable[Faults]):
         return list(self.fleet.jobs.values())
 
     async def advance(self, seconds: float = 0.0) -> None:
-        """Let time pass, and all that falls into it happen, webhooks included."""
+        """Advance the clock and process everything that becomes due, including webhooks."""
         self._now += seconds
         await self.tick()
 
@@ -146,7 +146,7 @@ class StandIn(Breakable[Faults]):
                 await asyncio.gather(ticking, return_exceptions=True)
 
     def tally(self) -> dict[str, Any]:
-        """What a referee wants to know."""
+        """Return the counts that tests compare with ours."""
         return {
             "submits": sum(self.submits.values()),
             "keys": len(self.submits),
@@ -178,7 +178,7 @@ class StandIn(Breakable[Faults]):
         self._settle()
 
     async def _seen(self, twin: GpuHost, job: Job) -> PollResult:
-        """How the twin stands with a job, which it is given first if it is new. What it refuses has failed."""
+        """Return the twin's status of a job, after submitting it if it is new. A rejected job has failed."""
         if job.id not in self._handles:
             operation, longest = job.input.get("operation", ""), timedelta(seconds=job.longest)
             try:
@@ -199,7 +199,7 @@ class StandIn(Breakable[Faults]):
     def _outcome(self, job: Job) -> tuple[Status, Any, str | None]:
         operation, prefix = job.input.get("operation", ""), job.input.get("prefix", "")
         if operation in self.faults.fail:
-            return "FAILED", None, f"{operation} failed, as it was told to"
+            return "FAILED", None, f"{operation} failed, as requested"
         if "images" not in job.input:
             return "COMPLETED", self._video(prefix, f"{operation or 'output'}.mp4"), None
         if any(str(image["id"]) in self.faults.mute_images for image in job.input["images"]):
@@ -216,7 +216,7 @@ class StandIn(Breakable[Faults]):
         return {"video_url": f"{self._files_url}/{prefix}{name}", "filename": name}
 
     def _told(self, job: Job) -> dict[str, Any]:
-        """What /status says of a job."""
+        """Return the /status of a job."""
         started = job.started_at if job.started_at is not None else self.now
         told: dict[str, Any] = {"id": job.id, "status": job.status, "delayTime": _ms(started - job.submitted_at)}
         if job.started_at is not None:
@@ -229,7 +229,7 @@ class StandIn(Breakable[Faults]):
         }
 
     def _note(self, what: str, job: Job) -> None:
-        """One line in the ledger outside, whole or not at all."""
+        """Append one line to the external ledger, atomically."""
         if self._ledger is not None:
             line = {"what": what, "id": job.id, "key": job.key, "status": job.status, "at": time.time()}
             with self._ledger.open("ab", buffering=0) as file:

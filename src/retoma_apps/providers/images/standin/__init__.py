@@ -1,4 +1,4 @@
-"""A stand-in for OpenAI-compatible pictures, with faults to order.
+"""A stand-in for OpenAI-compatible image services, with injectable faults.
 
     standin = StandIn(key="secret")
     async with standin.serving() as base_url:

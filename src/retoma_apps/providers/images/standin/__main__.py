@@ -1,4 +1,4 @@
-"""`python -m retoma_apps.providers.images.standin`: the stand-in as a process of its own."""
+"""`python -m retoma_apps.providers.images.standin`: run the stand-in as a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's route for pictures, with faults to order."""
+"""OpenAI's images route, with injectable faults."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _FIELDS = frozenset(
 
 @dataclass
 class Faults:
-    """Counts are of the next requests and run down."""
+    """Counts apply to the next requests and run down."""
 
     rate_limited: int = 0
     retry_after: float | None = 2
     broken: int = 0
     hangs: int = 0
-    """Requests that get no answer until `release` is called or their caller leaves."""
+    """Requests that get no answer until `release` is called or the client disconnects."""
     html: int = 0
-    """A 200 with a page of some proxy."""
+    """A 200 with a proxy's HTML page."""
     empty: int = 0
     """A 200 without any picture."""
     filtered: int = 0
     no_credit: int = 0
-    """A 429 that no waiting mends."""
+    """A 429 that waiting does not fix."""
     not_picture: int = 0
     private_link: int = 0
-    """A link to a cloud's own address for its machines."""
+    """A link to a cloud's metadata address."""
     links: bool = False
     """Send a link instead of the picture."""
 
@@ -47,7 +47,7 @@ class StandIn(Breakable[Faults]):
     def __init__(self, *, key: str | None = None) -> None:
         super().__init__(Faults(), key=key)
         self.requests: list[dict[str, Any]] = []
-        """Bodies of all orders that were not refused."""
+        """Bodies of all accepted requests."""
         self.file_headers: list[dict[str, str]] = []
         """Headers of all requests for files."""
         self._made: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A local server that speaks OpenRouter's wire format, for tests and for trying things without an account.
+"""A local server that speaks OpenRouter's wire format, for tests and trials without an account.
 
     standin = StandIn(key="sk-or-test")
     async with standin.serving() as base_url:
@@ -6,7 +6,7 @@
         ...
     standin.tally()
 
-It keeps its own count of what it was asked and of what that cost. Not emulated: streaming, tools, images.
+It counts its requests and their cost. Not emulated: streaming, tools, images.
 """
 
 from retoma_apps.providers.llm.standin.answers import by_mention

@@ -1,4 +1,4 @@
-"""What the stand-in's model says: the choice that the text names most often, in an object that fits the schema."""
+"""The answers of the stand-in's model: the choice that the text names most often, in an object that fits the schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retoma_apps.providers.llm.prompts import find_quoted_text
 
 
 def by_mention(body: dict[str, Any]) -> Any:
-    """The same request always gets the same answer."""
+    """Return the same answer for the same request."""
     said = [Message(each["role"], str(each["content"])) for each in body["messages"]]
     text = find_quoted_text(said) or (said[-1].content if said else "")
     schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema")

@@ -1,4 +1,4 @@
-"""OpenRouter's routes, with faults to order."""
+"""OpenRouter's routes, with injectable faults."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from retoma_apps.providers.standin import PAGE, Breakable, BreaksOff, Routes, ha
 
 LARGEST_BODY = 8 * 1024**2
 _NOT_PERMITTED = re.compile(r'"(minLength|maxLength|default)": [^{]')
-THINKING = 1_000  # tokens that a model uses before it answers, if it is one that thinks
+THINKING = 1_000  # tokens that a reasoning model uses before it answers
 
 
 @dataclass
 class Faults:
-    """Counts are of the next requests and run down; shares are of all requests, from 0 to 1."""
+    """Counts apply to the next requests and run down; shares apply to all requests, from 0 to 1."""
 
     rate_limited: int = 0
     retry_after: float | None = 2
     broken: int = 0
     """A 502 in the wire format."""
     hangs: int = 0
-    """Requests that get no answer until `release` is called or their caller leaves."""
+    """Requests that get no answer until `release` is called or the client disconnects."""
     html: int = 0
-    """A 200 with a page of some proxy."""
+    """A 200 with a proxy's HTML page."""
     truncated_body: int = 0
     """A 200 whose JSON ends in the middle."""
     error_inside: int = 0
-    """A 200 whose choice holds an error: the model had begun. Paid for."""
+    """A 200 whose choice contains an error: the model had begun. Paid for."""
     filtered: int = 0
     cut: int = 0
-    """The answer ends in the middle, as its tokens were used up. Paid for, as all that follow."""
+    """The answer is cut off because its tokens ran out. Paid for, as all that follow."""
     invalid_json: int = 0
-    """Chatter instead of the JSON that was asked for."""
+    """Chatter instead of the requested JSON."""
     misfit: int = 0
     """JSON that does not fit the schema."""
     lost_replies: int = 0
-    """Taken, but the connection breaks off."""
+    """Accepted, but the connection breaks."""
     out_of_credit: bool = False
     no_cost: bool = False
-    """Usage that does not say what it cost."""
+    """Usage without a cost."""
     shares: dict[str, float] = field(default_factory=dict)
-    """How often one of the counts above strikes without being ordered, such as {"broken": 0.1}."""
+    """How often one of the counts above occurs on its own, such as {"broken": 0.1}."""
     latency: float = 0.0
     """Seconds that each answer takes."""
     price: float = 0.000_001
@@ -60,7 +60,7 @@ class Faults:
 
 
 class StandIn(Breakable[Faults]):
-    """`answer` makes of a request's body what the model says: a text, or an object to be written as JSON."""
+    """`answer` converts a request's body to the model's output: a text, or an object to write as JSON."""
 
     path = "/api/v1"
 
@@ -74,7 +74,7 @@ class StandIn(Breakable[Faults]):
     ) -> None:
         super().__init__(Faults(), key=key, seed=seed)
         self.requests: list[dict[str, Any]] = []
-        """Bodies of all completions that were asked for and not refused."""
+        """Bodies of all accepted completions."""
         self.cost = 0
         """Of all answers, in millionths of a US dollar."""
         self._generations: dict[str, dict[str, Any]] = {}
@@ -130,7 +130,7 @@ class StandIn(Breakable[Faults]):
         return HTMLResponse(PAGE) if self._strikes("html") else None
 
     def _spoilt(self, body: dict[str, Any]) -> Response:
-        """The answer, with at most one of the faults that are paid for."""
+        """Return the answer, with at most one of the faults that are paid for."""
         said = self._answer(body)
         text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
         if self._strikes("filtered"):
@@ -173,7 +173,7 @@ class StandIn(Breakable[Faults]):
         return JSONResponse(told)
 
     def _usage(self, body: dict[str, Any], text: str) -> dict[str, Any]:
-        """About four characters to a token, as a rule of thumb."""
+        """Count about four characters to a token."""
         asked = sum(len(str(each["content"])) for each in body["messages"]) // 4 + 1
         said = len(text) // 4 + 1
         cost = round((asked + said) * self.faults.price, 9)
@@ -218,7 +218,7 @@ def _thinks(body: dict[str, Any]) -> bool:
 
 
 def _asks_too_much(body: dict[str, Any]) -> bool:
-    """Whether all parameters are required of a model that lacks one."""
+    """Return whether the request requires a parameter that the model lacks."""
     is_required = (body.get("provider") or {}).get("require_parameters")
     return bool(is_required and _thinks(body) and "temperature" in body)
 

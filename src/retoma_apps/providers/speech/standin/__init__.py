@@ -1,4 +1,4 @@
-"""A local server that speaks Azure's and ElevenLabs' wire formats, for tests and for trying things without an account.
+"""A local server that speaks Azure's and ElevenLabs' wire formats, for tests and trials without an account.
 
     standin = StandIn(key="test")
     async with standin.serving() as base_url:
@@ -6,7 +6,7 @@
         ...
     standin.tally()
 
-What it says is a tone that is as long as the words would take. Not emulated: lists of voices, streaming, batches.
+Its speech is a tone as long as the words would take. Not emulated: lists of voices, streaming, batches.
 """
 
 from retoma_apps.providers.speech.standin.server import Faults, StandIn

@@ -1,4 +1,4 @@
-"""The routes of both services, with faults to order."""
+"""The routes of both services, with injectable faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Failure = Callable[[int, str, str], Response]
 
 @dataclass
 class Faults:
-    """Counts are of the next requests and run down; shares are of all requests, from 0 to 1."""
+    """Counts apply to the next requests and run down; shares apply to all requests, from 0 to 1."""
 
     rate_limited: int = 0
     """A 429; ElevenLabs calls it system_busy."""
@@ -37,26 +37,26 @@ class Faults:
     broken: int = 0
     """A 503 that names no time."""
     hangs: int = 0
-    """Requests that get no answer until `release` is called or their caller leaves."""
+    """Requests that get no answer until `release` is called or the client disconnects."""
     html: int = 0
-    """A 200 with a page of some proxy."""
+    """A 200 with a proxy's HTML page."""
     cut: int = 0
-    """Audio that is good, and a quarter of what it should be. Paid for, as all that follow."""
+    """Valid audio of a quarter of the right length. Paid for, as all that follow."""
     silent: int = 0
     ten_minutes: int = 0
-    """Audio that fills the ten minutes at which Azure cuts."""
+    """Audio that fills the ten minutes at which Azure truncates."""
     lost_replies: int = 0
-    """Taken, but the connection breaks off."""
+    """Accepted, but the connection breaks."""
     out_of_credit: bool = False
     shares: dict[str, float] = field(default_factory=dict)
-    """How often one of the counts above strikes without being ordered, such as {"broken": 0.1}."""
+    """How often one of the counts above occurs on its own, such as {"broken": 0.1}."""
     latency: float = 0.0
     """Seconds that each answer takes."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """One order that was not refused."""
+    """One accepted request."""
 
     service: str
     text: str
@@ -145,7 +145,7 @@ class StandIn(Breakable[Faults]):
 
 
 def _read_ssml(body: bytes) -> Said:
-    """As strict as the service: one voice, with one prosody or none, that has only text in it."""
+    """Be as strict as the service: one voice, with one prosody or none, that contains only text."""
     speak = ElementTree.fromstring(body)  # noqa: S314, a stand-in meets only its own users
     [voice] = speak
     [prosody] = voice if len(voice) else [ElementTree.Element(f"{_SSML}prosody", rate="+0%")]

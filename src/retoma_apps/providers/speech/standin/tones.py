@@ -1,4 +1,4 @@
-"""Audio that stands for speech: a tone, as long as the words would take."""
+"""Audio in place of speech: a tone as long as the words would take."""
 
 from __future__ import annotations
 

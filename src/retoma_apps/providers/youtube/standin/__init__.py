@@ -1,4 +1,4 @@
-"""A local server that speaks YouTube's wire format, for tests and for trying things without an account.
+"""A local server that speaks YouTube's wire format, for tests and trials without an account.
 
     standin = StandIn()
     async with standin.serving() as origin:
@@ -6,8 +6,8 @@
         ...
     standin.videos
 
-It keeps what it was sent in memory, and is strict where YouTube is: about the size of chunks and where they begin. Not
-emulated: quotas by the unit, searching, captions, and videos that are changed after their upload.
+It keeps uploads in memory and is strict where YouTube is: about the size and the start of chunks. Not emulated: quota
+units, searching, captions, and changes to videos after their upload.
 """
 
 from retoma_apps.providers.youtube.standin.server import Faults, StandIn

@@ -1,4 +1,4 @@
-"""YouTube's routes, with faults to order."""
+"""YouTube's routes, with injectable faults."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 @dataclass
 class Faults:
-    """Counts are of the next requests and run down."""
+    """Counts apply to the next requests and run down."""
 
     partial: int = 0
-    """Chunks of which only half is taken."""
+    """Chunks of which only half is accepted."""
     forgotten: int = 0
-    """Chunks after which all is lost: a 308 without a Range."""
+    """Chunks after which all data is lost: a 308 without a Range."""
     broken: int = 0
     """A 503 before anything is read."""
     broken_after: int = 0
-    """A 503 after a chunk was taken."""
+    """A 503 after a chunk was accepted."""
     lost_replies: int = 0
-    """Chunks that are taken, but the connection breaks off."""
+    """Chunks that are accepted before the connection breaks."""
     lost_final: int = 0
-    """The same, only for the last byte: the video is there, and its sender does not know."""
+    """The same, only for the last byte: the video exists, but its sender does not know."""
     garbled_final: int = 0
-    """The last byte is answered with a page of some proxy."""
+    """The last byte is answered with a proxy's HTML page."""
     refused_tokens: int = 0
-    """A 401, as of a token whose time is over."""
+    """A 401, as for an expired token."""
     rate_limited: int = 0
     retry_after: float | None = 7
     quota: bool = False
     upload_limit: bool = False
     forbidden: bool = False
     failure: str = ""
-    """What the next videos fail with while they are processed, such as `codec`."""
+    """The processing error of the next videos, such as `codec`."""
     rejection: str = ""
 
 
 class StandIn(Breakable[Faults]):
-    """`now` is its clock, if given; `on_chunk` is told how many bytes a session has, before the sender is answered."""
+    """`now` is its clock; `on_chunk` receives the number of bytes in a session before the sender is answered."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class StandIn(Breakable[Faults]):
         """Oldest first."""
         self.requests: Counter[str] = Counter()
         self.misplaced = 0
-        """Chunks that did not begin where their session ended, or had a size that YouTube does not take."""
+        """Chunks that did not begin where their session ended, or had an invalid size."""
         self.tokens: list[str] = []
-        """All access tokens that were given, the last of which is good."""
+        """All issued access tokens; the last one is valid."""
         self.page_size = 50
         self.on_chunk = on_chunk
         self._refresh_token = refresh_token
@@ -89,7 +89,7 @@ class StandIn(Breakable[Faults]):
 
     @staticmethod
     def addresses(origin: str) -> dict[str, str]:
-        """What YouTubeSettings needs to reach it."""
+        """Return the addresses for YouTubeSettings."""
         return {
             "base_url": f"{origin}/youtube/v3",
             "upload_url": f"{origin}/upload/youtube/v3",
@@ -97,7 +97,7 @@ class StandIn(Breakable[Faults]):
         }
 
     def forget_sessions(self) -> None:
-        """As after a week: whoever asks for one meets a 404."""
+        """Expire all sessions, as after a week: a request for one gets a 404."""
         self.sessions.clear()
 
     def _routes(self) -> Routes:
@@ -160,7 +160,7 @@ class StandIn(Breakable[Faults]):
         if (asked := _QUESTION.fullmatch(span)) is not None:
             return self._state(session) if int(asked[1]) == session.size else _bad_span(span)
         content = await _sent(request)
-        if not _fits(session, span):  # asked only now: of two senders at a time, one is late
+        if not _fits(session, span):  # checked only now: of two concurrent senders, one is late
             self.misplaced += 1
             return _bad_span(span)
         return self._take(session, content)
@@ -185,7 +185,7 @@ class StandIn(Breakable[Faults]):
         return answer
 
     def _state(self, session: Session) -> Response:
-        """How far it is, or the video that came of it."""
+        """Return how far the upload is, or its video."""
         if len(session.content) == session.size and session.video is None:
             session.video = self._made(session)
         if session.video is not None:
@@ -233,7 +233,7 @@ class StandIn(Breakable[Faults]):
 
 
 async def _sent(request: Request) -> bytes:
-    """A sender that dies has sent what it has sent, of which YouTube keeps whole grains."""
+    """Return the received bytes: of a sender that disconnects, YouTube keeps multiples of the chunk size."""
     content = bytearray()
     try:
         async for piece in request.stream():
@@ -244,7 +244,7 @@ async def _sent(request: Request) -> bytes:
 
 
 def _fits(session: Session, span: str) -> bool:
-    """A chunk begins where the session ends, and has the size that YouTube asks for."""
+    """Return whether a chunk begins where the session ends and has a valid size."""
     found = _SPAN.fullmatch(span)
     if found is None:
         return False
@@ -254,7 +254,7 @@ def _fits(session: Session, span: str) -> bool:
 
 
 def _wrong(resource: dict[str, Any], size: int) -> str | None:
-    """The reason why YouTube would refuse this video, by its own word."""
+    """Return the reason for which YouTube would reject this video, in its own words."""
     snippet, status = resource["snippet"], resource["status"]
     if not 0 < len(snippet["title"]) <= LONGEST_TITLE or set("<>") & set(snippet["title"]):
         return "invalidTitle"

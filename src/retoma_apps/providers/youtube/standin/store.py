@@ -1,4 +1,4 @@
-"""What the stand-in keeps: sessions while they are open, and the videos that came of them."""
+"""The stand-in's data: open sessions and finished videos."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Video:
     rejection: str = ""
 
     def to_resource(self, now: datetime, processing: timedelta) -> dict[str, Any]:
-        """As videos.list tells it."""
+        """Return the resource of videos.list."""
         given = dict(self.resource.get("status", {}))
         if "publishAt" in given and datetime.fromisoformat(given["publishAt"]) <= now:
             given["privacyStatus"] = "public"
@@ -38,7 +38,7 @@ class Video:
         return {"kind": "youtube#video", "id": self.id, "snippet": self.resource.get("snippet", {}), "status": status}
 
     def counted(self) -> dict[str, Any]:
-        """For a referee."""
+        """Return the values that tests compare."""
         thumbnail = None if self.thumbnail is None else len(self.thumbnail)
         digest = sha256(self.content).hexdigest()
         return {"id": self.id, "size": len(self.content), "sha256": digest, "thumbnail": thumbnail, **self.resource}
