@@ -1,4 +1,4 @@
-"""The GPU orchestrator: pictures become video on shared GPUs, and a webhook tells the result.
+"""The GPU orchestrator: it turns pictures into video on shared GPUs and reports results by webhook.
 
 retoma serve retoma_apps.gpu
 retoma worker retoma_apps.gpu

@@ -1,4 +1,4 @@
-"""The application, assembled: RunPod if its key is set, otherwise ffmpeg on this machine."""
+"""Assemble the application: with RunPod if its key is set, otherwise with ffmpeg on this machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def from_environment() -> App:
 
 
 def _own_address(settings: Settings) -> str:
-    """Where the server is reached from this machine; RETOMA_PUBLIC_URL says where it is from others."""
+    """Return the server's address on this machine; RETOMA_PUBLIC_URL is its address for other machines."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104, compared, not bound
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 

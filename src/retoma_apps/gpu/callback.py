@@ -10,19 +10,19 @@ from retoma_apps.gpu.states import job_id, status_of
 
 
 async def build_callback_body(client: Client, run: Run, event: str) -> dict[str, Any] | None:
-    """It says the same at every attempt, of the job as it was at the event: its times are not those of the sending.
+    """Return the same body at every attempt: it describes the job at the event, not at the time of sending.
 
-    What happens before a job has ended is left to the engine's own body: the document has no words for it.
+    Return None before the job has ended: the engine's own body is then sent.
     """
     if run.ended_at is None:
         return None
-    began_at = await get_started_at(client, run)
+    started_at = await get_started_at(client, run)
     return {
         "jobId": job_id(run.id),
         "id_roteiro": run.input.get("id_roteiro"),
-        "status": status_of(run.state, started=began_at is not None),
+        "status": status_of(run.state, started=started_at is not None),
         "operation": run.pipeline,
-        **await get_outcome(client, run, began_at),
-        "execution": format_execution(run, began_at),
+        **await get_outcome(client, run, started_at),
+        "execution": format_execution(run, started_at),
         "timestamp": format_time(run.ended_at or run.created_at),
     }

@@ -1,4 +1,4 @@
-"""`/files/...`: outputs that are kept in a folder of this machine. Whoever knows a job's files may fetch them."""
+"""`/files/...`: outputs stored in a local folder. Anyone who knows an output's address may download it."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from retoma.server import Problem, document_binary, document_problems, parse_ran
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: document_binary("The whole file."),
-    206: document_binary("The part that `Range` asks for."),
-    416: {"description": "There is nothing of the file in that range."},
+    206: document_binary("The part of the file that `Range` requests."),
+    416: {"description": "The range is outside the file."},
     **document_problems(404, 422),
 }
-OUTPUT_PREFIX = "gpu/"  # what else is kept in the same place is not for everyone
+OUTPUT_PREFIX = "gpu/"  # other files in the same store are not public
 
 
 def create_download_router(settings: FileSettings) -> APIRouter:
     router = APIRouter(tags=["gpu"], dependencies=[public])
-    kept: list[FileStore] = []
+    stores: list[FileStore] = []
 
-    @router.get("/files/{key:path}", summary="Fetch an output", response_class=Response, responses=_RESPONSES)
+    @router.get("/files/{key:path}", summary="Download an output", response_class=Response, responses=_RESPONSES)
     async def download_output(key: str, request: Request) -> Response:
-        return await sent(key, request.headers.get("range"))
+        return await send(key, request.headers.get("range"))
 
     @router.head(
-        "/files/{key:path}", summary="Look at an output", response_class=Response, responses=document_problems(404, 422)
+        "/files/{key:path}", summary="Inspect an output", response_class=Response, responses=document_problems(404, 422)
     )
     async def inspect_output(key: str) -> Response:
-        whole = await sent(key, None)
+        whole = await send(key, None)
         return Response(headers=dict(whole.headers))
 
-    async def sent(key: str, asked: str | None) -> Response:
+    async def send(key: str, range_header: str | None) -> Response:
         if not key.startswith(OUTPUT_PREFIX):
             raise _file_not_found()
-        if not kept:
-            kept.append(create_file_store(settings))
-        return await _send_file(kept[0], key, asked)
+        if not stores:
+            stores.append(create_file_store(settings))
+        return await _send_file(stores[0], key, range_header)
 
     return router
 

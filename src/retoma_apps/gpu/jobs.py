@@ -1,4 +1,4 @@
-"""Jobs as `GET /jobs` shows them, from what is stored; the GPU host is not asked."""
+"""Jobs as `GET /jobs` shows them, from stored data; the GPU host is not queried."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ def job_summary(run: Run, started_at: datetime | None) -> dict[str, Any]:
 
 async def get_job_details(client: Client, run: Run) -> dict[str, Any]:
     jobs = [job for job in await client.runs.list_jobs(run.id) if job.step in GPU_STEPS or job.step == "parts"]
-    outside = await client.external_work.list(run.id)
-    began_at = await get_started_at(client, run)  # after the jobs: of one that has a worker the beginning is known
-    shown = job_summary(run, began_at)
-    is_under_way = shown["status"] == "IN_PROGRESS"
-    done, total = _count_finished(run, jobs, outside)
-    found = await get_outcome(client, run, began_at)
+    external_work = await client.external_work.list(run.id)
+    started_at = await get_started_at(client, run)  # after the jobs: a job with a worker then has a start
+    summary = job_summary(run, started_at)
+    is_in_progress = summary["status"] == "IN_PROGRESS"
+    done, total = _count_finished(run, jobs, external_work)
+    outcome = await get_outcome(client, run, started_at)
     waits = [] if run.ended_at else await client.runs.list_waits(run.id)
     progresses = run.state != "stuck" and not any(wait.reason == "no_worker" for wait in waits)
-    return shown | {
-        "progress": _format_progress(done, total) if is_under_way else None,
-        "estimatedCompletion": format_time(await _estimate_completion(client, run, began_at))
-        if is_under_way and progresses
+    return summary | {
+        "progress": _format_progress(done, total) if is_in_progress else None,
+        "estimatedCompletion": format_time(await _estimate_completion(client, run, started_at))
+        if is_in_progress and progresses
         else None,
         "webhookUrl": run.input.get("webhook_url"),
         "data": run.input.get("received") or run.input,
-        "runpodJobIds": [str(each.external_id).rpartition("/")[2] for each in outside],
+        "runpodJobIds": [str(each.external_id).rpartition("/")[2] for each in external_work],
         "workersReserved": sum(job.state in ("running", "parked") for job in jobs if job.step in GPU_STEPS),
         "attempts": {
-            _job_label(job): tried for job in jobs if job.step in GPU_STEPS and (tried := _count_attempts(job))
+            _job_label(job): attempts for job in jobs if job.step in GPU_STEPS and (attempts := _count_attempts(job))
         },
         "waiting": [wait.explanation for wait in waits],
-        **found,
+        **outcome,
     }
 
 
 def _count_finished(run: Run, jobs: Sequence[Any], external_work: Sequence[Any]) -> tuple[int, int]:
-    """How many images have their videos, of how many; of the other operations, how many videos."""
+    """Return how many images have their videos, and how many there are; for other operations, the same of videos."""
     if run.pipeline != "img2vid":
         return sum(job.state == "succeeded" for job in jobs), 1
     parts: list[Any] = next((job.output for job in jobs if job.step == "parts" and job.output), [])
@@ -73,19 +73,19 @@ def _format_progress(done: int, total: int) -> dict[str, Any]:
 
 
 async def _estimate_completion(client: Client, run: Run, started_at: datetime | None) -> datetime | None:
-    """By the pace of the parts that have ended; before the first has, by the seconds of video that are asked for.
+    """Estimate by the pace of the finished parts; before the first has finished, by the requested seconds of video.
 
-    It is never past: what takes longer than that may end at any moment.
+    The estimate is never in the past: overdue work may finish at any moment.
     """
-    if (paced := await client.runs.estimate_end(run.id)) is not None or started_at is None:
-        return paced
-    (pool,) = await client.pools.list(GPU.name)  # there, since the job has begun in it
+    if (estimate := await client.runs.estimate_end(run.id)) is not None or started_at is None:
+        return estimate
+    (pool,) = await client.pools.list(GPU.name)  # it exists, since the job started in it
     seconds = sum(image["duracao"] for image in run.input.get("images", ())) / max(1, pool.capacity)
     return max(await client.now(), started_at + timedelta(seconds=max(60.0, seconds)))
 
 
 def _count_attempts(job: Any) -> int:
-    """A try is given back while its work goes on outside, and counted again at its end."""
+    """Return the attempts. The count is decremented while the work runs externally, and incremented at its end."""
     return int(job.attempt) + int(job.state == "parked")
 
 

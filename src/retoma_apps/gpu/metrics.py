@@ -1,4 +1,4 @@
-"""The six metrics that users of the orchestrator know, by their names, from what the database has."""
+"""The orchestrator's six metrics under their established names, computed from the database."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from math import inf
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from retoma import Client
+from retoma.metrics import MetricCounter
 from retoma_apps.gpu.states import STATUS_BY_RUN_STATE, Status
 
 POOL = "gpu"
@@ -16,19 +17,19 @@ BUCKETS = (60, 120, 300, 600, 1200, 1800, 3600)
 
 
 async def collect_metrics(client: Client) -> list[Metric]:
-    figures = await client.metrics.get_all()
+    metrics = await client.metrics.get_all()
     own = set(client.app.pipelines if client.app else ())
     by_status = Counter[Status]()
-    for (pipeline, state), runs in figures.open_runs.items():
+    for (pipeline, state), runs in metrics.open_runs.items():
         by_status[STATUS_BY_RUN_STATE[state]] += runs if pipeline in own else 0
-    waiting = sum(runs for pipeline, runs in figures.not_started.items() if pipeline in own)
+    waiting = sum(runs for pipeline, runs in metrics.not_started.items() if pipeline in own)
     queued, in_progress = by_status["QUEUED"] + waiting, by_status["IN_PROGRESS"] - waiting
-    free = sum(max(0, pool.capacity - pool.used) for pool in figures.pools if pool.name == POOL)
-    tallies = [tally for tally in figures.counters if tally.pipeline in own]
-    worked = [(tally.bucket, tally.count) for tally in tallies if tally.what == "worked"]
-    seconds = sum(tally.seconds for tally in tallies if tally.what == "worked")
-    delivered = sum(tally.count for tally in tallies if (tally.what, tally.outcome) == ("delivery", "delivered"))
-    dead = sum(tally.count for tally in tallies if (tally.what, tally.outcome) == ("delivery", "dead"))
+    free = sum(max(0, pool.capacity - pool.used) for pool in metrics.pools if pool.name == POOL)
+    counters = [counter for counter in metrics.counters if counter.pipeline in own]
+    worked = [(counter.bucket, counter.count) for counter in counters if counter.what == "worked"]
+    seconds = sum(counter.seconds for counter in counters if counter.what == "worked")
+    delivered = _count_deliveries(counters, "delivered")
+    dead = _count_deliveries(counters, "dead")
     return [
         GaugeMetricFamily("orchestrator_jobs_queued", "Number of jobs in queue", queued),
         GaugeMetricFamily("orchestrator_jobs_inprogress", "Number of jobs in progress", in_progress),
@@ -41,10 +42,14 @@ async def collect_metrics(client: Client) -> list[Metric]:
     ]
 
 
+def _count_deliveries(counters: Iterable[MetricCounter], outcome: str) -> int:
+    return sum(counter.count for counter in counters if (counter.what, counter.outcome) == ("delivery", outcome))
+
+
 def _buckets(durations: Iterable[tuple[float, int]]) -> list[tuple[str, float]]:
-    """The engine's buckets have all of these bounds."""
+    """Return cumulative buckets. The engine's buckets include all of these bounds."""
     counted = list(durations)
     return [
-        ("+Inf" if bound == inf else str(float(bound)), sum(times for under, times in counted if under <= bound))
+        ("+Inf" if bound == inf else str(float(bound)), sum(count for bucket, count in counted if bucket <= bound))
         for bound in (*BUCKETS, inf)
     ]

@@ -1,4 +1,4 @@
-"""What callers submit and ask for."""
+"""The requests that callers send."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MEDIA = "https://media.example.com"
 
 
 def _example(**fields: Any) -> ConfigDict:
-    """Shown in the OpenAPI document."""
+    """Return the model's config, with an example for the OpenAPI document."""
     return ConfigDict(extra="ignore", json_schema_extra={"examples": [{"id_roteiro": 34, **fields}]})
 
 
-# The sender has the URL from the run's webhook. No step needs it, so what is recorded as the input holds no token.
+# The sender takes the URL from the run's webhook. No step needs it, so the recorded input contains no token.
 WebhookUrl = Annotated[
     str, Field(min_length=1, max_length=2048), PlainSerializer(mask_query_values, return_type=str, when_used="json")
 ]
@@ -28,27 +28,25 @@ ProjectId = Annotated[int, Field(ge=-LARGEST_ID, le=LARGEST_ID)]
 
 
 class JobFilter(BaseModel):
-    """Which jobs to list. What is not known is refused, so that a misspelt name does not list all."""
+    """Filters for the list of jobs. Unknown names are rejected, so a misspelt filter does not list all jobs."""
 
     model_config = ConfigDict(extra="forbid")
 
     status: Status | None = Field(None, description="Only jobs of this status.")
     id_roteiro: ProjectId | None = Field(None, description="Only jobs of this project.")
-    before: Annotated[str, Field(pattern=JOB_ID)] | None = Field(None, description="`next` of the page before.")
+    before: Annotated[str, Field(pattern=JOB_ID)] | None = Field(None, description="`next` of the previous page.")
     limit: Annotated[int, Field(ge=1, le=100)] = 50
 
 
 class Submission(BaseModel):
-    """`path` is the caller's label. Outputs are stored where the server says."""
+    """`path` is the caller's label. The server decides where outputs are stored."""
 
     model_config = ConfigDict(extra="ignore")
 
-    id_roteiro: ProjectId | None = Field(
-        None, description="The caller's project, given back wherever the job is shown."
-    )
+    id_roteiro: ProjectId | None = Field(None, description="The caller's project, returned wherever the job is shown.")
     webhook_url: WebhookUrl | None = Field(
         None,
-        description="Where the callback goes. Unset: there is none, and `GET /jobs/{jobId}` tells. "
+        description="The URL for the callback. Without it, poll `GET /jobs/{jobId}`. "
         "Values in its query are shown as `***`.",
         json_schema_extra={"format": "uri"},
     )
@@ -56,19 +54,19 @@ class Submission(BaseModel):
 
     @property
     def media(self) -> dict[str, str]:
-        """The URLs that are fetched for this job, by where they stand."""
+        """Return the URLs to download for this job, by field."""
         return {}
 
     @property
     def video_seconds(self) -> float:
-        """How much video is made, as far as the submission tells."""
+        """Return the seconds of video to render, as far as the submission shows."""
         return 0.0
 
 
 class WithReceivedRequest(BaseModel):
-    """What a run keeps beside what it works with."""
+    """Values that a run stores besides its parameters."""
 
-    received: dict[str, Any] | None = Field(None, description="The request as it came, shown as `data`.")
+    received: dict[str, Any] | None = Field(None, description="The original request, shown as `data`.")
 
 
 class Img2VidJob(Img2VidFields, Submission):
@@ -78,7 +76,7 @@ class Img2VidJob(Img2VidFields, Submission):
 
     @property
     def media(self) -> dict[str, str]:
-        return {f"images.{place}.image_url": image.image_url for place, image in enumerate(self.images)}
+        return {f"images.{index}.image_url": image.image_url for index, image in enumerate(self.images)}
 
     @property
     def video_seconds(self) -> float:

@@ -1,7 +1,7 @@
-"""The three operations. Each part of a job is handed to a GPU host and takes one of its workers until it has ended.
+"""The three operations. Each part of a job is submitted to a GPU host and uses one of its workers until it ends.
 
-Images are rendered in parts. A part that fails is tried again alone, up to three times; then its images are tried one
-by one, so that a bad image loses only its own video. A part that takes too long ends the job.
+Images are rendered in parts. A part that fails is retried alone, up to three times; then its images are rendered one
+by one, so a bad image loses only its own video. A part that times out ends the job.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def clips(
     rules: Rules,
     ctx: Context,
 ) -> Clips:
-    """A part that failed to the last is no failure yet: what it leaves over is tried image by image."""
+    """Return faults instead of failing after the last retry: those images are then rendered one by one."""
     wanted = part.select(assign_zooms(images, zoom_types))
     try:
         return _parse_clips(wanted, await _render("img2vid", _img2vid_request(wanted, picture, ctx), host, rules, ctx))
@@ -95,13 +95,13 @@ async def lone_clip(
     rules: Rules,
     ctx: Context,
 ) -> Video:
-    if leftover.final and ctx.revision == 1:  # who asks for it again may have mended the image
+    if leftover.final and ctx.revision == 1:  # before a rerun, the image may have been fixed
         raise GiveUp(leftover.message, leftover.code)
     wanted = [image for image in assign_zooms(images, zoom_types) if image.id == leftover.id]
     found = _parse_clips(
         wanted, await _render_or_give_up("img2vid", _img2vid_request(wanted, picture, ctx), host, rules, ctx)
     )
-    if not found.videos:  # of work that has succeeded, so that a retry would be given the same
+    if not found.videos:  # the work has succeeded, so a retry would return the same
         raise GiveUp(found.failed[0].message, found.failed[0].code)
     return found.videos[0]
 
@@ -122,23 +122,23 @@ async def captioned(
     rules: Rules,
     ctx: Context,
 ) -> Output:
-    given = [segment.model_dump() for segment in subtitles] if isinstance(subtitles, list) else subtitles
-    order = {"video_url": video_url, "subtitles": given, "text": text, "style": style.model_dump()}
-    return _parse_output(await _render_or_give_up("caption", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
+    shown = [segment.model_dump() for segment in subtitles] if isinstance(subtitles, list) else subtitles
+    request = {"video_url": video_url, "subtitles": shown, "text": text, "style": style.model_dump()}
+    return _parse_output(await _render_or_give_up("caption", {"prefix": _prefix(ctx), **request}, host, rules, ctx))
 
 
 @addaudio.step(pool=GPU, retry=RETRY)
 async def with_audio(
     video_url: str, audio_url: str, volume: float, *, host: GpuHost, rules: Rules, ctx: Context
 ) -> Output:
-    order = {"video_url": video_url, "audio_url": audio_url, "volume": volume}
-    return _parse_output(await _render_or_give_up("addaudio", {"prefix": _prefix(ctx), **order}, host, rules, ctx))
+    request = {"video_url": video_url, "audio_url": audio_url, "volume": volume}
+    return _parse_output(await _render_or_give_up("addaudio", {"prefix": _prefix(ctx), **request}, host, rules, ctx))
 
 
 async def _render_or_give_up(
     operation: Operation, request: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context
 ) -> Any:
-    """The same of an order that cannot be divided: what another try would meet again ends it."""
+    """Render a request that cannot be divided: an error that a retry would repeat ends it."""
     try:
         return await _render(operation, request, host, rules, ctx)
     except ExternalWorkFailed as error:
@@ -148,7 +148,7 @@ async def _render_or_give_up(
 
 
 async def _render(operation: Operation, request: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context) -> Any:
-    """What the host made of this order, in its own words. The job parks here until it has."""
+    """Return the host's own result. The job is parked here until the host has one."""
     limit, key = rules.limit(operation), ctx.effect_key
 
     async def submit() -> str:
@@ -156,12 +156,12 @@ async def _render(operation: Operation, request: dict[str, Any], host: GpuHost, 
         _check_urls(request, rules)
         return await host.submit(operation, request, key=key, callback_url=ctx.callback_url, timeout=limit)
 
-    await ctx.once("began", lambda: True)  # outlives retries, so that the job's start stays where it was
-    handle = await ctx.once("submit", submit, reconcile=lambda: host.find(key))
-    await ctx.limit_run(rules.total_limit(operation))  # of the whole job, from when the host has its first part
+    await ctx.once("began", lambda: True)  # survives retries, so the job's start does not move
+    external_id = await ctx.once("submit", submit, reconcile=lambda: host.find(key))
+    await ctx.limit_run(rules.total_limit(operation))  # for the whole job, from the submission of its first part
     try:
         result = await ctx.external(
-            handle,
+            external_id,
             poll=host.status,
             cancel=host.cancel,
             poll_interval=rules.poll_interval,
@@ -181,7 +181,7 @@ async def _render(operation: Operation, request: dict[str, Any], host: GpuHost, 
 
 
 def _check_urls(request: dict[str, Any], rules: Rules) -> None:
-    """Here too, as the routes are not the only way to start a job."""
+    """Check here too: the routes are not the only way to start a job."""
     try:
         for field, url in _list_urls(request).items():
             rules.guard.check(url, field)
@@ -190,12 +190,12 @@ def _check_urls(request: dict[str, Any], rules: Rules) -> None:
 
 
 def _list_urls(request: dict[str, Any]) -> dict[str, str]:
-    """By where they stand; images by their ids, as a part has only some of them."""
-    given = {name: request.get(name) for name in ("video_url", "audio_url", "subtitles")}
-    if not str(given["subtitles"]).startswith(("https://", "http://")):
-        del given["subtitles"]
+    """Return URLs by field; those of images by id, as a part has only some of the images."""
+    urls = {name: request.get(name) for name in ("video_url", "audio_url", "subtitles")}
+    if not str(urls["subtitles"]).startswith(("https://", "http://")):
+        del urls["subtitles"]
     images = {f"image_url of image {each['id']}": each["image_url"] for each in request.get("images", ())}
-    return {name: url for name, url in (given | images).items() if url is not None}
+    return {name: url for name, url in (urls | images).items() if url is not None}
 
 
 def _img2vid_request(images: Any, picture: VideoFormat, ctx: Context) -> dict[str, Any]:
@@ -211,12 +211,12 @@ def _prefix(ctx: Context) -> str:
 
 
 def _parse_clips(wanted: Sequence[Image], result: Any) -> Clips:
-    """What the host made of the images that it was given: each has its video or its fault, and nothing else counts."""
-    told = result if isinstance(result, dict) else {}
-    videos = {video.id: video for video in Video.parse_all(told.get("videos"))}
+    """Return a video or a fault for each requested image, and ignore everything else in the result."""
+    fields = result if isinstance(result, dict) else {}
+    videos = {video.id: video for video in Video.parse_all(fields.get("videos"))}
     faults = {
         fault.id: fault.model_copy(update={"final": fault.code in _FINAL})
-        for fault in Fault.parse_all(told.get("failed"))
+        for fault in Fault.parse_all(fields.get("failed"))
     }
     return Clips(
         videos=[videos[image.id] for image in wanted if image.id in videos],
@@ -225,12 +225,14 @@ def _parse_clips(wanted: Sequence[Image], result: Any) -> Clips:
 
 
 def _no_video(image: Image) -> Fault:
-    return Fault(id=image.id, code="NO_VIDEO", message=f"the GPU host gave no video of image {image.id}", final=False)
+    return Fault(
+        id=image.id, code="NO_VIDEO", message=f"the GPU host returned no video for image {image.id}", final=False
+    )
 
 
 def _parse_output(result: Any) -> Output:
     if (found := Output.parse(result)) is None:
-        raise GiveUp("the GPU host says that it is done, and gives no video", "NO_VIDEO")
+        raise GiveUp("the GPU host reported success, but no video", "NO_VIDEO")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What came of a job, as the callback and `GET /jobs/{jobId}` tell it: a result, an error, or both."""
+"""The outcome of a job, as the callback and `GET /jobs/{jobId}` report it: a result, an error, or both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_LISTED_FAILURES = 20
 
 
 class Run(Protocol):
-    """What is used of a run here."""
+    """The attributes of a run that this module uses."""
 
     @property
     def id(self) -> UUID: ...
@@ -41,9 +41,9 @@ class Run(Protocol):
 
 
 async def get_started_at(client: Client, run: Run) -> datetime | None:
-    """When the first part of this revision got a worker: what was done two days before a rerun is not its work.
+    """Return when the first part of this revision got a worker; a rerun does not count earlier work.
 
-    Of a rerun whose every part was tried again, it is when the first try of them ended: no more is known.
+    For a rerun in which every part was retried, return when the first of these attempts ended: no more is recorded.
     """
     first = (await client.runs.get_start_times([run.id])).get(run.id)
     if first is None or run.revision == 1:
@@ -63,7 +63,7 @@ async def get_started_at(client: Client, run: Run) -> datetime | None:
 
 
 async def get_outcome(client: Client, run: Run, started_at: datetime | None) -> dict[str, Any]:
-    """`result`, `error`, both or neither, by how the run ended. Nothing while it goes on."""
+    """Return `result`, `error`, both or neither, by the run's final state. Empty while it runs."""
     if run.ended_at is None:
         return {}
     match status_of(run.state, started=True):
@@ -81,7 +81,7 @@ async def get_outcome(client: Client, run: Run, started_at: datetime | None) -> 
 
 
 def format_execution(run: Run, started_at: datetime | None) -> dict[str, Any]:
-    """From when the first part got a worker to the job's end."""
+    """Return the time from the first part's start to the job's end."""
     took = duration(run, started_at)
     return {
         "startTime": format_time(started_at),
@@ -92,7 +92,7 @@ def format_execution(run: Run, started_at: datetime | None) -> dict[str, Any]:
 
 
 def duration(run: Run, started_at: datetime | None) -> timedelta:
-    """Between the two times as they are shown."""
+    """Return the difference between the two times as shown, in whole milliseconds."""
     if started_at is None or run.ended_at is None:
         return timedelta(0)
     return max(_truncate_to_milliseconds(run.ended_at) - _truncate_to_milliseconds(started_at), timedelta(0))
@@ -118,22 +118,22 @@ async def _get_outputs(client: Client, run: Run) -> dict[str, Any]:
 
 
 async def _get_partial_outcome(client: Client, run: Run) -> dict[str, Any]:
-    """Some images have no video. If none has one, the job has no result at all."""
+    """Report that some images have no video. If none has one, the job has no result."""
     videos = (await client.runs.get_results(run.id, revision=run.revision)).get("videos", [])
     failed = await _list_failed_images(client, run)
     named = "; ".join(f"{fault['id']}: {fault['message']}" for fault in failed[:MAX_LISTED_FAILURES])
     if not videos:
         error = {"code": "PROCESSING_ERROR", "message": failed[0]["message"], "details": f"Failed images: {named}"}
         return {"error": error}
-    said = f"{len(failed)} of {len(run.input['images'])} images failed"
+    message = f"{len(failed)} of {len(run.input['images'])} images failed"
     return {
-        "result": {"code": MULTI_STATUS, "message": said, "videos": videos, "failed": failed},
-        "error": {"code": "PARTIAL_FAILURE", "message": said, "details": f"Failed images: {named}"},
+        "result": {"code": MULTI_STATUS, "message": message, "videos": videos, "failed": failed},
+        "error": {"code": "PARTIAL_FAILURE", "message": message, "details": f"Failed images: {named}"},
     }
 
 
 async def _get_finished_videos(client: Client, run: Run) -> dict[str, Any]:
-    """The videos that there were when time ran out, and the images that have none. Nothing if there are none."""
+    """Return the videos finished before the timeout, and the images without one. Empty if there are no videos."""
     results = await client.runs.get_results(run.id, revision=run.revision)
     rendered = [video for part in results.get("clips", {}).values() for video in part["videos"]]
     found = {video["id"]: video for video in [*rendered, *results.get("lone_clip", {}).values()]}
@@ -142,25 +142,25 @@ async def _get_finished_videos(client: Client, run: Run) -> dict[str, Any]:
     ids = [str(image["id"]) for image in run.input["images"]]
     faults = await _get_image_errors(client, run)
     failed = [faults.get(each, _image_timeout(each)) for each in ids if each not in found]
-    said = f"{len(failed)} of {len(ids)} images have no video"
+    message = f"{len(failed)} of {len(ids)} images have no video"
     videos = [found[each] for each in ids if each in found]
-    return {"result": {"code": MULTI_STATUS, "message": said, "videos": videos, "failed": failed}}
+    return {"result": {"code": MULTI_STATUS, "message": message, "videos": videos, "failed": failed}}
 
 
 async def _list_failed_images(client: Client, run: Run) -> list[dict[str, str]]:
-    """In the order of the request."""
+    """Return them in the order of the request."""
     faults = await _get_image_errors(client, run)
-    lost = {
+    failed = {
         job.item
         for job in await client.runs.list_jobs(run.id, revision=run.revision)
         if job.step == "lone_clip" and job.state != "succeeded"
     }
     ids: Sequence[str] = [str(image["id"]) for image in run.input["images"]]
-    return [faults.get(each, _unknown_image_error(each)) for each in ids if each in lost]
+    return [faults.get(each, _unknown_image_error(each)) for each in ids if each in failed]
 
 
 async def _get_image_errors(client: Client, run: Run) -> dict[str, dict[str, str]]:
-    """What was last said of images that were tried alone."""
+    """Return the last errors of images that were rendered alone."""
     errors = await client.runs.get_errors(run.id, revision=run.revision, with_stack=False)
     return {
         item: {"id": item, "code": str(error.get("code")), "message": str(error.get("message"))}
@@ -170,7 +170,7 @@ async def _get_image_errors(client: Client, run: Run) -> dict[str, dict[str, str
 
 
 def _image_timeout(image: str) -> dict[str, str]:
-    return {"id": image, "code": TIMEOUT, "message": f"Image {image} had no video when the time of the job was over"}
+    return {"id": image, "code": TIMEOUT, "message": f"Image {image} was not rendered before the job timed out"}
 
 
 def _unknown_image_error(image: str) -> dict[str, str]:
@@ -178,19 +178,19 @@ def _unknown_image_error(image: str) -> dict[str, str]:
 
 
 async def _get_error(client: Client, run: Run, started_at: datetime | None) -> dict[str, str]:
-    """What stopped the job. Its other parts were only stopped with it."""
+    """Return the error that stopped the job. Its other parts were only stopped with it."""
     errors = await client.runs.get_errors(run.id, revision=run.revision, with_stack=False)
-    if (late := errors.get(("", ""))) is not None:
-        return _format_timeout(run, started_at, late)
+    if (timeout := errors.get(("", ""))) is not None:
+        return _format_timeout(run, started_at, timeout)
     final = {
         (job.step, job.item)
         for job in await client.runs.list_jobs(run.id, revision=run.revision)
         if job.state in ("failed", "quarantined")
     }
-    told = [(item, error) for (step, item), error in errors.items() if (step, item) in final]
-    if not told:
+    found = [(item, error) for (step, item), error in errors.items() if (step, item) in final]
+    if not found:
         return {"code": "PROCESSING_ERROR", "message": "the job was stopped"}
-    item, error = told[0]
+    item, error = found[0]
     if error.get("code") == TIMEOUT:
         return _format_timeout(run, started_at, error)
     details = f"{error.get('code')}{f' in part {item}' if item else ''}"
@@ -199,5 +199,5 @@ async def _get_error(client: Client, run: Run, started_at: datetime | None) -> d
 
 def _format_timeout(run: Run, started_at: datetime | None, error: dict[str, Any]) -> dict[str, str]:
     elapsed = round(duration(run, started_at).total_seconds() * 1000)
-    said = f"Job timed out after {elapsed}ms" if started_at else "Job timed out before a worker was free"
-    return {"code": TIMEOUT, "message": said, "details": str(error.get("message"))}
+    message = f"Job timed out after {elapsed}ms" if started_at else "Job timed out before a worker was free"
+    return {"code": TIMEOUT, "message": message, "details": str(error.get("message"))}

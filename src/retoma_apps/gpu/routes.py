@@ -1,4 +1,4 @@
-"""The routes that n8n and other callers know."""
+"""The HTTP routes for n8n and other callers."""
 
 from __future__ import annotations
 
@@ -27,31 +27,29 @@ from retoma_apps.gpu.states import Status, job_id, run_id, states_of, status_of
 
 OFFLINE = "X-Retoma-Offline"
 OPERATIONS = ("img2vid", "caption", "addaudio")
-PAGE_SIZE, MAX_PAGES = 100, 10  # a page looks at so many jobs at a time, and so often
+PAGE_SIZE, MAX_PAGES = 100, 10  # jobs read at a time, and at most so often per page
 DEFAULT_TENANT = "default"
 Reader = Annotated[Principal, require_scope("runs:read")]
 Writer = Annotated[Principal, require_scope("runs:write")]
 JobId = Annotated[str, Path(max_length=100, description="`orc-` and a UUID.")]
-IdempotencyKey = Annotated[
-    str | None, idempotency_key_header("The same key and body give the same job, however often they are sent.")
-]
+IdempotencyKey = Annotated[str | None, idempotency_key_header("The same key and body always return the same job.")]
 
 
 class ErrorFieldRoute(APIRoute):
-    """Errors have `error`, which callers of these routes look for, beside the members that all errors have."""
+    """Adds `error`, which callers of these routes expect, to the members of all errors."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        answer = super().get_route_handler()
+        handler = super().get_route_handler()
 
-        async def answered(request: Request) -> Response:
+        async def handle(request: Request) -> Response:
             try:
-                return await answer(request)
+                return await handler(request)
             except (Problem, RequestValidationError, RetomaError) as error:
-                told = to_problem(error)
-            told.members.setdefault("error", told.detail)
-            raise told
+                problem = to_problem(error)
+            problem.members.setdefault("error", problem.detail)
+            raise problem
 
-        return answered
+        return handle
 
 
 router = APIRouter(
@@ -67,7 +65,7 @@ async def submit_img2vid(request: Request, body: Img2VidJob, by: Writer, key: Id
 
 @router.post(
     "/video/caption_style/async",
-    summary="The same as /video/caption/async",
+    summary="Alias of /video/caption/async",
     operation_id="submit_caption_style",
     **_ACCEPTED,
 )
@@ -83,7 +81,7 @@ async def submit_addaudio(request: Request, body: AddAudioJob, by: Writer, key: 
 
 @router.get("/jobs", summary="List jobs, newest first", response_model=JobPage)
 async def list_jobs(by: Reader, job_filter: Annotated[JobFilter, Query()]) -> dict[str, Any]:
-    """A page may be short, or empty; there are more as long as `next` is not null."""
+    """Return a page of jobs. It may be short or empty; there are more as long as `next` is not null."""
     states = None if job_filter.status is None else states_of(job_filter.status)
     wanted: list[dict[str, Any]] = []
     before = run_id(job_filter.before or "")
@@ -133,23 +131,23 @@ async def _submit(
             deadline=MAX_QUEUE_TIME + rules.total_limit(operation),
         )
     except Conflict as error:
-        said = f"the Idempotency-Key {key!r} belongs to a job with another body: send that body, or another key"
-        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", said) from error
+        detail = f"the Idempotency-Key {key!r} belongs to a job with another body: send that body, or another key"
+        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", detail) from error
     run: Run = await by.client.runs.get(started.id)
-    begun = not started.created and await get_started_at(by.client, run) is not None
-    status = status_of(run.state, started=begun)
+    has_started = not started.created and await get_started_at(by.client, run) is not None
+    status = status_of(run.state, started=has_started)
     return _json_response(by.client, _format_accepted(run, submission, status, offline=rules.offline), 202)
 
 
 def _check_urls(submission: Submission, client: Client) -> None:
-    """Refuse the first that must not be called, and say where it stands."""
+    """Reject the first URL that must not be called; the error names its field."""
     webhook = {} if submission.webhook_url is None else {"webhook_url": submission.webhook_url}
     for field, url in (submission.media | webhook).items():
         client.guard.check(url, field)
 
 
 def _run_input(submission: Submission, received: dict[str, Any]) -> dict[str, Any]:
-    """The input of the run. Only the webhook itself knows a token that its URL may hold."""
+    """Return the run's input. Only the webhook itself keeps a token in its URL."""
     url = submission.webhook_url
     masked = {} if url is None else {"webhook_url": mask_query_values(url)}
     return submission.model_dump() | masked | {"received": received | masked}
@@ -168,8 +166,8 @@ def _format_accepted(run: Run, submission: Submission, status: Status, *, offlin
 
 
 def format_estimated_time(seconds: float, *, offline: bool) -> str:
-    """A rough one: a second of video is about a second of work, shared by all GPUs, which take a while to wake up and
-    may be busy. This machine is awake."""
+    """Return a rough estimate: a second of video takes about a second of work, shared by all GPUs. GPUs have a cold
+    start and may be busy; this machine has no cold start."""
     work = max(1, ceil(seconds / 60 / GPU.capacity))
     return f"{work}-{2 * work} minutos" if offline else f"{1 + work}-{5 * (1 + work)} minutos"
 
@@ -198,7 +196,7 @@ async def _select_jobs(by: Principal, job_filter: JobFilter, runs: list[Run]) ->
 
 
 async def _get_own_run(by: Principal, job: str) -> Run:
-    """The run, if it is a job of the caller's; another tenant's is not there at all."""
+    """Return the run if it is a job of the caller's tenant. Raise a 404 for any other."""
     found = run_id(job)
     try:
         run = None if found is None else await by.client.runs.get(found, tenant=by.tenant)
@@ -216,5 +214,5 @@ def _rules(client: Client) -> Rules:
 
 
 def _json_response(client: Client, body: dict[str, Any], status: int = 200) -> Response:
-    headers = {OFFLINE: "ffmpeg on this machine does the work"} if _rules(client).offline else None
+    headers = {OFFLINE: "rendered with ffmpeg on this machine"} if _rules(client).offline else None
     return JSONResponse(body, status, headers)

@@ -1,4 +1,4 @@
-"""What the routes answer, as the OpenAPI document describes it."""
+"""The responses of the routes, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JobAccepted(CamelCaseModel):
     status: Status
     id_roteiro: int | None
     message: str
-    estimated_time: str = Field(description="In words, such as `2-10 minutos`.")
+    estimated_time: str = Field(description="As text, such as `2-10 minutos`.")
     status_url: str
     created_at: Timestamp
 
@@ -44,11 +44,11 @@ class JobSummary(CamelCaseModel):
 
 class JobPage(CamelCaseModel):
     jobs: list[JobSummary]
-    next: str | None = Field(description="For `before`; null if there are no more.")
+    next: str | None = Field(description="The value for `before`; null on the last page.")
 
 
 class JobProgress(CamelCaseModel):
-    completed: int = Field(description="Images that have their videos; of other operations, videos.")
+    completed: int = Field(description="Finished images; for other operations, finished videos.")
     total: int
     percentage: float
 
@@ -77,13 +77,13 @@ class JobDetails(JobSummary):
     progress: JobProgress | None
     estimated_completion: Timestamp | None
     webhook_url: str | None
-    data: dict[str, Any] = Field(description="What was submitted.")
+    data: dict[str, Any] = Field(description="The submitted request.")
     runpod_job_ids: list[str]
     workers_reserved: int
-    attempts: dict[str, int] = Field(description="By part.")
-    waiting: list[str] = Field(description="Why what could run does not.")
-    result: JobResult | None = Field(None, description="Once it has ended, and gave something.")
-    error: JobError | None = Field(None, description="Once it has failed, wholly or in part.")
+    attempts: dict[str, int] = Field(description="Attempts by part.")
+    waiting: list[str] = Field(description="Why jobs that could run are waiting.")
+    result: JobResult | None = Field(None, description="Set once the job has ended with any video.")
+    error: JobError | None = Field(None, description="Set once the job has failed, wholly or in part.")
 
 
 class JobCancelled(CamelCaseModel):
@@ -92,7 +92,7 @@ class JobCancelled(CamelCaseModel):
 
 
 class Execution(CamelCaseModel):
-    """From when the first part got a worker to the job's end."""
+    """From the start of the first part to the end of the job."""
 
     start_time: Timestamp | None
     end_time: Timestamp | None
@@ -101,13 +101,13 @@ class Execution(CamelCaseModel):
 
 
 class JobCallback(CamelCaseModel):
-    """What `webhook_url` is sent when a job has ended."""
+    """The body sent to `webhook_url` when a job has ended."""
 
     job_id: str
     id_roteiro: int | None
     status: Status
     operation: Operation
-    result: JobResult | None = Field(None, description="If it gave something.")
-    error: JobError | None = Field(None, description="If it has failed, wholly or in part.")
+    result: JobResult | None = Field(None, description="Set if there is any video.")
+    error: JobError | None = Field(None, description="Set if the job failed, wholly or in part.")
     execution: Execution
     timestamp: Timestamp

@@ -1,4 +1,4 @@
-"""What the orchestrator takes from its environment, by the names that its users know."""
+"""The orchestrator's settings, under their established names."""
 
 from __future__ import annotations
 
@@ -25,25 +25,23 @@ class GpuSettings(BaseSettings):
     model_config = SettingsConfigDict(env_file=".env", extra="ignore")
 
     job_timeout_ms: int | None = Field(
-        None, ge=1_000, le=7 * 86_400_000, description="The limit of every operation. Unset: 60, 10 and 5 minutes."
+        None, ge=1_000, le=7 * 86_400_000, description="Time limit for every operation. Default: 60, 10 and 5 minutes."
     )
     webhook_retry_max: int = Field(
         MAX_ATTEMPTS,
         ge=1,
         le=MAX_ATTEMPTS,
-        description="How often a callback is sent before it is given up. Unset: 14 times, in three days.",
+        description="Attempts to deliver a callback. Default: 14, over three days.",
     )
-    gpu_part_seconds: float = Field(
-        60.0, gt=0, le=3600, description="Images are rendered in parts of about so many seconds of video."
-    )
+    gpu_part_seconds: float = Field(60.0, gt=0, le=3600, description="Seconds of video in each part of a job.")
     gpu_poll_seconds: float | None = Field(
-        None, gt=0, le=600, description="How often work at the host is asked for. Unset: 8, or 1 when offline."
+        None, gt=0, le=600, description="Interval for polling the host. Default: 8 seconds, or 1 offline."
     )
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How this deployment works. `offline` means that ffmpeg on this machine does the work of the GPUs."""
+    """The configuration of this deployment. `offline` means that ffmpeg on this machine replaces the GPUs."""
 
     offline: bool
     poll_interval: timedelta
@@ -56,22 +54,23 @@ class Rules:
     @classmethod
     def from_settings(cls, settings: GpuSettings, *, offline: bool, guard: Guard | None = None) -> Rules:
         usual = OFFLINE_POLL_INTERVAL if offline else RUNPOD_POLL_INTERVAL
-        every = usual if settings.gpu_poll_seconds is None else seconds(settings.gpu_poll_seconds)
+        interval = usual if settings.gpu_poll_seconds is None else seconds(settings.gpu_poll_seconds)
         part_seconds, attempts = settings.gpu_part_seconds, settings.webhook_retry_max
-        rules = cls(offline, every, part_seconds, attempts, guard=guard or Guard())
+        rules = cls(offline, interval, part_seconds, attempts, guard=guard or Guard())
         if settings.job_timeout_ms is None:
             return rules
         return replace(rules, limits={}, default_limit=timedelta(milliseconds=settings.job_timeout_ms))
 
     def limit(self, operation: str) -> timedelta:
-        """How long a part may wait at the host, and how long it may then run there."""
+        """Return how long a part may wait at the host, and how long it may then run there."""
         return self.limits.get(operation, self.default_limit)
 
     def total_limit(self, operation: str) -> timedelta:
-        """How long a job may take with all its parts and retries, from when the host has the first: twice its limit."""
+        """Return the limit for the whole job with all parts and retries, from its first submission: twice its limit."""
         return 2 * self.limit(operation)
 
     def webhook(self, url: str) -> Webhook:
-        """The standard schedule begins with the document's five attempts; `short` ends with them."""
+        """Return the webhook. The standard schedule starts with the documented five attempts; `short` ends with
+        them."""
         profile = "short" if self.webhook_attempts <= SHORT_SCHEDULE_ATTEMPTS else "standard"
         return Webhook(url, schedule=profile, retries=self.webhook_attempts - 1)

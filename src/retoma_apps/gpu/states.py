@@ -1,4 +1,4 @@
-"""The five words that callers know a job's state by, and the ids that they know jobs by."""
+"""The five job statuses and the job ids of the API."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ STATUS_BY_RUN_STATE: dict[str, Status] = {
 
 
 def status_of(state: str, *, started: bool) -> Status:
-    """A run is in progress from when its first part got a worker; before that it is queued."""
+    """Return the status. A run is in progress once its first part got a worker; before that it is queued."""
     status = STATUS_BY_RUN_STATE[state]
     return "QUEUED" if status == "IN_PROGRESS" and not started else status
 
 
 def states_of(status: Status) -> list[str]:
-    """The run states in which a job may have this status."""
-    meant = {"IN_PROGRESS", "QUEUED"} if status == "QUEUED" else {status}
-    return [state for state, named in STATUS_BY_RUN_STATE.items() if named in meant]
+    """Return the run states in which a job may have this status."""
+    statuses = {"IN_PROGRESS", "QUEUED"} if status == "QUEUED" else {status}
+    return [state for state, mapped in STATUS_BY_RUN_STATE.items() if mapped in statuses]
 
 
 def job_id(run: UUID) -> str:
@@ -41,7 +41,7 @@ def job_id(run: UUID) -> str:
 
 
 def run_id(job: str) -> UUID | None:
-    """None if no job can have this id."""
+    """Return None if the text cannot be a job id."""
     try:
         found = UUID(job.removeprefix(PREFIX))
     except ValueError:

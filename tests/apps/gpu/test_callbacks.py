@@ -79,7 +79,7 @@ async def test_a_failed_job_is_told_with_what_failed(gpu_app: GpuApp) -> None:
         assert told["error"] == (await gpu_app.show(job))["error"]
     assert list(told) == ["jobId", "id_roteiro", "status", "operation", "error", "execution", "timestamp"]
     assert (told["status"], told["error"]["code"]) == ("FAILED", "PROCESSING_ERROR")
-    assert told["error"]["message"] == "caption failed, as it was told to"
+    assert told["error"]["message"] == "caption failed, as requested"
     assert told["execution"]["durationMs"] > 0
 
 

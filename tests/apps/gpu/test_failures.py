@@ -115,7 +115,7 @@ async def test_a_part_that_gives_no_videos_is_tried_again_and_then_image_by_imag
     await gpu_app.work()
     shown = await gpu_app.show(job)
     assert [video["id"] for video in shown["result"]["videos"]] == [str(n) for n in range(1, 15) if n != 5]
-    said = "RunPod says that it is done, and gives no video"
+    said = "RunPod reports success, but no video"
     assert shown["result"]["failed"] == [{"id": "5", "code": "NO_VIDEO", "message": said}]
     orders = Counter(len(one.input["images"]) for one in gpu_app.standin.jobs)
     assert orders == {12: 4, 2: 1, 1: 12 + 1}
@@ -247,7 +247,7 @@ async def test_a_failure_for_good_is_logged_with_the_job_and_the_number_of_its_a
     await gpu_app.work()
     told, *_ = [record for record in caplog.records if record.levelname == "ERROR"]
     if operation == "img2vid":
-        assert told.getMessage() == f"{job}: part 0 failed 4 times: img2vid failed, as it was told to"
+        assert told.getMessage() == f"{job}: part 0 failed 4 times: img2vid failed, as requested"
     else:
         assert (vars(told)["run"], vars(told)["attempt"]) == (str(run_id(job)), 4)
 

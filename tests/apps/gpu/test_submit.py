@@ -131,7 +131,7 @@ async def test_what_is_no_job_at_all_is_refused(body: bytes, gpu_app: GpuApp) ->
         (
             "application/json",
             b'{"video_url": "https://x.com/v"}',
-            "the request is wrong: body: give either `subtitles`",
+            "the request is wrong: body: send either `subtitles`",
         ),
     ],
 )
