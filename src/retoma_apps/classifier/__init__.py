@@ -1,4 +1,4 @@
-"""The document classifier: batches of documents are read and labelled by the project's taxonomy, and never hang.
+"""The document classifier: it reads batches of documents and labels them by the project's taxonomy, without hanging.
 
 retoma serve retoma_apps.classifier
 retoma worker retoma_apps.classifier
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, made when asked for: the child processes that read documents import only what they need."""
+    """Create `app` on first access: the child processes that read documents import only what they need."""
     if name != "app":
         raise AttributeError(name)
     from retoma_apps.classifier.application import from_environment
 
-    made = globals()["app"] = from_environment()
-    return made
+    app = globals()["app"] = from_environment()
+    return app

@@ -1,4 +1,4 @@
-"""The application, assembled: OpenRouter if its key is set, otherwise a model of this machine."""
+"""Assemble the application: with OpenRouter if its key is set, otherwise with a model on this machine."""
 
 from __future__ import annotations
 

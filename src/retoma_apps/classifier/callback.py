@@ -1,4 +1,4 @@
-"""The body of a webhook, by the names that users of the classifier know."""
+"""The body of a webhook, with the classifier's own field names."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from retoma_apps.classifier import executions
 
 
 async def build_callback_body(client: Client, run: Run, event: str) -> dict[str, Any] | None:
-    """It tells of the execution as it was at the event, with how many documents stood how when it is first sent.
+    """Return the execution as it was at the event, with the document counts as of the first attempt to send it.
 
-    None leaves events of other kinds to the engine's own body.
+    Return None for other kinds of events: the engine's own body is then sent.
     """
     if not event.startswith("run."):
         return None
-    seen = await executions.get_execution(client, run)
-    return seen.to_json() | {"evento": event, "travamento": await executions.get_stuck_details(client, run)}
+    execution = await executions.get_execution(client, run)
+    return execution.to_json() | {"evento": event, "travamento": await executions.get_stuck_details(client, run)}

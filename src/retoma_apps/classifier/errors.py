@@ -1,4 +1,4 @@
-"""Errors of the classifier that have a Portuguese sentence beside the English one."""
+"""Errors of the classifier with a Portuguese message besides the English one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from retoma.errors import InvalidInput, NotFound
 
 
 class Missing(NotFound):
-    """There is no such project, execution or document. `pt` says so in Portuguese."""
+    """There is no such project, execution or document. `pt` is the message in Portuguese."""
 
     def __init__(self, message: str, *, pt: str) -> None:
         super().__init__(message)
@@ -14,7 +14,7 @@ class Missing(NotFound):
 
 
 class Refused(InvalidInput):
-    """A value is not accepted. `pt` says why in Portuguese."""
+    """A value is not accepted. `pt` is the message in Portuguese."""
 
     def __init__(self, message: str, *, pt: str) -> None:
         super().__init__(message)

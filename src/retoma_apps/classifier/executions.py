@@ -1,4 +1,4 @@
-"""Executions: how one begins, and how it and its documents are shown, by the names that their users know."""
+"""Start executions, and show them and their documents under the API's own names."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ async def start_execution(
     key: str | None = None,
     webhook_url: str | None = None,
 ) -> Run:
-    """Begin to classify these. The execution keeps the project as it is now.
+    """Start classifying these documents. The execution keeps the project as it is now.
 
-    `webhook_url` is told of its end, and whenever it is stuck.
+    `webhook_url` is notified when the execution ends, and whenever it is stuck.
     """
     if not 1 <= len(uploads) <= MOST_DOCUMENTS:
         raise Refused(
-            f"an execution takes 1 to {MOST_DOCUMENTS:,} documents; given: {len(uploads):,}",
-            pt=f"uma execução tem de 1 a {MOST_DOCUMENTS} documentos; vieram {len(uploads)}",
+            f"an execution accepts 1 to {MOST_DOCUMENTS:,} documents, not {len(uploads):,}",
+            pt=f"uma execução aceita de 1 a {MOST_DOCUMENTS} documentos; foram enviados {len(uploads)}",
         )
     await _check_files(files, uploads)
     project = stored.project
@@ -65,7 +65,7 @@ async def start_execution(
         confianca_minima=project.confianca_minima,
         exemplos=await files.save(examples.encode(), name="exemplos.json") if project.exemplos else None,
     )
-    begun = await client.start(
+    started = await client.start(
         classification,
         Batch(
             criterios=criteria,
@@ -80,30 +80,30 @@ async def start_execution(
         retries=project.max_retries_documento,
         webhook=None if webhook_url is None else Webhook(webhook_url, events=WEBHOOK_EVENTS),
     )
-    return await client.runs.get(begun.id)
+    return await client.runs.get(started.id)
 
 
 async def _check_files(files: FileStore, uploads: Sequence[Upload]) -> None:
     for upload in uploads:
         if (upload.arquivo is None) == (upload.recusa is None):
             raise Refused(
-                f"{upload.nome!r:.120} needs what /arquivos answered for it, as it was",
-                pt=f"{upload.nome!r:.120} precisa do que /arquivos respondeu, sem mudança",
+                f"send {upload.nome!r:.120} exactly as /arquivos returned it",
+                pt=f"envie {upload.nome!r:.120} exatamente como /arquivos o retornou",
             )
     sent = [(upload.nome, upload.arquivo) for upload in uploads if upload.arquivo is not None]
     for at in range(0, len(sent), BATCH_SIZE):
         some = sent[at : at + BATCH_SIZE]
-        are_here = await asyncio.gather(*(files.has(file) for _, file in some))
-        for (name, _), is_here in zip(some, are_here, strict=True):
-            if not is_here:
+        exist = await asyncio.gather(*(files.has(file) for _, file in some))
+        for (name, _), is_stored in zip(some, exist, strict=True):
+            if not is_stored:
                 raise Refused(
-                    f"the file of {name!r:.120} is not here: send it first, to /arquivos",
-                    pt=f"o arquivo de {name!r:.120} não está aqui: envie-o antes, para /arquivos",
+                    f"the file of {name!r:.120} was not found: send it to /arquivos first",
+                    pt=f"o arquivo de {name!r:.120} não foi encontrado: envie-o primeiro para /arquivos",
                 )
 
 
 async def get_run(client: Client, execution: UUID, tenant: str | None) -> Run:
-    """An execution that this tenant may see. Raises NotFound."""
+    """Return an execution that this tenant may see. Raise NotFound if there is none."""
     try:
         run = await client.runs.get(execution, tenant=tenant)
     except NotFound:
@@ -114,13 +114,13 @@ async def get_run(client: Client, execution: UUID, tenant: str | None) -> Run:
 
 
 def _execution_not_found(execution: UUID) -> Missing:
-    return Missing(f"there is no execution {execution}", pt=f"não há execução {execution}")
+    return Missing(f"there is no execution {execution}", pt=f"a execução {execution} não existe")
 
 
 async def resume_execution(
     client: Client, execution: UUID, *, tenant: str | None, by: str, key: str | None = None
 ) -> None:
-    """Idempotent: who asks for an execution that goes on, or has ended well, changes nothing."""
+    """Resume an execution. Does nothing if it is running or has succeeded."""
     try:
         await client.runs.resume(execution, tenant=tenant, by=by, key=key)
     except RunBusy:
@@ -130,7 +130,7 @@ async def resume_execution(
 
 
 async def rerun_errors(client: Client, run: Run, *, tenant: str | None, by: str, key: str | None) -> int:
-    """Classify the documents that failed again; return how many. A failed execution goes on with all that is left."""
+    """Classify the failed documents again and return how many. A failed execution resumes with all pending ones."""
     resuming = key and f"resume {key}"
     was_resumed = resuming is not None and await client.runs.has_action(run.id, resuming)
     if was_resumed or (run.state is RunState.FAILED and not (key and await client.runs.has_action(run.id, key))):
@@ -154,26 +154,26 @@ async def list_runs(
 
 
 class Execution:
-    """One execution with what there is to say about it now.
+    """An execution with its current counts.
 
-    Pages keep many of them, and so it lets go of its input: of that, `batch` has neither criteria nor documents.
+    Pages cache many of these, so it drops its input: `batch` has neither criteria nor documents.
     """
 
     def __init__(self, run: Run, totals: ItemTotals, stuck: Stuck | None) -> None:
-        given = run.input if isinstance(run.input, dict) else {}
+        batch = run.input if isinstance(run.input, dict) else {}
         self.run = replace(run, input=None)
         self.totals = totals
         self.stuck = stuck
-        self.batch = {name: given[name] for name in given.keys() - {"criterios", "documentos"}}
-        self.total = len(given.get("documentos", ()))
-        """As the execution was given them, also before they are laid out."""
+        self.batch = {name: batch[name] for name in batch.keys() - {"criterios", "documentos"}}
+        self.total = len(batch.get("documentos", ()))
+        """The documents of the execution, including those without jobs yet."""
 
     @property
     def status(self) -> Status:
-        begun = any(
+        has_started = any(
             count for state, count in self.totals.states.items() if DOCUMENT_STATUS_BY_JOB_STATE[state] != "PENDENTE"
         )
-        return status_of(self.run.state, started=begun)
+        return status_of(self.run.state, started=has_started)
 
     @property
     def name(self) -> str:
@@ -181,11 +181,11 @@ class Execution:
 
     @property
     def counts(self) -> dict[DocumentStatus, int]:
-        found: dict[DocumentStatus, int] = dict.fromkeys(DOCUMENT_STATUSES, 0)
+        counts: dict[DocumentStatus, int] = dict.fromkeys(DOCUMENT_STATUSES, 0)
         for state, count in self.totals.states.items():
-            found[DOCUMENT_STATUS_BY_JOB_STATE[state]] += count
-        found["PENDENTE"] += self.total - sum(found.values())
-        return found
+            counts[DOCUMENT_STATUS_BY_JOB_STATE[state]] += count
+        counts["PENDENTE"] += self.total - sum(counts.values())
+        return counts
 
     @property
     def finished_count(self) -> int:
@@ -194,7 +194,7 @@ class Execution:
 
     @property
     def last_progress_at(self) -> datetime | None:
-        """When a document was last done with."""
+        """When a document last finished."""
         return self.totals.last_at
 
     def to_json(self) -> dict[str, Any]:
@@ -220,14 +220,14 @@ async def get_execution(client: Client, run: Run) -> Execution:
 
 async def get_status_details(client: Client, run: Run) -> dict[str, Any]:
     """`GET /execucoes/{id}/status-detalhado`."""
-    seen = await get_execution(client, run)
+    execution = await get_execution(client, run)
     failed = await client.runs.list_items(run.id, DOCUMENTS_STEP, states=[JobState.FAILED], limit=MAX_LISTED_ERRORS)
-    return seen.to_json() | {
-        "ultimo_heartbeat": format_time(seen.last_progress_at),
-        "ultimo_codigo_processado": seen.totals.last_item,
+    return execution.to_json() | {
+        "ultimo_heartbeat": format_time(execution.last_progress_at),
+        "ultimo_codigo_processado": execution.totals.last_item,
         "tentativas_retry": await client.runs.count_resumes(run.id),
-        "max_retries": seen.batch.get("max_retries", 0),
-        "max_retries_documento": seen.batch.get("max_retries_documento", 0),
+        "max_retries": execution.batch.get("max_retries", 0),
+        "max_retries_documento": execution.batch.get("max_retries_documento", 0),
         "erros": [document_to_json(each) for each in failed],
         "travamento": await get_stuck_details(client, run),
         "esperando": [] if run.is_over else [wait.explanation for wait in await client.runs.list_waits(run.id)],
@@ -235,25 +235,25 @@ async def get_status_details(client: Client, run: Run) -> dict[str, Any]:
 
 
 async def get_stuck_details(client: Client, run: Run) -> dict[str, Any] | None:
-    """Why it stands still, or why it was given up."""
+    """Return why it is stuck, or why it was given up."""
     if run.state not in (RunState.STUCK, RunState.FAILED):
         return None
     episodes = await client.runs.list_events(run.id, kinds=["stuck"])
     if not episodes:
         return None
-    told = episodes[-1].data
-    why = told.get("explanation") or _describe_stall(told)
-    return {"desde": format_time(episodes[-1].at), "causa": told.get("cause"), "motivo": why, "detalhes": told}
+    episode = episodes[-1].data
+    why = episode.get("explanation") or _describe_stall(episode)
+    return {"desde": format_time(episodes[-1].at), "causa": episode.get("cause"), "motivo": why, "detalhes": episode}
 
 
 def _describe_stall(episode: dict[str, Any]) -> str:
     step, item = episode.get("step"), episode.get("item")
-    where = f": {step} of {item} goes on beyond its time" if item else ""
-    return f"no document was done with for longer than it may take{where}"
+    where = f": {step} of {item} is running past its limit" if item else ""
+    return f"no document has finished within the time limit{where}"
 
 
 def document_to_json(item: Item, min_confidence: float = 0.0) -> dict[str, Any]:
-    """A document, by the names that the seed of this application gives them."""
+    """Return a document under the API's own names."""
     value = Document.model_validate(item.value)
     found = None if item.output is None else Classification.model_validate(item.output)
     error = item.error or {}
@@ -290,25 +290,24 @@ async def list_documents(
     after: int = -1,
     limit: int = 100,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """A page of documents, and after which position the next one begins."""
+    """Return a page of documents, and the position after which the next page begins."""
     states = None if status is None else [JobState(state) for state in job_states_of(status)]
     items = await client.runs.list_items(
         run.id, DOCUMENTS_STEP, states=states, search=search, only=only, after=after, limit=limit + 1
     )
-    least = float((run.input or {}).get("criterios", {}).get("confianca_minima", 0))
-    return [document_to_json(item, least) for item in items[:limit]], items[limit - 1].position if len(
-        items
-    ) > limit else None
+    min_confidence = float((run.input or {}).get("criterios", {}).get("confianca_minima", 0))
+    next_after = items[limit - 1].position if len(items) > limit else None
+    return [document_to_json(item, min_confidence) for item in items[:limit]], next_after
 
 
 async def get_label_summary(client: Client, run: Run) -> dict[str, Any] | None:
-    """The summary of an execution that is over; None before."""
+    """Return the summary of a finished execution, or None before."""
     jobs = await client.runs.list_step_jobs(run.id, "summary", limit=1)
     return jobs[0].output if jobs else None
 
 
 async def correct_label(client: Client, run: Run, code: str, label: str, *, tenant: str | None, by: str) -> None:
-    """Put a person's label in place of the model's, which stays known."""
+    """Replace the model's label with a person's. The model's label is kept in `rotulo_modelo`."""
     known = [each["rotulo"] for each in run.input["criterios"]["taxonomia"]]
     if label not in known:
         raise Refused(
@@ -316,12 +315,14 @@ async def correct_label(client: Client, run: Run, code: str, label: str, *, tena
             pt=f"{label!r:.120} não está na taxonomia desta execução",
         )
     if not run.is_over:
-        raise RunBusy(f"execution {run.id} is {run.state}: its labels are corrected when it has ended")
+        raise RunBusy(f"execution {run.id} is {run.state}: correct its labels once it has ended")
     items = await client.runs.list_items(run.id, DOCUMENTS_STEP, only=[code], limit=1)
-    former = Classification.model_validate(items[0].output) if items and items[0].output else None
-    said = former and (former.rotulo_modelo if former.corrigido else former.rotulo)
-    given = Classification(rotulo=label, corrigido=True, rotulo_modelo=said, modelo=former.modelo if former else "")
-    await client.runs.edit(run.id, LABEL_STEP, given, item=code, tenant=tenant, by=by)
+    previous = Classification.model_validate(items[0].output) if items and items[0].output else None
+    suggested = previous and (previous.rotulo_modelo if previous.corrigido else previous.rotulo)
+    corrected = Classification(
+        rotulo=label, corrigido=True, rotulo_modelo=suggested, modelo=previous.modelo if previous else ""
+    )
+    await client.runs.edit(run.id, LABEL_STEP, corrected, item=code, tenant=tenant, by=by)
 
 
 def format_time(at: datetime | None) -> str | None:

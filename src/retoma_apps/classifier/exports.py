@@ -1,4 +1,4 @@
-"""Results as a file: CSV that spreadsheets open without running anything in it, and JSON."""
+"""Export results as JSON, or as CSV that spreadsheets open without running formulas in it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _PAGE = 500
 
 
 async def export_documents(client: Client, run: Run, output_format: Format) -> AsyncIterator[bytes]:
-    """All documents of an execution, part by part."""
-    written = _to_csv if output_format == "csv" else _to_json
-    async for part in written(_list_pages(client, run)):
+    """Yield all documents of an execution, page by page."""
+    write = _to_csv if output_format == "csv" else _to_json
+    async for part in write(_list_pages(client, run)):
         yield part.encode()
 
 
@@ -47,7 +47,7 @@ async def _list_pages(client: Client, run: Run) -> AsyncIterator[list[dict[str, 
 
 
 async def _to_csv(pages: AsyncIterator[list[dict[str, Any]]]) -> AsyncIterator[str]:
-    yield "\ufeff" + format_csv([COLUMNS])  # spreadsheets take it for UTF-8 by its mark
+    yield "\ufeff" + format_csv([COLUMNS])  # spreadsheets recognise UTF-8 by its mark
     async for page in pages:
         yield format_csv([_csv_value(row[name]) for name in COLUMNS] for row in page)
 

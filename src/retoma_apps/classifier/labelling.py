@@ -1,4 +1,4 @@
-"""A text gets its label: from a language model, or offline from a model that is trained by the project's examples."""
+"""Label a text: with a language model, or offline with a model trained from the project's examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retoma_apps.providers.llm import Guess, Llm, Message, OfflineLlm, Usage, as
 if TYPE_CHECKING:
     from retoma.files import FileStore
 
-LONGEST_TEXT = 24_000  # characters of a document that the model is shown
+LONGEST_TEXT = 24_000  # characters of a document in the prompt
 MAX_PROMPT_EXAMPLES = 12
 LONGEST_EXAMPLE = 600
 MOST_TOKENS = 400
@@ -51,13 +51,14 @@ class Labeller:
         return Classification(**answer.value.model_dump(), modelo=answer.reply.model or model)
 
     async def _load_examples(self, file: File | None) -> tuple[list[Example], OfflineLlm]:
-        """And what learns from them, of the last few: an execution asks for the same ones thousands of times."""
+        """Load examples and a model trained from them. The last few are cached: an execution needs the same thousands
+        of times."""
         if file is None:
             return [], _create_offline_llm([])
         if file.file not in self._examples:
-            given = [Example.model_validate(each) for each in json.loads(await self._files.load(file))]
+            examples = [Example.model_validate(each) for each in json.loads(await self._files.load(file))]
             others = list(self._examples.items())[1 - MAX_CACHED_EXAMPLE_FILES :]
-            self._examples = dict(others) | {file.file: (given, _create_offline_llm(given))}
+            self._examples = dict(others) | {file.file: (examples, _create_offline_llm(examples))}
         return self._examples[file.file]
 
 
@@ -83,7 +84,7 @@ def build_messages(text: str, criteria: Criteria, examples: Sequence[Example]) -
 
 
 def select_examples(examples: Sequence[Example]) -> list[Example]:
-    """Some of each label in turn, so that none is left out for another's many."""
+    """Take examples of each label in turn, so a label with many does not displace others."""
     by_label: dict[str, list[Example]] = {}
     for example in examples:
         by_label.setdefault(example.rotulo, []).append(example)
@@ -93,7 +94,7 @@ def select_examples(examples: Sequence[Example]) -> list[Example]:
 
 @lru_cache(maxsize=32)
 def create_answer_model(labels: tuple[str, ...]) -> type[BaseModel]:
-    """What the model must answer: a label of the taxonomy and nothing else."""
+    """Return the schema of the model's answer, which allows only labels of the taxonomy."""
     fields: dict[str, Any] = {
         "rotulo": (Literal[labels], ...),
         "confianca": (Annotated[float, Field(ge=0, le=1)], ...),

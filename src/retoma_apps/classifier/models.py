@@ -1,4 +1,4 @@
-"""Projects, and what an execution is given: the project's criteria as they were at its start, and its documents."""
+"""Projects, and the input of an execution: the project's criteria as of its start, and its documents."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from retoma_apps.classifier.reading.errors import Code as Why
 ROUTE = "/classificador/"
 MOST_DOCUMENTS = 2_000
 MOST_RETRIES = 10
-LONGEST_CODE = 180  # bytes in JSON, so that the largest batch with the longest codes is a step's result
+LONGEST_CODE = 180  # bytes in JSON: the largest batch with the longest codes must fit a step's result
 _LINE = r"^[^\x00-\x1f\x7f]*$"
-_PLAIN = r"^[^\s\x00-\x1f\x7f\\]([^\x00-\x1f\x7f\x85\u2028\u2029\\]*[^\s\x00-\x1f\x7f\\])?$"  # as a form can show it
+_PLAIN = r"^[^\s\x00-\x1f\x7f\\]([^\x00-\x1f\x7f\x85\u2028\u2029\\]*[^\s\x00-\x1f\x7f\\])?$"  # can be shown in a form
 DEFAULT_MODEL = "openai/gpt-5-mini"
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=_LINE)]
@@ -31,7 +31,7 @@ Code = Annotated[str, Field(min_length=1, max_length=LONGEST_CODE, pattern=_LINE
 
 
 class Category(BaseModel):
-    """A label of the taxonomy, and what it means, for the model."""
+    """A label of the taxonomy, and its meaning, for the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,7 +40,7 @@ class Category(BaseModel):
 
 
 class Example(BaseModel):
-    """A text whose label is known. The offline model learns from these; a language model is shown a few."""
+    """A text with a known label. The offline model learns from these; a language model sees a few in its prompt."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,7 +49,7 @@ class Example(BaseModel):
 
 
 class Project(BaseModel):
-    """What a person sets up once, and every execution of the project begins from."""
+    """The settings of a project, from which each of its executions starts."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -70,19 +70,19 @@ class Project(BaseModel):
 
     nome: Name
     taxonomia: Annotated[list[Category], Field(min_length=1, max_length=200)]
-    prompt: Annotated[str, Field(max_length=8_000)] = Field("", description="What the model is asked, in your words.")
+    prompt: Annotated[str, Field(max_length=8_000)] = Field("", description="Your instructions for the model.")
     exemplos: Annotated[list[Example], Field(max_length=1_000)] = []
     modelo: Annotated[str, Field(min_length=1, max_length=200, pattern=_LINE)] = Field(
-        DEFAULT_MODEL, description="As OpenRouter names it."
+        DEFAULT_MODEL, description="The model's name at OpenRouter."
     )
     max_retries_execucao: Annotated[int, Field(ge=0, le=MOST_RETRIES)] = Field(
-        3, description="How often a stuck execution resumes by itself without progress."
+        3, description="Automatic resumes of a stuck execution without progress."
     )
     max_retries_documento: Annotated[int, Field(ge=0, le=MOST_RETRIES)] = Field(
-        2, description="How often a document that fails is tried again."
+        2, description="Retries of a failed document."
     )
     confianca_minima: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.6, description="Labels that the model is less sure of are marked for a person to look at."
+        0.6, description="Labels with less confidence are marked for review."
     )
 
     @field_validator("taxonomia")
@@ -91,7 +91,7 @@ class Project(BaseModel):
         seen: set[str] = set()
         for category in value:
             if category.rotulo.casefold() in seen:
-                raise ValueError(f"the label {category.rotulo!r} is there twice")
+                raise ValueError(f"the label {category.rotulo!r} occurs twice")
             seen.add(category.rotulo.casefold())
         return value
 
@@ -110,7 +110,7 @@ class Project(BaseModel):
 
 
 class Criteria(BaseModel):
-    """By what an execution labels. `exemplos` are in a file, so that they do not travel with every document."""
+    """The criteria of an execution. `exemplos` are in a file, so they do not travel with every document."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -122,7 +122,7 @@ class Criteria(BaseModel):
 
 
 class Refusal(BaseModel):
-    """Why a document cannot be read, known before anybody tries."""
+    """Why a document cannot be read, known before any attempt."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -135,9 +135,9 @@ def _file_reference(file: File | None) -> dict[str, Any] | None:
 
 
 class Document(BaseModel):
-    """`codigo` names it within its batch. One whose content came before in the batch says where.
+    """`codigo` identifies it within its batch. If an earlier document has the same content, `duplicado_de` names it.
 
-    In JSON it is as short as can be: thousands are the result of one step.
+    Its JSON is as short as possible: thousands are the result of one step.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -153,7 +153,7 @@ class Document(BaseModel):
 
 
 class Batch(BaseModel):
-    """The limits are those of the project when the execution began."""
+    """The limits are those of the project at the start of the execution."""
 
     criterios: Criteria
     documentos: Annotated[list[Document], Field(min_length=1, max_length=MOST_DOCUMENTS)]
@@ -164,7 +164,7 @@ class Batch(BaseModel):
 
 
 class Text(BaseModel):
-    """What was read of a document."""
+    """The text of a document."""
 
     texto: str
     paginas: int = 1
@@ -173,7 +173,7 @@ class Text(BaseModel):
 
 
 class Classification(BaseModel):
-    """A document's label. If a person has corrected it, `rotulo_modelo` is what the model had said."""
+    """A document's label. If a person has corrected it, `rotulo_modelo` is the model's label."""
 
     rotulo: str
     confianca: float = 1.0
@@ -184,7 +184,7 @@ class Classification(BaseModel):
 
 
 class Summary(BaseModel):
-    """How many documents have which label."""
+    """The number of documents by label."""
 
     rotulos: dict[str, int]
     pouca_confianca: int

@@ -1,4 +1,4 @@
-"""One execution: every document is read in a child process and then labelled; what fails, fails alone."""
+"""One execution: each document is read in a child process and then labelled. A document that fails, fails alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retoma_apps.classifier.models import MOST_RETRIES, Batch, Classification, C
 from retoma_apps.classifier.reading import Unreadable, read_path
 
 LLM = Pool("llm", capacity=8)
-RETRY = Retry(MOST_RETRIES, backoff=exponential(5, factor=2))  # a project may allow fewer, and never more
+RETRY = Retry(MOST_RETRIES, backoff=exponential(5, factor=2))  # a project may allow fewer, never more
 DOCUMENT_LIMIT = minutes(2)
 MEMORY = 2 << 30  # OCR needs it
 
@@ -61,11 +61,11 @@ def summary(label: Items[Classification], criteria: Criteria) -> Summary:
 
 
 def is_unsure(result: Classification, min_confidence: float) -> bool:
-    """Whether a person should look at this label."""
+    """Return whether a person should review this label."""
     return result.confianca < min_confidence and not result.corrigido
 
 
 def _unreadable_error(document: Document) -> Unreadable:
     if document.recusa is None:
-        return Unreadable("the document came without a file", "FILE_EMPTY")
+        return Unreadable("the document has no file", "FILE_EMPTY")
     return Unreadable(document.recusa.mensagem, document.recusa.codigo)

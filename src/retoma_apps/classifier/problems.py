@@ -15,19 +15,19 @@ from retoma.server import Problem, to_problem
 from retoma_apps.classifier.pages.words import CODES, Words
 
 _BY_CODE = {
-    "NOT_FOUND": "não há esse documento nesta execução",
-    "RUN_BUSY": "o estado atual da execução não permite isto: veja o `status` dela e tente quando ela terminar",
+    "NOT_FOUND": "este documento não existe nesta execução",
+    "RUN_BUSY": "o estado atual da execução não permite isto: consulte o `status` e tente de novo quando ela terminar",
     "CONFLICT": "já existe, ou foi alterado por outra pessoa: consulte de novo, ou escolha outro nome",
-    "IDEMPOTENCY_KEY_REUSED": "esta Idempotency-Key já veio com outro pedido, ou o projeto mudou: use outra",
-    "SCOPE_MISSING": "a chave não tem o escopo que este pedido exige",
-    "TOO_MANY_REQUESTS": "pedidos demais: Retry-After diz em quantos segundos tentar de novo",
-    "DATABASE_UNAVAILABLE": "o banco de dados não responde, e não se sabe se isto foi feito: repita com a mesma "
-    "Idempotency-Key",
+    "IDEMPOTENCY_KEY_REUSED": "esta Idempotency-Key já foi usada em outra requisição, ou o projeto mudou: use outra",
+    "SCOPE_MISSING": "a chave não tem o escopo que esta requisição exige",
+    "TOO_MANY_REQUESTS": "muitas requisições: tente de novo após os segundos indicados em Retry-After",
+    "DATABASE_UNAVAILABLE": "o banco de dados está indisponível, e não se sabe se a operação foi concluída: repita com "
+    "a mesma Idempotency-Key",
 }
 
 
 class PortugueseRoute(APIRoute):
-    """Answers errors in Portuguese, with the English sentence as `detail_en`, unless the caller prefers English."""
+    """Returns errors in Portuguese, with the English message as `detail_en`, unless the caller prefers English."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -47,18 +47,18 @@ class PortugueseRoute(APIRoute):
 
 
 def explain_in_portuguese(code: str | None) -> str | None:
-    """Return what an error code means in Portuguese, and what to do; None if it is not one of ours."""
+    """Return the meaning of an error code and what to do, in Portuguese; None if the code is not ours."""
     return Words("pt").code(code) if code in CODES else None
 
 
 def _translate(problem: Problem, pt: str | None) -> None:
-    said = pt or _BY_CODE.get(problem.code) or explain_in_portuguese(problem.code)
+    detail = pt or _BY_CODE.get(problem.code) or explain_in_portuguese(problem.code)
     if problem.code == "INVALID_REQUEST":
         fields = ", ".join(each["field"] for each in problem.members["errors"][:3])
-        said = f"o pedido tem campos que não são aceitos: {fields}; `errors` diz o que há em cada um"
-    if said is not None:
+        detail = f"a requisição tem campos inválidos: {fields}; veja o motivo de cada um em `errors`"
+    if detail is not None:
         problem.members["detail_en"] = problem.detail
-        problem.detail = said
+        problem.detail = detail
 
 
 def _prefers_english(request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""Projects: each is a tenant, whose profile it is."""
+"""Projects: each is the profile of its own tenant."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from retoma_apps.providers.llm import Accuracy, Example, OfflineLlm
 _NOT_IN_AN_ID = re.compile(r"[^a-z0-9]+")
 _MAX_SAME_NAME = 50
 _MAX_CACHED = 100
-MIN_EXAMPLES_TO_MEASURE = 20  # examples: with fewer a share of right answers says little
+MIN_EXAMPLES_TO_MEASURE = 20  # with fewer examples, the accuracy means little
 
 
 @dataclass(frozen=True)
 class StoredProject:
-    """A project as it is kept. `id` stays the same when its name changes."""
+    """A stored project. `id` stays the same when its name changes."""
 
     id: str
     project: Project
@@ -48,52 +48,52 @@ async def get_project(client: Client, project: str) -> StoredProject:
 
 
 def project_not_found(project: str) -> Missing:
-    return Missing(f"there is no project {project!r:.120}", pt=f"não há projeto {project!r:.120}")
+    return Missing(f"there is no project {project!r:.120}", pt=f"o projeto {project!r:.120} não existe")
 
 
 async def list_projects(client: Client, tenant: str | None) -> list[StoredProject]:
-    """All, or the one that a key is for."""
+    """Return all projects, or the one of a key with a single project."""
     return [
         _stored_project(profile) for profile in await client.tenants.list_profiles() if tenant in (None, profile.tenant)
     ]
 
 
 async def create_project(client: Client, project: Project, tenant: str | None) -> StoredProject:
-    """A new project, with an id made from its name; for a key of one project, that one."""
+    """Create a project with an id derived from its name, or with that of the key's single project."""
     base = tenant or make_project_id(project.nome)
     for number in range(1, 2 if tenant else _MAX_SAME_NAME):
         name = base if number == 1 else f"{base}-{number}"
         if tenant is None and await client.runs.list(tenant=name, limit=1, with_input=False):
-            continue  # it was the id of a project that is deleted, whose executions stay
+            continue  # the id of a deleted project whose executions remain
         try:
             return _stored_project(await client.tenants.set_profile(name, project.model_dump(), revision=0))
         except Conflict:
             continue
     if tenant:
-        raise Conflict(f"this key is for the project {base!r}, which is there already: change that one with PUT")
-    raise Conflict(f"there is a project {base!r} already: choose another name")
+        raise Conflict(f"this key is for the project {base!r}, which already exists: change it with PUT")
+    raise Conflict(f"there is already a project {base!r}: choose another name")
 
 
 async def update_project(client: Client, project: str, value: Project, revision: int | None) -> StoredProject:
-    """Executions that began before keep what was in force then."""
-    seen = await get_project(client, project)
-    known = seen.revision if revision is None else revision
+    """Change a project. Earlier executions keep the values from their start."""
+    stored = await get_project(client, project)
+    known = stored.revision if revision is None else revision
     return _stored_project(await client.tenants.set_profile(project, value.model_dump(), revision=known))
 
 
 class OfflineAccuracies:
-    """How often the offline model is right on examples that it had not seen: measured once for each revision."""
+    """The accuracy of the offline model on unseen examples, measured once for each revision of a project."""
 
     def __init__(self) -> None:
         self._measuring: dict[tuple[str, int], asyncio.Task[Accuracy | None]] = {}
 
     async def get(self, stored: StoredProject, timeout: float) -> tuple[Accuracy | None, bool]:
-        """And whether it has been measured by then. None if there is too little to learn from."""
-        place = (stored.id, stored.revision)
-        if place not in self._measuring:
+        """Return the accuracy, or None with too few examples, and whether it was measured within the timeout."""
+        key = (stored.id, stored.revision)
+        if key not in self._measuring:
             self._measuring = dict(list(self._measuring.items())[-_MAX_CACHED:])
-            self._measuring[place] = asyncio.create_task(_measure_accuracy(stored.project))
-        task = self._measuring[place]
+            self._measuring[key] = asyncio.create_task(_measure_accuracy(stored.project))
+        task = self._measuring[key]
         await asyncio.wait([task], timeout=timeout)
         return (task.result(), True) if task.done() else (None, False)
 
@@ -104,11 +104,11 @@ async def _measure_accuracy(project: Project) -> Accuracy | None:
     try:
         return await OfflineLlm([Example(each.texto, each.rotulo) for each in project.exemplos]).accuracy()
     except GiveUp:
-        return None  # nothing to learn from, or nothing to learn with
+        return None  # no words in the examples, or scikit-learn is missing
 
 
 def make_project_id(name: str) -> str:
-    """`pecas-processuais` for "Peças processuais"."""
+    """Return `pecas-processuais` for "Peças processuais"."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return _NOT_IN_AN_ID.sub("-", plain).strip("-")[:60] or "projeto"
 

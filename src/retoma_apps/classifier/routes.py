@@ -1,4 +1,4 @@
-"""The routes that the classifier's users know, and those that its page and programs need beside them."""
+"""The HTTP routes of the classifier."""
 
 from __future__ import annotations
 
@@ -47,26 +47,24 @@ Writer = Annotated[Principal, require_scope("runs:write")]
 IdempotencyKey = Annotated[
     str | None,
     idempotency_key_header(
-        "The same key and body give the same execution, however often they are sent. "
-        "If the project was changed in between, it is another request, and refused."
+        "The same key and body always return the same execution. "
+        "If the project was changed in between, the request is different and is rejected."
     ),
 ]
 ActionKeyHeader = Annotated[
     str | None,
-    idempotency_key_header("The same act with the same key is done once, and gets its first answer ever after."),
+    idempotency_key_header("The same action with the same key runs once; repeats get the first answer."),
 ]
-IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the project as it was seen.")]
-Filename = Annotated[
-    str, Query(max_length=500, description="What the file is called, with its folders if it has some.")
-]
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the project that you read.")]
+Filename = Annotated[str, Query(max_length=500, description="The file's name, including its folders if any.")]
 Limit = Annotated[int, Query(ge=1, le=500)]
-After = Annotated[int, Query(ge=-1, le=10**9, description="`proximo` of the page before.")]
-SECONDS_TO_MEASURE = 15.0  # after which the answer is that it is being measured
+After = Annotated[int, Query(ge=-1, le=10**9, description="`proximo` of the previous page.")]
+SECONDS_TO_MEASURE = 15.0  # then the answer is that it is being measured
 _NOT_FOUND = document_problems(404)
 _NOT_FOUND_OR_CONFLICT = document_problems(404, 409)
 _EXPORT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "As `formato` asks.",
+        "description": "The export in the requested `formato`.",
         "content": {"text/csv": {"schema": {"type": "string"}}},
         "model": list[ExportedDocument],
     }
@@ -78,14 +76,14 @@ class NewExecution(BaseModel):
 
     projeto: Name
     nome: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = Field(
-        "", description="What people call it."
+        "", description="A name for people."
     )
     documentos: Annotated[list[Upload], Field(min_length=1)] = Field(
-        description=f"As `POST /arquivos` answered them, 1 to {MOST_DOCUMENTS:,}."
+        description=f"The documents as `POST /arquivos` returned them, 1 to {MOST_DOCUMENTS:,}."
     )
     webhook_url: Annotated[str, Field(min_length=1, max_length=2_000)] | None = Field(
         None,
-        description="Where its end is told, and that it is stuck.",
+        description="Notified when the execution ends or is stuck.",
         json_schema_extra={"format": "uri"},
     )
 
@@ -137,10 +135,10 @@ async def show_project(projeto: str, by: Reader) -> Response:
     responses=document_problems(404, 409, 412),
 )
 async def change_project(projeto: str, body: Project, by: Writer, if_match: IfMatch = None) -> Response:
-    kept = await _get_own_project(by, projeto)
-    if if_match is not None and if_match != _etag(kept):
-        raise Problem(412, "CHANGED", "outra pessoa mudou este projeto: consulte de novo antes de mudar")
-    return _project_response(await projects.update_project(by.client, projeto, body, kept.revision))
+    stored = await _get_own_project(by, projeto)
+    if if_match is not None and if_match != _etag(stored):
+        raise Problem(412, "CHANGED", "outra pessoa alterou este projeto: consulte-o de novo antes de alterar")
+    return _project_response(await projects.update_project(by.client, projeto, body, stored.revision))
 
 
 @router.delete(
@@ -154,27 +152,27 @@ async def delete_project(projeto: str, by: Writer) -> Response:
 
 @router.get(
     "/projetos/{projeto}/precisao",
-    summary="How often the offline model is right on examples that it had not seen",
+    summary="Accuracy of the offline model on unseen examples",
     response_model=ProjectAccuracy,
     responses=_NOT_FOUND,
 )
 async def show_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
-    kept = await _get_own_project(by, projeto)
-    measured, is_measured = await _accuracies(by).get(kept, SECONDS_TO_MEASURE)
+    stored = await _get_own_project(by, projeto)
+    accuracy, is_measured = await _accuracies(by).get(stored, SECONDS_TO_MEASURE)
     return {
         "offline": _is_offline(by),
         "medindo": not is_measured,
-        "exemplos": len(kept.project.exemplos),
-        "acerto": measured.share if measured else None,
-        "medidos": measured.examples if measured else 0,
-        "sem_medida": list(measured.untested) if measured else [],
-        "poucos_para_medir": is_measured and (measured is None or measured.examples < projects.MIN_EXAMPLES_TO_MEASURE),
+        "exemplos": len(stored.project.exemplos),
+        "acerto": accuracy.share if accuracy else None,
+        "medidos": accuracy.examples if accuracy else 0,
+        "sem_medida": list(accuracy.untested) if accuracy else [],
+        "poucos_para_medir": is_measured and (accuracy is None or accuracy.examples < projects.MIN_EXAMPLES_TO_MEASURE),
     }
 
 
 @router.post(
     "/arquivos",
-    summary="Send a document, or many as a zip; the body is the file itself",
+    summary="Upload a document, or many as a zip; the body is the file itself",
     response_model=UploadList,
     response_model_exclude_none=True,
     responses=document_problems(415, 422),
@@ -183,27 +181,27 @@ async def show_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
 async def upload_document(request: Request, by: Writer, nome: Filename = "") -> dict[str, Any]:
     _check_is_file(request)
     try:
-        taken = await uploads.store_upload(_files(by), nome, request.stream())
+        stored = await uploads.store_upload(_files(by), nome, request.stream())
     except Unreadable as error:
         raise Problem(422, str(error.code), str(error)) from error
-    return {"documentos": [upload.model_dump(exclude_none=True) for upload in taken]}
+    return {"documentos": [upload.model_dump(exclude_none=True) for upload in stored]}
 
 
 @router.post(
     "/execucoes", status_code=202, summary="Classify documents", response_model=ExecutionSummary, responses=_NOT_FOUND
 )
 async def start_execution(body: NewExecution, by: Writer, key: IdempotencyKey = None) -> Response:
-    kept = await _get_own_project(by, body.projeto)
-    if _is_offline(by) and not kept.project.exemplos:
+    stored = await _get_own_project(by, body.projeto)
+    if _is_offline(by) and not stored.project.exemplos:
         raise Problem(
             422,
             "SEM_EXEMPLOS",
-            "sem OPENROUTER_API_KEY os documentos são rotulados pelos exemplos do projeto, e ele ainda não tem nenhum: "
-            "dê alguns com PUT /projetos/{projeto}, ou na página dele",
+            "sem OPENROUTER_API_KEY os documentos são rotulados com base nos exemplos do projeto, e ele ainda não tem "
+            "nenhum: adicione alguns com PUT /projetos/{projeto} ou na página do projeto",
         )
     try:
         run = await executions.start_execution(
-            by.client, _files(by), kept, body.documentos, name=body.nome, key=key, webhook_url=body.webhook_url
+            by.client, _files(by), stored, body.documentos, name=body.nome, key=key, webhook_url=body.webhook_url
         )
     except Conflict as error:
         raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
@@ -216,7 +214,7 @@ async def list_executions(
     by: Reader,
     projeto: Annotated[str | None, Query(max_length=100)] = None,
     status: Status | None = None,
-    antes: Annotated[UUID | None, Query(description="`proximo` of the page before.")] = None,
+    antes: Annotated[UUID | None, Query(description="`proximo` of the previous page.")] = None,
     limite: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> dict[str, Any]:
     if by.tenant is not None and projeto not in (None, by.tenant):
@@ -241,7 +239,7 @@ async def list_executions(
 )
 @router.get(
     "/execucoes/{execucao}/status-detalhado",
-    summary="State of an execution with its last progress, its errors and its route",
+    summary="Status of an execution with its last progress, errors and route",
     response_model=ExecutionDetails,
     responses=_NOT_FOUND,
 )
@@ -251,7 +249,7 @@ async def show_execution_status(execucao: UUID, by: Reader) -> dict[str, Any]:
 
 @router.get(
     "/execucoes/{execucao}/erros",
-    summary="The documents that failed, with details",
+    summary="List failed documents with details",
     response_model=ErrorPage,
     responses=_NOT_FOUND,
 )
@@ -264,7 +262,7 @@ async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limi
 
 @router.post(
     "/execucoes/{execucao}/retomar",
-    summary="Go on from where it stopped",
+    summary="Resume an execution",
     response_model=ExecutionResumed,
     responses=_NOT_FOUND_OR_CONFLICT,
 )
@@ -273,15 +271,15 @@ async def resume_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = No
 
     async def resume(key: str | None) -> dict[str, Any]:
         await executions.resume_execution(by.client, execucao, tenant=by.tenant, by=by.name, key=key)
-        lacking = await by.client.runs.find_missing_worker(execucao)
-        return await _get_execution_json(by, execucao) | {"aviso": lacking and lacking.explanation}
+        missing = await by.client.runs.find_missing_worker(execucao)
+        return await _get_execution_json(by, execucao) | {"aviso": missing and missing.explanation}
 
     return await by.client.runs.get_or_record_answer(execucao, key, "retomar", resume)
 
 
 @router.post(
     "/execucoes/{execucao}/reprocessar-erros",
-    summary="Classify the documents that failed again",
+    summary="Classify failed documents again",
     response_model=ExecutionRerun,
     responses=_NOT_FOUND_OR_CONFLICT,
 )
@@ -297,7 +295,7 @@ async def rerun_errors(execucao: UUID, by: Writer, key: ActionKeyHeader = None) 
 
 @router.post(
     "/execucoes/{execucao}/cancelar",
-    summary="Begin no further document",
+    summary="Cancel an execution; no further document starts",
     response_model=ExecutionSummary,
     responses=_NOT_FOUND,
 )
@@ -313,7 +311,7 @@ async def cancel_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = No
 
 @router.get(
     "/execucoes/{execucao}/documentos",
-    summary="Documents with their labels, in their order",
+    summary="List documents with their labels",
     response_model=DocumentPage,
     responses=_NOT_FOUND,
 )
@@ -321,7 +319,7 @@ async def list_documents(
     execucao: UUID,
     by: Reader,
     status: DocumentStatus | None = None,
-    busca: Annotated[str | None, Query(max_length=200, description="A part of the code.")] = None,
+    busca: Annotated[str | None, Query(max_length=200, description="Part of the code.")] = None,
     apos: After = -1,
     limite: Limit = 100,
 ) -> dict[str, Any]:
@@ -334,7 +332,7 @@ async def list_documents(
 
 @router.get(
     "/execucoes/{execucao}/arquivo",
-    summary="A document as it was sent",
+    summary="Download a document",
     response_class=Response,
     responses={200: document_binary("The content."), **_NOT_FOUND},
 )
@@ -344,8 +342,8 @@ async def download_document(execucao: UUID, codigo: Annotated[Code, Query()], by
     opened = await _files(by).open_file(Upload(nome=codigo, arquivo=found[0]["arquivo"]).arquivo) if found else None  # type: ignore[arg-type]
     if opened is None:
         raise Missing(
-            "there is no such document, or its file is gone",
-            pt="não há esse documento, ou o arquivo dele não está mais guardado",
+            "there is no such document, or its file is no longer stored",
+            pt="o documento não existe, ou o arquivo dele não está mais armazenado",
         )
     return _download_response(opened.chunks, codigo, "application/octet-stream", {"Content-Length": str(opened.size)})
 
@@ -365,7 +363,7 @@ async def correct_label(execucao: UUID, body: Correction, by: Writer) -> dict[st
 
 @router.post(
     "/execucoes/{execucao}/pular",
-    summary="Leave documents out",
+    summary="Skip documents",
     response_model=ExecutionSummary,
     responses=_NOT_FOUND_OR_CONFLICT,
 )
@@ -377,7 +375,7 @@ async def skip_documents(execucao: UUID, body: Codes, by: Writer) -> dict[str, A
 
 @router.get(
     "/execucoes/{execucao}/resultados",
-    summary="How many documents have which label",
+    summary="Count documents by label",
     response_model=ExecutionResults,
     responses=_NOT_FOUND,
 )
@@ -389,7 +387,7 @@ async def show_execution_results(execucao: UUID, by: Reader) -> dict[str, Any]:
 
 @router.get(
     "/execucoes/{execucao}/exportar",
-    summary="All results as a file",
+    summary="Export all results",
     response_class=Response,
     responses=_EXPORT_RESPONSES | _NOT_FOUND,
 )
@@ -401,13 +399,13 @@ async def export_results(execucao: UUID, by: Reader, formato: exports.Format = "
 
 def _check_is_file(request: Request) -> None:
     """Raise Problem for a form: its envelope would be stored as if it were the document."""
-    sent = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if sent.startswith("multipart/") or sent == "application/x-www-form-urlencoded":
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type.startswith("multipart/") or media_type == "application/x-www-form-urlencoded":
         raise Problem(
             415,
             "UNSUPPORTED_MEDIA_TYPE",
-            f"o corpo é um formulário ({sent[:100]}); envie o próprio arquivo como corpo e o nome dele em ?nome=, um "
-            "arquivo ou zip por pedido: curl --data-binary @a.pdf -H 'Content-Type: application/octet-stream' "
+            f"o corpo é um formulário ({media_type[:100]}); envie o próprio arquivo no corpo e o nome dele em ?nome=, "
+            "um arquivo ou zip por requisição: curl --data-binary @a.pdf -H 'Content-Type: application/octet-stream' "
             "'…/arquivos?nome=a.pdf'",
             headers={"Accept": "application/octet-stream"},
         )
@@ -465,13 +463,13 @@ def _etag(stored: StoredProject) -> str:
 
 
 def _download_response(content: Any, name: str, media_type: str, headers: dict[str, str] | None = None) -> Response:
-    """As a file to be saved: what strangers wrote is never shown as a page of ours."""
-    shown = quote(name.rpartition("/")[2])
+    """Send as a download: untrusted content is never shown as a page of ours."""
+    filename = quote(name.rpartition("/")[2])
     return StreamingResponse(
         content,
         200,
         {
-            "Content-Disposition": f"attachment; filename*=UTF-8''{shown}",
+            "Content-Disposition": f"attachment; filename*=UTF-8''{filename}",
             "Content-Security-Policy": "sandbox; default-src 'none'",
             "X-Content-Type-Options": "nosniff",
             **(headers or {}),

@@ -1,4 +1,4 @@
-"""What the routes answer, as the OpenAPI document describes it."""
+"""The responses of the routes, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
 class ProjectDetails(Project):
-    """A project as it is kept."""
+    """A stored project."""
 
     model_config = ConfigDict(extra="ignore", json_schema_extra={})
 
@@ -33,7 +33,7 @@ class ProjectOutline(BaseModel):
     confianca_minima: float
     revisao: int
     alterado_em: Timestamp
-    exemplos: int = Field(description="How many examples it has.")
+    exemplos: int = Field(description="The number of examples.")
 
 
 class ProjectList(BaseModel):
@@ -41,10 +41,10 @@ class ProjectList(BaseModel):
 
 
 class ProjectAccuracy(BaseModel):
-    offline: bool = Field(description="Whether documents are labelled by the project's examples alone.")
-    medindo: bool = Field(description="It is not measured yet: ask again.")
+    offline: bool = Field(description="Whether documents are labelled from the project's examples alone.")
+    medindo: bool = Field(description="Not measured yet: try again later.")
     exemplos: int
-    acerto: float | None = Field(description="The share of right answers, from 0 to 1.")
+    acerto: float | None = Field(description="The share of correct labels, from 0 to 1.")
     medidos: int
     sem_medida: list[str] = Field(description="Labels with too few examples to measure.")
     poucos_para_medir: bool
@@ -70,7 +70,7 @@ class ExecutionSummary(BaseModel):
 
 class ExecutionPage(BaseModel):
     execucoes: list[ExecutionSummary]
-    proximo: str | None = Field(description="For `antes`; null if there are no more.")
+    proximo: str | None = Field(description="The value for `antes`; null on the last page.")
 
 
 class DocumentDetails(BaseModel):
@@ -78,8 +78,8 @@ class DocumentDetails(BaseModel):
     status: DocumentStatus
     tentativas: int
     erro_codigo: str | None
-    erro_mensagem: str | None = Field(description="What `erro_codigo` means and what to do, in Portuguese.")
-    erro_detalhe: str | None = Field(description="The error as the reader or the provider said it.")
+    erro_mensagem: str | None = Field(description="The meaning of `erro_codigo` and what to do, in Portuguese.")
+    erro_detalhe: str | None = Field(description="The original error of the reader or the provider.")
     erro_stack: str | None
     ultimo_erro_em: Timestamp | None
     rotulo: str | None
@@ -87,7 +87,7 @@ class DocumentDetails(BaseModel):
     justificativa: str | None
     modelo: str | None
     corrigido: bool
-    rotulo_modelo: str | None = Field(description="What the model had said, if a person has corrected it.")
+    rotulo_modelo: str | None = Field(description="The model's label, if a person has corrected it.")
     rever: bool
     duplicado_de: str | None
     tamanho: int | None = Field(description="In bytes.")
@@ -107,8 +107,8 @@ class ExportedDocument(BaseModel):
     duplicado_de: str | None
     tentativas: int
     erro_codigo: str | None
-    erro_mensagem: str | None = Field(description="What `erro_codigo` means and what to do, in Portuguese.")
-    erro_detalhe: str | None = Field(description="The error as the reader or the provider said it.")
+    erro_mensagem: str | None = Field(description="The meaning of `erro_codigo` and what to do, in Portuguese.")
+    erro_detalhe: str | None = Field(description="The original error of the reader or the provider.")
     ultimo_erro_em: Timestamp | None
 
 
@@ -120,40 +120,40 @@ class StuckExecution(BaseModel):
 
 
 class ExecutionDetails(ExecutionSummary):
-    ultimo_heartbeat: Timestamp | None = Field(description="When a document was last done with.")
+    ultimo_heartbeat: Timestamp | None = Field(description="When a document last finished.")
     ultimo_codigo_processado: str | None
     tentativas_retry: int
     max_retries: int
     max_retries_documento: int
-    erros: list[DocumentDetails] = Field(description="The first 20 that failed.")
+    erros: list[DocumentDetails] = Field(description="The first 20 failed documents.")
     travamento: StuckExecution | None = Field(description="Why it is stuck, or was given up.")
-    esperando: list[str] = Field(description="Why what could run does not.")
+    esperando: list[str] = Field(description="Why jobs that could run are waiting.")
 
 
 class ErrorPage(BaseModel):
     total: int
     erros: list[DocumentDetails]
-    proximo: int | None = Field(description="For `apos`; null if there are no more.")
+    proximo: int | None = Field(description="The value for `apos`; null on the last page.")
 
 
 class DocumentPage(BaseModel):
     documentos: list[DocumentDetails]
-    proximo: int | None = Field(description="For `apos`; null if there are no more.")
+    proximo: int | None = Field(description="The value for `apos`; null on the last page.")
 
 
 class ExecutionCallback(ExecutionSummary):
-    """What `webhook_url` is sent."""
+    """The body sent to `webhook_url`."""
 
     evento: str
     travamento: StuckExecution | None
 
 
 class ExecutionResumed(ExecutionSummary):
-    aviso: str | None = Field(description="Why it does not go on yet: no worker is running for it.")
+    aviso: str | None = Field(description="A warning if no worker is running for it.")
 
 
 class ExecutionRerun(ExecutionSummary):
-    documentos: int = Field(description="How many are classified again.")
+    documentos: int = Field(description="The number of documents classified again.")
 
 
 class ExecutionResults(ExecutionSummary):

@@ -1,4 +1,4 @@
-"""The words that users of the classifier know the states of executions and documents by."""
+"""The statuses of executions and documents in the API."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ DOCUMENT_STATUS_BY_JOB_STATE: dict[str, DocumentStatus] = {
 
 
 def status_of(state: str, *, started: bool) -> Status:
-    """An execution is under way from when its first document is; before that it is pending."""
+    """Return the status. An execution is in progress once its first document is; before that it is pending."""
     status = STATUS_BY_RUN_STATE[state]
     return "PENDENTE" if status == "EM_ANDAMENTO" and not started else status
 
 
 def states_of(status: Status) -> list[str]:
-    """The run states in which an execution may have this status."""
-    meant = {"EM_ANDAMENTO", "PENDENTE"} if status == "PENDENTE" else {status}
-    return [state for state, named in STATUS_BY_RUN_STATE.items() if named in meant]
+    """Return the run states in which an execution may have this status."""
+    statuses = {"EM_ANDAMENTO", "PENDENTE"} if status == "PENDENTE" else {status}
+    return [state for state, mapped in STATUS_BY_RUN_STATE.items() if mapped in statuses]
 
 
 def job_states_of(status: DocumentStatus) -> list[str]:
-    return [state for state, named in DOCUMENT_STATUS_BY_JOB_STATE.items() if named == status]
+    return [state for state, mapped in DOCUMENT_STATUS_BY_JOB_STATE.items() if mapped == status]

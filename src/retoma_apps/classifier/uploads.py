@@ -1,4 +1,4 @@
-"""Files of people: kept one by one, and a zip as the files in it."""
+"""Store uploaded files one by one, and a zip as the files in it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LARGEST_UPLOAD = 2_000 * MEGABYTE
 LIMITS = Limits()
 ZIP_LIMITS = Limits(unpacked=LARGEST_UPLOAD, members=10_000, files=MOST_DOCUMENTS)
 _ZIP = b"PK\x03\x04"
-BATCH_SIZE = 16  # files that are kept or looked for
+BATCH_SIZE = 16  # files stored or looked up at a time
 _IN_MEMORY = 1 << 20
 DEFAULT_NAME = "documento"
 
 
 class Upload(BaseModel):
-    """One document of a batch to be: its name, and its file or why it has none."""
+    """One document for a batch: its name, and its file or why it has none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,9 +37,9 @@ class Upload(BaseModel):
 
 
 async def store_upload(files: FileStore, name: str, chunks: AsyncIterable[bytes]) -> list[Upload]:
-    """Keep what comes: one document, or those in a zip. A document that is too large is refused, and only it.
+    """Store an upload: one document, or those in a zip. A document that is too large is rejected alone.
 
-    Raises Unreadable if a zip is damaged or too large as a whole.
+    Raise Unreadable if a zip is damaged or too large as a whole.
     """
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
         async for chunk in chunks:
@@ -48,7 +48,7 @@ async def store_upload(files: FileStore, name: str, chunks: AsyncIterable[bytes]
             else:
                 spool.write(chunk)
         size = spool.tell()
-        file = cast(BinaryIO, spool)  # in all but name
+        file = cast(BinaryIO, spool)  # compatible, but not a subclass
         if await asyncio.to_thread(_is_batch, file, name):
             return await _unpack(files, file)
         if size > LIMITS.bytes:
@@ -70,7 +70,7 @@ async def _unpack(files: FileStore, zipped: BinaryIO) -> list[Upload]:
     while some := await asyncio.to_thread(_next_members, found):
         uploads += await asyncio.gather(*(_store_member(files, member) for member in some))
     if not uploads:
-        raise Unreadable("there is no file in the zip", "FILE_EMPTY")
+        raise Unreadable("the zip contains no files", "FILE_EMPTY")
     return uploads
 
 
@@ -82,7 +82,7 @@ async def _store_member(files: FileStore, member: Member) -> Upload:
 
 
 def _next_members(archive_members: Iterator[Member]) -> list[Member]:
-    """The next few, which together take not much more memory than the largest document."""
+    """Return the next few, which together take little more memory than the largest document."""
     some: list[Member] = []
     while len(some) < BATCH_SIZE and sum(len(each.data) for each in some) < LIMITS.bytes:
         if (member := next(archive_members, None)) is None:
@@ -92,14 +92,15 @@ def _next_members(archive_members: Iterator[Member]) -> list[Member]:
 
 
 def number_documents(uploads: Iterable[Upload]) -> list[Document]:
-    """With codes that name each one within its batch, and the first of those with the same content marked in others."""
+    """Give each document a code that is unique within its batch, and mark those with the same content as an earlier
+    one."""
     names = Counter[str]()
     first: dict[str, str] = {}
     found: list[Document] = []
     for upload in uploads:
         code = _unique_code(clean_name(upload.nome), names)
         same = None
-        if upload.arquivo is not None and upload.arquivo.size > 0:  # empty files have nothing in common
+        if upload.arquivo is not None and upload.arquivo.size > 0:  # empty files are not duplicates
             same = first.setdefault(upload.arquivo.file, code)
         original = None if same == code else same
         found.append(Document(codigo=code, arquivo=upload.arquivo, recusa=upload.recusa, duplicado_de=original))
@@ -122,15 +123,15 @@ def _add_number(name: str, number: int) -> str:
 
 
 def clean_name(name: str) -> str:
-    """What somebody calls a file, as a label: without what cannot be seen, and short enough. Never a path of ours."""
+    """Return a file's name as a label: short, and without invisible characters. It is never used as a path."""
     composed = unicodedata.normalize("NFC", name.replace("\\", "/"))
-    seen = "".join(each for each in composed if unicodedata.category(each)[0] != "C").strip(" /")
-    parts = [part for part in seen.split("/") if part not in ("", ".", "..")]
+    visible = "".join(each for each in composed if unicodedata.category(each)[0] != "C").strip(" /")
+    parts = [part for part in visible.split("/") if part not in ("", ".", "..")]
     return _truncate_start("/".join(parts), LONGEST_CODE - 10) or DEFAULT_NAME
 
 
 def _truncate_start(name: str, max_bytes: int) -> str:
-    """The last part of a name, of so many bytes in JSON at most; the ending says the most."""
+    """Return the end of a name, at most `max_bytes` in JSON; the extension matters most."""
     left = max_bytes
     for at in range(len(name) - 1, -1, -1):
         left -= len(name[at].encode()) + (name[at] == '"')
@@ -144,6 +145,4 @@ def _refusal(error: Unreadable) -> Refusal:
 
 
 def _too_large(size: int) -> Refusal:
-    return Refusal(
-        codigo="FILE_TOO_LARGE", mensagem=f"the file has {size:,} bytes; {LIMITS.bytes:,} are the most that are read"
-    )
+    return Refusal(codigo="FILE_TOO_LARGE", mensagem=f"the file has {size:,} bytes, over the limit of {LIMITS.bytes:,}")

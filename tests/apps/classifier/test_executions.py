@@ -133,7 +133,7 @@ async def test_what_fails_fails_alone_and_says_why(classifier_app: ClassifierApp
     spoilt, blank = answer["erros"]
     assert (spoilt["codigo"], spoilt["status"], spoilt["tentativas"]) == ("b.txt", "ERRO", 3)
     assert spoilt["erro_codigo"] == "LLM_INVALID_JSON"
-    assert "the model's answer is no JSON" in spoilt["erro_detalhe"]
+    assert "the model's answer is not JSON" in spoilt["erro_detalhe"]
     assert spoilt["erro_mensagem"] == Words("pt").code("LLM_INVALID_JSON")
     assert "labelling.py" in spoilt["erro_stack"]
     assert datetime.fromisoformat(spoilt["ultimo_erro_em"]).utcoffset() is not None
@@ -233,7 +233,7 @@ async def test_a_file_cannot_be_named_with_a_size_that_it_has_not(classifier_app
     (document,) = await classifier_app.send("a.txt", "abc")
     document["arquivo"]["size"] = 4
     answer = await classifier_app.start(await classifier_app.project(), [document])
-    assert "send it first" in check_refusal(answer, 422, "INVALID_INPUT")
+    assert "send it to /arquivos first" in check_refusal(answer, 422, "INVALID_INPUT")
 
 
 async def test_executions_are_listed_newest_first_and_by_status(classifier_app: ClassifierApp) -> None:

@@ -16,16 +16,16 @@ async def test_refusals_are_in_portuguese_with_the_english_beside(classifier_app
     too_many = {f"{number}.txt": b"1" for number in range(MOST_DOCUMENTS + 1)}
     execution = await classifier_app.run_execution()
     refusals = {
-        f"não há execução {NOBODY}": await classifier_app.api.get(f"/execucoes/{NOBODY}"),
-        "não há projeto 'nenhum'": await classifier_app.api.get("/projetos/nenhum"),
+        f"a execução {NOBODY} não existe": await classifier_app.api.get(f"/execucoes/{NOBODY}"),
+        "o projeto 'nenhum' não existe": await classifier_app.api.get("/projetos/nenhum"),
         "'bula' não está na taxonomia": await classifier_app.post_action(
             execution, "correcoes", json={"codigo": "a.txt", "rotulo": "bula"}
         ),
-        "não há esse documento": await classifier_app.post_action(
+        "este documento não existe": await classifier_app.post_action(
             execution, "correcoes", json={"codigo": "z.txt", "rotulo": "ofício"}
         ),
-        "campos que não são aceitos: documentos": await classifier_app.start(project, []),
-        "precisa do que /arquivos respondeu": await classifier_app.start(project, [{"nome": "a.txt"}]),
+        "campos inválidos: documentos": await classifier_app.start(project, []),
+        "exatamente como /arquivos o retornou": await classifier_app.start(project, [{"nome": "a.txt"}]),
         "O arquivo é grande demais": await classifier_app.upload("lote.zip", zipped(too_many)),
     }
     for sentence, answer in refusals.items():

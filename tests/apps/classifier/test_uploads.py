@@ -93,7 +93,7 @@ async def test_a_file_that_was_not_sent_is_named_wherever_it_stands(classifier_a
     (sent,) = await classifier_app.send("a.txt", "abc")
     absent = {"nome": "z.txt", "arquivo": sent["arquivo"] | {"file": "0" * 64}}
     answer = await classifier_app.start(project, [*[sent] * 40, absent])
-    assert "'z.txt' is not here" in answer.json()["detail_en"]
+    assert "'z.txt' was not found" in answer.json()["detail_en"]
     assert (await classifier_app.start(project, [sent] * 40)).status_code == 202
 
 
@@ -128,7 +128,7 @@ async def test_a_zip_that_is_too_large_as_a_whole_is_refused(
 
 
 async def test_a_zip_without_a_file_or_an_end_is_refused(classifier_app: ClassifierApp) -> None:
-    assert "no file in the zip" in check_refusal(
+    assert "the zip contains no files" in check_refusal(
         await classifier_app.upload("a.zip", zipped({"folder/": b""})), 422, "FILE_EMPTY"
     )
     check_refusal(await classifier_app.upload("a.zip", zipped(dict.fromkeys("abc", b"1"))[:60]), 422, "FILE_DAMAGED")
@@ -152,7 +152,7 @@ async def test_a_document_that_is_too_large_is_refused_alone(classifier_app: Cla
     found = await classifier_app.documents(execution)
     assert {code: each["status"] for code, each in found.items()} == {"a.txt": "CONCLUIDO", "documento": "ERRO"}
     assert found["documento"]["erro_codigo"] == "FILE_TOO_LARGE"
-    assert "60,000,005 bytes; 50,000,000 are the most" in found["documento"]["erro_detalhe"]
+    assert "60,000,005 bytes, over the limit of 50,000,000" in found["documento"]["erro_detalhe"]
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,7 @@ async def test_five_minutes_without_progress_make_an_execution_stuck_and_say_why
     stuck = shown["travamento"]
     assert (stuck["causa"], stuck["desde"]) == ("no_progress", "2030-01-01T12:05:00+00:00")
     assert stuck["detalhes"]["last_item"] == "a.txt"
-    assert (
-        stuck["motivo"]
-        == "no document was done with for longer than it may take: text of b.txt goes on beyond its time"
-    )
+    assert stuck["motivo"] == "no document has finished within the time limit: text of b.txt is running past its limit"
     assert [each["id"] for each in (await classifier_app.api.get("/execucoes?status=TRAVADO")).json()["execucoes"]] == [
         execution
     ]

@@ -1,4 +1,4 @@
-"""What stands in a document: PDF, docx, pictures and plain text, of strangers, within limits.
+"""Read the text of untrusted documents within limits: PDF, docx, pictures and plain text.
 
 reading = read_path("file.pdf")     in an isolated step: PDFium and OCR are native code
 reading.text, reading.pages

@@ -1,4 +1,4 @@
-"""Zip files of strangers: counted while they are unpacked, since what they say of themselves may be a lie."""
+"""Unpack untrusted zip files. Sizes are counted while unpacking, since the declared ones may be false."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retoma_apps.classifier.reading.limits import MEGABYTE, Limits
 _CHUNK = 65_536
 _END = b"PK\x05\x06"
 _END_SEARCH_BYTES = 65_557
-_MAX_ENTRY_BYTES = 512  # bytes that a member's entry in the list may have on average
+_MAX_ENTRY_BYTES = 512  # average size of a member's entry in the central directory
 _RATIO_FROM = MEGABYTE
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ZIP_ERRORS = (
@@ -39,7 +39,7 @@ _OFFICE_MARKERS = ("[Content_Types].xml", "mimetype")  # at the root of an Offic
 
 @dataclass(frozen=True)
 class Member:
-    """`name` is a label and never a path. If `error` is set, `data` is empty: this member fails, and no other."""
+    """`name` is a label, never a path. If `error` is set, `data` is empty: only this member fails."""
 
     name: str
     data: bytes
@@ -59,11 +59,11 @@ class Archive:
 
     @property
     def is_over_limit(self) -> bool:
-        """Whether more was unpacked than is allowed for the whole."""
+        """Whether more was unpacked than the whole archive may contain."""
         return self._unpacked > self._limits.unpacked
 
     def chunks(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
-        """The member's content, part by part. Raises Unreadable as soon as there is too much of it."""
+        """Yield the member's content in chunks. Raise Unreadable as soon as it is over a limit."""
         _check(info)
         member = 0
         with _translate_errors(), self._zipped.open(info) as content:
@@ -75,14 +75,14 @@ class Archive:
     def _count(self, chunk: int, member: int, packed: int) -> None:
         self._unpacked += chunk
         if self.is_over_limit:
-            raise _too_large(f"unpacked it has more than {self._limits.unpacked:,} bytes")
+            raise _too_large(f"its contents have more than {self._limits.unpacked:,} bytes")
         if _is_bomb(member, packed, self._limits):
             raise _above_ratio(self._limits)
 
 
 @contextmanager
 def open_archive(file: BinaryIO, limits: Limits) -> Iterator[Archive]:
-    """A zip, of which so far only the list of members is read."""
+    """Open a zip and read only its list of members."""
     _check_list(file, limits)
     with _translate_errors():
         zipped = zipfile.ZipFile(file)
@@ -93,16 +93,16 @@ def open_archive(file: BinaryIO, limits: Limits) -> Iterator[Archive]:
 
 
 def is_one_document(file: BinaryIO, limits: Limits) -> bool:
-    """Whether a zip is a document of an office program, and no batch of documents. By its list, which is at its end."""
+    """Return whether a zip is an office document instead of a batch, by its list of members."""
     with open_archive(file, limits) as archive:
         return any(info.filename in _OFFICE_MARKERS for info in archive.entries)
 
 
 def iterate_members(file: BinaryIO, limits: Limits) -> Iterator[Member]:
-    """Each file of a zip in turn, without folders and what operating systems leave behind.
+    """Yield each file of a zip, without folders and system files.
 
-    A member that is locked, damaged or above `limits.bytes` comes with its error. A zip that is a bomb as a whole ends
-    the iteration with one.
+    A member that is encrypted, damaged or over `limits.bytes` has an error. Raise Unreadable if the zip as a whole is a
+    bomb.
     """
     with open_archive(file, limits) as archive:
         found = [(info, name) for info in archive.entries if not _is_system_file(name := _decode_name(info))]
@@ -120,7 +120,7 @@ def iterate_members(file: BinaryIO, limits: Limits) -> Iterator[Member]:
 
 
 def _check_total(unpacked: int, packed: int, limits: Limits) -> None:
-    """Many small members may be a bomb together. A member that is one by itself has failed alone and does not count."""
+    """Raise if many small members are a bomb together. A member that is one alone has failed and does not count."""
     if _is_bomb(unpacked, packed, limits):
         raise _above_ratio(limits)
 
@@ -130,11 +130,11 @@ def _is_bomb(unpacked: int, packed: int, limits: Limits) -> bool:
 
 
 def _decode_name(info: zipfile.ZipInfo) -> str:
-    """As it was meant: zips of Windows in Brazil have names in code page 850 and do not say so; some have UTF-8."""
+    """Decode the name: zips made by Windows in Brazil use code page 850 without declaring it; some use UTF-8."""
     if info.flag_bits & _IS_UTF8:
         return info.filename
     try:
-        written = info.filename.encode("cp437")  # as which it was read
+        written = info.filename.encode("cp437")  # zipfile decoded it as this
     except UnicodeEncodeError:
         return info.filename
     try:
@@ -144,7 +144,7 @@ def _decode_name(info: zipfile.ZipInfo) -> str:
 
 
 def _is_system_file(name: str) -> bool:
-    """Folders, and what operating systems leave behind."""
+    """Return whether this is a folder or a file created by an operating system."""
     *folders, last = name.replace("\\", "/").split("/")
     is_folder = bool(folders) and not last
     return (
@@ -170,14 +170,14 @@ def _read_member(archive: Archive, info: zipfile.ZipInfo, name: str, limits: Lim
 
 
 def _check_list(file: BinaryIO, limits: Limits) -> None:
-    """Before the list is read: a list alone can fill the memory."""
+    """Check before parsing: the list of members alone can fill the memory."""
     size = file.seek(0, 2)
     file.seek(max(0, size - _END_SEARCH_BYTES))
     tail = file.read()
     at = tail.rfind(_END)
     file.seek(0)
     if at < 0 or len(tail) - at < 16:
-        raise Unreadable("the zip is damaged: it has no end", "FILE_DAMAGED")
+        raise Unreadable("the zip is damaged: its end is missing", "FILE_DAMAGED")
     (length,) = struct.unpack_from("<I", tail, at + 12)
     if length > limits.members * _MAX_ENTRY_BYTES:
         raise _too_many(limits)
@@ -185,9 +185,9 @@ def _check_list(file: BinaryIO, limits: Limits) -> None:
 
 def _check(info: zipfile.ZipInfo) -> None:
     if info.flag_bits & 1:
-        raise Unreadable("the zip is locked with a password: send it without one", "FILE_ENCRYPTED")
+        raise Unreadable("the zip is protected with a password: send it without one", "FILE_ENCRYPTED")
     if info.compress_type not in _METHODS:
-        raise Unreadable("the zip is packed in a way that is not read here: pack it with deflate", "FILE_UNSUPPORTED")
+        raise Unreadable("the zip's compression method is not supported: use deflate", "FILE_UNSUPPORTED")
 
 
 @contextmanager
@@ -199,7 +199,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _too_many(limits: Limits) -> Unreadable:
-    return _too_large(f"it holds more than {min(limits.files, limits.members):,} files")
+    return _too_large(f"it contains more than {min(limits.files, limits.members):,} files")
 
 
 def _above_ratio(limits: Limits) -> Unreadable:

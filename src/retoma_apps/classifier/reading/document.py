@@ -1,4 +1,4 @@
-"""The text of a document, whatever it is."""
+"""Read the text of a document of any supported kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Reading:
-    """`is_cut` says that there was more text, or scanned pages that were not read."""
+    """`is_truncated` means that there was more text, or that scanned pages were not read."""
 
     text: str
     kind: Kind
@@ -31,16 +31,16 @@ class Reading:
 
 
 def read_path(path: str, limits: Limits = DEFAULT_LIMITS) -> Reading:
-    """As `read`, of a file of this machine. Made for an isolated step: it needs no network and no environment."""
+    """Read a local file. For an isolated step: it needs no network and no environment."""
     with open(path, "rb", opener=_open_regular_file) as file:
         _check_size(os.fstat(file.fileno()).st_size, limits)
         return read(file.read(limits.bytes + 1), limits)
 
 
 def read(data: bytes, limits: Limits = DEFAULT_LIMITS, ocr: Ocr | None = None) -> Reading:
-    """The text, and how it was found. Raises Unreadable, with a code that says why.
+    """Return the text and how it was read. Raise Unreadable with a code for the reason.
 
-    Without `ocr` that of this machine is used, if it is installed.
+    Without `ocr`, use the engine installed on this machine, if any.
     """
     _check_size(len(data), limits)
     reading = _read(data, kind_of(data), limits, (lambda: ocr) if ocr else installed_ocr)
@@ -50,20 +50,20 @@ def read(data: bytes, limits: Limits = DEFAULT_LIMITS, ocr: Ocr | None = None) -
 
 
 def _open_regular_file(path: str, flags: int) -> int:
-    """Opens a plain file and nothing else, without waiting as for a pipe."""
+    """Open regular files only, without blocking on a pipe."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise Unreadable("this is no file but a folder, a pipe or a device", "FILE_UNSUPPORTED")
+    raise Unreadable("this is not a file but a folder, a pipe or a device", "FILE_UNSUPPORTED")
 
 
 def _read(data: bytes, kind: Kind, limits: Limits, find_ocr: FindOcr) -> Reading:
     match kind:
         case "pdf":
             found = pdf_text(data, limits, find_ocr)
-            is_cut = found.unread_pages > 0 or len(found.texts) < found.pages
-            return _build_reading(found.texts, kind, limits, found.pages, found.ocr_pages, is_cut)
+            is_truncated = found.unread_pages > 0 or len(found.texts) < found.pages
+            return _build_reading(found.texts, kind, limits, found.pages, found.ocr_pages, is_truncated)
         case "docx":
             return _build_reading([docx_text(data, limits)], kind, limits)
         case "image":
@@ -76,15 +76,15 @@ def _read(data: bytes, kind: Kind, limits: Limits, find_ocr: FindOcr) -> Reading
 
 
 def _build_reading(
-    texts: list[str], kind: Kind, limits: Limits, pages: int = 1, ocr_pages: int = 0, is_cut: bool = False
+    texts: list[str], kind: Kind, limits: Limits, pages: int = 1, ocr_pages: int = 0, is_truncated: bool = False
 ) -> Reading:
     joined = "\n\n".join(texts)
     text = clean_text(joined[: limits.characters])
-    return Reading(text, kind, pages, ocr_pages, is_cut or len(joined) > limits.characters)
+    return Reading(text, kind, pages, ocr_pages, is_truncated or len(joined) > limits.characters)
 
 
 def _check_size(size: int, limits: Limits) -> None:
     if size == 0:
         raise Unreadable("the file is empty", "FILE_EMPTY")
     if size > limits.bytes:
-        raise Unreadable(f"the file has {size:,} bytes; {limits.bytes:,} are the most that are read", "FILE_TOO_LARGE")
+        raise Unreadable(f"the file has {size:,} bytes, over the limit of {limits.bytes:,}", "FILE_TOO_LARGE")

@@ -1,4 +1,4 @@
-"""The text of a docx: one member of a zip, read with a parser that knows no entities."""
+"""Read the text of a docx: one member of a zip, with a parser that expands no entities."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n"}
 
 
 class TextLimitReached(Exception):
-    """As much text was read as is wanted."""
+    """Enough text was read."""
 
 
 def docx_text(data: bytes, limits: Limits) -> str:
-    """Paragraphs as lines, up to about `limits.characters`. Deleted text, fields and comments are left out."""
+    """Return paragraphs as lines, up to about `limits.characters`, without deleted text, fields and comments."""
     with open_archive(io.BytesIO(data), limits) as archive:
         bodies = [info for info in archive.entries if info.filename == BODY]
         if not bodies:
-            raise unsupported("a zip that is no docx")
+            raise unsupported("a zip that is not a docx")
         return _Reader(limits.characters).read(archive.chunks(bodies[0]))
 
 
@@ -56,7 +56,7 @@ class _Reader:
     def begin(self, name: str, _: object) -> None:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise Unreadable("the docx is damaged: its XML is nested too deep", "FILE_DAMAGED")
+            raise Unreadable("the docx is damaged: its XML is nested too deeply", "FILE_DAMAGED")
         word = _local_name(name)
         self._is_text = word == "t"
         if word in _BREAKS:
@@ -73,7 +73,7 @@ class _Reader:
             self._add(text)
 
     def refuse(self, *_: object) -> None:
-        """No word processor writes a DTD, and everything that entities can do is an attack."""
+        """Reject a DTD: no word processor writes one, and every use of entities is an attack."""
         raise Unreadable("the docx is damaged: its XML declares a document type", "FILE_DAMAGED")
 
     def _add(self, text: str) -> None:
@@ -94,6 +94,6 @@ def _parser(reader: _Reader) -> expat.XMLParserType:
 
 
 def _local_name(name: str) -> str:
-    """The element's name if it is a word processor's."""
+    """Return the element's name if it is in a word processor's namespace."""
     space, _, word = name.rpartition(" ")
     return word if space in _NAMESPACES else ""

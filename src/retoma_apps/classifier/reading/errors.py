@@ -1,4 +1,4 @@
-"""Why a document cannot be read. Another try would meet the same, so each is a GiveUp."""
+"""Why a document cannot be read. A retry would fail again, so each error is a GiveUp."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Code = Literal[
 
 
 class Unreadable(GiveUp):
-    """Its message is for the person who sent the document, and repeats nothing of what stands in it."""
+    """The message is for the person who sent the document, and repeats none of its content."""
 
     def __init__(self, reason: str, code: Code) -> None:
         super().__init__(reason, code)

@@ -1,4 +1,4 @@
-"""Pictures as files: opened only if they are small enough, and read as scanned pages are."""
+"""Read image files: opened only if they are small enough, and read with OCR as scanned pages are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORMATS = ("PNG", "JPEG", "TIFF", "GIF", "WEBP", "BMP")
 
 
 def image_texts(data: bytes, limits: Limits, find_ocr: FindOcr) -> list[str]:
-    """The text of each picture in the file: a TIFF may hold many, of which `limits.ocr_pages` are read."""
+    """Return the text of each picture in the file: a TIFF may contain many, of which `limits.ocr_pages` are read."""
     if (ocr := find_ocr()) is None:
         raise Unreadable(f"the file is a picture: {ADVICE}", "FILE_NEEDS_OCR")
     return [ocr(picture) for picture in _pictures(data, limits)]
@@ -29,7 +29,7 @@ def _pictures(data: bytes, limits: Limits) -> Iterator[Any]:
         raise Unreadable(f"pictures cannot be opened here: {ADVICE}", "NOT_INSTALLED") from error
     try:
         with warnings.catch_warnings(), Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-            warnings.simplefilter("ignore")  # of broken metadata, which nobody needs
+            warnings.simplefilter("ignore")  # about broken metadata, which is not used
             for frame in range(min(getattr(image, "n_frames", 1), limits.ocr_pages)):
                 image.seek(frame)
                 _check(image.width * image.height, limits)

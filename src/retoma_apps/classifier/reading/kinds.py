@@ -1,4 +1,4 @@
-"""What a file is, by its content. Its name is what somebody calls it, and proves nothing."""
+"""Detect the kind of a file from its content. Its name proves nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HEAD = 1024
 
 
 def kind_of(data: bytes) -> Kind:
-    """Raises Unreadable if it is a kind that is not read here."""
+    """Return the kind. Raise Unreadable if it is not supported."""
     if not data.strip(b"\0\t\n\r "):
         raise Unreadable("the file is empty", "FILE_EMPTY")
     if b"%PDF-" in data[:_HEAD]:  # readers allow some bytes before it
@@ -48,7 +48,7 @@ def kind_of(data: bytes) -> Kind:
 def _refuse_others(data: bytes) -> None:
     if data.startswith(_OLE):
         if _ENCRYPTED_OFFICE in data:
-            raise Unreadable("the document is locked with a password: send it without one", "FILE_ENCRYPTED")
+            raise Unreadable("the document is protected with a password: send it without one", "FILE_ENCRYPTED")
         raise unsupported("an old Office document (.doc)")
     for mark, name in _OTHERS:
         if data.startswith(mark):

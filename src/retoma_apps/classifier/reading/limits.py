@@ -1,4 +1,4 @@
-"""How much of a stranger's file is looked at."""
+"""Limits for reading untrusted files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What is above `bytes`, `pages`, `pixels`, `unpacked`, `ratio`, `members` or `files` is refused as FILE_TOO_LARGE.
+    """Files over `bytes`, `pages`, `pixels`, `unpacked`, `ratio`, `members` or `files` are rejected as FILE_TOO_LARGE.
 
-    `members` are all entries of a zip, and `files` those of a batch without folders and leftovers.
+    `members` counts all entries of a zip; `files` counts those of a batch without folders and system files.
 
-    Reading ends, without an error, after `characters` of text, which is few enough for a step's result in any script;
-    of a document's scanned pages `ocr_pages` are read.
+    Reading stops without an error after `characters` of text, which fit a step's result in any script. Of the scanned
+    pages of a document, `ocr_pages` are read.
     """
 
     bytes: int = 50 * MEGABYTE

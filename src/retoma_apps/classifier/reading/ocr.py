@@ -1,6 +1,6 @@
-"""Pictures of text: read by RapidOCR, whose models come with it, so that nothing is fetched.
+"""OCR with RapidOCR. Its models are part of the package, so nothing is downloaded.
 
-It needs more memory than other reading: give the step that may meet scans `Isolation(memory=2 << 30)`.
+OCR needs more memory than other reading: give a step that may read scans `Isolation(memory=2 << 30)`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from functools import cache
 from typing import Any
 
 Ocr = Callable[[Any], str]
-"""Makes text of a picture, which is an array of height, width and three colours of eight bits."""
+"""Returns the text of a picture: an array of height, width and three 8-bit colours."""
 
 FindOcr = Callable[[], Ocr | None]
-"""Is asked only when a picture is met: an engine takes much memory and some seconds to load."""
+"""Called only for a picture: an engine takes much memory and some seconds to load."""
 
 ADVICE = "install retoma[ocr] to read pictures of text"
 
 
 @cache
 def installed_ocr() -> Ocr | None:
-    """The one of this machine, made once for each process; None without the extra `ocr`."""
+    """Return the engine of this machine, created once per process; None without the extra `ocr`."""
     try:
         from rapidocr import RapidOCR
     except ImportError:

@@ -1,4 +1,4 @@
-"""The text of a PDF, by PDFium. It is native code on hostile bytes: call it in a child process."""
+"""Read the text of a PDF with PDFium. It is native code on hostile input: call it in a child process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from retoma_apps.classifier.reading.errors import Unreadable
 from retoma_apps.classifier.reading.limits import Limits
 from retoma_apps.classifier.reading.ocr import ADVICE, FindOcr
 
-_PASSWORD_ERRORS = (4, 5)  # PDFium's numbers for a wrong password and for a lock it does not know
+_PASSWORD_ERRORS = (4, 5)  # PDFium's codes for a wrong password and an unknown encryption
 _DOTS_PER_POINT = 200 / 72
 
 
 @dataclass
 class PdfText:
-    """`unread` counts scanned pages that were left out, for want of OCR or because they were too many."""
+    """`unread_pages` counts scanned pages that were left out, without OCR or over the limit."""
 
     pages: int
     texts: list[str] = field(default_factory=list)
@@ -28,7 +28,7 @@ class PdfText:
 
 
 def pdf_text(data: bytes, limits: Limits, find_ocr: FindOcr) -> PdfText:
-    """Page by page, until there are `limits.characters`. Raises Unreadable if only pictures are there and no OCR."""
+    """Read page by page up to `limits.characters`. Raise Unreadable if there are only pictures and no OCR."""
     with _open_pdf(data) as document:
         found = PdfText(_count_pages(document, limits))
         length = 0
@@ -39,7 +39,7 @@ def pdf_text(data: bytes, limits: Limits, find_ocr: FindOcr) -> PdfText:
             if length > limits.characters:
                 break
     if found.unread_pages and not length:
-        raise Unreadable(f"the PDF holds pictures of text only: {ADVICE}", "FILE_NEEDS_OCR")
+        raise Unreadable(f"the PDF contains only pictures of text: {ADVICE}", "FILE_NEEDS_OCR")
     return found
 
 
@@ -48,7 +48,7 @@ def _open_pdf(data: bytes) -> Iterator[Any]:
     try:
         import pypdfium2
     except ImportError as error:
-        raise Unreadable("PDFs cannot be read here: install retoma[classifier]", "NOT_INSTALLED") from error
+        raise Unreadable("reading PDFs needs an extra: install retoma[classifier]", "NOT_INSTALLED") from error
     try:
         document = pypdfium2.PdfDocument(data)
         try:
@@ -57,18 +57,18 @@ def _open_pdf(data: bytes) -> Iterator[Any]:
             document.close()
     except pypdfium2.PdfiumError as error:
         if _is_locked(data):
-            raise Unreadable("the PDF is locked with a password: send it without one", "FILE_ENCRYPTED") from error
+            raise Unreadable("the PDF is protected with a password: send it without one", "FILE_ENCRYPTED") from error
         raise _damaged_pdf() from error
 
 
 def _is_locked(data: bytes) -> bool:
-    """Asks PDFium anew, after another failure: it tells that of the file before if it has none to tell of this one."""
+    """Ask PDFium again after another failure: it reports the previous file's error if it has none for this one."""
     import pypdfium2
 
     code = None
-    for asked in (b"", data):
+    for content in (b"", data):
         try:
-            pypdfium2.PdfDocument(asked).close()
+            pypdfium2.PdfDocument(content).close()
         except pypdfium2.PdfiumError as error:
             code = getattr(error, "err_code", None)
     return code in _PASSWORD_ERRORS
@@ -79,7 +79,7 @@ def _count_pages(document: Any, limits: Limits) -> int:
     if count < 1:
         raise _damaged_pdf()
     if count > limits.pages:
-        raise Unreadable(f"the PDF has {count:,} pages; {limits.pages:,} are the most that are read", "FILE_TOO_LARGE")
+        raise Unreadable(f"the PDF has {count:,} pages, over the limit of {limits.pages:,}", "FILE_TOO_LARGE")
     return count
 
 
@@ -99,7 +99,7 @@ def _read_page(document: Any, number: int, found: PdfText, limits: Limits, find_
 
 
 def _extract_text(page: Any) -> str:
-    """Empty also if it is mostly signs without a meaning, as fonts without a table of characters give."""
+    """Return the text; empty if most characters are meaningless, as from fonts without a character table."""
     part = page.get_textpage()
     try:
         text: str = part.get_text_bounded(errors="replace")
@@ -115,7 +115,7 @@ def _is_blank(page: Any) -> bool:
 
 
 def _render_page(page: Any, limits: Limits) -> Any:
-    """As fine as 200 dots to the inch, or as the limit of pixels allows, however large the page claims to be."""
+    """Render at 200 dots per inch, or less for the pixel limit, whatever size the page claims."""
     area = math.prod(page.get_size())
     if not 0 < area < math.inf:
         raise _damaged_pdf()
@@ -124,4 +124,4 @@ def _render_page(page: Any, limits: Limits) -> Any:
 
 
 def _damaged_pdf() -> Unreadable:
-    return Unreadable("the PDF is damaged: it cannot be opened, or one of its pages cannot", "FILE_DAMAGED")
+    return Unreadable("the PDF is damaged: it or one of its pages cannot be opened", "FILE_DAMAGED")

@@ -1,4 +1,4 @@
-"""Plain text, of which nobody says how it is encoded; and what makes any text fit to be kept."""
+"""Read plain text of unknown encoding, and normalise any text for storage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retoma_apps.classifier.reading.kinds import unsupported
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # begins as that of UTF-16 does, so it is asked for before
+    (codecs.BOM_UTF32_LE, "utf-32"),  # starts like that of UTF-16, so it is checked first
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
@@ -24,16 +24,16 @@ _GAPS = re.compile(r"\n{3,}")
 
 
 def plain_text(data: bytes) -> str:
-    """Raises Unreadable if these bytes are no text in any encoding that is tried."""
+    """Raise Unreadable if the bytes are not text in any of the encodings tried."""
     text = _decode(data)
     sample = text[:_SAMPLE]
     if len(_CONTROLS.findall(sample)) > _MOST_CONTROLS * len(sample):
-        raise unsupported("no text that could be read")
+        raise unsupported("not text in a known encoding")
     return text
 
 
 def clean_text(text: str) -> str:
-    """In one form of Unicode, with single spaces and at most one empty line in a row, without control characters."""
+    """Normalise Unicode, spaces and empty lines, and remove control characters."""
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
     text = _SPACES.sub(" ", _CONTROLS.sub("", text))
     return _GAPS.sub("\n\n", _LINES.sub("\n", text)).strip()
@@ -52,7 +52,7 @@ def _decode(data: bytes) -> str:
 
 
 def _detect_utf16(sample: bytes) -> str | None:
-    """UTF-16 without a mark: in European text every second byte is zero."""
+    """Detect UTF-16 without a mark: in European text every second byte is zero."""
     half = max(len(sample) // 2, 1)
     if sample[1::2].count(0) > 0.7 * half:
         return "utf-16-le"
@@ -60,7 +60,7 @@ def _detect_utf16(sample: bytes) -> str | None:
 
 
 def _decode_western(data: bytes) -> str:
-    """As Windows writes it in Brazil; five of its bytes mean nothing, and then it is the older Latin 1."""
+    """Decode Windows-1252, as used in Brazil; five of its bytes are undefined, and then try Latin 1."""
     try:
         return data.decode("cp1252")
     except UnicodeDecodeError:
