@@ -10,10 +10,10 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, made when asked for, so that a part of it can be imported without all of it."""
+    """Create `app` on first access, so parts of it can be imported without all of it."""
     if name != "app":
         raise AttributeError(name)
     from retoma_apps.videos.application import from_environment
 
-    made = globals()["app"] = from_environment()
-    return made
+    app = globals()["app"] = from_environment()
+    return app

@@ -1,4 +1,4 @@
-"""The application, assembled: services whose keys are set, and otherwise what this machine can do by itself."""
+"""Assemble the application: with the services that have keys, otherwise with their offline implementations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from retoma_apps.videos.writing.template import TemplateWriter
 class VideoSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="VIDEOS_", env_file=".env", extra="ignore")
 
-    model: str = Field("openai/gpt-5-mini", description="The model of OpenRouter that researches and writes.")
+    model: str = Field("openai/gpt-5-mini", description="The OpenRouter model for research and scripts.")
 
 
 def make_app(services: Services) -> App:
@@ -71,7 +71,7 @@ def _writer() -> Writer:
 
 
 def _voices() -> dict[str, Speech]:
-    """eSpeak has a usual voice for every language, for a channel that names none."""
+    """eSpeak has a default voice for every language, for channels without a voice."""
     azure, elevenlabs = AzureSettings(), ElevenLabsSettings()
     voices: dict[str, Speech] = {}
     if azure.key.get_secret_value():
@@ -92,7 +92,7 @@ def _images() -> Images:
 
 
 def _channel_factory(home: Path) -> Callable[[str], Channel]:
-    """Without an OAuth client all is published here; with one nothing is, and an account without its token waits."""
+    """Without an OAuth client, publish to a local folder; with one, an account without a token waits instead."""
     if not YouTubeSettings().client_id:
         local = LocalChannel(home.absolute() / "channel", url=WATCH_URL)
         return lambda _: local

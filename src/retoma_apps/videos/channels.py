@@ -1,4 +1,4 @@
-"""Channels: tenants, each with what its videos have in common."""
+"""Channels: tenants with common settings for their videos."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retoma_apps.videos.voices import speaks
 
 
 class TooLate(InvalidInput):
-    """A video is ordered for a time that has passed, or begins after it should be public."""
+    """A video is ordered for a time in the past, or would start after its publication."""
 
     def __init__(self, field: str, message_key: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -21,12 +21,12 @@ class TooLate(InvalidInput):
 
 
 async def get_channel(client: Client, name: str) -> Channel:
-    """As it was set, or with the usual defaults: a channel need not be set up before its first video."""
+    """Return the channel, or defaults: a channel need not be set up before its first video."""
     return (await get_channel_and_revision(client, name))[0]
 
 
 async def get_channel_and_revision(client: Client, name: str) -> tuple[Channel, int]:
-    """The same, with the revision that `set_profile` takes from whoever changes it."""
+    """Return the channel and the revision to pass to `set_profile`."""
     try:
         profile = await client.tenants.get_profile(name)
     except NotFound:
@@ -35,40 +35,42 @@ async def get_channel_and_revision(client: Client, name: str) -> tuple[Channel, 
 
 
 async def start_video(client: Client, order: Order, *, key: str | None) -> UUID:
-    """The run of a new video, or under a key that the same order came with before, the run of then.
+    """Start a video and return its run; the same order under the same key returns the first run.
 
-    Raises Conflict if the key is another order's, and TooLate.
+    Raise Conflict if the key belongs to another order, or TooLate.
     """
-    late = await _find_lateness(client, order)
-    if late and not (key and await client.runs.find_by_key(key, longform, tenant=order.channel)):
-        raise late
-    told = Webhook(order.webhook_url) if order.webhook_url else None
+    lateness = await _find_lateness(client, order)
+    if lateness and not (key and await client.runs.find_by_key(key, longform, tenant=order.channel)):
+        raise lateness
+    webhook = Webhook(order.webhook_url) if order.webhook_url else None
     brief = await _create_brief(client, order)
     started = await client.start(
-        longform, brief, tenant=order.channel, key=key, webhook=told, request=order, run_at=order.start_at
+        longform, brief, tenant=order.channel, key=key, webhook=webhook, request=order, run_at=order.start_at
     )
     return started.id
 
 
 async def _find_lateness(client: Client, order: Order) -> TooLate | None:
-    """Return what is wrong with the times of an order, or None."""
+    """Return the problem with the times of an order, or None."""
     start, public, now = order.start_at, order.scheduled_for, await client.now()
     if public is not None and public <= now:
-        why = "this time has passed; name one to come, or none to publish when it is approved"
-        return TooLate("scheduled_for", "too late", why)
+        reason = "this time is in the past; choose a later one, or leave it out to publish after approval"
+        return TooLate("scheduled_for", "too late", reason)
     if start is not None and start <= now:
-        return TooLate("start_at", "too late", "this time has passed; name one to come, or none to start now")
+        return TooLate(
+            "start_at", "too late", "this time is in the past; choose a later one, or leave it out to start now"
+        )
     if start is not None and public is not None and start >= public:
-        return TooLate("start_at", "starts after", "work must begin before scheduled_for, when the video is published")
+        return TooLate("start_at", "starts after", "work must start before scheduled_for, when the video is published")
     return None
 
 
 async def _create_brief(client: Client, order: Order) -> Brief:
-    """What is to be made: the order, with what it leaves open taken from its channel as it is today."""
+    """Return the order, completed with its channel's current settings."""
     channel = await get_channel(client, order.channel)
-    given = channel.model_dump(exclude={"account"}) | order.model_dump(
+    values = channel.model_dump(exclude={"account"}) | order.model_dump(
         exclude_none=True, exclude={"webhook_url", "channel", "start_at"}
     )
-    if not speaks(channel.voice, given["language"]):
-        given["voice"] = ""
-    return Brief.model_validate(given | {"topic": order.topic.strip()})
+    if not speaks(channel.voice, values["language"]):
+        values["voice"] = ""
+    return Brief.model_validate(values | {"topic": order.topic.strip()})

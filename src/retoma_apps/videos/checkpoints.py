@@ -1,4 +1,4 @@
-"""What a reviewer is shown at each of the four checkpoints, as programs know it."""
+"""The data of the four checkpoints in the API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kind = Literal["audio", "broll", "video", "thumb"]
 
 @dataclass(frozen=True)
 class Links:
-    """Addresses of a video's files that need no key for a day. `base` is where the server is reached."""
+    """Links to a video's files that need no key for a day. `base` is the server's public address."""
 
     base: str
     query: Callable[[File], str]
@@ -29,12 +29,12 @@ class Links:
 
 
 def file_url(kind: Kind, run: UUID, file: File) -> str:
-    """Where a file of a video is fetched with a key."""
+    """Return the address of a video's file, which needs a key."""
     return f"/api/v1/files/{kind}/{run}/{file.file}/{quote(file.name, safe='')}"
 
 
 async def get_payload(client: Client, review: Review, base: str) -> dict[str, Any]:
-    """A checkpoint with all that a person decides by. `base` is where the server is reached."""
+    """Return a checkpoint with all data for the decision. `base` is the server's public address."""
     run = await client.runs.get(review.run)
     links = Links(base, await client.files.sign_links(run.id))
     subjects = await client.reviews.get_subjects(review)
@@ -59,16 +59,16 @@ async def get_payload(client: Client, review: Review, base: str) -> dict[str, An
 
 
 def _format_decision(review: Review) -> dict[str, Any]:
-    """What was said beside the notes, by the names that a decision has for it."""
+    """Return the decision besides its notes, under the field names of a decision request."""
     feedback = Feedback.from_json(review.feedback or {})
-    said = {
+    decision = {
         "rewind_to": review.back_to,
         "clips": [int(item) for item in review.back_items if item.isdecimal()] or None,
         "comments": [vars(comment) for comment in feedback.comments] or None,
         **feedback.extra,
         **(review.value if review.step == "final_review" and review.value else {"value": review.value}),
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in decision.items() if value is not None}
 
 
 async def _get_data(
@@ -97,7 +97,7 @@ async def _get_data(
 
 
 async def _get_narrated_script(client: Client, run: Run, revision: int) -> Script:
-    """The one that was approved when this revision of the narration was made."""
+    """Return the script that was approved when this revision of the narration was generated."""
     approved = await client.runs.get_step_history(run.id, "script_review", limit=run.revision)
     return Script.model_validate(next(one.output for one in approved if one.revision <= revision))
 
@@ -172,7 +172,7 @@ def final_data(
 
 
 async def get_summary(client: Client, review: Review) -> dict[str, Any]:
-    """A row of a batch: enough to choose it by."""
+    """Return a row of a batch."""
     run = await client.runs.get(review.run)
     results = await client.runs.get_results(review.run)
     script = results.get("script_review") or results.get("script_generation")

@@ -1,4 +1,4 @@
-"""Decisions as callers write them, and what each checkpoint can be decided with."""
+"""Decision requests, and the fields that each checkpoint accepts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ COMMON_FIELDS = {"action", "notes", "reviewer", "seen_revision"}
 FEEDBACK_FIELDS = {*NarrationFeedback.model_fields, *FootageFeedback.model_fields, *FinalFeedback.model_fields}
 
 
-WHO_DECIDED = "Who decided, if the key stands for several people. Recorded beside the key's name: `ana, by key n8n`."
+WHO_DECIDED = "Who decided, if several people share the key. Recorded with the key's name: `ana, by key n8n`."
 Revision = Annotated[int, Field(ge=1, le=10**6)]
 Second = Annotated[float, Field(ge=0, le=10**7)]
 
 
 class Remark(BaseModel):
-    """About one moment of a recording, or a range of it, in seconds."""
+    """A comment on one moment of a recording, or a range of it, in seconds."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,21 +35,21 @@ class Remark(BaseModel):
 
 class CheckpointDecision(NarrationFeedback, FootageFeedback, FinalFeedback):
     """A decision. `thumbnail`, `title`, `description` and `tags` are for an approved final review; `clips` are the
-    numbers of those to replace, with `queries` by number; `voice` and `rate` for another narration; `value` is a
-    person's version of what is approved. What does not belong to the checkpoint or the action is refused."""
+    numbers of those to replace, with `queries` by number; `voice` and `rate` are for another narration; `value` is a
+    person's version of the approved result. Fields that do not belong to the checkpoint or the action are rejected."""
 
     action: Literal["approved", "rejected", "revision_requested"]
     notes: str = Field("", max_length=20_000)
     reviewer: str = Field("", max_length=200, description=WHO_DECIDED)
-    seen_revision: Revision | None = Field(None, description="The `revision` of the checkpoint as it was seen.")
-    rewind_to: str | None = Field(None, max_length=100, description="Which step is to be done again.")
+    seen_revision: Revision | None = Field(None, description="The `revision` of the checkpoint that the reviewer saw.")
+    rewind_to: str | None = Field(None, max_length=100, description="The step to rerun.")
     thumbnail: int | None = Field(None, ge=1, le=3)
     title: str | None = Field(None, min_length=1, max_length=100)
     description: str | None = Field(None, max_length=4500)
     tags: list[Annotated[str, Field(max_length=60)]] | None = Field(None, max_length=30)
     clips: list[Annotated[int, Field(ge=1, le=10_000)]] | None = Field(None, max_length=1000)
     comments: list[Remark] = Field([], max_length=500)
-    value: Any = Field(None, description="A person's version of what is approved, in the shape of the step's result.")
+    value: Any = Field(None, description="A person's version of the approved result, in the step's format.")
 
 
 async def build_decision(
@@ -61,7 +61,7 @@ async def build_decision(
     by: str,
     key: str | None,
 ) -> Decision:
-    """Raises InvalidInput if it says anything that would have no effect."""
+    """Convert a request to a decision. Raise InvalidInput if any field would have no effect."""
     _reject_unknown_fields(request, review)
     if request.voice:
         check_voice(request.voice, (await client.runs.get(review.run)).input["language"], voices)
@@ -82,18 +82,18 @@ async def build_decision(
 
 
 def format_author(reviewer: str, key: str) -> str:
-    """Return who acts: the key, and whom it says that it acts for. Anyone can claim a name; the key was checked."""
+    """Return the author: the key, and the person it claims to act for. Anyone can claim a name; the key was checked."""
     return f"{claimed}, by key {key}" if (claimed := reviewer.strip()) else key
 
 
 def _reject_unknown_fields(request: CheckpointDecision, review: Review) -> None:
-    said = request.model_dump(exclude_defaults=True).keys()
-    if strange := sorted(said - COMMON_FIELDS - _allowed_fields(request, review)):
-        raise InvalidInput(f"{', '.join(strange)}: it means nothing when {review.step} is {request.action}")
+    fields = request.model_dump(exclude_defaults=True).keys()
+    if unexpected := sorted(fields - COMMON_FIELDS - _allowed_fields(request, review)):
+        raise InvalidInput(f"{', '.join(unexpected)}: not allowed when {review.step} is {request.action}")
 
 
 def _allowed_fields(request: CheckpointDecision, review: Review) -> set[str]:
-    """A wish or a remark that is of no use to the step that the work goes back to is refused by the review's form."""
+    """Return the allowed fields. The review's form rejects feedback that the target step cannot use."""
     match request.action:
         case "approved":
             return set(FinalChoice.model_fields) if review.step == "final_review" else {"value"}
@@ -108,15 +108,15 @@ async def _reject_unknown_clips(client: Client, request: CheckpointDecision, rev
     if not wanted:
         return
     subjects = await client.reviews.get_subjects(review)
-    there = len(subjects["broll_search"].value["clips"]) if "broll_search" in subjects else 0
-    if beyond := sorted(number for number in wanted if not 1 <= number <= there):
-        raise InvalidInput(f"clips: there are {there}, and none has the number {', '.join(map(str, beyond))}")
+    count = len(subjects["broll_search"].value["clips"]) if "broll_search" in subjects else 0
+    if unknown := sorted(number for number in wanted if not 1 <= number <= count):
+        raise InvalidInput(f"clips: there is no clip {', '.join(map(str, unknown))}; there are {count}")
 
 
 def _approved_value(request: CheckpointDecision, review: Review) -> dict[str, Any]:
     if request.action == "approved" and review.step == "final_review":
         chosen = request.model_dump(include=set(FinalChoice.model_fields), exclude_none=True)
         if "thumbnail" not in chosen:
-            raise InvalidInput("a final review needs `thumbnail`: which of the three is chosen, counted from 1")
+            raise InvalidInput("a final review needs `thumbnail`: the number of the chosen one, from 1 to 3")
         return {"value": chosen}
     return {} if request.value is None else {"value": request.value}

@@ -1,6 +1,6 @@
-"""The video that is there to look at from the start: `retoma dev retoma_apps.videos --demo` orders it, once.
+"""The demo video: `retoma dev retoma_apps.videos --demo` orders it once.
 
-From then on it is told how each video ends, also of those that are ordered on the page.
+It then reports how each video ends, including those ordered on the page.
 """
 
 from __future__ import annotations
@@ -28,59 +28,59 @@ ORDERS = {
     "en": Order(topic="How coffee is made", language="en"),
 }
 _ORDERED = {
-    "pt": "O vídeo “{topic}” está encomendado: {address}/videos/\n"
-    "Quatro vezes ele espera por uma pessoa: roteiro, narração, imagens e o vídeo pronto.",
-    "en": "The video “{topic}” is ordered: {address}/videos/\n"
-    "Four times it waits for a person: script, narration, footage, and the finished video.",
+    "pt": "O vídeo “{topic}” foi encomendado: {address}/videos/\n"
+    "Ele espera por uma pessoa quatro vezes: no roteiro, na narração, nas imagens e no vídeo pronto.",
+    "en": "The video “{topic}” was ordered: {address}/videos/\n"
+    "It waits for your review four times: script, narration, footage and finished video.",
 }
 _ALREADY_ENDED = {
-    "pt": "O vídeo “{topic}” foi encomendado antes e já terminou. Peça outro: {address}/videos/?new=1",
-    "en": "The video “{topic}” was ordered before and is over. Order another: {address}/videos/?new=1",
+    "pt": "O vídeo “{topic}” já foi encomendado e terminou. Encomende outro: {address}/videos/?new=1",
+    "en": "The video “{topic}” was ordered earlier and has ended. Order another: {address}/videos/?new=1",
 }
-_PUBLISHED = {"pt": "“{topic}” está publicado: {url}", "en": "“{topic}” is published: {url}"}
+_PUBLISHED = {"pt": "“{topic}” foi publicado: {url}", "en": "“{topic}” was published: {url}"}
 _FAILED = {
-    "pt": "“{topic}” falhou: {why}. Corrija a causa e continue aqui: {address}/runs/{run}",
-    "en": "“{topic}” failed: {why}. Mend the cause and continue here: {address}/runs/{run}",
+    "pt": "“{topic}” falhou: {why}. Corrija a causa e retome aqui: {address}/runs/{run}",
+    "en": "“{topic}” failed: {why}. Fix the cause and resume here: {address}/runs/{run}",
 }
 _ENDED = {
     "pt": "“{topic}” terminou sem ser publicado: {address}/runs/{run}",
     "en": "“{topic}” ended without being published: {address}/runs/{run}",
 }
 _OFFLINE = {
-    "pt": "Sem conexão, feito nesta máquina: {parts}. A página diz que variáveis mudam isso.",
-    "en": "Offline, made on this machine: {parts}. The page says which variables change that.",
+    "pt": "Offline, feito nesta máquina: {parts}. A página mostra quais variáveis mudam isso.",
+    "en": "Offline, done on this machine: {parts}. The page shows which variables change this.",
 }
 _SERVICE_NAMES = {
     "writer": ("o texto", "the writing"),
     "speech": ("a voz (eSpeak)", "the voice (eSpeak)"),
-    "footage": ("as imagens em movimento", "the footage"),
-    "images": ("as figuras", "the pictures"),
+    "footage": ("os clipes", "the footage"),
+    "images": ("as imagens das capas", "the thumbnail images"),
     "youtube": ("o canal", "the channel"),
 }
 
 
 def create_demo(services: Services) -> Callable[[Client, str, str], AsyncIterator[str]]:
-    """For `App(demo=...)`."""
+    """Return the function for `App(demo=...)`."""
 
-    async def order(client: Client, address: str, language: str) -> AsyncIterator[str]:
+    async def run_demo(client: Client, address: str, language: str) -> AsyncIterator[str]:
         topic = ORDERS[language].topic
-        key, wanted = f"sample-{language}", ORDERS[language]
-        run = await client.runs.find_by_key(key, longform, tenant=wanted.channel) or await start_video(
-            client, wanted, key=key
+        key, order = f"sample-{language}", ORDERS[language]
+        run = await client.runs.find_by_key(key, longform, tenant=order.channel) or await start_video(
+            client, order, key=key
         )
-        said = _ALREADY_ENDED if (await client.runs.get(run)).is_over else _ORDERED
-        told = {video.id: video.ended_at for video in await _list_newest(client) if video.id != run}
-        yield said[language].format(topic=topic, address=address) + _describe_offline(services, language)
-        async for ended in _watch_endings(client, told):
+        message = _ALREADY_ENDED if (await client.runs.get(run)).is_over else _ORDERED
+        reported = {video.id: video.ended_at for video in await _list_newest(client) if video.id != run}
+        yield message[language].format(topic=topic, address=address) + _describe_offline(services, language)
+        async for ended in _watch_endings(client, reported):
             yield _describe_ending(await get_overview(client, ended), address, language)
 
-    return order
+    return run_demo
 
 
 async def _watch_endings(client: Client, reported: dict[UUID, datetime | None]) -> AsyncIterator[Run]:
-    """The newest videos, each time that one is over and was not `told`; one that failed may go on."""
+    """Yield each of the newest videos when it has ended and is not in `reported`; a failed one may be resumed."""
     while True:
-        with suppress(RetomaError):  # a database that restarts is no reason to stop looking
+        with suppress(RetomaError):  # keep watching while the database restarts
             for run in await _list_newest(client):
                 if run.ended_at not in (None, reported.get(run.id)):
                     yield run
@@ -94,10 +94,10 @@ async def _list_newest(client: Client) -> list[Run]:
 
 def _describe_ending(video: Overview, address: str, language: str) -> str:
     url, run = safe_link(video.upload) or "", video.run
-    said = _FAILED if run.state is RunState.FAILED else _PUBLISHED if url else _ENDED
-    told = f"{address}{url}" if url.startswith("/") else url
+    message = _FAILED if run.state is RunState.FAILED else _PUBLISHED if url else _ENDED
+    link = f"{address}{url}" if url.startswith("/") else url
     why = video.end.reason if video.end else run.state
-    return said[language].format(topic=run.about, url=told, why=why, address=address, run=run.id)
+    return message[language].format(topic=run.about, url=link, why=why, address=address, run=run.id)
 
 
 def _describe_offline(services: Services, language: str) -> str:

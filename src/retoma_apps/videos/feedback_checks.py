@@ -1,4 +1,4 @@
-"""Which feedback each step of a video can follow: the rest is refused before work is sent back with it."""
+"""Check which feedback each step of a video can follow, before work is sent back with it."""
 
 from __future__ import annotations
 
@@ -33,61 +33,60 @@ _POLITE_WORDS = frozenset(
 )
 
 _SCRIPT = (
-    "without a language model the script can be made shorter or longer, or told with a fact that is known offline: "
-    "“shorter”, “longer”, or a few words on such a fact (of another topic: send it back to research); for anything "
-    "else edit the text yourself, or set "
-    "OPENROUTER_API_KEY",
-    "sem um modelo de linguagem o roteiro pode ficar mais curto ou mais longo, ou contar um fato conhecido offline: "
-    "“mais curto”, “mais longo” ou poucas palavras sobre esse fato; para o resto, edite o texto ou configure "
-    "OPENROUTER_API_KEY",
+    "without a language model the script can only become shorter or longer, or include a fact that is known offline: "
+    "write “shorter”, “longer”, or a few words about that fact (for another topic, send it back to research); for "
+    "anything else edit the text, or set OPENROUTER_API_KEY",
+    "sem um modelo de linguagem o roteiro só pode ficar mais curto ou mais longo, ou incluir um fato conhecido "
+    "offline: escreva “mais curto”, “mais longo” ou poucas palavras sobre esse fato; para qualquer outra mudança, "
+    "edite o texto ou configure OPENROUTER_API_KEY",
 )
 _NARRATION = (
-    "the narration can be spoken with another voice or speed: fill in “voice” or “rate”, or write “faster” or "
-    "“slower”; for other words, edit the script",
+    "the narration can use another voice or speed: fill in “voice” or “rate”, or write “faster” or “slower”; to change "
+    "the words, edit the script",
     "a narração pode ter outra voz ou velocidade: preencha “voz” ou “velocidade”, ou escreva “mais rápido” ou “mais "
-    "devagar”; para outras palavras, edite o roteiro",
+    "devagar”; para mudar o texto, edite o roteiro",
 )
 _FOOTAGE = (
-    "clips can be replaced: give their numbers in “clips”, and in “queries” what to look for instead, or write “other "
-    "clips” to replace all of them; notes do not change the search",
-    "os clipes podem ser trocados: marque quais, e diga na busca de cada um o que procurar, ou escreva “outros "
+    "clips can be replaced: list their numbers in “clips” and new searches in “queries”, or write “other clips” to "
+    "replace all of them; notes do not change the search",
+    "os clipes podem ser trocados: marque quais e escreva o que buscar no lugar de cada um, ou escreva “outros "
     "clipes” para trocar todos; as notas não mudam a busca",
 )
 _FILM = (
-    "the film can be made with or without subtitles: fill in “subtitles”, or write “without subtitles” or “with "
-    "subtitles”; other scenes, clips or music cannot be asked for here",
+    "the film can have subtitles or not: fill in “subtitles”, or write “without subtitles” or “with subtitles”; other "
+    "scenes, clips or music cannot be requested here",
     "o filme pode ser refeito com ou sem legendas: preencha “legendas no filme”, ou escreva “sem legendas” ou “com "
     "legendas”; outras cenas, clipes ou música não podem ser pedidos aqui",
 )
 _THUMBNAILS = (
-    "without an image model thumbnails can have other words or other pictures: fill in “thumbnail_texts”, or write "
+    "without an image model, thumbnails can have other words or other pictures: fill in “thumbnail_texts”, or write "
     "“other pictures”; for anything else set IMAGES_API_KEY",
-    "sem um modelo de imagens as capas podem ter outras palavras ou outras imagens: preencha “palavras nas capas”, ou "
-    "escreva “outras imagens”; para o resto, configure IMAGES_API_KEY",
+    "sem um modelo de imagens, as capas podem ter outras palavras ou outras imagens: preencha “palavras nas capas”, ou "
+    "escreva “outras imagens”; para qualquer outra mudança, configure IMAGES_API_KEY",
 )
 
 
 def check_script_feedback(feedback: Feedback, research: Research, *, services: Services) -> None:
-    """Raise CannotFollow if the writer in use only knows some wishes, and this is none of them."""
+    """Raise FeedbackNotSupported if the offline writer cannot follow this feedback."""
     if not services.writer.follows_notes and not can_follow(feedback.text, research.facts):
         raise _not_supported(feedback, _SCRIPT)
 
 
 def check_research_feedback(feedback: Feedback, language: Language, *, services: Services) -> None:
-    """Raise CannotFollow if nothing is known offline about what is asked for."""
+    """Raise FeedbackNotSupported if no offline facts match the request."""
     if not services.writer.follows_notes and not can_follow(feedback.text, find_facts(feedback.text, language)):
         raise _not_supported(feedback, _SCRIPT)
 
 
 def check_narration_feedback(feedback: Feedback) -> None:
-    """Raise CannotFollow for notes that nothing reads, also beside a field that is filled in."""
+    """Raise FeedbackNotSupported for notes that have no effect, even if a field is filled in too."""
     if feedback.text or not {"voice", "rate"} & feedback.extra.keys():
         other_voice = (_OTHERS,) if "voice" in feedback.extra else ()
         _check_notes(feedback, _NARRATION, _FASTER, _SLOWER, *other_voice)
 
 
 def check_footage_feedback(feedback: Feedback) -> None:
-    """Raise CannotFollow for notes: clips are chosen by number, and searched for by `queries`."""
+    """Raise FeedbackNotSupported for notes: clips are chosen by number and searched for by `queries`."""
     if feedback.text:
         _check_notes(feedback, _FOOTAGE, _OTHERS, also_allowed=_PICTURE_WORDS | _FOOTAGE_WORDS)
 
@@ -112,15 +111,15 @@ def _check_notes(
 
 
 def _is_fully_understood(notes: str, *known: str, also_allowed: frozenset[str] = frozenset()) -> bool:
-    """Whether these wishes are in it, and nothing else that could be one."""
-    wishes = re.compile("|".join(known), re.IGNORECASE)
-    left = content_words(wishes.sub(" ", notes))
-    return bool(wishes.search(notes)) and all(word.casefold() in _POLITE_WORDS | also_allowed for word in left)
+    """Return whether the notes contain a known request and nothing else that could be one."""
+    requests = re.compile("|".join(known), re.IGNORECASE)
+    left = content_words(requests.sub(" ", notes))
+    return bool(requests.search(notes)) and all(word.casefold() in _POLITE_WORDS | also_allowed for word in left)
 
 
 def _not_supported(feedback: Feedback, help_texts: Sequence[str]) -> FeedbackNotSupported:
-    said = " ".join(feedback.text.split())[:120]
+    notes = " ".join(feedback.text.split())[:120]
     english, portuguese = help_texts
     return FeedbackNotSupported(
-        f"“{said}” cannot be followed: {english}", pt=f"“{said}” não pode ser seguido: {portuguese}"
+        f"“{notes}” is not supported: {english}", pt=f"“{notes}” não pode ser atendido: {portuguese}"
     )

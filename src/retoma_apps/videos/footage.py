@@ -1,4 +1,4 @@
-"""Footage for every scene, and the film that is made of it."""
+"""Find footage for every scene, and assemble the film from it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from retoma_apps.videos.services import Services
 
 MAX_CLIP_ATTEMPTS = 3
 MAX_SHOT_SECONDS = 15.0
-"""Seconds after which the eye wants another picture."""
+"""Seconds after which viewers want another picture."""
 _WITHOUT_SUBTITLES = re.compile(r"sem (as )?legendas|(no|without) subtitles", re.IGNORECASE)
 _WITH_SUBTITLES = re.compile(r"com (as )?legendas|with subtitles", re.IGNORECASE)
 
 
 class WantedShot(NamedTuple):
-    """A shot of a scene, and what is to be seen in it."""
+    """A shot of a scene, and the search for its clip."""
 
     scene: int
     query: str
@@ -39,20 +39,20 @@ class WantedShot(NamedTuple):
 async def search_footage(
     script: Script, narration: Narration, language: Language, services: Services, ctx: Context
 ) -> Broll:
-    """A clip for each shot of each scene. Sent back, the clips that a person marked are replaced, or all if none is."""
-    former = Broll.model_validate(ctx.previous_result) if ctx.previous_result else None
-    wanted, kept, refused = plan_shots(script, narration), dict[int, Clip](), former.refused if former else []
-    if former and ctx.feedback:
-        wanted, kept, refused = _split_sent_back(former, ctx.feedback)
+    """Find a clip for each shot of each scene. If sent back, replace the marked clips, or all if none is marked."""
+    previous = Broll.model_validate(ctx.previous_result) if ctx.previous_result else None
+    wanted, kept, refused = plan_shots(script, narration), dict[int, Clip](), previous.refused if previous else []
+    if previous and ctx.feedback:
+        wanted, kept, refused = _split_sent_back(previous, ctx.feedback)
     clips = list[Clip]()
     for number, shot in enumerate(wanted, 1):
         avoided = {*refused, *(clip.id for clip in (*kept.values(), *clips))}
         try:
             clips.append(kept.get(number) or await _find_clip(number, shot, language, services, ctx, avoided))
         except GiveUp:
-            if former is None or ctx.feedback is None:
+            if previous is None or ctx.feedback is None:
                 raise
-            clips.append(former.clips[number - 1])  # where nothing better is found, it stays for the reviewer to see
+            clips.append(previous.clips[number - 1])  # without a better one, keep it for the reviewer
     return Broll(
         clips=clips,
         total_seconds=round(sum(clip.seconds for clip in clips), 2),
@@ -63,11 +63,11 @@ async def search_footage(
 
 
 def plan_shots(script: Script, narration: Narration) -> list[WantedShot]:
-    """A scene that is long has several."""
+    """Return the shots of each scene; a long scene has several."""
     if len(script.scenes) != len(narration.scene_starts):
         raise GiveUp(
-            f"the script has {len(script.scenes)} scenes and its narration {len(narration.scene_starts)}, as one of "
-            "them was edited: make audio_generation anew",
+            f"the script has {len(script.scenes)} scenes, but its narration {len(narration.scene_starts)}, because one "
+            "of them was edited: rerun audio_generation",
             "SCENES_DIFFER",
         )
     ends = [*narration.scene_starts[1:], narration.seconds]
@@ -79,7 +79,8 @@ def plan_shots(script: Script, narration: Narration) -> list[WantedShot]:
 
 
 def _split_sent_back(previous: Broll, feedback: Feedback) -> tuple[list[WantedShot], dict[int, Clip], list[str]]:
-    """Of footage that was sent back: its shots, the clips by number that stay, and the ids of all that do not."""
+    """Return the shots of footage that was sent back, the clips to keep by number, and the ids of all replaced
+    clips."""
     clips = dict(enumerate(previous.clips, 1))
     queries: dict[str, str] = feedback.extra.get("queries", {})
     marked = {number for number in clips if str(number) in (*feedback.items, *queries)} or clips.keys()
@@ -102,8 +103,8 @@ async def _find_clip(
 async def _fetch_best(
     candidates: Sequence[FoundClip], number: int, shot: WantedShot, services: Services, ctx: Context, avoided: set[str]
 ) -> Clip:
-    """The best clip that can be had and used: an outside file may be gone, or turn out to be none."""
-    left, away = list(candidates), list[ClipUnavailable]()
+    """Return the best clip that can be downloaded and used: a file may be gone, or not be a video."""
+    left, unavailable = list(candidates), list[ClipUnavailable]()
     with temp_dir("footage") as folder:
         video, picture = folder / "clip.mp4", folder / "clip.jpg"
         for _ in range(MAX_CLIP_ATTEMPTS):
@@ -115,7 +116,7 @@ async def _fetch_best(
                 await services.footage.fetch_thumbnail(found, picture)
             except (ClipUnusable, ClipUnavailable) as error:
                 left.remove(found)
-                away += [error] if isinstance(error, ClipUnavailable) else []
+                unavailable += [error] if isinstance(error, ClipUnavailable) else []
                 continue
             return Clip(
                 id=found.id,
@@ -130,13 +131,13 @@ async def _fetch_best(
                 author=found.author,
                 url=found.url,
             )
-    if away:
-        raise away[0]  # it may come at another try
+    if unavailable:
+        raise unavailable[0]  # a retry may succeed
     raise GiveUp(f"there is no footage for {shot.query!r}: describe the scene in other words", "NO_FOOTAGE")
 
 
 def has_subtitles(feedback: Feedback | None, current: bool) -> bool:
-    """Whether they are burned in: as the form or, in words, a reviewer asks, else as it was `before`."""
+    """Return whether to burn in subtitles: as the form or the notes say, else as in `current`."""
     if feedback is None:
         return current
     in_words = not _WITHOUT_SUBTITLES.search(feedback.text) and (current or bool(_WITH_SUBTITLES.search(feedback.text)))
@@ -144,18 +145,18 @@ def has_subtitles(feedback: Feedback | None, current: bool) -> bool:
 
 
 async def assemble_film(narration: Narration, broll: Broll, services: Services, ctx: Context) -> Assembly:
-    former = Assembly.model_validate(ctx.previous_result) if ctx.previous_result else None
-    subtitles = has_subtitles(ctx.feedback, former.subtitles if former else True)
+    previous = Assembly.model_validate(ctx.previous_result) if ctx.previous_result else None
+    subtitles = has_subtitles(ctx.feedback, previous.subtitles if previous else True)
     shots = [Shot(ctx.path(clip.video), clip.seconds) for clip in broll.clips]
     with temp_dir("film") as folder:
         film = folder / "film.mp4"
         lines = narration.lines if subtitles else []
-        made = await assemble(shots, ctx.path(narration.audio), lines, film, size=services.size, fps=services.fps)
+        assembled = await assemble(shots, ctx.path(narration.audio), lines, film, size=services.size, fps=services.fps)
         return Assembly(
             video=await ctx.save_file(film, "film.mp4"),
-            seconds=made.seconds,
-            width=made.width,
-            height=made.height,
-            size=made.size,
+            seconds=assembled.seconds,
+            width=assembled.width,
+            height=assembled.height,
+            size=assembled.size,
             subtitles=subtitles,
         )

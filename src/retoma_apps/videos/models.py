@@ -1,4 +1,4 @@
-"""What passes between the steps of a video."""
+"""The data that passes between the steps of a video."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WITHOUT_NUL = r"^[^\x00]*$"
 
 
 def is_channel_name(name: str) -> bool:
-    """One that an address can hold: a path ends at a slash, whatever it is quoted by."""
+    """Return whether the name fits in a URL path, which ends at a slash however it is quoted."""
     return (
         0 < len(name) <= 100
         and not name.isspace()
@@ -42,7 +42,7 @@ def is_channel_name(name: str) -> bool:
 
 def _check_channel_name(name: str) -> str:
     if not is_channel_name(name):
-        raise ValueError("a channel's name has 1 to 100 letters and no slash")
+        raise ValueError("a channel's name has 1 to 100 printable characters and no slash")
     return name
 
 
@@ -51,40 +51,38 @@ ChannelName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator
 
 def _to_utc(at: datetime) -> datetime:
     if at.year > LAST_YEAR:
-        raise ValueError(f"the year is {LAST_YEAR} at most")
+        raise ValueError(f"the year can be at most {LAST_YEAR}")
     try:
         return at.astimezone(UTC)
     except OverflowError:
-        raise ValueError("there is no such day") from None
+        raise ValueError("this date does not exist in UTC") from None
 
 
 def _check_topic(topic: str) -> str:
     if len(topic.strip()) < SHORTEST_TOPIC or not any(map(str.isalnum, topic)) or "\0" in topic:
-        raise ValueError(f"say what the video is about, in at least {SHORTEST_TOPIC} letters")
+        raise ValueError(f"describe what the video is about, in at least {SHORTEST_TOPIC} characters")
     return topic
 
 
 def _check_account(name: str) -> str:
     if not is_account(name):
-        raise ValueError("its variable has its name: it needs Latin letters or digits, and no others")
+        raise ValueError("the account names an environment variable: use only Latin letters and digits")
     return name
 
 
 def _check_voice(name: str | None) -> str | None:
     if name:
-        find_speaker(name)  # raises UnknownVoice, which names those that there are
+        find_speaker(name)  # raises UnknownVoice, which lists the known ones
     return name
 
 
 UtcDatetime = Annotated[AwareDatetime, AfterValidator(_to_utc)]
 Topic = Annotated[str, Field(min_length=SHORTEST_TOPIC, max_length=300), AfterValidator(_check_topic)]
 MOST_THUMBNAILS = 3
-HIDDEN: dict[str, JsonValue] = {"hidden": True}  # from who edits a result on a page
-WITHOUT_COMMENTS: dict[str, JsonValue] = {
-    "comments": False
-}  # nothing is made of remarks on moments, so none are asked for
+HIDDEN: dict[str, JsonValue] = {"hidden": True}  # in the form for editing a result
+WITHOUT_COMMENTS: dict[str, JsonValue] = {"comments": False}  # comments on moments would have no effect
 LONGEST_THUMBNAIL_TEXT = 300
-"""Characters that a thumbnail has room for."""
+"""The longest text that fits on a thumbnail."""
 
 
 class FrozenModel(BaseModel):
@@ -92,25 +90,29 @@ class FrozenModel(BaseModel):
 
 
 class Defaults(FrozenModel):
-    """What a video takes from its channel. `budget` is in US dollars for one video, `seconds` the wanted length."""
+    """The settings that a video takes from its channel. `budget` is US dollars per video, `seconds` the target
+    length."""
 
     language: Language = "pt-BR"
-    voice: str = Field("", max_length=100, pattern=WITHOUT_NUL, description="Empty: the usual voice of the language.")
-    style: str = Field("", max_length=500, pattern=WITHOUT_NUL, description="How it should sound, in words.")
+    voice: str = Field(
+        "", max_length=100, pattern=WITHOUT_NUL, description="Default: the default voice of the language."
+    )
+    style: str = Field("", max_length=500, pattern=WITHOUT_NUL, description="The style of the text, in your own words.")
     seconds: int = Field(60, ge=20, le=3600)
     budget: float = Field(5.0, ge=0, le=10_000)
 
 
 class Channel(Defaults):
-    """What a channel's videos have in common. The account is in no input: whoever starts or forks could change it."""
+    """The settings of a channel. The account is never part of an input, which anyone who starts or forks could
+    change."""
 
     account: Annotated[str, AfterValidator(_check_account)] = Field(
-        "", max_length=100, pattern=WITHOUT_NUL, description="Which YouTube account they are published with."
+        "", max_length=100, pattern=WITHOUT_NUL, description="The YouTube account that publishes the videos."
     )
 
 
 class Brief(Defaults):
-    """What one video is to be: its topic, and its channel's defaults as they were when it was ordered."""
+    """The input of one video: its topic, and its channel's settings at the time of the order."""
 
     topic: Topic
     scheduled_for: UtcDatetime | None = None
@@ -118,7 +120,7 @@ class Brief(Defaults):
     @model_validator(mode="after")
     def _can_be_spoken(self) -> Self:
         if self.voice and not find_speaker(self.voice).speaks(self.language):
-            raise ValueError(f"voice: {self.voice!r} does not speak {self.language}: name another, or none")
+            raise ValueError(f"voice: {self.voice!r} does not speak {self.language}: choose another, or none")
         return self
 
 
@@ -126,7 +128,7 @@ Origin = Literal["model_memory", "fetched_page", "offline_facts", "unknown"]
 
 
 class Source(FrozenModel):
-    """Where a fact is said to come from. `verified` only if a page was fetched and the statement found there."""
+    """The source of a fact. `verified` only if a page was downloaded and contains the statement."""
 
     name: str = Field(max_length=200, json_schema_extra={"pt": {"title": "Nome"}})
     url: str = Field("", max_length=2000, json_schema_extra={"format": "uri-reference", "pt": {"title": "Endereço"}})
@@ -141,13 +143,13 @@ class Fact(FrozenModel):
 
 
 class KnownFacts(FrozenModel):
-    """What the knowledge base had on the topic."""
+    """The facts in the knowledge base about the topic."""
 
     facts: list[Fact] = []
 
 
 class WithFeedbackHistory(FrozenModel):
-    """`wishes` are what reviewers have said so far of this topic in this language, the last one last."""
+    """`feedback_history` is the feedback of reviewers so far for this topic and language, newest last."""
 
     topic: str = Field("", json_schema_extra=HIDDEN)
     language: Language = Field("pt-BR", json_schema_extra=HIDDEN)
@@ -155,20 +157,20 @@ class WithFeedbackHistory(FrozenModel):
 
 
 class Research(WithFeedbackHistory):
-    """All facts there are for the script; the first `reused` of them were known before."""
+    """All facts for the script; the first `reused` of them were known before."""
 
     facts: list[Fact]
     reused: int = 0
 
 
 class Scene(FrozenModel):
-    """A passage of the narration, and what is to be seen during it."""
+    """A passage of the narration, and its picture."""
 
     text: str = Field(min_length=1, max_length=10_000, json_schema_extra={"pt": {"title": "Texto"}})
     visual: str = Field(
         min_length=1,
         max_length=200,
-        json_schema_extra={"pt": {"title": "O que se vê"}, "en": {"title": "To be seen"}},
+        json_schema_extra={"pt": {"title": "Imagem"}, "en": {"title": "Visual"}},
     )
 
 
@@ -193,15 +195,15 @@ class Script(WithFeedbackHistory):
         [], max_length=30, json_schema_extra={"pt": {"title": "Palavras-chave"}}
     )
     word_count: int = Field(0, validate_default=True, json_schema_extra=HIDDEN)
-    seconds: int | None = Field(None, description="The wanted length.", json_schema_extra=HIDDEN)
+    seconds: int | None = Field(None, description="The target length.", json_schema_extra=HIDDEN)
     sources: list[Source] = Field([], json_schema_extra={"pt": {"title": "Fontes"}})
     facts_used: int = Field(0, json_schema_extra=HIDDEN)
-    facts: list[str] = Field([], description="Those that it uses, in their own words.", json_schema_extra=HIDDEN)
+    facts: list[str] = Field([], description="The texts of the facts that it uses.", json_schema_extra=HIDDEN)
     knowledge_reuse_rate: Share = Field(0.0, json_schema_extra=HIDDEN)
     topic_unknown: bool = Field(
-        False, description="Whether nothing is known offline about its topic.", json_schema_extra=HIDDEN
+        False, description="Whether there are no offline facts about its topic.", json_schema_extra=HIDDEN
     )
-    not_understood: list[str] = Field([], description="Wishes that it does not meet.", json_schema_extra=HIDDEN)
+    not_understood: list[str] = Field([], description="Feedback that it does not follow.", json_schema_extra=HIDDEN)
     quality: Quality = Field(
         Quality(passed=True, readability_score=0, visual_markers=0), validate_default=True, json_schema_extra=HIDDEN
     )
@@ -213,14 +215,14 @@ class Script(WithFeedbackHistory):
     @field_validator("word_count")
     @classmethod
     def _count_words(cls, _: int, info: ValidationInfo) -> int:
-        """Of its scenes, whatever was given: a script that a person has edited brings its former count."""
+        """Count the words of the scenes and ignore the input: an edited script still has its previous count."""
         return sum(spoken_text.word_count(scene.text) for scene in info.data.get("scenes", []))
 
     @field_validator("quality")
     @classmethod
     def _compute_quality(cls, quality: Quality, info: ValidationInfo) -> Quality:
-        """Of the text as it stands, for the same reason."""
-        from retoma_apps.videos.writing.quality import assess_quality  # which itself is about scripts
+        """Assess the current text, for the same reason."""
+        from retoma_apps.videos.writing.quality import assess_quality  # it imports this module
 
         fields = info.data
         whole = cls.model_fields.keys() - {"quality"} <= fields.keys()
@@ -230,7 +232,7 @@ class Script(WithFeedbackHistory):
 
 
 class Line(FrozenModel):
-    """A subtitle, in seconds of the narration."""
+    """A subtitle; times are seconds of the narration."""
 
     text: str
     start: float
@@ -238,9 +240,9 @@ class Line(FrozenModel):
 
 
 class Narration(FrozenModel):
-    """`scene_starts` has where each scene of the script begins, in seconds.
+    """`scene_starts` has the start of each scene in seconds.
 
-    `ordered_voice` is the one that the video was ordered with, which may be none, whatever reviewers asked for since.
+    `ordered_voice` is the voice of the order, which may be empty, whatever reviewers have requested since.
     """
 
     model_config = ConfigDict(frozen=True, json_schema_extra=HIDDEN)
@@ -255,9 +257,9 @@ class Narration(FrozenModel):
 
 
 class Clip(FrozenModel):
-    """A piece of footage for the scene of this number.
+    """A clip for the scene with this number.
 
-    It is seen for `seconds`, and begins again if the footage itself has fewer: `own_seconds`, 0 if nobody knows.
+    It is shown for `seconds`, and loops if the footage is shorter: `own_seconds`, 0 if unknown.
     """
 
     id: str = ""
@@ -274,14 +276,14 @@ class Clip(FrozenModel):
 
     @property
     def filled_seconds(self) -> float:
-        """For how long it shows something new."""
+        """How long it shows new frames."""
         return min(self.own_seconds or self.seconds, self.seconds)
 
 
 class Broll(FrozenModel):
-    """`coverage` is how much of the narration has pictures of its own, in per cent.
+    """`coverage` is the share of the narration with new frames, in per cent.
 
-    `refused` are the ids of clips that reviewers had replaced: they are not taken again.
+    `refused` are the ids of clips that reviewers replaced: they are not used again.
     """
 
     model_config = ConfigDict(frozen=True, json_schema_extra=HIDDEN)
@@ -290,13 +292,13 @@ class Broll(FrozenModel):
     total_seconds: float
     audio_seconds: float
     coverage: float
-    credits: list[str] = Field([], validate_default=True, description="Lines for below the description.")
+    credits: list[str] = Field([], validate_default=True, description="Lines to put below the description.")
     refused: list[str] = []
 
     @field_validator("credits")
     @classmethod
     def _compute_credits(cls, _: list[str], info: ValidationInfo) -> list[str]:
-        """The authors of its clips, whatever was given, as the footage's licence asks."""
+        """List the clips' authors, as the footage's licence requires, and ignore the input."""
         clips: list[Clip] = info.data.get("clips", [])
         return list(dict.fromkeys(f"{clip.author} ({clip.source}): {clip.url}" for clip in clips if clip.url))
 
@@ -323,22 +325,22 @@ class Thumbnail(FrozenModel):
 
 
 class Thumbnails(WithFeedbackHistory):
-    """`texts` are the words for the first ones that reviewers have asked for so far."""
+    """`texts` are the reviewers' texts for the first thumbnails."""
 
     variants: list[Thumbnail]
     texts: list[str] = []
 
 
 class FeedbackForm(FrozenModel):
-    """What work may be sent back with, beside notes."""
+    """The fields that work may be sent back with, besides notes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="after")
     def _check_comments_have_effect(self, info: ValidationInfo) -> Self:
-        about = info.context or {}
-        if about.get("comments") and about["to"] in _STEPS_IGNORING_COMMENTS:
-            raise ValueError(f"comments: they mean nothing to {about['to']}, which the work goes back to")
+        context = info.context or {}
+        if context.get("comments") and context["to"] in _STEPS_IGNORING_COMMENTS:
+            raise ValueError(f"comments: they have no effect on {context['to']}, which the work goes back to")
         return self
 
 
@@ -349,20 +351,18 @@ class NarrationFeedback(FeedbackForm):
     voice: Annotated[str | None, AfterValidator(_check_voice)] = Field(
         None,
         max_length=100,
-        description=f"Another voice, by its name: {_VOICES} or elevenlabs_<id>.",
-        json_schema_extra={
-            "pt": {"title": "Voz", "description": f"Outra voz, pelo nome: {_VOICES} ou elevenlabs_<id>."}
-        },
+        description=f"The name of another voice: {_VOICES} or elevenlabs_<id>.",
+        json_schema_extra={"pt": {"title": "Voz", "description": f"Nome de outra voz: {_VOICES} ou elevenlabs_<id>."}},
     )
     rate: float | None = Field(
         None,
         ge=0.6,
         le=1.6,
-        description="1 is as the voice speaks by itself; from 0.6 to 1.6. In words: “faster” or “slower” in the notes.",
+        description="1 is the voice's normal speed; from 0.6 to 1.6. Or write “faster” or “slower” in the notes.",
         json_schema_extra={
             "pt": {
                 "title": "Velocidade",
-                "description": "1 é a velocidade normal da voz; de 0,6 a 1,6. Em palavras: “mais rápido” ou "
+                "description": "1 é a velocidade normal da voz; de 0,6 a 1,6. Ou escreva “mais rápido” ou "
                 "“mais devagar” nas notas.",
             },
             "en": {"title": "Speed"},
@@ -371,7 +371,7 @@ class NarrationFeedback(FeedbackForm):
 
 
 class FootageFeedback(FeedbackForm):
-    """For clips, by number, what to look for instead."""
+    """New searches for clips, by number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=WITHOUT_COMMENTS)
 
@@ -386,13 +386,13 @@ class FinalFeedback(FeedbackForm):
 
     subtitles: bool | None = Field(
         None,
-        description="Whether a film that is made anew has them burned in; left open, it is as it was. In words: "
-        "“without subtitles” or “with subtitles” in the notes.",
+        description="Whether the new film has them burned in; if left out, as before. Or write “without subtitles” or "
+        "“with subtitles” in the notes.",
         json_schema_extra={
             "pt": {
                 "title": "Legendas no filme",
-                "description": "Se um filme refeito as traz gravadas na imagem; em aberto, fica como estava. Em "
-                "palavras: “sem legendas” ou “com legendas” nas notas.",
+                "description": "Se o novo filme terá legendas gravadas na imagem; em branco, fica como estava. Ou "
+                "escreva “sem legendas” ou “com legendas” nas notas.",
             },
             "en": {"title": "Subtitles in the film"},
         },
@@ -400,13 +400,13 @@ class FinalFeedback(FeedbackForm):
     thumbnail_texts: list[Annotated[str, Field(min_length=1, max_length=LONGEST_THUMBNAIL_TEXT)]] = Field(
         [],
         max_length=MOST_THUMBNAILS,
-        description="For thumbnails that are made anew, of the first, the second and the third. What is to be seen "
-        "behind them is said in the notes.",
+        description="Words for the new thumbnails: the first, the second and the third. Describe the picture behind "
+        "them in the notes.",
         json_schema_extra={
             "pt": {
                 "title": "Palavras nas capas",
-                "description": "Para capas refeitas, da primeira, da segunda e da terceira. O que se vê por trás "
-                "delas, diga nas notas.",
+                "description": "Palavras das novas capas: a primeira, a segunda e a terceira. Descreva nas notas a "
+                "imagem de fundo.",
             },
             "en": {"title": "Words on the thumbnails"},
         },
@@ -417,7 +417,7 @@ class FinalFeedback(FeedbackForm):
     def _check_has_effect(cls, value: Value, info: ValidationInfo) -> Value:
         target = (info.context or {}).get("to")
         if target and value not in (None, []) and target != _STEP_BY_FIELD[info.field_name or ""]:
-            raise ValueError(f"it means nothing to {target}, which the work goes back to")
+            raise ValueError(f"it has no effect on {target}, which the work goes back to")
         return value
 
 
@@ -426,7 +426,7 @@ _STEP_BY_FIELD = {"subtitles": "video_assembly", "thumbnail_texts": "thumbnail_g
 
 
 class FinalChoice(FrozenModel):
-    """What a person decides at the end: one of the thumbnails, counted from 1, and the words beside the video."""
+    """A person's final choice: one of the thumbnails, counted from 1, and the texts of the video."""
 
     thumbnail: int = Field(ge=1, le=MOST_THUMBNAILS, json_schema_extra={"pt": {"title": "Capa"}})
     title: str | None = Field(None, min_length=1, max_length=100, json_schema_extra={"pt": {"title": "Título"}})
@@ -437,7 +437,7 @@ class FinalChoice(FrozenModel):
 
 
 class Upload(FrozenModel):
-    """`thumbnail_refused` is why the channel took the video and not its thumbnail."""
+    """`thumbnail_refused` is why the channel accepted the video but not its thumbnail."""
 
     video_id: str
     url: str
@@ -450,7 +450,7 @@ class Upload(FrozenModel):
 
 
 class Analytics(FrozenModel):
-    """What the video's figures are counted from."""
+    """The basis for a video's analytics."""
 
     video_id: str
     url: str
@@ -468,7 +468,7 @@ class Publication(FrozenModel):
 
 
 class Order(BaseModel):
-    """What a caller asks for."""
+    """A request for a video."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -476,7 +476,7 @@ class Order(BaseModel):
     channel: ChannelName = "principal"
     language: Language | None = None
     start_at: UtcDatetime | None = Field(
-        None, description="When work begins; left out, now. Until then it is `pending`."
+        None, description="When work starts; default: now. Until then the video is `pending`."
     )
     scheduled_for: UtcDatetime | None = None
-    webhook_url: str | None = Field(None, max_length=2000, description="Who is told how it ended.")
+    webhook_url: str | None = Field(None, max_length=2000, description="The URL to notify when the video ends.")

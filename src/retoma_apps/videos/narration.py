@@ -1,4 +1,4 @@
-"""From a script to its narration: spoken piece by piece, each paid for once."""
+"""Generate the narration of a script piece by piece; each piece is paid for once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from retoma_apps.videos.services import Services
 from retoma_apps.videos.voices import speaks
 
 LONGEST_PIECE = 2_500
-"""Characters: about three minutes, far below where any voice cuts its answer."""
+"""Characters: about three minutes, far below the limit of any voice."""
 _WITHOUT_WORD_TIMES = {"azure"}
-"""Providers that tell no times of words."""
+"""Providers without word timings."""
 _MIN_RATE, _MAX_RATE = 0.6, 1.6
 _RATE_STEP = 0.1
 _VOICE_UNAVAILABLE = (
-    "the voice {voice!r} that was asked for has no key here or does not speak the video's language: approve to have "
-    "the former narration reviewed again, or send this back to have it spoken as before"
+    "the requested voice {voice!r} has no key or does not speak the video's language: approve to review the previous "
+    "narration again, or send this back to narrate as before"
 )
 _FASTER = re.compile(r"mais r[áa]pid|\bacele\w+|faster|quicker", re.IGNORECASE)
 _SLOWER = re.compile(r"mais (lent|devagar)|\bdesacele\w+|slower", re.IGNORECASE)
@@ -32,29 +32,29 @@ _SLOWER = re.compile(r"mais (lent|devagar)|\bdesacele\w+|slower", re.IGNORECASE)
 async def generate_narration(
     script: Script, voice: str, language: Language, services: Services, ctx: Context
 ) -> Narration:
-    """Made anew, it keeps the voice and the speed that it had, unless a reviewer or a fork asks for others."""
-    former = _find_previous_narration(voice, language, ctx)
-    before = former.voice if former else voice
-    wanted = ctx.feedback.extra.get("voice", before) if ctx.feedback else before
-    rate = rate_of(ctx.feedback, former.rate if former else 1.0)
-    speech, own_name, name = _choose_speaker(wanted, before, language, services, ctx)
+    """Generate the narration. A rerun keeps its voice and speed unless a reviewer or a fork requests others."""
+    previous = _find_previous_narration(voice, language, ctx)
+    current = previous.voice if previous else voice
+    wanted = ctx.feedback.extra.get("voice", current) if ctx.feedback else current
+    rate = rate_of(ctx.feedback, previous.rate if previous else 1.0)
+    speech, own_name, name = _choose_speaker(wanted, current, language, services, ctx)
     parts = _split_script([scene.text for scene in script.scenes], speech)
-    said = [
+    spoken = [
         await _speak_piece(speech, part, own_name, language, rate, number, ctx) for number, part in enumerate(parts)
     ]
-    sounds = [await services.files.load(File.model_validate(one["audio"])) for one in said]
+    sounds = [await services.files.load(File.model_validate(one["audio"])) for one in spoken]
     with temp_dir("narration") as folder:
         sound = folder / "narration.wav"
         scenes, texts = [part.scene for part in parts], [part.text for part in parts]
         joined = await join(sounds, sound, scenes=scenes)
-        shown = build_subtitle_lines(texts, [_load_words(one["words"]) for one in said], joined, scenes=scenes)
+        lines = build_subtitle_lines(texts, [_load_words(one["words"]) for one in spoken], joined, scenes=scenes)
         return Narration(
             audio=await ctx.save_file(sound, "narration.wav"),
             seconds=joined.seconds,
             voice=name,
             ordered_voice=voice,
             rate=rate,
-            lines=shown,
+            lines=lines,
             scene_starts=_scene_starts(parts, joined.starts, len(script.scenes)),
         )
 
@@ -62,32 +62,32 @@ async def generate_narration(
 def _choose_speaker(
     wanted: str, current: str, language: Language, services: Services, ctx: Context
 ) -> tuple[Speech, str, str]:
-    """Nobody speaks in the place of one that cannot: if a reviewer asked for it, a person is asked how to go on."""
+    """Choose the voice. No other voice replaces an unavailable one: if a reviewer requested it, ask a person."""
     try:
         return services.find_voice(wanted, language)
     except GiveUp as refusal:
         if wanted == current:
             raise
-        standing = Narration.model_validate(ctx.previous_result)
-        raise NeedsReview(_VOICE_UNAVAILABLE.format(voice=wanted), value=standing, code="NO_VOICE") from refusal
+        previous = Narration.model_validate(ctx.previous_result)
+        raise NeedsReview(_VOICE_UNAVAILABLE.format(voice=wanted), value=previous, code="NO_VOICE") from refusal
 
 
 def _find_previous_narration(voice: str, language: Language, ctx: Context) -> Narration | None:
-    """What was made before for the same order: that of a video which was forked may be for another."""
-    former = Narration.model_validate(ctx.previous_result) if ctx.previous_result else None
-    return former if former and former.ordered_voice == voice and speaks(former.voice, language) else None
+    """Return the previous narration of the same order: that of a forked video may be for another."""
+    previous = Narration.model_validate(ctx.previous_result) if ctx.previous_result else None
+    return previous if previous and previous.ordered_voice == voice and speaks(previous.voice, language) else None
 
 
 def _split_script(scenes: Sequence[str], speech: Speech) -> list[Piece]:
-    """As long as can be; where nobody tells when words are said, sentence by sentence, so that each begins on time."""
-    most = min(LONGEST_PIECE, speech.max_characters)
+    """Return pieces as long as possible; without word timings, one per sentence, so each subtitle starts on time."""
+    limit = min(LONGEST_PIECE, speech.max_characters)
     if speech.name not in _WITHOUT_WORD_TIMES:
-        return split_into_pieces(scenes, most)
+        return split_into_pieces(scenes, limit)
     return [
         Piece(number, part.text)
         for number, scene in enumerate(scenes)
         for sentence in split_sentences(scene)
-        for part in split_into_pieces([sentence], most)
+        for part in split_into_pieces([sentence], limit)
     ]
 
 
@@ -101,10 +101,10 @@ async def _speak_piece(
         audio = await ctx.save_file(spoken.audio, f"piece-{number + 1}.wav")
         return {"audio": audio.model_dump(), "words": [[word.text, word.start, word.end] for word in spoken.words]}
 
-    # By another name than the longer pieces of before: one of those may be recorded already.
+    # The name differs from that of the longer pieces: one of those may be recorded already.
     kind = "sentence" if speech.name in _WITHOUT_WORD_TIMES else "piece"
-    said: dict[str, Any] = await ctx.once(f"{kind} {number + 1}", say)
-    return said
+    result: dict[str, Any] = await ctx.once(f"{kind} {number + 1}", say)
+    return result
 
 
 def _load_words(plain: Sequence[Sequence[Any]]) -> list[Word]:
@@ -112,7 +112,7 @@ def _load_words(plain: Sequence[Sequence[Any]]) -> list[Word]:
 
 
 def _scene_starts(parts: Sequence[Piece], starts: Sequence[float], scenes: int) -> list[float]:
-    """Where each scene begins; one in which nothing is said begins where the next does."""
+    """Return the start of each scene; a scene without speech starts where the next does."""
     first: dict[int, float] = {}
     for part, start in zip(parts, starts, strict=True):
         first.setdefault(part.scene, start)
@@ -124,7 +124,7 @@ def _scene_starts(parts: Sequence[Piece], starts: Sequence[float], scenes: int) 
 
 
 def rate_of(feedback: Feedback | None, current: float) -> float:
-    """As the form asks, else as it was `before`, or a step quicker or slower if a reviewer says so in words."""
+    """Return the form's value, else the current rate, one step faster or slower if the notes say so."""
     if feedback is None:
         return current
     if "rate" in feedback.extra:

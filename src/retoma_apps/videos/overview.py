@@ -1,4 +1,4 @@
-"""A video at a glance: how far it is, what it waits for, and why it came to no good end."""
+"""A video's progress, open review and reason for failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REVIEW_STATES = (RunState.PAUSED, RunState.NEEDS_REVIEW)
 
 @dataclass(frozen=True)
 class End:
-    """No good one: the step at which it failed or was rejected, and what was said of it."""
+    """The step at which the video failed or was rejected, and the reason."""
 
     step: str
     reason: str
@@ -27,7 +27,7 @@ class End:
 
 @dataclass(frozen=True)
 class Overview:
-    """`done` has results by step; `step` is the first of the others, and `review` what a person is asked about it."""
+    """`done` has results by step; `step` is the first without one, and `review` the open review."""
 
     run: Run
     stage: Stage
@@ -42,7 +42,7 @@ class Overview:
 
     @property
     def start_at(self) -> datetime | None:
-        """Return when work begins or began, if the video was ordered for later."""
+        """Return when work starts or started, if the video was ordered for later."""
         return self.run.run_at if self.run.run_at > self.run.created_at else None
 
     @property
@@ -51,7 +51,7 @@ class Overview:
 
     @property
     def analytics(self) -> Analytics | None:
-        """Return what was recorded after the upload."""
+        """Return the data recorded after the upload."""
         recorded = self.done.get("analytics_init")
         return None if recorded is None else Analytics.model_validate(recorded)
 

@@ -1,4 +1,4 @@
-"""The fifteen steps of a video, four of them people's, and a look at the end whether it is out."""
+"""The fifteen steps of a video, four of them reviews, and a final check that it is public."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class ReviewTimes(TypedDict):
 
 
 REVIEW_TIMES: ReviewTimes = {"due": hours(2), "remind": hours(2), "escalate": hours(4), "escalate_to": "editor"}
-"""A review should be decided within two hours; then an event says that it waits, and later it is the editor's."""
+"""A review should be decided within two hours; then a reminder is sent, and later it is assigned to the editor."""
 MOST_FACTS = 30
-# What channels share. None may take all of it: a long backlog of one keeps no other waiting.
+# Shared by all channels. None may use all of it: one channel's backlog must not block the others.
 WRITER = Pool("writer", capacity=8, per_tenant=4)
 VOICES = Pool("voices", capacity=8, per_tenant=4)
 FOOTAGE = Pool("footage", capacity=4, per_tenant=2)
@@ -72,15 +72,15 @@ async def research(
     topic: str, language: Language, style: str, knowledge_query: KnownFacts, *, services: Services, ctx: Context
 ) -> Research:
     brief, known = Brief(topic=topic, language=language, style=style), knowledge_query.facts
-    former = find_previous_result(Research, topic, language, ctx)
-    wishes = append_feedback(former.feedback_history if former else [], ctx)
+    previous = find_previous_result(Research, topic, language, ctx)
+    feedback = append_feedback(previous.feedback_history if previous else [], ctx)
 
-    async def look() -> list[dict[str, Any]]:
-        found = await services.writer.research(brief, known, wishes, on_usage=_charge_callback(services, ctx))
+    async def find_facts() -> list[dict[str, Any]]:
+        found = await services.writer.research(brief, known, feedback, on_usage=_charge_callback(services, ctx))
         return [fact.model_dump() for fact in found.facts]
 
-    facts = [*known, *map(Fact.model_validate, await ctx.once("research", look))]
-    return Research(topic=topic, language=language, feedback_history=wishes, facts=facts, reused=len(known))
+    facts = [*known, *map(Fact.model_validate, await ctx.once("research", find_facts))]
+    return Research(topic=topic, language=language, feedback_history=feedback, facts=facts, reused=len(known))
 
 
 @longform.step(
@@ -90,32 +90,34 @@ async def script_generation(
     topic: str, language: Language, style: str, seconds: int, research: Research, *, services: Services, ctx: Context
 ) -> Script:
     brief = Brief(topic=topic, language=language, style=style, seconds=seconds)
-    former = find_previous_result(Script, topic, language, ctx)
-    met = former.feedback_history if former else []
-    wishes = append_feedback([*met, *(wish for wish in research.feedback_history if wish not in met)], ctx)
+    previous = find_previous_result(Script, topic, language, ctx)
+    followed = previous.feedback_history if previous else []
+    feedback = append_feedback([*followed, *(note for note in research.feedback_history if note not in followed)], ctx)
 
     async def write() -> dict[str, Any]:
         written = await services.writer.script(
             brief,
             research.facts,
-            feedback_history=wishes,
-            previous=former if wishes != met else None,
+            feedback_history=feedback,
+            previous=previous if feedback != followed else None,
             on_usage=_charge_callback(services, ctx),
         )
         return written.script.model_dump()
 
     script = Script.model_validate(await ctx.once("script", write))
-    return script.model_copy(update={"knowledge_reuse_rate": reuse_rate(script, research), "feedback_history": wishes})
+    return script.model_copy(
+        update={"knowledge_reuse_rate": reuse_rate(script, research), "feedback_history": feedback}
+    )
 
 
 def _source_of_known_fact(fact: Learnt) -> Source:
-    """Where a known fact comes from. One that was stored before its origin was kept may be a model's, and is unsure."""
+    """Return a known fact's source. A fact stored without an origin may come from a model, so it is unsure."""
     is_known = fact.source.get("origin", "unknown") != "unknown"
     return Source(**{**fact.source, "confidence": fact.confidence if is_known else 0.0})
 
 
 def reuse_rate(script: Script, research: Research) -> float:
-    """Which share of the facts that the script uses was known before."""
+    """Return the share of the script's facts that were known before."""
     known = {fact.text for fact in research.facts[: research.reused]}
     return round(sum(fact in known for fact in script.facts) / len(script.facts), 2) if script.facts else 0.0
 

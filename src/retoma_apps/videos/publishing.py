@@ -1,4 +1,4 @@
-"""The film on its channel: sent once, whatever happens on the way."""
+"""Publish the film on its channel exactly once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from retoma_apps.videos.services import Services
 MOST_SESSIONS = 3
 EARLY_PERIOD = timedelta(minutes=10)
 EARLY_POLL_INTERVAL, POLL_INTERVAL = timedelta(minutes=1), timedelta(minutes=15)
-"""How far apart they are before it has waited until SOON, and after."""
+"""The intervals before and after EARLY_PERIOD."""
 MAX_WAIT = timedelta(days=1)
 _NOT_PUBLIC = (
-    "the video should have been public for a day, and the channel says that it is {state}: make it public at {url} and "
-    "send this back to have it looked at again, or approve to count it as published"
+    "the video should have been public for a day, but the channel reports {state}: make it public at {url} and send "
+    "this back to check again, or approve to count it as published"
 )
 
 
@@ -48,7 +48,7 @@ async def upload_video(
     channel = services.channel(account)
     video = VideoToPublish(
         title=choice.title or script.title,
-        # One film of a run is one video, however often its upload is made anew.
+        # One film of a run is one video, however often its upload is rerun.
         mark=mark_of(f"{ctx.subject_key}:{film.video.file}"),
         description=choice.description if choice.description is not None else script.description,
         credits=tuple(broll.credits),
@@ -75,24 +75,24 @@ async def upload_video(
 def _choose_thumbnail(thumbnails: Thumbnails, number: int) -> Thumbnail:
     if number > len(thumbnails.variants):
         raise GiveUp(
-            f"there is no thumbnail {number}, only {len(thumbnails.variants)}: decide the final review again",
+            f"there is no thumbnail {number}, only {len(thumbnails.variants)}: repeat the final review",
             "NO_THUMBNAIL",
         )
     return thumbnails.variants[number - 1]
 
 
 async def _get_account(ctx: Context) -> str:
-    """Whoever runs the server decides it, on the channel."""
+    """Return the account in the channel's settings, which only the server's operator can change."""
     return str((await ctx.profile() or {}).get("account", ""))
 
 
 async def _find_published(channel: Channel, video: VideoToPublish, ctx: Context) -> Published | None:
-    """What an upload at an earlier revision has published. The first need not ask."""
+    """Return what an upload of an earlier revision published. The first revision need not check."""
     return await channel.find(video.mark) if ctx.revision > 1 else None
 
 
 async def _set_thumbnail(channel: Channel, published: Published, thumbnail: Path) -> str | None:
-    """Why the thumbnail was not taken, if it was not: no other try would help, and the video is out."""
+    """Return why the thumbnail was rejected, or None: a retry would not help, and the video is published."""
     try:
         await channel.set_thumbnail(published.video_id, thumbnail)
     except GiveUp as refusal:
@@ -101,7 +101,7 @@ async def _set_thumbnail(channel: Channel, published: Published, thumbnail: Path
 
 
 async def _send_video(channel: Channel, video: VideoToPublish, path: Path, ctx: Context) -> Published:
-    """A session is written down before the first byte is sent, and asked how far it is by whoever goes on."""
+    """Send the video. The session is recorded before the first byte, so a retry continues the upload."""
     for number in range(1, MOST_SESSIONS + 1):
         session = await ctx.once(f"session {number}", lambda: channel.begin(video, path.stat().st_size))
         try:
@@ -109,23 +109,23 @@ async def _send_video(channel: Channel, video: VideoToPublish, path: Path, ctx: 
         except SessionGone:
             if found := await channel.find(video.mark):
                 return found
-    raise GiveUp(f"the channel forgot {MOST_SESSIONS} uploads one after the other", "UPLOAD_FORGOTTEN")
+    raise GiveUp(f"the channel lost {MOST_SESSIONS} upload sessions in a row", "UPLOAD_FORGOTTEN")
 
 
 async def check_published(upload: Upload, services: Services, ctx: Context) -> Publication:
-    """Asked again until the channel shows it to all, or has not for so long that a person must look."""
+    """Retry until the channel shows the video to everyone, or until a person must check."""
     now = await ctx.now()
     if upload.publish_at and (ahead := upload.publish_at - now) > timedelta(0):
-        raise RetryLater(ahead, f"it is to be published at {upload.publish_at:%Y-%m-%d %H:%M} UTC")
+        raise RetryLater(ahead, f"it will be published at {upload.publish_at:%Y-%m-%d %H:%M} UTC")
     status = await services.channel(upload.account).status(upload.video_id)
     if status.state == "published":
         return Publication(url=upload.url, published_at=now)
     if status.state in ("failed", "rejected", "deleted"):
-        raise GiveUp(f"the channel has not taken the video: {status.state} {status.reason}".strip(), "NOT_PUBLISHED")
+        raise GiveUp(f"the channel did not accept the video: {status.state} {status.reason}".strip(), "NOT_PUBLISHED")
     waited = now - (upload.publish_at or upload.uploaded_at)
     if waited > MAX_WAIT:
-        said = _NOT_PUBLIC.format(state=status.state, url=upload.url)
-        raise NeedsReview(said, value=Publication(url=upload.url, published_at=now), code="NOT_PUBLIC")
+        reason = _NOT_PUBLIC.format(state=status.state, url=upload.url)
+        raise NeedsReview(reason, value=Publication(url=upload.url, published_at=now), code="NOT_PUBLIC")
     raise RetryLater(
-        EARLY_POLL_INTERVAL if waited < EARLY_PERIOD else POLL_INTERVAL, f"the channel says that it is {status.state}"
+        EARLY_POLL_INTERVAL if waited < EARLY_PERIOD else POLL_INTERVAL, f"the channel reports {status.state}"
     )

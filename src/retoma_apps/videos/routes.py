@@ -1,4 +1,4 @@
-"""The routes that callers of the video workflow know."""
+"""The HTTP routes of the video workflow."""
 
 from __future__ import annotations
 
@@ -44,14 +44,15 @@ Reviewer = Annotated[Principal, require_scope("reviews:write")]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Name = Annotated[str, Path(min_length=1, max_length=100)]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
-Key = Annotated[
-    str | None, idempotency_key_header("The same key and body give the same video, however often they are sent.")
-]
+Key = Annotated[str | None, idempotency_key_header("The same key and body always return the same video.")]
 DecisionKey = Annotated[
-    str | None, idempotency_key_header("The same key again is the same decision: it has no second effect.")
+    str | None, idempotency_key_header("The same key is the same decision: repeats have no effect.")
 ]
 MAX_BATCH_SIZE = 100
-_REVIEWER_DESCRIPTION = "Who asks: what others were handed in the last ten minutes is left out. Needs `reviews:write`."
+_REVIEWER_DESCRIPTION = (
+    "Claim checkpoints for this reviewer; those that others claimed in the last ten minutes are left out. "
+    "Needs `reviews:write`."
+)
 router = APIRouter(
     prefix="/api/v1", tags=["videos"], responses=document_problems(400, 401, 403, 404, 409, 413, 422, 429, 503)
 )
@@ -64,7 +65,7 @@ class BatchApproval(BaseModel):
     notes: str = Field("", max_length=20_000)
     reviewer: str = Field("", max_length=200, description=WHO_DECIDED)
     seen_revisions: dict[UUID, Revision] = Field(
-        {}, max_length=MAX_BATCH_SIZE, description="By id, what was seen; where it is left out, the current one."
+        {}, max_length=MAX_BATCH_SIZE, description="The seen revision by id; default: the current one."
     )
 
 
@@ -80,7 +81,7 @@ async def order_video(order: Order, by: Writer, key: Key = None) -> Response:
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{video}"})
 
 
-@router.get("/videos", summary="List videos, the newest first", response_model=VideoPage)
+@router.get("/videos", summary="List videos, newest first", response_model=VideoPage)
 async def list_videos(
     by: Reader,
     channel: Annotated[str | None, Query(max_length=100)] = None,
@@ -100,23 +101,23 @@ async def show_video(video: UUID, by: Reader) -> dict[str, Any]:
     return await _get_video(by, await _get_run(by, video))
 
 
-@router.get("/channels/{channel}", summary="Show what a channel's videos have in common")
+@router.get("/channels/{channel}", summary="Show a channel's settings")
 async def show_channel(channel: ChannelName, by: Reader) -> Channel:
     _check_own_channel(by, channel)
     return await get_channel(by.client, channel)
 
 
-@router.put("/channels/{channel}", summary="Set what a channel's videos have in common")
+@router.put("/channels/{channel}", summary="Change a channel's settings")
 async def set_channel(channel: ChannelName, body: Channel, by: Writer) -> Channel:
     _check_own_channel(by, channel)
-    kept, revision = await get_channel_and_revision(by.client, channel)
-    body = _keep_account(body, kept, by)
-    check_voice(body.voice, body.language, _services(by).voices, kept.voice)
+    stored, revision = await get_channel_and_revision(by.client, channel)
+    body = _keep_account(body, stored, by)
+    check_voice(body.voice, body.language, _services(by).voices, stored.voice)
     await by.client.tenants.set_profile(channel, body.model_dump(), revision=revision)
     return body
 
 
-@router.get("/checkpoints/batch", summary="List checkpoints that wait, the oldest first", response_model=CheckpointPage)
+@router.get("/checkpoints/batch", summary="List open checkpoints, oldest first", response_model=CheckpointPage)
 async def list_checkpoints(
     by: Reader,
     type: Literal[TYPES] | None = None,  # type: ignore[valid-type]  # noqa: A002
@@ -126,7 +127,7 @@ async def list_checkpoints(
 ) -> dict[str, Any]:
     if reviewer is not None and not by.has_scope(Scope.REVIEWS_WRITE):
         raise Problem(
-            403, "SCOPE_MISSING", "who is handed checkpoints needs the scope reviews:write", scope=Scope.REVIEWS_WRITE
+            403, "SCOPE_MISSING", "claiming checkpoints needs the scope reviews:write", scope=Scope.REVIEWS_WRITE
         )
     last = None if after is None else await _get_checkpoint(by, after)
     waiting = await _list_waiting(by, type, last, limit, None if reviewer is None else format_author(reviewer, by.name))
@@ -157,7 +158,7 @@ async def approve_checkpoints(body: BatchApproval, by: Reviewer, key: DecisionKe
 
 @router.get(
     "/checkpoints/{checkpoint:uuid}",
-    summary="Show a checkpoint with all that a person decides by",
+    summary="Show a checkpoint with all data for the decision",
     response_model=Checkpoint,
 )
 async def show_checkpoint(request: Request, checkpoint: UUID, by: Reader) -> Response:
@@ -175,17 +176,20 @@ async def decide_checkpoint(
     try:
         decided = await by.client.reviews.decide(checkpoint, decision, tenant=by.tenant)
     except AlreadyDecided as error:
-        told = to_problem(error)
-        told.members["decision"] = await checkpoints.get_payload(by.client, error.winner, get_public_url(request))
-        raise told from error
+        problem = to_problem(error)
+        problem.members["decision"] = await checkpoints.get_payload(by.client, error.winner, get_public_url(request))
+        raise problem from error
     return JSONResponse(await checkpoints.get_payload(by.client, decided, get_public_url(request)))
 
 
 @router.get(
     "/files/{kind}/{video:uuid}/{digest}/{name}",
-    summary="Fetch a file of a video",
+    summary="Download a file of a video",
     response_class=Response,
-    responses={200: document_binary("The content."), 206: document_binary("The part that `Range` asks for.")},
+    responses={
+        200: document_binary("The content."),
+        206: document_binary("The part of the file that `Range` requests."),
+    },
 )
 async def download_video_file(
     kind: Kind,
@@ -195,7 +199,7 @@ async def download_video_file(
     by: Viewer,
     part: Annotated[str | None, Header(alias="Range")] = None,
 ) -> Response:
-    """`kind` and `name` are for people: the content alone says which file it is."""
+    """`kind` and `name` are for people: only the digest identifies the file."""
     await _get_run(by, video)
     app = by.client.app
     return await send_file(app.files if app else None, await by.client.files.get(video, digest), part)
@@ -204,7 +208,7 @@ async def download_video_file(
 async def _list_waiting(
     by: Principal, step: str | None, last: Review | None, limit: int, reviewer: str | None
 ) -> list[Review]:
-    """What waits after the last one; for a reviewer, only what others were not handed."""
+    """Return open reviews after `last`; for a reviewer, only those that others have not claimed."""
     found: list[Review] = []
     page_size = limit if reviewer is None else MAX_BATCH_SIZE
     while True:
@@ -227,7 +231,7 @@ async def _claim_for_reviewer(by: Principal, review: Review, reviewer: str) -> b
 
 
 async def _get_checkpoint(by: Principal, checkpoint: UUID) -> Review:
-    """Raises NotFound for a review of another pipeline too."""
+    """Return the review. Raise NotFound for a review of another pipeline too."""
     review = await by.client.reviews.get(checkpoint, tenant=by.tenant)
     if review.pipeline != longform.name:
         raise NotFound(f"there is no checkpoint {checkpoint}")
@@ -245,8 +249,8 @@ async def _decide(by: Principal, checkpoint: UUID, decision: Decision) -> Decisi
 def _format_outcome(one: DecisionResult) -> dict[str, Any]:
     if one.error is None:
         return {"checkpoint_id": str(one.review), "status": "approved"}
-    told = to_problem(one.error)
-    return {"checkpoint_id": str(one.review), "status": "error", "code": told.code, "error": told.detail}
+    problem = to_problem(one.error)
+    return {"checkpoint_id": str(one.review), "status": "error", "code": problem.code, "error": problem.detail}
 
 
 def _check_own_channel(by: Principal, channel: str) -> None:
@@ -255,7 +259,7 @@ def _check_own_channel(by: Principal, channel: str) -> None:
 
 
 def _keep_account(channel: Channel, stored: Channel, by: Principal) -> Channel:
-    """As it was given by whoever runs the server; a channel's own key leaves the account as it is."""
+    """Return the settings to store. A key without a tenant may change the account; a channel's own key may not."""
     if by.tenant is None or channel.account == stored.account:
         return channel
     if "account" in channel.model_fields_set:
@@ -265,8 +269,8 @@ def _keep_account(channel: Channel, stored: Channel, by: Principal) -> Channel:
 
 def _services(by: Principal) -> Services:
     assert by.client.app is not None
-    studio: Services = by.client.app.resources["services"]
-    return studio
+    services: Services = by.client.app.resources["services"]
+    return services
 
 
 async def _get_run(by: Principal, video: UUID) -> Run:
@@ -277,32 +281,32 @@ async def _get_run(by: Principal, video: UUID) -> Run:
 
 
 async def _get_video(by: Principal, run: Run) -> dict[str, Any]:
-    seen = await get_overview(by.client, run)
+    overview = await get_overview(by.client, run)
     return {
         "id": str(run.id),
         "topic": run.input["topic"],
-        "title": seen.title,
+        "title": overview.title,
         "channel": run.tenant,
         "language": run.input["language"],
-        "stage": seen.stage,
+        "stage": overview.stage,
         "status": run.state,
-        "current_step": seen.step,
-        "error_message": _describe_error(seen),
+        "current_step": overview.step,
+        "error_message": _describe_error(overview),
         "revision": run.revision,
-        "steps_done": list(seen.done),
-        "start_at": seen.start_at.isoformat() if seen.start_at else None,
+        "steps_done": list(overview.done),
+        "start_at": overview.start_at.isoformat() if overview.start_at else None,
         "scheduled_for": run.input.get("scheduled_for"),
-        "checkpoint": {"id": str(seen.review.id), "type": seen.review.step} if seen.review else None,
-        "url": seen.upload.get("url"),
-        "thumbnail_refused": seen.upload.get("thumbnail_refused"),
-        "analytics": seen.done.get("analytics_init"),
+        "checkpoint": {"id": str(overview.review.id), "type": overview.review.step} if overview.review else None,
+        "url": overview.upload.get("url"),
+        "thumbnail_refused": overview.upload.get("thumbnail_refused"),
+        "analytics": overview.done.get("analytics_init"),
         "created_at": run.created_at.isoformat(),
         "ended_at": run.ended_at.isoformat() if run.ended_at else None,
     }
 
 
 def _describe_error(overview: Overview) -> str | None:
-    """Why a video came to no good end: which step failed, who rejected what, or that somebody cancelled it."""
+    """Describe why a video failed: the failed step, the rejected review, or that it was cancelled."""
     if overview.stage is Stage.CANCELLED:
         return "Cancelled"
     if overview.end is None:

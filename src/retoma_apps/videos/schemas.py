@@ -1,4 +1,4 @@
-"""What the routes answer, as the OpenAPI document describes it."""
+"""The responses of the routes, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Video(BaseModel):
     error_message: str | None
     revision: int
     steps_done: list[str]
-    start_at: Timestamp | None = Field(description="When work begins or began, if it was ordered for later.")
+    start_at: Timestamp | None = Field(description="When work starts or started, if the video was ordered for later.")
     scheduled_for: Timestamp | None
-    checkpoint: OpenCheckpoint | None = Field(description="What a person is asked now.")
-    url: str | None = Field(description="Where it is published.")
-    thumbnail_refused: str | None = Field(description="Why the channel took the video and not its thumbnail.")
+    checkpoint: OpenCheckpoint | None = Field(description="The open checkpoint.")
+    url: str | None = Field(description="The address of the published video.")
+    thumbnail_refused: str | None = Field(description="Why the channel accepted the video but not its thumbnail.")
     analytics: Analytics | None = Field(
-        description="What was recorded after the upload, to count views from. Views are not fetched."
+        description="Recorded after the upload, as a basis for analytics. Views are not fetched."
     )
     created_at: Timestamp
     ended_at: Timestamp | None
@@ -45,7 +45,7 @@ class Video(BaseModel):
 
 class VideoPage(BaseModel):
     videos: list[Video]
-    next: str | None = Field(description="For `before`; null if there are no more.")
+    next: str | None = Field(description="The value for `before`; null on the last page.")
 
 
 class CheckpointSummary(BaseModel):
@@ -63,7 +63,7 @@ class CheckpointSummary(BaseModel):
 class CheckpointPage(BaseModel):
     batch: list[CheckpointSummary]
     total_pending: int
-    next: str | None = Field(description="For `after`; null if there are no more.")
+    next: str | None = Field(description="The value for `after`; null on the last page.")
 
 
 class CheckpointOutcome(BaseModel):
@@ -75,7 +75,7 @@ class CheckpointOutcome(BaseModel):
 
 class CheckpointOutcomes(BaseModel):
     results: list[CheckpointOutcome]
-    approved: int = Field(description="How many.")
+    approved: int = Field(description="The number of approved checkpoints.")
 
 
 class ScriptData(BaseModel):
@@ -146,7 +146,7 @@ class FinalData(BaseModel):
 
 
 class HelpData(BaseModel):
-    """Of a step that asked a person for help."""
+    """The data of a step that asked a person for help."""
 
     topic: str
     reason: Any
@@ -157,16 +157,16 @@ class Checkpoint(BaseModel):
     checkpoint_type: str
     video_id: str
     channel: str
-    status: str = Field(description="`pending` while it is open; then how it was decided.")
+    status: str = Field(description="`pending` while it is open, then the decision.")
     revision: int = Field(description="Send it back as `seen_revision`.")
     opened_at: Timestamp
     due_at: Timestamp | None
     reviewer: str | None
     reviewer_notes: str | None
     reviewed_at: Timestamp | None
-    decided: dict[str, Any] | None = Field(description="What was decided beside the notes.")
+    decided: dict[str, Any] | None = Field(description="The decision besides its notes.")
     can_go_back_to: list[str]
     times_sent_back: int
     data: ScriptData | NarrationData | FootageData | FinalData | HelpData = Field(
-        description="By `checkpoint_type`: what the person decides by."
+        description="The data for the decision, by `checkpoint_type`."
     )

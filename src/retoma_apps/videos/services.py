@@ -1,4 +1,4 @@
-"""Everything outside that a video is made with: who writes, speaks, films, draws and publishes."""
+"""The external services that a video needs, or their offline implementations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from retoma_apps.videos.writing.port import Writer
 
 @dataclass(frozen=True)
 class Services:
-    """`voices` are by provider. `channel` gives the one of an account: a folder of this machine for all, or for none.
-    `size` and `fps` are of the film."""
+    """`voices` are by provider. `channel` returns the channel of an account: a local folder for all accounts, or for
+    none. `size` and `fps` are those of the film."""
 
     files: FileStore
     writer: Writer
@@ -30,24 +30,25 @@ class Services:
 
     @property
     def offline_services(self) -> tuple[str, ...]:
-        """What is done on this machine in place of a service."""
-        stand_ins = {
+        """The names of the services that are replaced by this machine."""
+        offline = {
             "writer": self.writer.name.startswith("offline"),
             "speech": set(self.voices) == {"espeak"},
             "footage": self.footage.name == "offline",
             "images": self.images.name == "offline",
             "youtube": self.channel("").name == "local",
         }
-        return tuple(what for what, is_offline in stand_ins.items() if is_offline)
+        return tuple(name for name, is_offline in offline.items() if is_offline)
 
     def find_voice(self, name: str, language: str) -> tuple[Speech, str, str]:
-        """Who speaks under this name, and by what name of its own; without one the usual voice of the language."""
+        """Return the voice's provider, its name there and its public name; without a name, the language's default
+        voice."""
         name = name or default_voice(language, self.voices)
         known = find_speaker(name)
         if known.provider not in self.voices or not known.speaks(language):
             raise GiveUp(
-                f"the voice {name!r} has no key here or does not speak {language}: set the key of {known.provider} and "
-                f"resume, or fork the video with another voice; there is {', '.join(self.voices)}",
+                f"the voice {name!r} has no key or does not speak {language}: set the key of {known.provider} and "
+                f"resume, or fork the video with another voice; available: {', '.join(self.voices)}",
                 "NO_VOICE",
             )
         return self.voices[known.provider], known.voice, name

@@ -1,4 +1,4 @@
-"""Words and sentences of a text that will be spoken."""
+"""Words and sentences of spoken text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENGLISH = re.compile(r"\b(?:the|an|of|and|to|in|is|are|it|that|this|with|for|no
 
 
 def split_words(text: str) -> list[str]:
-    """A number with its decimals is one word, and so is what a hyphen or an apostrophe joins."""
+    """Return the words. A number with decimals is one word, as are words joined by a hyphen or an apostrophe."""
     return _WORD.findall(text)
 
 
@@ -27,7 +27,7 @@ def word_count(text: str) -> int:
 
 
 def words_for_seconds(seconds: float) -> int:
-    """How many words are spoken in that time."""
+    """Return how many words are spoken in that time."""
     return round(seconds * WORDS_PER_MINUTE / 60)
 
 
@@ -36,7 +36,7 @@ def seconds_for_words(count: int) -> float:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Those with at least one word. The end of a line ends a sentence too."""
+    """Return the sentences with at least one word. The end of a line ends a sentence too."""
     found, start = [], 0
     for end in _END.finditer(text):
         if end[0] != "." or not _SHORT_FORM.search(text, start, end.start()):
@@ -46,20 +46,20 @@ def split_sentences(text: str) -> list[str]:
 
 
 def clean_text(text: str) -> str:
-    """On one line, composed, and without what cannot be seen or heard, such as controls and lone surrogates."""
+    """Return the text on one line, normalised, without control characters and lone surrogates."""
     composed = unicodedata.normalize("NFC", text)
-    seen = (" " if each.isspace() else each for each in composed)
-    return " ".join("".join(each for each in seen if unicodedata.category(each)[0] != "C").split())
+    spaced = (" " if each.isspace() else each for each in composed)
+    return " ".join("".join(each for each in spaced if unicodedata.category(each)[0] != "C").split())
 
 
 def fold(text: str) -> str:
-    """What two texts share that differ only in case, accents and punctuation."""
+    """Return the text without differences in case, accents and punctuation."""
     bare = unicodedata.normalize("NFKD", text.casefold())
     return " ".join(split_words("".join(each for each in bare if not unicodedata.combining(each))))
 
 
 def truncate(text: str, limit: int) -> str:
-    """At most `limit` characters, cut between words."""
+    """Return at most `limit` characters, cut between words."""
     if len(text) <= limit:
         return text
     cut = text[: limit - 1]

@@ -1,4 +1,4 @@
-"""What a video shows to its owner, from how its run and its steps stand: its title, and one word for how far it is."""
+"""A video's title and stage, from the states of its run and steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STAGE_BY_END_STATE = {
     RunState.CANCELLING: Stage.CANCELLED,
     RunState.COMPLETED: Stage.PUBLISHED,
 }
-# The last of these steps that has a result says how far the video is.
+# The stage follows from the last of these steps with a result.
 _STAGE_BY_LAST_STEP = {
     "publication": Stage.PUBLISHED,
     "upload": Stage.UPLOADED,
@@ -46,20 +46,20 @@ _STAGE_BY_LAST_STEP = {
 
 
 def current_results(jobs: Iterable[Job]) -> dict[str, Any]:
-    """Results by step, up to the first that has none: beyond it stands what was made before, or by the video forked."""
-    made = {job.step: job for job in jobs}
-    standing = (made[step] for step in longform.steps if step in made)
-    return {job.step: job.output for job in takewhile(lambda job: job.state is JobState.SUCCEEDED, standing)}
+    """Return results by step, up to the first without one: later results are stale, or from the forked video."""
+    by_step = {job.step: job for job in jobs}
+    current = (by_step[step] for step in longform.steps if step in by_step)
+    return {job.step: job.output for job in takewhile(lambda job: job.state is JobState.SUCCEEDED, current)}
 
 
 def title_of(done: Mapping[str, Any]) -> str | None:
-    """As a person chose it at the end, or else as the script has it."""
+    """Return the title of the final review, else that of the script."""
     words = [done.get(step) or {} for step in ("final_review", "script_review", "script_generation")]
     return next((each["title"] for each in words if each.get("title")), None)
 
 
 def stage_of(state: RunState, done: Collection[str], *, started: bool = False) -> Stage:
-    """`done` are the steps that `done_of` gives; `begun` is whether any attempt has been made."""
+    """Return the stage. `done` are the steps from `current_results`; `started` is whether any attempt was made."""
     if state in _STAGE_BY_END_STATE:
         return _STAGE_BY_END_STATE[state]
     return next(

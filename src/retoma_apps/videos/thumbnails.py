@@ -1,4 +1,4 @@
-"""Thumbnails: a picture with a few words on it, each paid for once."""
+"""Generate thumbnails: a picture with a few words on it, each paid for once."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from retoma_apps.videos.writing.headlines import thumbnail_texts
 async def generate_thumbnails(
     topic: str, language: Language, script: Script, services: Services, ctx: Context
 ) -> Thumbnails:
-    """Made anew, they keep the words that a reviewer gave them, and what was wished for."""
-    former = find_previous_result(Thumbnails, topic, language, ctx) or Thumbnails(variants=[])
-    asked = ctx.feedback.extra.get("thumbnail_texts", []) if ctx.feedback else []
-    texts = [*asked, *former.texts[len(asked) :]]
-    wishes = append_feedback(former.feedback_history, ctx)
+    """Generate thumbnails. A rerun keeps the reviewers' words and feedback."""
+    previous = find_previous_result(Thumbnails, topic, language, ctx) or Thumbnails(variants=[])
+    requested = ctx.feedback.extra.get("thumbnail_texts", []) if ctx.feedback else []
+    texts = [*requested, *previous.texts[len(requested) :]]
+    feedback = append_feedback(previous.feedback_history, ctx)
     written = [*texts, *thumbnail_texts(script)[len(texts) :]]
     variants = [
-        await _generate_variant(number, text, script, wishes, services, ctx) for number, text in enumerate(written, 1)
+        await _generate_variant(number, text, script, feedback, services, ctx) for number, text in enumerate(written, 1)
     ]
-    return Thumbnails(topic=topic, language=language, feedback_history=wishes, variants=variants, texts=texts)
+    return Thumbnails(topic=topic, language=language, feedback_history=feedback, variants=variants, texts=texts)
 
 
 async def _generate_variant(
@@ -49,5 +49,5 @@ async def _generate_variant(
 
 
 def _prompt(number: int, script: Script, feedback_history: Sequence[str]) -> str:
-    """The last wish first: a service may cut what is too long for it."""
+    """Put the latest feedback first: a service may cut a long prompt."""
     return " ".join([f"#{number} {script.title}. {script.scenes[0].visual}.", *reversed(feedback_history)])

@@ -84,7 +84,7 @@ async def test_a_remark_on_a_moment_is_refused_where_it_would_have_no_effect(
     named = {"rewind_to": target} if is_named else {}
     remarks = [{"text": "alto demais", "at": 83}]
     answer = await video_app.decide(checkpoint, "revision_requested", notes="som", comments=remarks, **named)
-    assert (answer.status_code, f"comments: they mean nothing to {target}" in answer.text) == (422, True), answer.text
+    assert (answer.status_code, f"comments: they have no effect on {target}" in answer.text) == (422, True), answer.text
     assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
 
 
@@ -95,4 +95,4 @@ async def test_a_remark_without_effect_is_refused_by_every_way_of_sending_back(
     checkpoint = await video_app.order_until(review)
     body = {"action": "send_back", "comments": [{"text": "alto demais", "at": 83}]}
     answer = await video_app.api.post(f"/api/v1/reviews/{checkpoint['checkpoint_id']}/decision", json=body)
-    assert (answer.status_code, f"they mean nothing to {target}" in answer.text) == (422, True), answer.text
+    assert (answer.status_code, f"they have no effect on {target}" in answer.text) == (422, True), answer.text

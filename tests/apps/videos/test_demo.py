@@ -57,7 +57,7 @@ async def test_the_sample_says_that_it_ended_and_the_next_time_that_it_was_there
     (run,) = await video_sandbox.client.runs.list()
     await video_sandbox.client.runs.cancel(run.id)
     assert await anext(told) == f"“How coffee is made” ended without being published: {ADDRESS}/runs/{run.id}"
-    assert "was ordered before and is over" in await anext(order(video_sandbox.client, ADDRESS, "en"))
+    assert "was ordered earlier and has ended" in await anext(order(video_sandbox.client, ADDRESS, "en"))
 
 
 async def test_the_end_of_every_video_is_told_but_of_those_that_were_over_before(

@@ -139,7 +139,7 @@ async def test_a_clip_stays_if_the_words_of_a_reviewer_find_nothing(video_app: F
 def test_a_voice_without_a_key_or_of_another_language_is_told_of_and_no_other_speaks(
     tmp_path: Path, voice: str
 ) -> None:
-    with pytest.raises(GiveUp, match="has no key here or does not speak pt-BR") as told:
+    with pytest.raises(GiveUp, match="has no key or does not speak pt-BR") as told:
         make_small_services(tmp_path).find_voice(voice, "pt-BR")
     assert told.value.code == "NO_VOICE"
 
@@ -203,7 +203,7 @@ async def test_a_narration_with_other_scenes_than_its_script_is_told_of(video_ap
     narration = (await video_app.client.runs.get_results(UUID(audio["video_id"])))["audio_generation"]
     await video_app.approve(audio, value={**narration, "scene_starts": narration["scene_starts"][:-1]})
     await video_app.work()
-    assert "has 3 scenes and its narration 2" in (await video_app.show(audio["video_id"]))["error_message"]
+    assert "has 3 scenes, but its narration 2" in (await video_app.show(audio["video_id"]))["error_message"]
 
 
 @pytest.mark.parametrize("voice", ["robô", "azure_pt_br_antonio", "espeak_en"])
@@ -265,7 +265,7 @@ async def test_feedback_without_effect_is_refused_by_every_way_of_sending_back(v
     for to, extra in (("video_assembly", {"thumbnail_texts": ["Ouro"]}), ("thumbnail_gen", {"subtitles": False})):
         body = {"action": "send_back", "to": to, "extra": extra}
         answer = await video_app.api.post(f"/api/v1/reviews/{final['checkpoint_id']}/decision", json=body)
-        assert (answer.status_code, f"it means nothing to {to}" in answer.text) == (422, True), answer.text
+        assert (answer.status_code, f"it has no effect on {to}" in answer.text) == (422, True), answer.text
     assert (await video_app.checkpoint(final["checkpoint_id"]))["status"] == "pending"
 
 
@@ -408,8 +408,8 @@ async def test_feedback_that_a_step_cannot_follow_is_refused_before_it_is_sent_b
         await video_app.api.post(path, json={"action": "send_back", "notes": refused}),
     ):
         assert (answer.status_code, answer.json()["code"]) == (422, "FEEDBACK_NOT_SUPPORTED"), answer.text
-        assert "cannot be followed: " in answer.json()["detail"]
-        can_be = answer.json()["detail"].partition("cannot be followed: ")[2]
+        assert "is not supported: " in answer.json()["detail"]
+        can_be = answer.json()["detail"].partition("is not supported: ")[2]
         assert re.search(r"(: |fill in |numbers in )“", can_be), can_be
     assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
     assert (await video_app.show(checkpoint["video_id"]))["revision"] == checkpoint["revision"]

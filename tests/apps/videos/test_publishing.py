@@ -131,7 +131,7 @@ async def test_an_upload_that_the_channel_forgot_or_lost_is_made_by_a_rerun(
         patched.setattr(LocalChannel, "status", delete_uploads)
         await video_app.client.runs.rerun(UUID(failed["id"]), "upload")
         await video_app.work()
-    assert "not taken the video: deleted" in (await video_app.show(failed["id"]))["error_message"]
+    assert "did not accept the video: deleted" in (await video_app.show(failed["id"]))["error_message"]
     await video_app.client.runs.rerun(UUID(failed["id"]), "upload")
     await video_app.work()
     assert (await video_app.show(failed["id"]))["stage"] == "published"

@@ -133,7 +133,7 @@ async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(video_app: Vi
         ({"topic": TOPIC, "start_at": "2030-01-01T12:00:00Z"}, "start_at: this time has passed"),
         (
             {"topic": TOPIC, "start_at": "2031-02-04T12:00:00Z", "scheduled_for": "2031-02-04T12:00:00Z"},
-            "start_at: work must begin before scheduled_for",
+            "start_at: work must start before scheduled_for",
         ),
         ({"topic": "!!! …"}, "topic"),
         ({"topic": "\u200b\u200b\u200b"}, "topic"),

@@ -1,1 +1,1 @@
-"""Sound, pictures and subtitles of a video: work on files only, which knows nothing of runs."""
+"""Audio, pictures and subtitles of a video: functions on files only, independent of runs."""

@@ -1,4 +1,4 @@
-"""The film: shots that fill the picture and fade into each other, under the narration, with its subtitles burned in."""
+"""Assemble the film: shots that fill the frame and cross-fade, the narration, and burned-in subtitles."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from retoma_apps.videos.models import Line
 
 FADE = 0.5
 MAX_LENGTH_DIFFERENCE = 0.2
-"""Seconds that a film may be longer or shorter than its narration."""
+"""Seconds by which a film's length may differ from its narration."""
 SHOTS_PER_SEGMENT = 8
-"""Shots rendered at once: each keeps a decoder open, and memory must not grow with the length of the film."""
+"""Shots rendered at a time: each keeps a decoder open, and memory must not grow with the film's length."""
 _X264 = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "21", "-pix_fmt", "yuv420p"]
-# Both ears get the narration as it is: the usual way from one channel to two would make it softer by 3 dB.
+# Both channels get the unchanged narration: ffmpeg's default mix from mono to stereo reduces it by 3 dB.
 _AAC = ["-af", "pan=stereo|c0=c0|c1=c0", "-c:a", "aac", "-b:a", "192k", "-ar", "48000"]
 
 
 @dataclass(frozen=True)
 class Shot:
-    """A clip, and for how many seconds it is seen; it is cut, or begins again, as these need."""
+    """A clip, and for how many seconds it is shown; it is cut or looped to that length."""
 
     path: Path
     seconds: float
@@ -45,13 +45,13 @@ class BadShot(FfmpegFailed):
     """The clip of this shot, counted from 1, cannot be decoded."""
 
     def __init__(self, number: int, why: str) -> None:
-        super().__init__(f"the clip of shot {number} cannot be shown: {why}")
+        super().__init__(f"the clip of shot {number} cannot be decoded: {why}")
         self.number = number
 
 
 @dataclass(frozen=True)
 class _Take:
-    """Frames of one clip in one reel: `skip` were seen in the reel before, the last `fade` run into the next take."""
+    """Frames of one clip in a segment: the previous segment has shown `skip`; the last `fade` overlap the next take."""
 
     shot: int
     skip: int
@@ -61,7 +61,7 @@ class _Take:
 
 @dataclass(frozen=True)
 class _Segment:
-    """A part of the film that is rendered at once, from this frame of it on."""
+    """A part of the film that is rendered at a time, starting at this frame of it."""
 
     start: int
     frames: int
@@ -77,37 +77,37 @@ async def assemble(
     size: tuple[int, int] = (1920, 1080),
     fps: int = 30,
 ) -> Film:
-    """An MP4 as long as the narration: the last shot gives way or stays on. `to` appears only when it is whole."""
+    """Write an MP4 as long as the narration: the last shot is cut or extended. `to` is written atomically."""
     sound = await probe(narration)
     total = max(1, round(sound.seconds * fps))
-    reels = _plan_segments(_frame_counts(shots, total, fps), round(FADE * fps))
-    with temp_dir_beside(to) as room:
-        _link_inputs(room, shots, narration)
-        for number, reel in enumerate(reels):
-            await _SegmentRenderer(room, shots, lines, size, fps).render(number, reel)
-        await _concatenate(room, len(reels))
-        film = await probe(room / "film.mp4")
+    segments = _plan_segments(_frame_counts(shots, total, fps), round(FADE * fps))
+    with temp_dir_beside(to) as folder:
+        _link_inputs(folder, shots, narration)
+        for number, segment in enumerate(segments):
+            await _SegmentRenderer(folder, shots, lines, size, fps).render(number, segment)
+        await _concatenate(folder, len(segments))
+        film = await probe(folder / "film.mp4")
         _verify(film, sound, size)
-        replace_file(room / "film.mp4", to)
+        replace_file(folder / "film.mp4", to)
     return Film(film.seconds, *size, film.size)
 
 
 def _frame_counts(shots: Sequence[Shot], total: int, fps: int) -> list[tuple[int, int]]:
-    """Each shot that is seen, by its number, with its frames, which are `total` together."""
+    """Return the number and frames of each visible shot; the frames sum up to `total`."""
     cuts, at = [0], 0.0
     for shot in shots:
         at += max(shot.seconds, 0)
         cuts.append(min(round(at * fps), total))
     seen = [(number, after - before) for number, (before, after) in enumerate(pairwise(cuts)) if after > before]
     if not seen:
-        raise ValueError("there is nothing to show: no shot has a length")
+        raise ValueError("there is nothing to show: no shot has any length")
     last, frames = seen[-1]
     return [*seen[:-1], (last, frames + total - sum(length for _, length in seen))]
 
 
 def _plan_segments(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Segment]:
-    """Cut the film in the middle of shots, never in a fade, so that its parts can be put together as they are."""
-    reels: list[_Segment] = []
+    """Split the film in the middle of shots, never in a fade, so the segments can be concatenated unchanged."""
+    segments: list[_Segment] = []
     takes = _plan_takes(lengths, fade)
     for first in range(0, max(len(takes) - 1, 1), SHOTS_PER_SEGMENT):
         part = takes[first : first + SHOTS_PER_SEGMENT + 1]
@@ -115,13 +115,13 @@ def _plan_segments(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Segme
             part[0] = _second_half(part[0], lengths[first][1])
         if first + SHOTS_PER_SEGMENT + 1 < len(takes):
             part[-1] = _first_half(part[-1], lengths[first + SHOTS_PER_SEGMENT][1])
-        start = reels[-1].start + reels[-1].frames if reels else 0
-        reels.append(_Segment(start, sum(take.frames - take.fade for take in part), tuple(part)))
-    return reels
+        start = segments[-1].start + segments[-1].frames if segments else 0
+        segments.append(_Segment(start, sum(take.frames - take.fade for take in part), tuple(part)))
+    return segments
 
 
 def _plan_takes(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Take]:
-    """A fade has the cut in its middle, and is shorter where a shot is."""
+    """Centre each fade on its cut, and shorten it if a shot is shorter."""
     fades = [min(fade, one, other) for (_, one), (_, other) in pairwise(lengths)]
     leads, tails = [0, *(each // 2 for each in fades)], [*(each - each // 2 for each in fades), 0]
     return [
@@ -139,7 +139,7 @@ def _second_half(take: _Take, length: int) -> _Take:
 
 
 def _middle(take: _Take, length: int) -> int:
-    """Half of what is seen of a shot, after the frames that lead in to it."""
+    """Return the middle of a shot's visible frames, after the frames that fade in."""
     tail = take.fade - take.fade // 2
     return take.frames - tail - length // 2
 
@@ -163,15 +163,22 @@ class _SegmentRenderer:
         script = ass(self.lines, segment.start / self.fps, (segment.start + segment.frames) / self.fps)
         (self.folder / "lines.ass").write_text(script, encoding="utf-8")
         try:
-            given = [each for take in segment.takes for each in self._input(take)]
-            made = ["-filter_complex", self._filter_graph(segment), "-map", "[film]", "-frames:v", str(segment.frames)]
-            await ffmpeg.run([*given, *made, *_X264, "-f", "mp4", f"reel-{number}.mp4"], self.folder)
+            inputs = [each for take in segment.takes for each in self._input(take)]
+            output = [
+                "-filter_complex",
+                self._filter_graph(segment),
+                "-map",
+                "[film]",
+                "-frames:v",
+                str(segment.frames),
+            ]
+            await ffmpeg.run([*inputs, *output, *_X264, "-f", "mp4", f"reel-{number}.mp4"], self.folder)
         except FfmpegFailed as error:
             await self._raise_bad_shot(segment)
             raise error
 
     def _input(self, take: _Take) -> list[str]:
-        """Without its sound, and again from its beginning when it ends."""
+        """Return the input without sound, looped."""
         return ["-stream_loop", "-1", "-an", *ffmpeg.media_input(self.folder / f"shot-{take.shot}")]
 
     def _filter_graph(self, segment: _Segment) -> str:
@@ -193,7 +200,7 @@ class _SegmentRenderer:
         )
 
     def _fade_filters(self, segment: _Segment) -> list[str]:
-        """Each take onto what is there already, which is called fade0, fade1 and so on."""
+        """Fade each take onto the previous result, named fade0, fade1 and so on."""
         chain, length = ["[clip0]null[fade0]"], segment.takes[0].frames
         for at, (before, take) in enumerate(pairwise(segment.takes), 1):
             length -= before.fade
@@ -203,7 +210,7 @@ class _SegmentRenderer:
         return chain
 
     async def _raise_bad_shot(self, segment: _Segment) -> None:
-        """Raise for the first clip that cannot be decoded even alone."""
+        """Raise BadShot for the first clip that cannot be decoded even alone."""
         for take in segment.takes:
             path = self.folder / f"shot-{take.shot}"
             try:
@@ -215,16 +222,16 @@ class _SegmentRenderer:
 
 
 async def _concatenate(folder: Path, segments: int) -> None:
-    """The reels one after the other as they are, with the narration."""
+    """Join the segments unchanged, with the narration."""
     listed = "".join(f"file reel-{number}.mp4\n" for number in range(segments))
     (folder / "reels.txt").write_text(f"ffconcat version 1.0\n{listed}", encoding="utf-8")
-    given = ["-f", "concat", "-i", "reels.txt", *ffmpeg.media_input(folder / "narration")]
-    kept = ["-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy", *_AAC, "-movflags", "+faststart"]
-    await ffmpeg.run([*given, *kept, "-f", "mp4", "film.mp4"], folder)
+    inputs = ["-f", "concat", "-i", "reels.txt", *ffmpeg.media_input(folder / "narration")]
+    output = ["-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy", *_AAC, "-movflags", "+faststart"]
+    await ffmpeg.run([*inputs, *output, "-f", "mp4", "film.mp4"], folder)
 
 
 def _verify(film: Media, sound: Media, size: tuple[int, int]) -> None:
     if abs(film.seconds - sound.seconds) > MAX_LENGTH_DIFFERENCE:
-        raise FfmpegFailed(f"the film has {film.seconds:.2f} s, its narration {sound.seconds:.2f} s")
+        raise FfmpegFailed(f"the film has {film.seconds:.2f} s, but its narration {sound.seconds:.2f} s")
     if (film.width, film.height) != size or film.audio_codec is None:
-        raise FfmpegFailed(f"the film came out as {film.width}x{film.height} with sound {film.audio_codec}")
+        raise FfmpegFailed(f"the film came out as {film.width}x{film.height} with the audio codec {film.audio_codec}")

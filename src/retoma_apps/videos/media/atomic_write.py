@@ -1,4 +1,4 @@
-"""A file that appears under its name whole or not at all."""
+"""Write a file atomically."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 
 @contextmanager
 def temp_dir_beside(to: Path) -> Iterator[Path]:
-    """A folder on the same disk for the work on `to`. A process that is killed leaves it behind, and `to` as it was."""
+    """Create a folder on the same disk as `to`. A killed process leaves the folder behind, and `to` unchanged."""
     with TemporaryDirectory(prefix=f".{to.name}-", dir=to.parent) as folder:
         yield Path(folder)
 
 
 def replace_file(source: Path, target: Path) -> None:
-    """Give a finished file its name, once it is safe on the disk."""
+    """Rename a finished file to its target, once it is flushed to disk."""
     with source.open("rb") as file:
         os.fsync(file.fileno())
     source.replace(target)

@@ -1,4 +1,4 @@
-"""The narration: spoken pieces joined into one sound, as loud as a listener expects."""
+"""Join spoken pieces into one narration at standard loudness."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MEASURED = {
 
 @dataclass(frozen=True)
 class Joined:
-    """Where each piece begins and ends, in seconds; exact to the sample."""
+    """The start and end of each piece in seconds, exact to the sample."""
 
     seconds: float
     starts: tuple[float, ...]
@@ -43,31 +43,31 @@ async def join(
     gap: float = 0.35,
     scene_gap: float = 0.7,
 ) -> Joined:
-    """One WAV of 24 kHz mono at -16 LUFS, with `gap` seconds between pieces, `scene_gap` between those of two scenes.
+    """Write one WAV of 24 kHz mono at -16 LUFS, with `gap` seconds between pieces and `scene_gap` between scenes.
 
-    The pieces are WAV of 16 bits, 24 kHz, mono; `scenes` has the number of each one's scene.
+    The pieces are 16-bit WAV, 24 kHz, mono; `scenes` has the scene number of each piece.
     """
     if not pieces:
-        raise ValueError("there is nothing to join: no piece was spoken")
-    with temp_dir_beside(to) as room:
+        raise ValueError("there is nothing to join: no pieces")
+    with temp_dir_beside(to) as folder:
         pauses = _pause_lengths(scenes or [0] * len(pieces), gap, scene_gap)
-        spans = await asyncio.to_thread(_write_joined, pieces, pauses, room / "plain.wav")
+        spans = await asyncio.to_thread(_write_joined, pieces, pauses, folder / "plain.wav")
         length = spans[-1][1]
-        await _normalize_loudness(room, length)
-        await asyncio.to_thread(_verify_length, room / "level.wav", length)
-        replace_file(room / "level.wav", to)
+        await _normalize_loudness(folder, length)
+        await asyncio.to_thread(_verify_length, folder / "level.wav", length)
+        replace_file(folder / "level.wav", to)
     starts, ends = zip(*spans, strict=True)
     return Joined(length / RATE, tuple(at / RATE for at in starts), tuple(at / RATE for at in ends))
 
 
 def _pause_lengths(scenes: Sequence[int], gap: float, scene_gap: float) -> list[int]:
-    """Samples of silence before each piece."""
+    """Return the samples of silence before each piece."""
     changes = [before != after for before, after in pairwise(scenes)]
     return [0, *(round((scene_gap if changed else gap) * RATE) for changed in changes)]
 
 
 def _write_joined(pieces: Sequence[Path | bytes], pauses: Sequence[int], to: Path) -> list[tuple[int, int]]:
-    """The first sample of each piece and the one after its last."""
+    """Return the first sample of each piece and the one after its last."""
     spans, at = [], 0
     with wave.open(str(to), "wb") as joined:
         joined.setparams((1, _BYTES, RATE, 0, "NONE", ""))
@@ -94,13 +94,13 @@ def _read_samples(piece: Path | bytes, number: int) -> bytes:
 
 
 async def _normalize_loudness(folder: Path, length: int) -> None:
-    """Two passes, so that one gain serves the whole. Silence stays silence."""
-    given = ffmpeg.media_input(folder / "plain.wav")
-    said = await ffmpeg.run_and_get_log([*given, "-af", f"{_LOUDNESS}:print_format=json", "-f", "null", "-"], folder)
+    """Normalise in two passes, so one gain applies to all. Silence stays silence."""
+    source = ffmpeg.media_input(folder / "plain.wav")
+    log = await ffmpeg.run_and_get_log([*source, "-af", f"{_LOUDNESS}:print_format=json", "-f", "null", "-"], folder)
     same = f"aresample={RATE},apad=whole_len={length},atrim=end_sample={length}"
-    level = _loudness_filter(said)
+    level = _loudness_filter(log)
     await ffmpeg.run(
-        [*given, "-af", f"{level},{same}" if level else same, "-c:a", "pcm_s16le", "-f", "wav", "level.wav"], folder
+        [*source, "-af", f"{level},{same}" if level else same, "-c:a", "pcm_s16le", "-f", "wav", "level.wav"], folder
     )
 
 
@@ -117,6 +117,8 @@ def _loudness_filter(ffmpeg_output: str) -> str | None:
 
 def _verify_length(path: Path, length: int) -> None:
     with wave.open(str(path), "rb") as sound:
-        heard = len(sound.readframes(sound.getnframes())) // _BYTES
-    if heard != length:
-        raise ffmpeg.FfmpegFailed(f"the narration has {heard} samples instead of {length} after its loudness was set")
+        samples = len(sound.readframes(sound.getnframes())) // _BYTES
+    if samples != length:
+        raise ffmpeg.FfmpegFailed(
+            f"the narration has {samples} samples instead of {length} after loudness normalisation"
+        )

@@ -1,4 +1,4 @@
-"""What is in a finished file."""
+"""Read the properties of a finished file."""
 
 from __future__ import annotations
 

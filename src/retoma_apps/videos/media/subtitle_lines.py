@@ -1,4 +1,4 @@
-"""What was said as subtitles: two rows of 42 characters at most, for one to six seconds, cut between words."""
+"""Split the narration into subtitles: at most two rows of 42 characters, for one to six seconds, cut between words."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ def build_subtitle_lines(
     *,
     scenes: Sequence[int] | None = None,
 ) -> list[Line]:
-    """Of all pieces in turn. A piece without timings of its words has them by the letters of each.
+    """Return the subtitles of all pieces. Without word timings, a piece's words are timed by their letters.
 
-    A line stays up to a second even if its words were quicker, where the next one leaves it the time. `scenes` has the
-    number of each piece's scene; without it no line spans two pieces.
+    A subtitle stays for at least a second if the next one leaves the time. `scenes` has the scene number of each piece;
+    without it no subtitle spans two pieces.
     """
     timed = [
-        _place_words(told, start, end) if told else _guess_times(text, start, end)
-        for text, told, start, end in zip(texts, words, joined.starts, joined.ends, strict=True)
+        _place_words(timings, start, end) if timings else _guess_times(text, start, end)
+        for text, timings, start, end in zip(texts, words, joined.starts, joined.ends, strict=True)
     ]
-    shown: list[_TimedText] = []
+    subtitles: list[_TimedText] = []
     for _, scene in groupby(zip(scenes or range(len(timed)), timed, strict=True), key=itemgetter(0)):
         groups = _merge_short([group for _, piece in scene for group in _groups(piece)])
-        shown += [_TimedText(_wrap_rows(_text(group)), group[0].start, group[-1].end) for group in groups]
-    _extend_times(shown, joined.seconds)
-    return [Line(text=one.text, start=round(one.start, 3), end=round(one.end, 3)) for one in shown]
+        subtitles += [_TimedText(_wrap_rows(_text(group)), group[0].start, group[-1].end) for group in groups]
+    _extend_times(subtitles, joined.seconds)
+    return [Line(text=one.text, start=round(one.start, 3), end=round(one.end, 3)) for one in subtitles]
 
 
 def _place_words(words: Sequence[Word], start: float, end: float) -> list[Word]:
-    """As told, but never outside its piece nor before the word before it."""
+    """Keep the timings, but within the piece and in order."""
     placed: list[Word] = []
     at = start
     for word in words:
@@ -69,14 +69,14 @@ def _guess_times(text: str, start: float, end: float) -> list[Word]:
     placed: list[Word] = []
     total, passed = sum(weights), 0
     for word, weight in zip(words, weights, strict=True):
-        began = start + (end - start) * passed / total
+        word_start = start + (end - start) * passed / total
         passed += weight
-        placed += _split_word(word, began, start + (end - start) * passed / total)
+        placed += _split_word(word, word_start, start + (end - start) * passed / total)
     return placed
 
 
 def _split_word(text: str, start: float, end: float) -> Iterator[Word]:
-    """A word, without what would break a line; one too long for a row comes in parts."""
+    """Yield a word without line breaks; one too long for a row is split."""
     plain = "".join(text.split())
     parts = [plain[at : at + MAX_ROW_CHARACTERS] for at in range(0, len(plain), MAX_ROW_CHARACTERS)]
     share = (end - start) / max(len(parts), 1)
@@ -99,11 +99,11 @@ def _sentences(words: Sequence[Word]) -> Iterator[Group]:
 
 
 def _split_evenly(sentence: Group) -> list[Group]:
-    """As few groups as fit, of about the same length, so that no word is left alone at the end."""
+    """Return as few groups as fit, of about equal length, so no word is left alone at the end."""
     fewest = _split_greedily(sentence, MAX_ROW_CHARACTERS * MAX_ROWS)
     shortest = len(_text(sentence)) // len(fewest)
-    tries = (_split_greedily(sentence, most) for most in range(shortest, MAX_ROW_CHARACTERS * MAX_ROWS))
-    return next((groups for groups in tries if len(groups) == len(fewest)), fewest)
+    attempts = (_split_greedily(sentence, limit) for limit in range(shortest, MAX_ROW_CHARACTERS * MAX_ROWS))
+    return next((groups for groups in attempts if len(groups) == len(fewest)), fewest)
 
 
 def _split_greedily(sentence: Group, max_characters: int) -> list[Group]:
@@ -117,7 +117,7 @@ def _split_greedily(sentence: Group, max_characters: int) -> list[Group]:
 
 
 def _merge_short(groups: list[Group]) -> list[Group]:
-    """Sentences too short to be read go with the one before or after."""
+    """Merge sentences that are too short to read with a neighbour."""
     merged: list[Group] = []
     for group in groups:
         if merged and (_is_short(group) or _is_short(merged[-1])) and _fits([*merged[-1], *group]):
@@ -140,18 +140,18 @@ def _text(group: Group) -> str:
 
 
 def _wrap_rows(text: str) -> str:
-    """In rows of about the same width."""
-    tries = (
+    """Wrap into rows of about equal width."""
+    attempts = (
         wrap(text, width) for width in range(min(MAX_ROW_CHARACTERS, len(text) // MAX_ROWS + 1), MAX_ROW_CHARACTERS + 1)
     )
     fewest = len(wrap(text, MAX_ROW_CHARACTERS))
-    return "\n".join(next(rows for rows in tries if len(rows) == fewest))
+    return "\n".join(next(rows for rows in attempts if len(rows) == fewest))
 
 
-def _extend_times(shown: list[_TimedText], seconds: float) -> None:
-    for one, following in pairwise([*shown, _TimedText("", seconds, seconds)]):
+def _extend_times(subtitles: list[_TimedText], seconds: float) -> None:
+    for one, following in pairwise([*subtitles, _TimedText("", seconds, seconds)]):
         one.end = min(max(one.end, one.start + MIN_SECONDS), one.start + MAX_SECONDS, following.start)
-    for before, one in pairwise(shown):
+    for before, one in pairwise(subtitles):
         if one.end - one.start < MIN_SECONDS:
             one.start = max(one.end - MIN_SECONDS, min(before.start + MIN_SECONDS, one.start))
             before.end = min(before.end, one.start)

@@ -1,4 +1,4 @@
-"""Subtitles as files: SRT, WebVTT, and the script that is burned into the picture."""
+"""Write subtitles as SRT, as WebVTT, and as the script to burn into the picture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def srt(lines: Sequence[Line]) -> str:
-    """SRT has no escapes: what looks like a tag is parted by a mark that is not seen."""
+    """Write SRT. It has no escapes, so an invisible character breaks up anything that looks like a tag."""
     return "\n".join(
         f"{number}\n{_clock(line.start, ',')} --> {_clock(line.end, ',')}\n{_plain(line.text)}\n"
         for number, line in enumerate(lines, 1)
@@ -30,10 +30,13 @@ def vtt(lines: Sequence[Line]) -> str:
 
 
 def ass(lines: Sequence[Line], start: float = 0, end: float | None = None, style: Style = STYLE) -> str:
-    """What is seen between two seconds of the video, counted from the first of them."""
-    seen = [line for line in lines if line.end > start and (end is None or line.start < end) and line.end > line.start]
+    """Write the subtitles between two times of the video, counted from the first of them."""
+    visible = [
+        line for line in lines if line.end > start and (end is None or line.start < end) and line.end > line.start
+    ]
     return ass_script(
-        (Segment(start=max(0, line.start - start), end=line.end - start, text=_text(line.text)) for line in seen), style
+        (Segment(start=max(0, line.start - start), end=line.end - start, text=_text(line.text)) for line in visible),
+        style,
     )
 
 
@@ -42,7 +45,7 @@ def _plain(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Without empty rows, which would end a subtitle early."""
+    """Remove empty rows, which would end a subtitle early."""
     rows = (row.strip() for row in _UNSHOWABLE.sub("", text.replace("\r", "\n")).split("\n"))
     return "\n".join(row for row in rows if row)
 

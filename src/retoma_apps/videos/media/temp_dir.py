@@ -1,4 +1,4 @@
-"""Folders for work under way, which are gone soon after their process, however it ended."""
+"""Temporary folders, which are deleted soon after their process has ended, however it ended."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory, gettempdir
 
 PREFIX = "retoma-videos-"
 MIN_AGE_SECONDS = 60.0
-"""Seconds in which a folder is left alone: it is made before it is locked."""
+"""Seconds for which a folder is left alone: it is created before it is locked."""
 
 
 @contextmanager
 def temp_dir(purpose: str) -> Iterator[Path]:
-    """A folder for one piece of work. What processes have left behind that were killed is cleared away first."""
+    """Create a folder for one task. Folders of killed processes are deleted first."""
     _remove_abandoned()
     with TemporaryDirectory(prefix=f"{PREFIX}{purpose}-") as folder, _locked(Path(folder)):
         yield Path(folder)
@@ -26,7 +26,7 @@ def temp_dir(purpose: str) -> Iterator[Path]:
 
 def _remove_abandoned() -> None:
     for folder in Path(gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # it is another user's, in use, or gone meanwhile
+        with suppress(OSError):  # owned by another user, in use, or already deleted
             if time.time() - folder.stat().st_mtime > MIN_AGE_SECONDS:
                 with _locked(folder):
                     shutil.rmtree(folder)
@@ -34,7 +34,7 @@ def _remove_abandoned() -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Raises OSError if a living process has it."""
+    """Lock a folder. Raise OSError if a running process has locked it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Thumbnails: a picture with few, large words that can be read on a telephone."""
+"""Draw thumbnails: a picture with few, large words that are readable on a phone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SIZE = (1280, 720)
 MAX_BYTES = 2_000_000
-"""Bytes that YouTube takes."""
+"""YouTube's limit."""
 Layout = Literal["left", "bottom", "centre"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
@@ -36,7 +36,7 @@ _BOXES: dict[Layout, Box] = {
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours as #rrggbb. Without a picture the background runs from `dark` to `bright`."""
+    """Colours as #rrggbb. Without a picture, the background is a gradient from `dark` to `bright`."""
 
     text: str = "#ffffff"
     outline: str = "#101018"
@@ -54,28 +54,28 @@ PALETTES = (
 def draw_thumbnail(
     background: bytes | None, text: str, to: Path, palette: Palette = PALETTES[0], layout: Layout = "left"
 ) -> None:
-    """A PNG of 1280x720 below 2 MB. Raises ValueError if the background is no picture that can be used."""
+    """Write a PNG of 1280x720 below 2 MB. Raise ValueError if the background is not a usable picture."""
     from PIL import ImageDraw
 
     image = _darken(_fit_background(background) if background is not None else _gradient(palette), palette, layout)
     _draw_text(ImageDraw.Draw(image), " ".join(text.split())[:LONGEST_THUMBNAIL_TEXT], palette, _BOXES[layout], layout)
-    with temp_dir_beside(to) as room:
-        _save_png(image, room / "thumbnail.png")
-        replace_file(room / "thumbnail.png", to)
+    with temp_dir_beside(to) as folder:
+        _save_png(image, folder / "thumbnail.png")
+        replace_file(folder / "thumbnail.png", to)
 
 
 def _fit_background(background: bytes) -> Image:
-    """The picture, cut to our shape. Only the kinds that an image provider gives are opened."""
+    """Crop the picture to the thumbnail's shape. Only the formats of image providers are opened."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with warnings.catch_warnings(), Image.open(io.BytesIO(background), formats=("PNG", "JPEG", "WEBP")) as given:
+        with warnings.catch_warnings(), Image.open(io.BytesIO(background), formats=("PNG", "JPEG", "WEBP")) as source:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            if given.width * given.height > _MOST_PIXELS:
-                raise ValueError(f"the background has {given.width}x{given.height} pixels, which is too large")
-            return ImageOps.fit(given.convert("RGB"), SIZE)
+            if source.width * source.height > _MOST_PIXELS:
+                raise ValueError(f"the background has {source.width}x{source.height} pixels, which is too large")
+            return ImageOps.fit(source.convert("RGB"), SIZE)
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError("the background is not a PNG, JPEG or WebP picture that can be read") from error
+        raise ValueError("the background is not a readable PNG, JPEG or WebP picture") from error
 
 
 def _gradient(palette: Palette) -> Image:
@@ -86,7 +86,7 @@ def _gradient(palette: Palette) -> Image:
 
 
 def _darken(image: Image, palette: Palette, layout: Layout) -> Image:
-    """Darker behind the words, so that they stand out from any picture."""
+    """Darken the area behind the words for contrast with any picture."""
     from PIL import Image, ImageColor
 
     shade = Image.linear_gradient("L")  # black above, white below
@@ -110,7 +110,7 @@ def _draw_text(draw: ImageDraw, text: str, palette: Palette, box: Box, layout: L
 
 
 def _fit_text(text: str, box: Box) -> tuple[FreeTypeFont, list[str]]:
-    """The largest letters with which all is in the box; if even the smallest are too large, the text is cut."""
+    """Return the largest font with which all text fits the box; if even the smallest is too large, cut the text."""
     wide, high = box[2] - box[0], box[3] - box[1]
     for size in _SIZES:
         font = fonts.load_font(size, "Black")
@@ -124,12 +124,12 @@ def _truncate_text(text: str, wide: int, high: int) -> tuple[FreeTypeFont, list[
     font = fonts.load_font(_SIZES[-1], "Black")
     parts = [part for word in text.split() for part in _break_word(font, word, wide)]
     rows = _rows(font, " ".join(parts), wide)
-    most = int(high // (_SIZES[-1] * _LEADING))
-    return font, rows if len(rows) <= most else [*rows[: most - 1], "…"]
+    max_rows = int(high // (_SIZES[-1] * _LEADING))
+    return font, rows if len(rows) <= max_rows else [*rows[: max_rows - 1], "…"]
 
 
 def _break_word(font: FreeTypeFont, word: str, wide: int) -> list[str]:
-    """A word that is wider than the box, in parts that are not."""
+    """Split a word that is wider than the box."""
     parts = [""]
     for letter in word:
         if _width(font, parts[-1] + letter) > wide:
@@ -157,7 +157,7 @@ def _stroke(font: FreeTypeFont) -> int:
 
 
 def _save_png(image: Image, to: Path) -> None:
-    """With fewer colours where a busy picture would be too large."""
+    """Save with fewer colours if a busy picture would be too large."""
     image.save(to, "PNG")
     for colours in (256, 128, 64, 32, 16):
         if to.stat().st_size < MAX_BYTES:

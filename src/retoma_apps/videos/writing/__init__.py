@@ -1,4 +1,4 @@
-"""Scripts: researched and written by a language model or by its offline twin, with a report on their quality."""
+"""Research and write scripts with a language model or offline, and report on their quality."""
 
 from retoma_apps.videos.writing.headlines import thumbnail_texts
 from retoma_apps.videos.writing.llm import LlmWriter

@@ -1,4 +1,4 @@
-"""A draft becomes a script: cleaned, counted, with its sources."""
+"""Turn a draft into a script: cleaned, with word count and sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_TAGS = 15
 _LONGEST_TAG = 60
 _LONGEST_TITLE = 100
 _LONGEST_DESCRIPTION = 4500
-_BRACKETS = re.compile("[<>]")  # YouTube refuses a title or a description with one
+_BRACKETS = re.compile("[<>]")  # YouTube rejects them in titles and descriptions
 
 
 def build_script(
@@ -27,8 +27,8 @@ def build_script(
     not_understood: Sequence[str] = (),
     topic_unknown: bool = False,
 ) -> Script:
-    """`facts` are those that the scenes use, `seconds` is the length that is wanted if not the brief's, and
-    `not_understood` are wishes. Raises ValueError if nothing is left to be said."""
+    """`facts` are those that the scenes use, `seconds` is the target length if not the brief's, and `not_understood` is
+    feedback that it does not follow. Raise ValueError if no text is left."""
     return Script(
         topic=brief.topic,
         language=brief.language,
@@ -46,18 +46,18 @@ def build_script(
 
 
 def select_new_facts(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
-    """Those that say something which no earlier one says."""
+    """Return the facts that repeat no earlier one."""
     seen = {fold(fact.text) for fact in known}
     new = []
     for fact in facts:
-        if (said := fold(fact.text)) not in seen:
-            seen.add(said)
+        if (folded := fold(fact.text)) not in seen:
+            seen.add(folded)
             new.append(fact)
     return new
 
 
 def _distinct_sources(facts: Sequence[Fact]) -> list[Source]:
-    """Each once, with the confidence of its surest fact."""
+    """Return each source once, with the highest confidence of its facts."""
     best: dict[tuple[str, str], Source] = {}
     for source in (fact.source for fact in facts):
         key = (source.name, source.url)

@@ -1,4 +1,4 @@
-"""The few words on a thumbnail."""
+"""Choose the few words on a thumbnail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBER = re.compile(
 
 
 def thumbnail_texts(script: Script) -> list[str]:
-    """Three different ones in upper case, of at most three words each."""
+    """Return three different texts in upper case, of at most three words each."""
     chosen: dict[str, str] = {}
     for text in _candidate_texts(script):
         if len(chosen) < MOST_THUMBNAILS and 0 < len(text) <= _LONGEST:
@@ -29,7 +29,7 @@ def thumbnail_texts(script: Script) -> list[str]:
 
 
 def _candidate_texts(script: Script) -> Iterator[str]:
-    """What it is about, a number that is said in it, a call; then whatever is left, so that there are three."""
+    """Yield the subject, a number from the text, and general phrases, so there are at least three."""
     book = SCRIPT_TEXTS[guess_language(script.text)]
     yield _subject(script.title)
     if number := _NUMBER.search(script.text):
@@ -38,9 +38,9 @@ def _candidate_texts(script: Script) -> Iterator[str]:
 
 
 def _subject(title: str) -> str:
-    """The neighbours before the colon that say most: `Como investir em renda fixa` gives `renda fixa`."""
-    told = split_words(title.partition(":")[0])
-    spans = [told[start:end] for start in range(len(told)) for end in range(start + 1, start + MOST_WORDS + 1)]
+    """Return the most significant phrase before the colon: `renda fixa` for `Como investir em renda fixa`."""
+    words = split_words(title.partition(":")[0])
+    spans = [words[start:end] for start in range(len(words)) for end in range(start + 1, start + MOST_WORDS + 1)]
     return max((" ".join(span) for span in spans if _is_readable(span)), key=_weight, default="")
 
 

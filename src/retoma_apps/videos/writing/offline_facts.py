@@ -1,4 +1,4 @@
-"""General facts about a handful of topics, kept for the offline writer: each with its source and what is to be seen."""
+"""General facts about a few topics for the offline writer, each with its source and a picture."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from retoma_apps.videos.models import Fact, Language, Source
 from retoma_apps.videos.spoken_text import fold
 
 _CONFIDENCE = 0.9
-_SOURCE_SUFFIX: dict[Language, str] = {"pt-BR": "acervo offline", "en": "offline almanac"}
+_SOURCE_SUFFIX: dict[Language, str] = {"pt-BR": "acervo offline", "en": "offline facts"}
 
 
 @dataclass(frozen=True)
 class FactSheet:
-    """`names` are folded words, any of which in a topic opens the page; `told` are pairs of a text and its visual."""
+    """`keywords` are folded words, any of which selects the sheet; `facts` are pairs of a text and its picture."""
 
     language: Language
     keywords: tuple[str, ...]
@@ -190,18 +190,18 @@ _FACT_SHEETS = (
         ),
     ),
 )
-_VISUALS = {fold(text): visual for page in _FACT_SHEETS for text, visual in page.facts}
+_VISUALS = {fold(text): visual for sheet in _FACT_SHEETS for text, visual in sheet.facts}
 
 
 def find_facts(topic: str, language: Language) -> list[Fact]:
-    """None for most topics: nothing is made up."""
-    asked = f" {fold(topic)} "
-    pages = [
-        page
-        for page in _FACT_SHEETS
-        if page.language == language and any(f" {name} " in asked for name in page.keywords)
+    """Return facts about the topic; none for most topics: nothing is made up."""
+    folded = f" {fold(topic)} "
+    sheets = [
+        sheet
+        for sheet in _FACT_SHEETS
+        if sheet.language == language and any(f" {keyword} " in folded for keyword in sheet.keywords)
     ]
-    return [_fact(text, page) for page in pages for text, _ in page.facts]
+    return [_fact(text, sheet) for sheet in sheets for text, _ in sheet.facts]
 
 
 def find_visual(fact: Fact) -> str | None:

@@ -1,6 +1,6 @@
-"""What the offline writer can say about any topic: how to begin, what holds for most of them, and how to end.
+"""Texts for the offline writer: openings, general passages for any topic, and endings.
 
-`TOPIC` stands where the topic goes. Every passage is a scene of its own, with what is to be seen.
+`TOPIC` is replaced with the topic. Every passage is a separate scene with its own picture.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TOPIC = "TÓPICO"
 
 @dataclass(frozen=True)
 class ScriptTexts:
-    """`leads` introduce facts, `passages` are in the order in which they are told."""
+    """`leads` introduce facts; `passages` are in the order of their use."""
 
     title: str
     opening: Scene

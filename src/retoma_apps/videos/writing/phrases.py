@@ -1,6 +1,6 @@
-"""Short noun phrases of a text: what a search for footage understands, and what fits on a thumbnail.
+"""Find short noun phrases in a text, for footage searches and thumbnails.
 
-A noun is guessed by what stands before it: an article or a preposition.
+A noun is recognised by the article or preposition before it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _STOP_WORDS = frozenset(
 
 
 def noun_phrases(text: str, language: Language) -> list[str]:
-    """The longest first, and of the same length the earliest."""
+    """Return the longest first, and of equal length the earliest."""
     found = {fold(phrase): phrase for phrase in _candidates(text, language) if len(phrase) <= _LONGEST}
     return sorted(found.values(), key=lambda phrase: -len(content_words(phrase)))
 
 
 def content_words(text: str) -> list[str]:
-    """Those that carry meaning, in their order."""
+    """Return the words that carry meaning, in order."""
     return [word for word in re.findall(r"[^\W_]+", text) if is_content(word)]
 
 

@@ -1,4 +1,4 @@
-"""Who writes: a language model, or the offline twin."""
+"""The port for writers: a language model, or the offline implementation."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ UsageCallback = Callable[[Usage], None]
 
 
 class ResearchResult(FrozenModel):
-    """`facts` are new ones: none of those that were known before."""
+    """`facts` are new: none of them was known before."""
 
     facts: list[Fact]
 
 
 class ScriptResult(FrozenModel):
-    """How much of the script was known before is the caller's to say."""
+    """The caller computes how much of the script was known before."""
 
     script: Script
 
 
 class Writer(Protocol):
-    """`paid` is told what each call has cost at once, whatever follows.
+    """`on_usage` receives the cost of each call immediately, whatever follows.
 
-    `follows_notes` says whether it follows what reviewers write in their own words, or only wishes that it knows.
+    `follows_notes` says whether it follows free-form feedback, or only the requests that it knows.
     """
 
     name: str
@@ -50,4 +50,4 @@ class Writer(Protocol):
         previous: Script | None,
         on_usage: UsageCallback | None = None,
     ) -> ScriptResult:
-        """`wishes` are all that reviewers have said so far. `former` meets them but the last, if it is given."""
+        """Write a script. `feedback_history` is all feedback so far; `previous`, if any, follows all but the last."""

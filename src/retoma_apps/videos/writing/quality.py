@@ -1,4 +1,4 @@
-"""What can be said of a script without reading it: how easily it is followed, and what looks wrong."""
+"""Assess a script's quality by rules: how easy it is to follow, and what looks wrong."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from retoma_apps.videos.writing.syllables import count_syllables
 SECONDS_PER_VISUAL = 75
 LONGEST_SENTENCE = 40
 LONGEST_NOTE = 200
-LENGTH_WARNING, LENGTH_BLOCKING = 0.2, 0.5  # how far from the wanted length is worth a remark, and how far is too far
+LENGTH_WARNING, LENGTH_BLOCKING = 0.2, 0.5  # relative differences from the target length
 _MIN_READABILITY = 4.0
-# Flesch's reading ease starts from another height in Portuguese, whose words are longer (Martins et al., 1996).
+# Flesch reading ease has another base value in Portuguese, whose words are longer (Martins et al., 1996).
 _EASE = {"pt-BR": 248.835, "en": 206.835}
 _LEFT_OVER = re.compile(r"[{}]|<<|>>|\*\*|\[[^\]]*\]|\bTODO\b(?!\s+[A-ZÀ-Ý]+\b)|\b(?:TBD|FIXME|XXX)\b|\blorem ipsum\b")
 _PAIRS = (("“", "”"), ("«", "»"), ("(", ")"))
@@ -33,27 +33,27 @@ _BLOCKING = frozenset(
 )
 _TEXTS: dict[str, dict[Language, str]] = {
     "too_long": {
-        "pt-BR": "O roteiro dura cerca de {found} s; o pedido é de {wanted} s.",
-        "en": "The script runs for about {found} s; {wanted} s were asked for.",
+        "pt-BR": "O roteiro dura cerca de {found} s; a duração pedida é de {wanted} s.",
+        "en": "The script runs for about {found} s; the target is {wanted} s.",
     },
     "too_short": {
-        "pt-BR": "O roteiro dura só cerca de {found} s; o pedido é de {wanted} s.",
-        "en": "The script runs for only about {found} s; {wanted} s were asked for.",
+        "pt-BR": "O roteiro dura só cerca de {found} s; a duração pedida é de {wanted} s.",
+        "en": "The script runs for only about {found} s; the target is {wanted} s.",
     },
     "much_too_long": {
-        "pt-BR": "O roteiro é longo demais: cerca de {found} s; o pedido é de {wanted} s.",
-        "en": "The script is far too long: about {found} s; {wanted} s were asked for.",
+        "pt-BR": "O roteiro é longo demais: cerca de {found} s; a duração pedida é de {wanted} s.",
+        "en": "The script is far too long: about {found} s; the target is {wanted} s.",
     },
     "much_too_short": {
-        "pt-BR": "O roteiro é curto demais: cerca de {found} s; o pedido é de {wanted} s.",
-        "en": "The script is far too short: about {found} s; {wanted} s were asked for.",
+        "pt-BR": "O roteiro é curto demais: cerca de {found} s; a duração pedida é de {wanted} s.",
+        "en": "The script is far too short: about {found} s; the target is {wanted} s.",
     },
     "too_few_visuals": {
-        "pt-BR": "Há {found} imagens diferentes; para esta duração são precisas {wanted}.",
+        "pt-BR": "Há {found} imagens diferentes; esta duração exige {wanted}.",
         "en": "There are {found} different visuals; this length needs {wanted}.",
     },
     "hard_to_follow": {
-        "pt-BR": "O texto é difícil de acompanhar de ouvido: nota {found} de 10.",
+        "pt-BR": "O texto é difícil de acompanhar ouvindo: nota {found} de 10.",
         "en": "The text is hard to follow by ear: {found} out of 10.",
     },
     "long_sentence": {
@@ -62,24 +62,24 @@ _TEXTS: dict[str, dict[Language, str]] = {
     },
     "repeated_sentence": {
         "pt-BR": "Frase repetida {found} vezes: “{text}”",
-        "en": "A sentence said {found} times: “{text}”",
+        "en": "A sentence repeated {found} times: “{text}”",
     },
     "not_understood": {
-        "pt-BR": "Sem conexão, esta nota não foi entendida, ou só em parte: “{text}”",
+        "pt-BR": "Offline, esta nota não foi entendida ou foi entendida só em parte: “{text}”",
         "en": "Offline, this note was not understood, or only in part: “{text}”",
     },
     "no_source": {
-        "pt-BR": "Nenhuma fonte é citada: edite o roteiro e acrescente as fontes, ou devolva-o para a pesquisa.",
-        "en": "No source is given: edit the script and add sources, or send it back to research.",
+        "pt-BR": "Nenhuma fonte é citada: edite o roteiro e acrescente as fontes, ou devolva-o à pesquisa.",
+        "en": "No source is cited: edit the script and add sources, or send it back to research.",
     },
     "no_facts": {
-        "pt-BR": "O roteiro não usa nenhum fato: peça mais tempo para o vídeo, devolva-o para a pesquisa ou escreva-o.",
-        "en": "The script uses no fact: order a longer video, send it back to research, or write it yourself.",
+        "pt-BR": "O roteiro não usa nenhum fato: encomende um vídeo mais longo, devolva-o à pesquisa ou escreva-o.",
+        "en": "The script uses no facts: order a longer video, send it back to research, or write it yourself.",
     },
     "topic_unknown": {
-        "pt-BR": "Nada se sabe offline sobre este tema: configure OPENROUTER_API_KEY, escolha outro tema ou escreva o "
+        "pt-BR": "Não há fatos offline sobre este tema: configure OPENROUTER_API_KEY, escolha outro tema ou escreva o "
         "roteiro.",
-        "en": "Nothing is known offline about this topic: set OPENROUTER_API_KEY, choose another topic, or write the "
+        "en": "There are no offline facts about this topic: set OPENROUTER_API_KEY, choose another topic, or write the "
         "script yourself.",
     },
     "unverified": {
@@ -88,11 +88,11 @@ _TEXTS: dict[str, dict[Language, str]] = {
     },
     "unbalanced_quotes": {
         "pt-BR": "Aspas ou parênteses sem par na cena {found}.",
-        "en": "Quotes or brackets without their pair in scene {found}.",
+        "en": "Unbalanced quotes or brackets in scene {found}.",
     },
     "leftover_marks": {
         "pt-BR": "Marca de modelo esquecida: “{text}”",
-        "en": "A leftover mark of a template: “{text}”",
+        "en": "A leftover template mark: “{text}”",
     },
 }
 
@@ -100,11 +100,11 @@ _TEXTS: dict[str, dict[Language, str]] = {
 def assess_quality(
     script: Script, language: Language, seconds: int | None = None, *, report_language: Language | None = None
 ) -> Quality:
-    """`seconds` is the wanted length, which is not looked at without it; the issues are told in the script's language,
-    or in `told_in`."""
+    """Assess a script. The length is checked only if `seconds`, the target length, is set; the issues are in the
+    script's language or in `report_language`."""
     issues = [
-        Issue(code=code, text=_TEXTS[code][report_language or language].format(**said), blocking=code in _BLOCKING)
-        for code, said in _find_issues(script, language, seconds)
+        Issue(code=code, text=_TEXTS[code][report_language or language].format(**values), blocking=code in _BLOCKING)
+        for code, values in _find_issues(script, language, seconds)
     ]
     return Quality(
         passed=not any(issue.blocking for issue in issues),
@@ -115,7 +115,7 @@ def assess_quality(
 
 
 def reading_ease(text: str, language: Language) -> float:
-    """Flesch's: about 100 is very easy, below 30 very hard, and there are no bounds."""
+    """Return the Flesch reading ease: about 100 is very easy, below 30 very hard; it has no bounds."""
     found = split_words(text)
     if not found:
         return 0.0
@@ -124,12 +124,12 @@ def reading_ease(text: str, language: Language) -> float:
 
 
 def readability(text: str, language: Language) -> float:
-    """From 0, very hard, to 10, very easy."""
+    """Return a score from 0, very hard, to 10, very easy."""
     return round(min(max(reading_ease(text, language) / 10, 0.0), 10.0), 1)
 
 
 def visual_markers(script: Script) -> int:
-    """Different ones: the same picture twice is one."""
+    """Count the different pictures."""
     return len({fold(scene.visual) for scene in script.scenes})
 
 
@@ -138,8 +138,8 @@ def _find_issues(script: Script, language: Language, seconds: int | None) -> Ite
     yield from _visuals(script)
     yield from _ease(script, language)
     yield from _sentences(script)
-    for wish in script.not_understood:
-        yield "not_understood", {"text": truncate(clean_text(wish), LONGEST_NOTE)}
+    for note in script.not_understood:
+        yield "not_understood", {"text": truncate(clean_text(note), LONGEST_NOTE)}
     yield from _facts(script)
     for number, scene in enumerate(script.scenes, 1):
         if _is_unbalanced(scene.text):
@@ -183,11 +183,11 @@ def _ease(script: Script, language: Language) -> Iterator[tuple[str, dict[str, o
 
 
 def _sentences(script: Script) -> Iterator[tuple[str, dict[str, object]]]:
-    said = split_sentences(script.text)
-    for each in said:
+    sentences = split_sentences(script.text)
+    for each in sentences:
         if (count := word_count(each)) > LONGEST_SENTENCE:
             yield "long_sentence", {"found": count, "text": f"{each[:60]}…"}
-    for text, count in Counter(fold(each) for each in said).items():
+    for text, count in Counter(fold(each) for each in sentences).items():
         if count > 1 and word_count(text) > 2:
             yield "repeated_sentence", {"found": count, "text": text[:60]}
 

@@ -1,4 +1,4 @@
-"""How many syllables a word has when it is spoken, by the rules of its spelling."""
+"""Count the spoken syllables of a word by spelling rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 
 from retoma_apps.videos.models import Language
 
-_DIGIT = 2  # the name of a digit has one or two, in both languages; with tens and hundreds around it, two
+_DIGIT = 2  # a digit's name has one or two in both languages; within a larger number, two
 _PARTS = re.compile(r"[^\W\d_]+|\d")
 
 _VOWELS = "aeiouyáàâãéêíóôõúü"
@@ -31,7 +31,7 @@ _ENGLISH_EXCEPTIONS = {"lion": 2, "people": 2, "science": 2, "something": 2}
 
 
 def count_syllables(word: str, language: Language) -> int:
-    """At least one. Digits are counted as they are read, roughly."""
+    """Return at least one. Digits are counted roughly as they are read."""
     of_letters = _count_portuguese if language == "pt-BR" else _count_english
     parts = _PARTS.findall(unicodedata.normalize("NFC", word.casefold()))
     return max(1, sum(_DIGIT if part.isdigit() else of_letters(part) for part in parts))
@@ -45,11 +45,11 @@ def _count_portuguese(word: str) -> int:
 
 
 def _count_nuclei(word: str, start: int, end: int) -> int:
-    """How many syllables the vowels from `start` to `end` make: each vowel one, unless it leans on the one before."""
-    found, place = 0, start
-    while place < end:
+    """Return the syllables of the vowels from `start` to `end`: one per vowel, except the second of a diphthong."""
+    found, position = 0, start
+    while position < end:
         found += 1
-        place += 2 if place + 1 < end and _is_diphthong(word, place) else 1
+        position += 2 if position + 1 < end and _is_diphthong(word, position) else 1
     return found
 
 
@@ -59,12 +59,12 @@ def _is_diphthong(word: str, position: int) -> bool:
         return True
     if pair[1] in _WEAK:  # ai, eu, ui; but ra-inha, ju-iz, a-inda
         return pair[0] != pair[1] and not _CLOSED.match(rest)
-    # histó-ria, á-rea: an accent further left says that the end is not stressed
+    # histó-ria, á-rea: with an accent further left, the end is not stressed
     return rest in ("", "s") and bool(_RISING.match(pair)) and bool(_STRESSED.search(word[:position]))
 
 
 def _count_english(word: str) -> int:
-    """Most words; what English spells against its own habits is off by one."""
+    """Count most words right; irregular English spelling is off by one."""
     if word in _ENGLISH_EXCEPTIONS:
         return _ENGLISH_EXCEPTIONS[word]
     heard = _SILENT.sub("", word) or word

@@ -1,6 +1,6 @@
-"""The offline twin of a writer: puts scripts together from stored facts and ready-made passages, and says so in them.
+"""The offline writer: it builds scripts from stored facts and ready-made passages, and the scripts say so.
 
-The same brief, facts and wishes always give the same script.
+The same brief, facts and feedback always produce the same script.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from retoma_apps.videos.writing.phrases import content_words, noun_phrases
 from retoma_apps.videos.writing.port import ResearchResult, ScriptResult, UsageCallback
 
 SHORTER_FACTOR, LONGER_FACTOR = 0.7, 1.4
-_LENGTH_TOLERANCE = 1.05  # a little over the wanted length is better than a hole before it
+_LENGTH_TOLERANCE = 1.05  # a little over the target length is better than a gap
 _LONGEST_TOPIC = 160
 _LEAST_WORDS = 40
 _UNSPEAKABLE = re.compile(r"[{}\[\]<>*_#|\\\"“”«»()]")
@@ -36,7 +36,7 @@ _QUESTION_START = re.compile(
 
 
 class TemplateWriter:
-    """Costs nothing. What it says of a topic it does not know could be said of any."""
+    """Costs nothing. Its text about an unknown topic would fit any topic."""
 
     name = "offline/template"
     follows_notes = False
@@ -49,8 +49,8 @@ class TemplateWriter:
         *,
         on_usage: UsageCallback | None = None,
     ) -> ResearchResult:
-        asked = " ".join([brief.topic, *feedback_history])
-        return ResearchResult(facts=select_new_facts(find_facts(asked, brief.language), known))
+        text = " ".join([brief.topic, *feedback_history])
+        return ResearchResult(facts=select_new_facts(find_facts(text, brief.language), known))
 
     async def script(
         self,
@@ -65,30 +65,30 @@ class TemplateWriter:
 
 
 def write_script(brief: Brief, facts: Sequence[Fact], feedback_history: Sequence[str]) -> Script:
-    book, topic, wanted = (
+    texts, topic, word_target = (
         SCRIPT_TEXTS[brief.language],
         _topic_in_sentence(brief.topic),
         _target_word_count(brief, feedback_history),
     )
-    met = _match_notes(facts, feedback_history)
-    answers = [_fact_scene(brief.language, fact, topic) for fact in met.values()]
-    opening = _fill_topic(topic, book.opening)
-    room = wanted * _LENGTH_TOLERANCE - sum(_word_count_of(scene) for scene in [opening, *answers, book.closing])
-    told = _build_scenes(
-        book, brief.language, topic, [fact for fact in facts if not _is_fact_used(fact, answers)], room
+    followed = _match_notes(facts, feedback_history)
+    answers = [_fact_scene(brief.language, fact, topic) for fact in followed.values()]
+    opening = _fill_topic(topic, texts.opening)
+    room = word_target * _LENGTH_TOLERANCE - sum(_word_count_of(scene) for scene in [opening, *answers, texts.closing])
+    scenes = _build_scenes(
+        texts, brief.language, topic, [fact for fact in facts if not _is_fact_used(fact, answers)], room
     )
-    used = [fact for fact in facts if _is_fact_used(fact, [*told, *answers])]
+    used = [fact for fact in facts if _is_fact_used(fact, [*scenes, *answers])]
     return build_script(
         brief,
-        seconds=round(seconds_for_words(wanted)),
-        title=_fill_title(book.title, topic),
-        scenes=[opening, *told, *answers, book.closing if used else book.closing_without_sources],
-        description=_description(book, topic, used),
-        tags=[" ".join(content_words(topic)), *content_words(topic), *book.tags],
+        seconds=round(seconds_for_words(word_target)),
+        title=_fill_title(texts.title, topic),
+        scenes=[opening, *scenes, *answers, texts.closing if used else texts.closing_without_sources],
+        description=_description(texts, topic, used),
+        tags=[" ".join(content_words(topic)), *content_words(topic), *texts.tags],
         facts=used,
         topic_unknown=not facts,
         not_understood=[
-            wish for wish in dict.fromkeys(feedback_history) if _requested_subject(wish) and wish not in met
+            note for note in dict.fromkeys(feedback_history) if _requested_subject(note) and note not in followed
         ],
     )
 
@@ -96,7 +96,7 @@ def write_script(brief: Brief, facts: Sequence[Fact], feedback_history: Sequence
 def _build_scenes(
     texts: ScriptTexts, language: Language, topic: str, facts: Sequence[Fact], max_words: float
 ) -> list[Scene]:
-    """As many facts as there is room for, then as many passages; what does not fit is left out whole."""
+    """Return as many facts as fit, then as many passages; what does not fit is left out completely."""
     scenes: list[Scene] = []
     for fact in facts:
         lead = texts.leads[len(scenes)] if len(scenes) < len(texts.leads) else ""
@@ -115,26 +115,30 @@ def _fact_scene(language: Language, fact: Fact, topic: str, lead: str = "") -> S
 
 
 def _match_notes(facts: Sequence[Fact], feedback_history: Sequence[str]) -> dict[str, Fact]:
-    """By wish, the fact that is told for it. One that asks for no subject, or for one without a fact, has none."""
-    met: dict[str, Fact] = {}
-    for wish in dict.fromkeys(feedback_history):
-        if fact := _find_nearest_fact(_requested_subject(wish), [fact for fact in facts if fact not in met.values()]):
-            met[wish] = fact
-    return met
+    """Return the fact used for each note. A note without a subject, or without a matching fact, has none."""
+    followed: dict[str, Fact] = {}
+    for note in dict.fromkeys(feedback_history):
+        if fact := _find_nearest_fact(
+            _requested_subject(note), [fact for fact in facts if fact not in followed.values()]
+        ):
+            followed[note] = fact
+    return followed
 
 
 def can_follow(note: str, facts: Sequence[Fact]) -> bool:
-    """Whether a script can meet all of this wish, with these facts at hand."""
-    asked = _requested_subject(note)
+    """Return whether a script can follow all of this note with these facts."""
+    subject = _requested_subject(note)
     return (
-        _find_nearest_fact(asked, facts) is not None if asked else bool(_LONGER.search(note) or _SHORTER.search(note))
+        _find_nearest_fact(subject, facts) is not None
+        if subject
+        else bool(_LONGER.search(note) or _SHORTER.search(note))
     )
 
 
 def _requested_subject(note: str) -> str:
-    """What is asked for besides the length; empty if nothing is."""
-    asked = content_words(_LONGER.sub("", _SHORTER.sub("", note)))
-    return " ".join(word for word in asked if word.casefold() not in _POLITE_WORDS)
+    """Return what the note requests besides the length; empty if nothing."""
+    words = content_words(_LONGER.sub("", _SHORTER.sub("", note)))
+    return " ".join(word for word in words if word.casefold() not in _POLITE_WORDS)
 
 
 def _is_fact_used(fact: Fact, scenes: Sequence[Scene]) -> bool:
@@ -142,25 +146,25 @@ def _is_fact_used(fact: Fact, scenes: Sequence[Scene]) -> bool:
 
 
 def _find_nearest_fact(subject: str, facts: Sequence[Fact]) -> Fact | None:
-    """The fact that shares most words with what is asked for, and at least half of them; None if there is none."""
+    """Return the fact that shares the most words with the subject, and at least half of them; None if there is none."""
     meanings = _subject_words(subject)
-    shared = [(len(meanings & _subject_words(fact.text)), -place) for place, fact in enumerate(facts)]
-    most, place = max(shared, default=(0, 0))
-    return facts[-place] if most and 2 * most >= len(meanings) else None
+    shared = [(len(meanings & _subject_words(fact.text)), -index) for index, fact in enumerate(facts)]
+    most, index = max(shared, default=(0, 0))
+    return facts[-index] if most and 2 * most >= len(meanings) else None
 
 
 def _subject_words(text: str) -> set[str]:
-    return {fold(word).removesuffix("s") for word in content_words(text)}  # one or many are the same subject
+    return {fold(word).removesuffix("s") for word in content_words(text)}  # singular and plural are the same subject
 
 
 def _target_word_count(brief: Brief, feedback_history: Sequence[str]) -> int:
-    """In words. Each wish for another length is about what the one before it gave."""
-    wanted = words_for_seconds(brief.seconds)
-    for wish in feedback_history:
-        shorter, longer = bool(_SHORTER.search(wish)), bool(_LONGER.search(wish))
+    """Return the target in words. Each note about the length applies to the target before it."""
+    target = words_for_seconds(brief.seconds)
+    for note in feedback_history:
+        shorter, longer = bool(_SHORTER.search(note)), bool(_LONGER.search(note))
         if shorter != longer:
-            wanted = max(_LEAST_WORDS, round(wanted * (SHORTER_FACTOR if shorter else LONGER_FACTOR)))
-    return wanted
+            target = max(_LEAST_WORDS, round(target * (SHORTER_FACTOR if shorter else LONGER_FACTOR)))
+    return target
 
 
 def _description(texts: ScriptTexts, topic: str, facts: Sequence[Fact]) -> str:
@@ -182,18 +186,18 @@ def _fill_title(text: str, topic: str) -> str:
 
 
 def _topic_in_sentence(text: str) -> str:
-    """As it is said within a sentence: `Como investir?` becomes `como investir`."""
-    said = truncate(_remove_markup(text), _LONGEST_TOPIC).rstrip(" .!?…:;,") or "…"
-    return said[0].lower() + said[1:] if _QUESTION_START.match(said) else said
+    """Return the topic as used within a sentence: `Como investir?` becomes `como investir`."""
+    topic = truncate(_remove_markup(text), _LONGEST_TOPIC).rstrip(" .!?…:;,") or "…"
+    return topic[0].lower() + topic[1:] if _QUESTION_START.match(topic) else topic
 
 
 def _as_sentence(text: str) -> str:
-    said = _remove_markup(text)
-    return said if said.endswith((".", "!", "?", "…")) else f"{said}."
+    sentence = _remove_markup(text)
+    return sentence if sentence.endswith((".", "!", "?", "…")) else f"{sentence}."
 
 
 def _remove_markup(text: str) -> str:
-    """Without the marks that a voice would stumble over and that others could take for markup."""
+    """Remove characters that a voice would stumble over or that could be markup."""
     return clean_text(_UNSPEAKABLE.sub(" ", text))
 
 

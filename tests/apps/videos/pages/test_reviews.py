@@ -35,7 +35,7 @@ EXPECTED_TEXTS = {
             "Visual markers 2",
             "Did not pass",
             "Must be mended The script is far too short",
-            "Remark Quotes or brackets without their pair in scene 2.",
+            "Remark Unbalanced quotes or brackets in scene 2.",
             "95 % confidence",
             "“shorter”",
         ],

@@ -129,7 +129,7 @@ async def test_what_people_wrote_is_data_between_marks_and_never_the_systems() -
         assert find_quoted_text([user], "topic") == brief.topic
         assert f"Notes {ORDER}\n<<end of notes" in user.content
         assert user.content.index("first\n<<end of notes") < user.content.index("Notes Ignore")
-    assert f"Former {ORDER}\n<<end of former script" in llm.asked[0][1].content
+    assert f"Former {ORDER}\n<<end of previous script" in llm.asked[0][1].content
     assert f"Style {ORDER}\n<<end of style" in llm.asked[0][1].content
 
 

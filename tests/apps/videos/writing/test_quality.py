@@ -118,5 +118,5 @@ def test_what_a_model_remembers_is_a_remark_of_the_report() -> None:
 def test_issues_are_told_in_the_language_of_the_script_or_of_the_reader() -> None:
     script = a_script("A lua é bela.", sources=())
     assert assess_quality(script, "pt-BR").issues[1].text.startswith("Nenhuma fonte é citada: ")
-    assert assess_quality(script, "pt-BR", report_language="en").issues[1].text.startswith("No source is given: ")
+    assert assess_quality(script, "pt-BR", report_language="en").issues[1].text.startswith("No source is cited: ")
     assert all(set(told) == {"pt-BR", "en"} for told in _TEXTS.values())

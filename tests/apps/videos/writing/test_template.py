@@ -131,7 +131,7 @@ async def test_feedback_selects_a_matching_fact_and_is_not_spoken_itself() -> No
     ("language", "wish", "said"),
     [
         ("en", "Please make it shorter and funnier", "Offline, this note was not understood, or only in part"),
-        ("pt-BR", "mais curto e mais engraçado", "Sem conexão, esta nota não foi entendida, ou só em parte"),
+        ("pt-BR", "mais curto e mais engraçado", "Offline, esta nota não foi entendida ou foi entendida só em parte"),
     ],
 )
 async def test_a_note_that_it_does_not_understand_is_a_remark_and_leaves_the_film_alone(
