@@ -1,4 +1,4 @@
-"""Every route that an application adds, with every kind of caller: what is not in the entries fails here."""
+"""Every route that an application adds, with every kind of caller: a route that is not listed here fails."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.server.test_authorisation import (
     list_all_routes,
 )
 
-# Who knows a job's files may fetch them.
+# Anyone who knows a job's file URLs may download them.
 PUBLIC = {"/files/{key}"}
 BODIES: dict[str, Any] = {
     "/projetos/{projeto}": a_project(),
@@ -47,9 +47,9 @@ LISTS = {
     "/api/v1/videos": "videos",
     "/api/v1/checkpoints/batch": "batch",
 }
-# What is not there yet, or takes seconds to make; their own tests ask for it.
+# Does not exist yet, or takes seconds to create; their own tests cover it.
 OF_LATER = {"/api/v1/files/{kind}/{video}/{digest}/{name}", "/projetos/{projeto}/precisao"}
-# What a key makes is its own tenant's; their own tests name another's.
+# A key creates objects in its own tenant; their own tests use another tenant.
 STARTS = {
     "/video/img2vid/async",
     "/video/caption/async",
@@ -65,7 +65,7 @@ STARTS = {
 
 @dataclass(frozen=True)
 class Subject:
-    """An application at work, with one thing of each kind that its routes name, all of one tenant."""
+    """A running application with one object of each kind that its routes name, all of one tenant."""
 
     api: Api
     tenant: str
@@ -73,7 +73,7 @@ class Subject:
 
     @property
     def routes(self) -> list[Route]:
-        """Its own ones, and what takes things away last."""
+        """Return its own routes, those that delete last."""
         known = {str(route) for route in ROUTES}
         found = [route for route in list_all_routes(self.api.server) if str(route) not in known]
         return sorted(found, key=lambda route: ["GET", "POST", "PUT", "DELETE"].index(route.method))

@@ -1,4 +1,4 @@
-"""The OpenAPI documents of the three applications, as generators of clients read them."""
+"""The OpenAPI documents of the three applications, as client generators read them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_every_answer_has_a_type(document: dict[str, Any]) -> None:
         for name, answer in answers(document)
         if name[-3] == "2" and name[-3:] != "204" and not name.startswith("HEAD") and not _is_typed(answer)
     ]
-    # The results are whatever the steps returned; the answer to a callback has no body.
+    # Results have the type of the steps; the answer to a callback has no body.
     assert untyped == ["GET /api/v1/runs/{run}/results 200", "POST /api/v1/callbacks/{token} 200"]
 
 
@@ -115,11 +115,11 @@ async def test_schemas_have_names_that_generators_can_use(document: dict[str, An
     schemas = document["components"]["schemas"]
     assert [name for name in schemas if not re.fullmatch("[A-Z][A-Za-z0-9]+(-Input|-Output)?", name)] == []
     same = [name for name, schema in schemas.items() if name.lower() in map(str.lower, schema.get("properties", ()))]
-    assert same in ([], ["File"])  # whose `file` is how every result names a file
+    assert same in ([], ["File"])  # every result names its files with `file`
 
 
 async def test_a_field_with_a_default_may_be_left_out(document: dict[str, Any]) -> None:
-    # openapi-typescript takes a field that has a `default` for one that must be sent.
+    # openapi-typescript treats a field with a `default` as required.
     given = document["components"]["schemas"]["StartRequest"]
     assert given["required"] == ["pipeline"]
     assert "Default: 0." in given["properties"]["priority"]["description"]

@@ -1,4 +1,4 @@
-"""The classifier in this process: its routes, a worker in the test's hands, and OpenRouter's stand-in or no key."""
+"""The classifier in this process: its routes, a manual worker, and OpenRouter's stand-in or no key."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def a_project(**changed: Any) -> dict[str, Any]:
 
 
 def check_refusal(answer: httpx2.Response, status: int, code: str) -> str:
-    """What the refusal says in English, where it does: every one has a code and a sentence in Portuguese."""
+    """Check the code and the Portuguese message of a rejection, and return its English message if it has one."""
     told = answer.json()
     assert (answer.status_code, told.get("code")) == (status, code), answer.text
     assert len(told["detail"].split()) > 2, told
@@ -60,12 +60,12 @@ def check_refusal(answer: httpx2.Response, status: int, code: str) -> str:
 
 
 def answer_of_model(body: dict[str, Any]) -> Any:
-    """What the stand-in's model says. About a text that holds `SPOILT` it says nothing that can be used."""
+    """Return the answer of the stand-in's model. It is unusable for a text that contains `SPOILT`."""
     return "Não sei." if SPOILT in str(body["messages"]) else by_mention(body)
 
 
 class InProcessIsolation:
-    """In place of child processes."""
+    """Replaces child processes."""
 
     def __init__(self, worker: ManualWorker) -> None:
         self._threads = worker._threads
@@ -88,13 +88,13 @@ class ClassifierApp:
         return self.api.client
 
     async def project(self, **changed: Any) -> str:
-        """A new project's id."""
+        """Create a project and return its id."""
         answer = await self.api.post("/projetos", json=a_project(**changed))
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
     async def send(self, name: str, data: bytes | str, **options: Any) -> list[dict[str, Any]]:
-        """What there is to start with, of one file."""
+        """Upload one file and return its documents."""
         answer = await self.upload(name, data, **options)
         assert answer.status_code == 200, answer.text
         return list(answer.json()["documentos"])
@@ -104,7 +104,7 @@ class ClassifierApp:
         return await self.api.post("/arquivos", params={"nome": name}, content=content, **options)
 
     async def begin(self, project: str, texts: Mapping[str, bytes | str] = TEXTS, **more: Any) -> str:
-        """An execution of these documents; its id."""
+        """Start an execution of these documents and return its id."""
         documents = [each for name, data in texts.items() for each in await self.send(name, data)]
         answer = await self.start(project, documents, **more)
         assert answer.status_code == 202, answer.text
@@ -115,7 +115,7 @@ class ClassifierApp:
         return await self.api.post("/execucoes", json=body, **options)
 
     async def run_execution(self, texts: Mapping[str, bytes | str] = TEXTS, **changed: Any) -> str:
-        """An execution that was worked on until nothing was left to do."""
+        """Start an execution and work until nothing is left to do."""
         execution = await self.begin(await self.project(**changed), texts)
         await self.work()
         return execution
@@ -134,19 +134,19 @@ class ClassifierApp:
         return await self.api.post(f"/execucoes/{execution}/{what}", **options)
 
     def count_calls_about(self, words: str) -> int:
-        """How often the model was asked about a text with these words."""
+        """Return how often the model was asked about a text with these words."""
         return sum(words in str(request["messages"][-1]["content"]) for request in self.standin.requests)
 
     def fix_model(self) -> None:
-        """From now on the model answers well on every text."""
+        """Make the model answer every text correctly from now on."""
         self.standin._answer = by_mention
 
     async def key(self, project: str, *scopes: str) -> str:
-        """A key that is for this project only."""
+        """Create a key for this project only."""
         return await self.api.make_key(*(scopes or ("runs:read", "runs:write")), tenant=project)
 
     async def work(self, *, advance_clock: bool = True) -> None:
-        """All that can be done, and with `until_later` also what is due later."""
+        """Do all work that is ready, and with `advance_clock` also what is due later."""
         await self.api.sandbox._work_until_idle(self.worker, advance_clock)
 
     @asynccontextmanager
@@ -155,13 +155,13 @@ class ClassifierApp:
             yield _without_children(hands)
 
     async def run_watchdog(self, after: timedelta) -> None:
-        """Let time pass in which the worker lives, and let the watchdog look."""
+        """Advance the clock with a live worker, then run the watchdog."""
         await self.api.sandbox.clock.advance(after)
         await workers.send_heartbeat(self.api.sandbox.database, self.worker.worker)
         await self.api.sandbox.run_watchdog()
 
     async def get_event_kinds(self, execution: str) -> list[str]:
-        """What happened, in order."""
+        """Return the kinds of the events in order."""
         return [event.kind for event in await self.client.runs.list_events(UUID(execution))]
 
 
@@ -175,7 +175,7 @@ async def running_classifier_app(
     timeout: float = 90.0,
     isolated: bool = False,
 ) -> AsyncIterator[ClassifierApp]:
-    """Documents are read in this process, which is quick, unless they are to be `isolated` as they are in earnest."""
+    """Read documents in this process, which is fast, unless they are `isolated` as in production."""
     standin = StandIn(key=KEY, answer=answer_of_model)
     async with standin.serving() as base_url:
         settings = OpenRouterSettings(

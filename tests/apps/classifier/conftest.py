@@ -15,7 +15,7 @@ OpenClassifierApp = Callable[..., AbstractAsyncContextManager[ClassifierApp]]
 
 @pytest.fixture
 async def open_classifier_app(database: Database, tmp_path: Path) -> OpenClassifierApp:
-    """`open_classifier_app(offline=...)`: the classifier on an empty database, with a stand-in of OpenRouter."""
+    """`open_classifier_app(offline=...)`: the classifier on an empty database, with a stand-in for OpenRouter."""
     await empty_database(database)
 
     def opened(**options: object) -> AbstractAsyncContextManager[ClassifierApp]:

@@ -1,4 +1,4 @@
-"""Documents made here, byte by byte: Portuguese pages as PDF and docx, and all that may be wrong with one."""
+"""Generate documents byte by byte: Portuguese pages as PDF and docx, and damaged or hostile ones."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _NAMES = ("João Conceição", "Maria Assunção", "Antônio Peçanha", "Luísa 
 
 
 def text_of(label: str, number: int) -> list[str]:
-    """The lines of a document of this kind; the same number always gives the same."""
+    """Return the lines of a document of this kind, the same for the same number."""
     random = Random(f"{label}:{number}")
     lines = [
         _OPENINGS[label],
@@ -82,13 +82,13 @@ def text_of(label: str, number: int) -> list[str]:
 
 
 def letter(number: int) -> tuple[str, bytes]:
-    """A label, and a one-page PDF of that kind, for each number."""
+    """Return a label, and a one-page PDF of that kind."""
     label = LABELS[number % len(LABELS)]
     return label, pdf([text_of(label, number)])
 
 
 def pdf(pages: Sequence[Sequence[str]], *, password: str | None = None) -> bytes:
-    """A PDF of these lines of text. With a password nobody reads it without."""
+    """Return a PDF with these lines of text, encrypted if there is a password."""
     return _written([_text_page(lines) for lines in pages], password=password)
 
 
@@ -97,7 +97,7 @@ def blank_pdf() -> bytes:
 
 
 def scanned_pdf(pages: int = 1) -> bytes:
-    """Pages that hold a picture and no text."""
+    """Return pages with a picture and no text."""
     picture = _stream(
         zlib.compress(b"\xff\x00" * 32),
         "/Type /XObject /Subtype /Image /Width 8 /Height 8 "
@@ -109,7 +109,7 @@ def scanned_pdf(pages: int = 1) -> bytes:
 
 
 def hungry_pdf(megabytes: int = 900) -> bytes:
-    """Few bytes whose page unpacks to very many: one packed block, again and again."""
+    """Return a small PDF whose page unpacks to very many bytes: one packed block, repeated."""
     packer = zlib.compressobj(9)
     head = packer.compress(b"") + packer.flush(zlib.Z_FULL_FLUSH)
     block = packer.compress(b" " * 1_000_000) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -117,7 +117,7 @@ def hungry_pdf(megabytes: int = 900) -> bytes:
 
 
 def hanging_pdf() -> bytes:
-    """A page that draws the same form very often, which does nothing very often: hours of work, and little memory."""
+    """Return a page that draws the same empty form very often: hours of work, and little memory."""
     entries = "/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Filter /FlateDecode"
     form = _stream(zlib.compress(b"q Q " * 200_000), entries)
     page = _stream(zlib.compress(b"/Fm Do " * 100_000), "/Filter /FlateDecode")
@@ -125,7 +125,7 @@ def hanging_pdf() -> bytes:
 
 
 def corrupt_pdfs() -> dict[str, bytes]:
-    """PDFs that no reader can open."""
+    """Return PDFs that no reader can open."""
     whole = pdf([text_of("ofício", 1)])
     return {
         "only a head": b"%PDF-1.7\n",
@@ -138,7 +138,7 @@ def corrupt_pdfs() -> dict[str, bytes]:
 
 
 def docx(paragraphs: Sequence[str], **changed: bytes) -> bytes:
-    """A document as word processors write it. `changed` are other bytes for `document`."""
+    """Return a docx as word processors write it. `changed` replaces the bytes of `document`."""
     body = "".join(f'<w:p><w:r><w:t xml:space="preserve">{_escaped(text)}</w:t></w:r></w:p>' for text in paragraphs)
     return zipped(
         {
@@ -156,18 +156,18 @@ def document_xml(body: str) -> bytes:
 
 
 def laughing_docx() -> bytes:
-    """Entities of entities, which would become gigabytes."""
+    """Return nested entities that would expand to gigabytes."""
     levels = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
     return docx([], document=f'<?xml version="1.0"?><!DOCTYPE w [<!ENTITY l0 "ha">{levels}]><w>&l9;</w>'.encode())
 
 
 def spying_docx() -> bytes:
-    """An entity that names a file of this machine."""
+    """Return an entity that names a file on this machine."""
     return docx([], document=b'<?xml version="1.0"?><!DOCTYPE w [<!ENTITY x SYSTEM "file:///etc/hostname">]><w>&x;</w>')
 
 
 def bomb_docx(megabytes: int = 60) -> bytes:
-    """A document whose text is nothing but spaces."""
+    """Return a document whose text is only spaces."""
     return docx([], document=b"<w>" + b" " * (megabytes * 1_000_000) + b"</w>")
 
 
@@ -180,7 +180,7 @@ def zipped(members: dict[str, bytes]) -> bytes:
 
 
 def lying_zip(members: dict[str, bytes], claimed: int = 10) -> bytes:
-    """A zip whose own lists say that every member has but a few bytes."""
+    """Return a zip that declares only a few bytes for each member."""
     made = bytearray(zipped(members))
     with zipfile.ZipFile(io.BytesIO(made)) as archive:
         for member in archive.infolist():
@@ -193,7 +193,7 @@ def lying_zip(members: dict[str, bytes], claimed: int = 10) -> bytes:
 
 
 def locked_zip(members: dict[str, bytes]) -> bytes:
-    """A zip whose members say that they are encrypted."""
+    """Return a zip whose members claim to be encrypted."""
     made = bytearray(zipped(members))
     for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         place = made.find(mark)
@@ -204,7 +204,7 @@ def locked_zip(members: dict[str, bytes]) -> bytes:
 
 
 def png(width: int = 8, height: int = 8) -> bytes:
-    """A white picture; a large one still has few bytes."""
+    """Return a white picture; a large one still has few bytes."""
     head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     packer, packed, row = zlib.compressobj(9), io.BytesIO(), b"\0" + b"\xff" * ((width + 7) // 8)
     for _ in range(height):
@@ -223,7 +223,7 @@ def _text_page(lines: Sequence[str]) -> bytes:
 
 
 def _literal(line: str) -> bytes:
-    """As the text of Western Windows, which the font of these pages is told to use."""
+    """Encode as Windows-1252, the encoding of the font on these pages."""
     raw = line.encode("cp1252")
     return raw.replace(b"\\", rb"\\").replace(b"(", rb"\(").replace(b")", rb"\)")
 
@@ -236,7 +236,7 @@ def _written(
     resources: str = "",
     password: str | None = None,
 ) -> bytes:
-    """Objects 1 to 3 are the catalogue, the list of pages and the font; then `extra`, then each page and its stream."""
+    """Write objects 1 to 3, the catalogue, page list and font; then `extra`, then each page and its stream."""
     contents = [*(_stream(page) for page in pages), *streams]
     first = 4 + len(extra)
     kids = " ".join(f"{first + 2 * place} 0 R" for place in range(len(contents)))
@@ -275,7 +275,7 @@ def _file(objects: list[bytes], password: str | None) -> bytes:
 
 
 def _locked(objects: list[bytes], password: bytes) -> tuple[list[bytes], bytes]:
-    """The first and weakest way to lock a PDF: RC4 of 40 bits. Every reader knows it."""
+    """Encrypt a PDF with 40-bit RC4, the oldest and weakest method, which every reader supports."""
     identity, rights = b"0123456789abcdef", -4
     padded = (password + _PAD)[:32]
     owner = _rc4(md5(padded).digest()[:5], padded)

@@ -1,4 +1,4 @@
-"""A step that reads documents, at the top of a module where a child process can import it."""
+"""A step that reads documents, in a module that a child process can import."""
 
 from __future__ import annotations
 

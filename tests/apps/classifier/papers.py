@@ -1,4 +1,4 @@
-"""A batch as a court's clerk would send it: papers in Portuguese, each a PDF of its own, and among them bad ones."""
+"""A batch as a court's clerk would send it: Portuguese papers as separate PDFs, with bad ones among them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from textwrap import wrap
 from tests.apps.classifier.documents import corrupt_pdfs, hanging_pdf, hungry_pdf, pdf, zipped
 
 KINDS = ("petição inicial", "sentença", "contestação", "ofício", "recurso", "procuração")
-_WIDTH = 70  # letters that fit on a line of a page
+_WIDTH = 70  # characters that fit on a line of a page
 
 
 @dataclass(frozen=True)
 class Paper:
-    """Either `label` says what it is, or `codes` how it may fail: some kill their reader in more than one way."""
+    """`label` is the kind of a good paper; `codes` are the possible errors of a bad one, which may crash its reader."""
 
     name: str
     data: bytes
@@ -25,7 +25,7 @@ class Paper:
 
 
 def papers(count: int, *, seed: int = 0) -> Iterator[Paper]:
-    """Good ones, of all kinds in turn, no two alike. The same seed gives the same."""
+    """Yield good papers of all kinds in turn, all different, the same for the same seed."""
     return (paper(number, seed=seed) for number in range(count))
 
 
@@ -36,7 +36,7 @@ def paper(number: int, *, seed: int = 0) -> Paper:
 
 
 def batch(good: int, *, corrupt: int = 0, crashing: int = 0, hanging: int = 0, seed: int = 0) -> list[Paper]:
-    """Good papers and bad ones, in an order that the seed chooses."""
+    """Return good and bad papers in an order chosen by the seed."""
     made = [
         *papers(good, seed=seed),
         *(_damaged(number) for number in range(corrupt)),
@@ -48,7 +48,7 @@ def batch(good: int, *, corrupt: int = 0, crashing: int = 0, hanging: int = 0, s
 
 
 def lines_of(label: str, number: int, *, seed: int = 0) -> list[str]:
-    """What stands in a paper, line by line."""
+    """Return the lines of a paper."""
     random = Random(f"{seed}:{label}:{number}")
     facts = _facts(number, random)
     body = random.sample(_SENTENCES[label], len(_SENTENCES[label]) - 1)
@@ -74,7 +74,7 @@ def _facts(number: int, random: Random) -> dict[str, str]:
 
 
 def _damaged(number: int) -> Paper:
-    """No two alike, since the same content twice is one document."""
+    """All are different, since equal content is one document."""
     kind = list(_DAMAGED)[number % len(_DAMAGED)]
     code, make = _DAMAGED[kind]
     return Paper(f"{kind} {number}.pdf", make(number), codes=frozenset({code}))
@@ -85,13 +85,13 @@ def _crashing(number: int) -> Paper:
 
 
 def _hanging(number: int) -> Paper:
-    """It is at hand for so long that workers which are killed may hold it, and the third death puts it aside."""
+    """Runs so long that killed workers may hold it; the third worker death quarantines it."""
     codes = frozenset({"CPU_LIMIT", "TIMEOUT", "QUARANTINED"})
     return Paper(f"sem fim {number}.pdf", _marked(_endless(), number), codes=codes)
 
 
 def _marked(data: bytes, number: int) -> bytes:
-    """The same to every reader, with another hash: after the end of a PDF a comment may stand."""
+    """Change the hash but not the content: a comment may follow the end of a PDF."""
     return data + f"%{number}\n".encode()
 
 

@@ -1,4 +1,4 @@
-"""The application as `retoma serve retoma_apps.classifier` takes it from its environment."""
+"""The application as `retoma serve retoma_apps.classifier` creates it from the environment."""
 
 from __future__ import annotations
 

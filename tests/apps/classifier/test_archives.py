@@ -1,4 +1,4 @@
-"""Batches that come as a zip: each file in turn, and no bomb goes off."""
+"""Batches in a zip: each file in turn, and bombs are detected."""
 
 from __future__ import annotations
 

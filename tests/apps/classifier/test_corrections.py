@@ -16,7 +16,7 @@ async def correct(classifier_app: ClassifierApp, execution: str, code: str, labe
 
 async def test_a_persons_label_takes_the_place_of_the_models_which_stays_known(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution()
-    for label in ("parecer", "ofício"):  # who corrects twice corrects the model's label
+    for label in ("parecer", "ofício"):  # a second correction still refers to the model's label
         await correct(classifier_app, execution, "a.txt", label)
     found = (await classifier_app.documents(execution))["a.txt"]
     assert (found["rotulo"], found["rotulo_modelo"], found["rever"]) == ("ofício", "sentença", False)

@@ -15,7 +15,7 @@ from tests.apps.classifier.test_executions import first_steps
 
 
 class Crashing(InProcessIsolation):
-    """A child process dies with `b.txt`, as native code does that meets a bad PDF."""
+    """The child process crashes on `b.txt`, as native code does on a bad PDF."""
 
     async def run_attempt(
         self, plan: StepCall, claim: Claim, context: Context | None, on_body: Callable[[Claim], None]

@@ -312,7 +312,7 @@ async def test_no_answer_holds_the_providers_key(classifier_app: ClassifierApp) 
 
 
 async def first_steps(classifier_app: ClassifierApp) -> None:
-    """The documents are laid out, and none has begun."""
+    """Create the jobs of the documents without starting any."""
     await classifier_app.worker.record_outcomes(
         await classifier_app.worker.attempt(await classifier_app.worker.claim(2))
     )

@@ -43,7 +43,7 @@ FORM = {
 
 
 class ClassifierPages:
-    """The classifier, and somebody who has logged in to its page."""
+    """The classifier, and a logged-in user of its page."""
 
     def __init__(self, classifier_app: ClassifierApp) -> None:
         self.classifier_app = classifier_app
@@ -58,7 +58,7 @@ class ClassifierPages:
         return token_of(await self.visitor.get("/classificador/?novo=1"))
 
     async def submit_form(self, path: str, **fields: str) -> str:
-        """How it went, as the page says then."""
+        """Submit a form and return the page's message."""
         answer = await self.visitor.post(f"/classificador/{path}", {"csrf": await self.token(), **fields})
         assert answer.status_code == 303, answer.text
         there = answer.headers["location"].partition("#")[0]

@@ -1,4 +1,4 @@
-"""The papers that the proof and the benchmark send: what they claim of themselves is true."""
+"""The papers of the acceptance test and the benchmark are what they claim to be."""
 
 from __future__ import annotations
 

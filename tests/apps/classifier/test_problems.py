@@ -1,4 +1,4 @@
-"""Errors of the classifier's routes, in the language of their names."""
+"""Errors of the classifier's routes in Portuguese."""
 
 from __future__ import annotations
 

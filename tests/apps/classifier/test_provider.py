@@ -36,7 +36,7 @@ async def test_an_outage_of_the_provider_pauses_the_calls_and_fails_no_document(
     await classifier_app.work(advance_clock=False)
     (pool,) = await classifier_app.client.pools.list("llm")
     assert pool.trouble == "PROVIDER_DOWN"
-    assert classifier_app.standin.struck["broken"] == 8  # as many as the pool lets begin at once
+    assert classifier_app.standin.struck["broken"] == 8  # the pool's capacity
     await classifier_app.work()
     shown = await classifier_app.status(execution)
     assert (shown["status"], shown["contagem"]["CONCLUIDO"]) == ("CONCLUIDO", 12)
@@ -52,7 +52,7 @@ async def test_a_provider_that_does_not_answer_fails_the_attempt_of_that_documen
             await is_over.wait()
             return await request(outgoing, *given, timeout=timeout, **options)
         try:
-            return await request(outgoing, *given, timeout=1, **options)  # in which it is surely sent
+            return await request(outgoing, *given, timeout=1, **options)  # long enough to send it
         finally:
             classifier_app.standin.faults.hangs = 0
             is_over.set()

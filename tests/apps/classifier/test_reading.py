@@ -1,4 +1,4 @@
-"""Documents of strangers: the text of the good ones, and for each bad one the code that says why."""
+"""Untrusted documents: the text of the good ones, and the error code of each bad one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.apps.classifier import documents
 
 @pytest.fixture(autouse=True)
 def no_installed_ocr(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests mean the same wherever they run."""
+    """Make the tests independent of what is installed."""
     monkeypatch.setattr("retoma_apps.classifier.reading.document.installed_ocr", lambda: None)
 
 
@@ -268,7 +268,7 @@ def test_without_the_extra_there_is_no_ocr_and_with_it_there_is_one(monkeypatch:
 
 
 class FakeRapidOcr:
-    """As the library's own class behaves: no text is None."""
+    """Behaves as the library's class: no text is None."""
 
     def __init__(self, params: dict[str, Any] | None = None) -> None: ...
 
@@ -282,7 +282,7 @@ FakeRapidOcr.RapidOCR = FakeRapidOcr
 
 
 def sees(text: str, seen: list[tuple[int, ...]] | None = None) -> Callable[[Any], str]:
-    """OCR that always sees the same, and notes the shape of what it was shown."""
+    """Return an OCR function that always reads the same text and records the shape of each picture."""
 
     def look(picture: Any) -> str:
         if seen is not None:

@@ -29,7 +29,7 @@ async def test_only_failed_documents_rerun_with_all_their_attempts(classifier_ap
         1,
         "ofício",
     )
-    assert (await classifier_app.status(execution))["status"] == "CONCLUIDO_COM_ERROS"  # the empty one
+    assert (await classifier_app.status(execution))["status"] == "CONCLUIDO_COM_ERROS"  # the empty one fails
     assert classifier_app.count_calls_about("Julgo") == 1
     summary = (await classifier_app.api.get(f"/execucoes/{execution}/resultados")).json()["resumo"]
     assert summary["rotulos"] == {"sentença": 1, "ofício": 1, "parecer": 1}
@@ -71,7 +71,7 @@ async def test_a_round_repeated_with_its_key_gets_its_first_answer(
     first = (await classifier_app.post_action(execution, "reprocessar-erros", **key)).json()
     assert (
         await classifier_app.post_action(execution, "reprocessar-erros", **key)
-    ).json() == first  # while it is under way
+    ).json() == first  # while it is running
     await classifier_app.work()
     assert (await classifier_app.post_action(execution, "reprocessar-erros", **key)).json() == first  # after it changed
     await classifier_app.post_action(execution, "cancelar")

@@ -75,7 +75,7 @@ async def test_a_document_that_was_tried_again_with_success_keeps_its_last_error
 
 
 class Reader:
-    """In place of reading: fails so often, and then reads what the model cannot label."""
+    """Replaces reading: fails a number of times, then returns text that the model cannot label."""
 
     def __init__(self, *, fails: int = 0) -> None:
         self.fails = fails
@@ -161,7 +161,7 @@ async def test_the_stack_of_an_error_is_shortened(classifier_app: ClassifierApp)
     def deep(depth: int) -> Any:
         if depth == 0:
             raise RuntimeError("too deep")
-        return deeper(depth) if depth % 2 else deep(depth - 1)  # what repeats itself is told once
+        return deeper(depth) if depth % 2 else deep(depth - 1)  # repeated frames are listed once
 
     def deeper(depth: int) -> Any:
         return deep(depth - 1)

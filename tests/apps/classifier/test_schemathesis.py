@@ -1,4 +1,4 @@
-"""schemathesis, from the OpenAPI document alone, finds nothing in the routes of the classifier either."""
+"""schemathesis finds no failures in the classifier's routes from the OpenAPI document alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_schemathesis_finds_nothing(
     async with run_server(classifier_app.api.server, listening, settings):
         document = f"{get_address(listening)}/api/v1/openapi.json"
         own = ("--include-path-regex", "^/(projetos|arquivos|execucoes)")
-        # That labels are of the taxonomy and files were sent cannot be said in a schema.
+        # A schema cannot express that labels are in the taxonomy and files were uploaded.
         lenient = ("--exclude-checks", "positive_data_acceptance", "--phases", "examples,coverage")
         said = await schemathesis(document, classifier_app.api.key or "", tmp_path, *own, *lenient)
     assert (await classifier_app.api.get("/projetos")).json()["projetos"], said

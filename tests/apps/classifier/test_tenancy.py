@@ -29,7 +29,7 @@ async def test_a_key_for_a_tenant_makes_that_tenants_project(classifier_app: Cla
 
 
 async def test_a_run_of_another_pipeline_is_no_execution(classifier_app: ClassifierApp) -> None:
-    """There is but one pipeline in this application; one that was taken out may still have runs."""
+    """This application has one pipeline; a removed one may still have runs."""
     execution = await classifier_app.begin(await classifier_app.project())
     async with classifier_app.client.database.connection() as connection:
         await connection.execute("update retoma.versions set pipeline = 'outra'")

@@ -141,7 +141,7 @@ async def test_two_files_of_one_name_in_a_zip_are_two_documents(classifier_app: 
         with pytest.warns(UserWarning, match="Duplicate"):
             archive.writestr("a.txt", "SENTENÇA dois")
     execution = await classifier_app.begin(await classifier_app.project(), {"lote.zip": made.getvalue()})
-    assert list(await classifier_app.documents(execution)) == []  # not laid out yet
+    assert list(await classifier_app.documents(execution)) == []  # no jobs yet
     await classifier_app.work()
     assert list(await classifier_app.documents(execution)) == ["a.txt", "a (2).txt"]
 

@@ -15,7 +15,7 @@ from tests.server.test_live import open_watchers
 
 
 async def begin_held_execution(classifier_app: ClassifierApp, webhook_url: str | None = None, **changed: int) -> str:
-    """An execution of three with `a.txt` done, and the others held by a worker that lives."""
+    """Start an execution of three documents: `a.txt` is done, and a live worker holds the others."""
     also = {} if webhook_url is None else {"webhook_url": webhook_url}
     execution = await classifier_app.begin(await classifier_app.project(**changed), also=also)
     await first_steps(classifier_app)
@@ -112,7 +112,7 @@ async def test_the_project_says_how_often_an_execution_resumes(classifier_app: C
     key = {"headers": {"Idempotency-Key": "k"}}
     answer = await classifier_app.post_action(
         execution, "reprocessar-erros", **key
-    )  # goes on with all that its end kept from running
+    )  # resumes all jobs that its failure stopped
     assert (answer.status_code, answer.json()["documentos"]) == (200, left)
     assert (await classifier_app.post_action(execution, "reprocessar-erros", **key)).json() == answer.json()
     await classifier_app.work()

@@ -15,7 +15,7 @@ OpenGpuApp = Callable[..., AbstractAsyncContextManager[GpuApp]]
 
 @pytest.fixture
 async def open_gpu_app(database: Database, tmp_path: Path) -> OpenGpuApp:
-    """`open_gpu_app(...)`: the orchestrator on an empty database, with a stand-in of RunPod."""
+    """`open_gpu_app(...)`: the orchestrator on an empty database, with a stand-in for RunPod."""
     await empty_database(database)
 
     def opened(**options: object) -> AbstractAsyncContextManager[GpuApp]:

@@ -1,6 +1,6 @@
-"""The orchestrator in this process: its routes, a worker in the test's hands, and RunPod's stand-in as the referee.
+"""The orchestrator in this process: its routes, a manual worker, and RunPod's stand-in as the referee.
 
-One clock moves all: `work` lets everything happen that is due, at the database and at the stand-in.
+One clock drives all: `work` does everything that is due, in the database and at the stand-in.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ BODIES = {"img2vid": img2vid(), "caption": CAPTION, "addaudio": ADDAUDIO}
 
 
 class WithoutCallbackUrl(RunPodHost):
-    """Leaves out where the sandbox could be called, unless a test listens at `origin`: nobody else does, and asking for
-    the sandbox's name takes seconds."""
+    """Leaves out the callback URL unless a test listens at `origin`: nothing else listens, and resolving the sandbox's
+    name takes seconds."""
 
     origin: str | None = None
 
@@ -77,7 +77,7 @@ class GpuApp:
         return self.api.client
 
     async def submit(self, body: dict[str, Any] | None = None, operation: str = "img2vid", **options: Any) -> str:
-        """The `jobId`."""
+        """Submit a job and return its `jobId`."""
         answer = await self.post(operation, body or BODIES[operation], **options)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["jobId"])
@@ -94,7 +94,7 @@ class GpuApp:
         return await self.api.post(f"/jobs/{job}/cancel")
 
     async def work_now(self) -> None:
-        """Everything that can be done now, without any time passing."""
+        """Do everything that is ready, without advancing the clock."""
         await workers.send_heartbeat(self.api.sandbox.database, self.worker.worker)
         await self.api.sandbox._work_until_idle(self.worker, advance_clock=False)
         self.most_used = max(self.most_used, await self.count_used_slots())
@@ -107,7 +107,7 @@ class GpuApp:
             await self.work_now()
 
     async def work(self, jobs: Iterable[str] = (), *, most: int = 2_000) -> None:
-        """Until these jobs, or all, are over."""
+        """Work until these jobs, or all, have ended."""
         await self.work_now()
         for _ in range(most):
             if not await self.open_jobs(jobs):
@@ -121,17 +121,17 @@ class GpuApp:
         return [run.id for run in found if not run.is_over and (not wanted or run.id in wanted)]
 
     async def count_used_slots(self) -> int:
-        """Workers that the database says are taken."""
+        """Return the slots in use according to the database."""
         pools = await self.client.pools.list("gpu")
         return pools[0].used if pools else 0
 
     async def send_callbacks(self, there: Receiver) -> list[dict[str, Any]]:
-        """What the receiver has got, after all that is due was sent."""
+        """Send all due callbacks and return what the receiver got."""
         await self.api.sandbox.send_webhooks()
         return [got.json for got in there.requests]
 
     def list_running(self) -> list[Job]:
-        """What the stand-in has at work or in its queue."""
+        """Return the stand-in's running and queued jobs."""
         return [job for job in self.standin.jobs if job.is_live]
 
 

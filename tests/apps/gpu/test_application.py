@@ -1,4 +1,4 @@
-"""The application as `retoma serve retoma_apps.gpu` takes it from its environment."""
+"""The application as `retoma serve retoma_apps.gpu` creates it from the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent to `webhook_url`: the bodies, their signature, and how often it is tried."""
+"""Callbacks to `webhook_url`: bodies, signatures and retries."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_the_signature_is_of_the_bytes_that_were_sent(gpu_app: GpuApp) -> 
 
 
 def sign(got: ReceivedRequest) -> str:
-    """As a receiver would compute it."""
+    """Compute the signature as a receiver would."""
     text = got.headers["x-webhook-timestamp"].encode() + b"." + got.body
     return hmac.new(SECRET.encode(), text, hashlib.sha256).hexdigest()
 
@@ -172,7 +172,7 @@ async def test_a_callback_that_used_up_its_attempts_is_a_dead_letter(
 
 
 async def test_a_callback_outlives_a_restart_of_its_receiver(gpu_app: GpuApp) -> None:
-    """After the document's five attempts it goes on by the standard schedule."""
+    """After the specified five attempts it continues on the standard schedule."""
     async with receiver(*[respond_with(500)] * 13) as there:
         await run_to_end(gpu_app, there.url)
         waits = await send_until_done(gpu_app.api.sandbox, (await gpu_app.client.runs.list())[0].id)
@@ -224,7 +224,7 @@ async def test_a_dead_letter_survives_a_restart_and_can_be_sent(open_gpu_app: Op
             await gpu_app.api.sandbox.send_webhooks()
             (dead,) = await gpu_app.client.webhooks.list_deliveries(states=["dead"])
             letter, now = await gpu_app.client.webhooks.get_delivery(dead.id), await gpu_app.api.sandbox.clock.now()
-        async with open_gpu_app() as gpu_app:  # all that a process keeps is new
+        async with open_gpu_app() as gpu_app:  # a new process without any state in memory
             await gpu_app.api.sandbox.clock.set(now)
             assert await gpu_app.client.webhooks.get_delivery(dead.id) == letter
             await gpu_app.client.webhooks.enable_endpoint(letter.endpoint)

@@ -1,4 +1,4 @@
-"""What the dashboard counts of the orchestrator's jobs."""
+"""The dashboard's counts of the orchestrator's jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/files/...`: outputs that this machine keeps."""
+"""`/files/...`: outputs stored on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = "gpu/0190/1/video_1.mp4"
 
 @pytest.fixture
 async def app_with_film(open_gpu_app: OpenGpuApp, tmp_path: Path) -> AsyncIterator[GpuApp]:
-    """A studio that keeps one film, and a secret beside its files."""
+    """An application with one stored film, and a secret next to its files."""
     film = tmp_path / "files" / KEY
     film.parent.mkdir(parents=True)
     film.write_bytes(FILM)

@@ -1,4 +1,4 @@
-"""Parts that fail, take too long, or are lost on the way; and what is then done twice: nothing."""
+"""Parts that fail, time out or are lost, and that nothing runs twice."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_only_the_part_that_failed_is_tried_again(gpu_app: GpuApp) -> None
     tries: dict[int, int] = {}
     for one in gpu_app.standin.jobs:
         tries[len(one.input["images"])] = tries.get(len(one.input["images"]), 0) + 1
-    # Nine parts, of which one was tried four times; then its images one by one, the bad one twice.
+    # Nine parts, one of them attempted four times; then its images one by one, the bad one twice.
     assert tries == {12: 8 + 3, 4: 1, 1: 12 + 1}
     attempts = (await gpu_app.show(job))["attempts"]
     assert attempts["clips:3"] == 4
@@ -133,7 +133,7 @@ async def test_a_fixed_image_is_tried_when_the_job_is_rerun(gpu_app: GpuApp) -> 
 
 
 class CorruptImageHost:
-    """A host that says of every order that its image is corrupt, as ffmpeg does of one that is."""
+    """A host that reports every image as corrupt, with ffmpeg's code."""
 
     code = "CORRUPT_IMAGE"
 
@@ -154,7 +154,7 @@ class CorruptImageHost:
 
 
 class WordyHost(CorruptImageHost):
-    """A host with words of its own, which names a file or an address only where it likes to."""
+    """A host with its own messages, which may omit file names and URLs."""
 
     result: dict[str, Any]
 
@@ -274,12 +274,12 @@ def test_a_limit_that_is_set_is_that_of_every_job(monkeypatch: pytest.MonkeyPatc
 async def test_a_job_may_wait_for_the_set_limit_and_then_run_for_it(
     queue: float, work: float, status: str, open_gpu_app: OpenGpuApp
 ) -> None:
-    """So that it may take up to twice the limit."""
+    """The total is up to twice the limit."""
     settings = {"job_timeout_ms": 90_000}
     async with open_gpu_app(queue_seconds=queue, seconds=lambda _: work, settings=settings) as gpu_app:
         job = await gpu_app.submit(operation="caption")
         await gpu_app.work_now()
-        gpu_app.standin.jobs[0].longest = 1e9  # the host has limits of its own, and would end it first
+        gpu_app.standin.jobs[0].longest = 1e9  # the host's own limit would end it first
         await gpu_app.work()
         shown = await gpu_app.show(job)
     assert (shown["status"], shown.get("error", {}).get("code")) == (
@@ -294,7 +294,7 @@ async def test_a_job_beyond_its_limit_fails_and_its_work_is_cancelled(
 ) -> None:
     async with open_gpu_app(seconds=lambda _: 1e9) as gpu_app, receiver() as there:
         gpu_app.standin.fleet.cancel_seconds = 3
-        # The host has limits of its own, and would end it first.
+        # The host's own limit would end it first.
         job = await gpu_app.submit({**BODIES[operation], "webhook_url": there.url}, operation)
         await gpu_app.work_now()
         for one in gpu_app.standin.jobs:
@@ -331,7 +331,7 @@ async def test_waiting_running_and_all_of_it_have_limits_of_their_own(
         gpu_app.standin.faults.fail = {"addaudio"}
         job = await gpu_app.submit(operation="addaudio")
         await gpu_app.work_now()
-        gpu_app.standin.jobs[0].longest = 1e9  # the host has limits of its own, and would end it first
+        gpu_app.standin.jobs[0].longest = 1e9  # the host's own limit would end it first
         await gpu_app.work()
         shown = await gpu_app.show(job)
         assert (shown["error"]["code"], shown["completedAt"][11:16]) == ("TIMEOUT", ended)
@@ -356,7 +356,7 @@ async def test_a_part_beyond_its_limit_ends_the_others_with_the_job(open_gpu_app
 async def test_what_completed_as_its_time_ran_out_is_one_end_and_one_callback(
     work: int, status: str, open_gpu_app: OpenGpuApp
 ) -> None:
-    """Its time is over 308 s after its submission, and the host takes 3 s to cancel it."""
+    """It times out 308 s after its submission, and the host takes 3 s to cancel it."""
     async with open_gpu_app(seconds=lambda _: float(work), cancel_seconds=3.0) as gpu_app, receiver() as there:
         job = await gpu_app.submit({**BODIES["addaudio"], "webhook_url": there.url}, "addaudio")
         await gpu_app.work_now()
@@ -392,7 +392,7 @@ async def test_a_submission_that_fails_delays_only_its_own_part(gpu_app: GpuApp)
 
 
 class FailingHost(CorruptImageHost):
-    """A host that answers submissions with an error and takes none, until it is mended."""
+    """A host that rejects all submissions with an error until it is fixed."""
 
     is_fixed = False
 
@@ -488,7 +488,7 @@ async def test_every_state_of_runpod_has_its_outcome_and_only_an_unknown_one_is_
 
 
 async def test_a_key_that_is_refused_holds_all_jobs_up_and_fails_none(gpu_app: GpuApp) -> None:
-    """Also those whose limit is over before it is mended: the host never had them."""
+    """This includes jobs whose limit passes before it is fixed: the host never had them."""
     gpu_app.standin._key = "another"
     jobs = [await gpu_app.submit(operation="addaudio") for _ in range(5)]
     await gpu_app.work_now()
@@ -510,7 +510,7 @@ BODIES: dict[str, Any] = {
 
 
 async def test_all_parts_of_a_job_together_have_its_limit(open_gpu_app: OpenGpuApp) -> None:
-    """Each part alone would be done in time: one after the other they are not."""
+    """Each part alone would finish in time; in sequence they do not."""
     async with open_gpu_app(workers=1, seconds=lambda _: 40 * 60.0) as gpu_app:
         await gpu_app.api.sandbox.client.pools.update("gpu", capacity=1)
         job = await gpu_app.submit(img2vid(40))

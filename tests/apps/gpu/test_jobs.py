@@ -1,4 +1,4 @@
-"""A job's way from the queue to its end, as its caller sees it."""
+"""A job from the queue to its end, as its caller sees it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_a_job_is_shown_with_all_that_is_known_of_it(gpu_app: GpuApp) -> N
 
 @pytest.mark.parametrize("operation", BODIES)
 async def test_a_job_shows_the_request_as_it_came(operation: str, gpu_app: GpuApp) -> None:
-    """With what is not known and as it was spelt, and without what was left out."""
+    """Including unknown fields and the original spelling, without defaults."""
     body = {**BODIES[operation], "id_roteiro": "34", "canal": {"nome": "Chá"}, "webhook_url": WEBHOOK_URL}
     if operation == "img2vid":
         body["images"] = [{"id": 1, "image_url": "https://example.com/1.png", "duracao": "5.5", "nota": "capa"}]
@@ -148,7 +148,7 @@ async def test_a_token_in_the_address_of_a_callback_is_shown_nowhere(gpu_app: Gp
 async def test_when_a_job_started_does_not_change_with_its_state(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(operation="caption")
     claims = await gpu_app.worker.claim()
-    await gpu_app.api.sandbox.clock.advance(timedelta(milliseconds=158))  # before it is submitted
+    await gpu_app.api.sandbox.clock.advance(timedelta(milliseconds=158))  # before the submission
     await gpu_app.worker.record_outcomes(await gpu_app.worker.attempt(claims))
     under_way = await gpu_app.show(job)
     await gpu_app.work()
@@ -242,7 +242,7 @@ async def test_reading_a_job_never_asks_the_host(gpu_app: GpuApp) -> None:
 
 
 async def test_polling_gives_what_the_callback_would(gpu_app: GpuApp) -> None:
-    """Its address is never reached here; see the test of callbacks for the same body."""
+    """Its callback URL is never called here; the callback tests check the same body."""
     job = await gpu_app.submit(img2vid(2, webhook_url="https://offline.example.com/webhook"))
     await gpu_app.work()
     shown = await gpu_app.show(job)
@@ -370,7 +370,7 @@ async def test_a_job_that_waits_longer_than_a_day_is_still_there(gpu_app: GpuApp
 
 
 async def test_a_job_is_kept_after_its_end_whatever_became_of_its_callback(gpu_app: GpuApp) -> None:
-    """Nothing that a worker does by itself removes it."""
+    """No automatic maintenance deletes it."""
     year, told = timedelta(days=365), lambda *_: None
     upkeep = Maintenance(
         gpu_app.client.database,

@@ -1,4 +1,4 @@
-"""schemathesis, from the OpenAPI document alone, finds nothing in the routes of the orchestrator either."""
+"""schemathesis finds no failures in the orchestrator's routes from the OpenAPI document alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_schemathesis_finds_nothing(
         async with run_server(gpu_app.api.server, listening, settings):
             document = f"{get_address(listening)}/api/v1/openapi.json"
             own = ("--include-path-regex", "^/(video|jobs|files)")
-            # That ids differ and that one of two fields is given cannot be said in a schema.
+            # A schema cannot express that ids differ and that exactly one of two fields is set.
             lenient = ("--exclude-checks", "positive_data_acceptance")
             said = await schemathesis(document, gpu_app.api.key or "", tmp_path, *own, *lenient)
         assert len(await gpu_app.client.runs.list(limit=100)) > 5, said

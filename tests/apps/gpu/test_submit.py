@@ -1,4 +1,4 @@
-"""Submitting jobs: what is taken, what is refused and how, and what is answered."""
+"""Submitting jobs: accepted and rejected requests, and the answers."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.worker.test_worker import run_worker, wait_until
 
 
 async def test_four_jobs_end_one_after_the_other_and_not_all_late(open_gpu_app: OpenGpuApp) -> None:
-    """Four minutes of work each, if all three workers are at it."""
+    """Each job is four minutes of work for all three workers."""
     async with open_gpu_app(seconds_per_image=7.2) as gpu_app, receiver() as there:
         jobs = [await gpu_app.submit(img2vid(100, webhook_url=there.url)) for _ in range(4)]
         assert [(await gpu_app.show(job))["status"] for job in jobs] == ["QUEUED"] * 4
@@ -64,7 +64,7 @@ async def test_a_process_hears_at_once_that_a_worker_is_free_and_would_look_with
     gpu_app: GpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert wakeup.MAX_POLL_SECONDS <= 5
-    for name in ("MIN_POLL_SECONDS", "MAX_POLL_SECONDS"):  # so that nothing is found by looking
+    for name in ("MIN_POLL_SECONDS", "MAX_POLL_SECONDS"):  # so polling finds nothing
         monkeypatch.setattr(wakeup, name, 1e6)
     gpu_app.standin.fleet.seconds = lambda job: 8.0 if job.input["images"][0]["id"] == "1" else 600.0
     async with run_worker(gpu_app.api.sandbox, heartbeat_timeout=3600):
@@ -140,12 +140,12 @@ async def test_what_was_submitted_by_a_process_that_died_is_not_submitted_again(
 
 
 async def has_submitted(gpu_app: GpuApp, count: int) -> bool:
-    """Whether the host was given so many parts."""
+    """Return whether the host has received so many parts."""
     return len(gpu_app.standin.jobs) == count
 
 
 async def has_parked(gpu_app: GpuApp, count: int) -> bool:
-    """Whether so many parts of the only job wait for the host."""
+    """Return whether so many parts of the only job wait for the host."""
     (run,) = await gpu_app.client.runs.list()
     return len(await gpu_app.client.external_work.list(run.id)) == count
 
@@ -205,7 +205,7 @@ async def test_the_host_is_asked_every_eight_seconds(gpu_app: GpuApp) -> None:
     for _ in range(6):
         await gpu_app.pass_time(timedelta(seconds=4))
         for _ in range(3):
-            await gpu_app.show(job)  # callers are answered from what is stored
+            await gpu_app.show(job)  # answered from stored data
         looks.append([work.polls for work in await gpu_app.client.external_work.list(run.id)])
     assert looks == [[number] * 3 for number in (0, 1, 1, 2, 2, 3)]
     assert gpu_app.standin.asked.total() == 9
@@ -214,7 +214,7 @@ async def test_the_host_is_asked_every_eight_seconds(gpu_app: GpuApp) -> None:
 async def test_a_job_starts_on_all_three_workers_as_soon_as_it_is_submitted(
     gpu_app: GpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("MIN_POLL_SECONDS", "MAX_POLL_SECONDS"):  # so that nothing is found by looking
+    for name in ("MIN_POLL_SECONDS", "MAX_POLL_SECONDS"):  # so polling finds nothing
         monkeypatch.setattr(wakeup, name, 1e6)
     async with run_worker(gpu_app.api.sandbox, heartbeat_timeout=3600):
         first = await gpu_app.submit(img2vid(100))

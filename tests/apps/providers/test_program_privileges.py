@@ -1,4 +1,4 @@
-"""Programs that read strangers' media and texts have none of the worker's privileges."""
+"""Programs that read untrusted media and texts have none of the worker's privileges."""
 
 from __future__ import annotations
 

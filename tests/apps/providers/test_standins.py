@@ -1,4 +1,4 @@
-"""What all stand-ins share."""
+"""Common to all stand-ins."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.conftest import empty_database
 
 @pytest.fixture
 async def video_app(database: Database, tmp_path: Path) -> AsyncIterator[VideoApp]:
-    """The workflow on an empty database; the channel `financas` wants videos of 25 seconds."""
+    """The workflow on an empty database; the channel `financas` has videos of 25 seconds."""
     await empty_database(database)
     async with running_video_app(database, tmp_path) as made:
         yield made

@@ -1,4 +1,4 @@
-"""The video workflow with nothing rendered: every file is a few bytes that say what it was made of."""
+"""The video workflow without rendering: every file is a few bytes that describe its inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ THUMBNAIL = {"thumbnail": 1}
 
 @dataclass
 class FailingWriter(TemplateWriter):
-    """Raises what stands in `moods` for the step, one at each attempt, the first first; then it writes."""
+    """Raises the errors in `moods` for the step, one per attempt, in order; then it writes."""
 
     failures: dict[str, list[BaseException]] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ def fake_thumbnail(background: bytes, text: str, path: Path, palette: Any, layou
 
 
 def record_calls(calls: list[str], name: str, call: Any) -> Any:
-    """The same method, which says first that it is called."""
+    """Return the same method, which first records the call."""
 
     async def noted(*given: Any, **options: Any) -> Any:
         calls.append(name)
@@ -106,7 +106,7 @@ class FastVideoApp(VideoApp):
         return await self.client.runs.get(UUID(video))
 
     async def order_until(self, review: str, **given: Any) -> dict[str, Any]:
-        """The checkpoint of this name, of a new video."""
+        """Order a video and return its checkpoint of this name."""
         video = await self.order(**given)
         for _ in REVIEWS:
             checkpoint = await self.work_until_review(video)
@@ -122,7 +122,7 @@ class FastVideoApp(VideoApp):
         return dict(answer.json())
 
     async def finish(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
-        """The video, once all that is left was approved and done."""
+        """Approve and finish everything that is left, and return the video."""
         while True:
             await self.approve(checkpoint)
             await self.work()

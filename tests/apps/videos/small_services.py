@@ -1,4 +1,4 @@
-"""A studio of small frames, all of it on this machine."""
+"""Services with small frames, all on this machine."""
 
 from __future__ import annotations
 

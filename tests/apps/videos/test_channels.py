@@ -1,4 +1,4 @@
-"""Many channels at the same time: what goes wrong in one is its own affair."""
+"""Many channels at the same time: a failure in one does not affect the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANNELS = ("ciencia", "historia", "jogos", "musica", "viagens")
 
 
 class PickyWriter(TemplateWriter):
-    """Refuses one topic, stumbles over another, and hangs at a third until all others are written about."""
+    """Refuses one topic, fails once on another, and hangs on a third until all others are written."""
 
     def __init__(self) -> None:
         self.researched = 0

@@ -1,4 +1,4 @@
-"""What was decided at a checkpoint, as its caller reads it later."""
+"""A checkpoint's decision, as its caller reads it later."""
 
 from __future__ import annotations
 

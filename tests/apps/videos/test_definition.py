@@ -1,4 +1,4 @@
-"""The workflow as it was asked for: its steps, its reviews, its retries, and the word that a video shows."""
+"""The workflow as specified: its steps, reviews, retries and stages."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_video_is_researching_from_the_first_attempt_on() -> None:
 
 
 def test_every_state_with_any_steps_done_is_one_stage() -> None:
-    """That of its end, or else of the last step done, if it has one of its own."""
+    """The stage of its final state, or else of the last step done that has one."""
     parts = chain.from_iterable(combinations(MARKS, count) for count in range(len(MARKS) + 1))
     for state, done in product(RunState, parts):
         expected = ENDS.get(state, [Stage.DRAFT, *map(MARKS.__getitem__, done)][-1])

@@ -1,4 +1,4 @@
-"""What reviewers ask for, by the forms and in words, and for how long it holds."""
+"""Reviewers' feedback, in forms and in words, and how long it applies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.conftest import empty_database
 
 
 class ClipLibrary:
-    """Has five clips for whatever is looked for but nothing, each of half a second; the files of some are `away`."""
+    """Has five clips of half a second for any search except an empty one; some files are `away`."""
 
     name = "shelf"
 
@@ -65,7 +65,7 @@ class ImageModel:
 
 
 class Voice:
-    """Speaks every language at 150 words a minute."""
+    """Speaks every language at 150 words per minute."""
 
     name = "parrot"
     max_characters = 5_000
@@ -91,7 +91,7 @@ def painter() -> ImageModel:
 async def video_app(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, painter: ImageModel
 ) -> AsyncIterator[FastVideoApp]:
-    """Speaks, searches for clips and puts films together as in earnest, of texts."""
+    """Narrates, searches for clips and assembles films as in production, but as text files."""
     await empty_database(database)
     outside = {"footage": ClipLibrary(), "images": painter, "voices": {"espeak": Voice()}}
     async with running_fast_video_app(database, tmp_path, monkeypatch, **outside) as made:
@@ -108,7 +108,7 @@ async def a_film(shots: Any, narration: Any, lines: Sequence[Any], to: Any, **_:
 
 
 async def send_back(video_app: FastVideoApp, checkpoint: dict[str, Any], **given: Any) -> dict[str, Any]:
-    """The checkpoint of what was made anew."""
+    """Send the work back and return the checkpoint of the new result."""
     answer = await video_app.decide(checkpoint, "revision_requested", **given)
     assert answer.status_code == 200, answer.text
     return await video_app.work_until_review(checkpoint["video_id"])
@@ -270,7 +270,7 @@ async def test_feedback_without_effect_is_refused_by_every_way_of_sending_back(v
 
 
 async def publish_with_feedback(video_app: FastVideoApp) -> UUID:
-    """A video that is published, with a wish at each step that keeps them."""
+    """Publish a video with feedback at each step that keeps it."""
     script = await send_back(
         video_app, await video_app.order_until("script_review"), notes="fale do café", rewind_to="research"
     )
@@ -289,7 +289,7 @@ FORKS: list[tuple[dict[str, str], bool, tuple[str, float]]] = [
     ({"voice": "espeak_pt_br"}, True, ("espeak_pt_br", 1.0)),
     ({"style": "calmo"}, True, ("espeak_pt", 1.4)),
 ]
-"""What is changed, whether it keeps what was wished for, and with which voice and speed it is spoken."""
+"""What is changed, whether the feedback still applies, and the voice and speed of the narration."""
 
 
 async def test_a_fork_keeps_only_feedback_on_its_own_topic_and_voice(video_app: FastVideoApp) -> None:

@@ -1,4 +1,4 @@
-"""One video from its order to its publication, by the routes alone: what callers see on the way."""
+"""One video from its order to its publication, through the API alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REVIEWS = ("script_review", "audio_review", "broll_review", "final_review")
 
 @dataclass
 class Journey:
-    """What was answered on the way, by the name of the checkpoint. `at` is the channel's time."""
+    """The answers on the way, by the name of the checkpoint. `at` is the channel's time."""
 
     at: datetime = NOON
     checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -172,7 +172,7 @@ def test_the_final_review_has_every_field_and_its_files(journey: Journey) -> Non
     assert (film.status_code, film.headers["content-type"]) == (200, "video/mp4")
     assert data["file_size_mb"] == round(len(film.content) / 1e6, 2)
     assert data["resolution"] == "320x180"
-    assert Services.size == (1920, 1080)  # unless told otherwise
+    assert Services.size == (1920, 1080)  # by default
     assert [variant["number"] for variant in data["thumbnail_variants"]] == [1, 2, 3]
     for variant in data["thumbnail_variants"]:
         assert variant["text"]

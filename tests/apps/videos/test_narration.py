@@ -1,4 +1,4 @@
-"""How a script is cut for voices that tell when each word is said, and for those that do not."""
+"""How a script is split for voices with and without word timings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PIECE = 5.0
 
 @dataclass
 class Voice:
-    """Speaks at 150 words a minute; `is_timed` if it tells when each word is said. One call breaks off."""
+    """Speaks at 150 words per minute; `is_timed` if it returns word timings. One call fails."""
 
     name: str
     is_timed: bool
@@ -61,7 +61,7 @@ def voices() -> dict[str, Voice]:
 async def video_app(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, voices: dict[str, Voice]
 ) -> AsyncIterator[FastVideoApp]:
-    """Speaks as in earnest; every piece lasts five seconds, whatever is said in it."""
+    """Narrates as in production; every piece lasts five seconds, whatever its text."""
     await empty_database(database)
     async with running_fast_video_app(database, tmp_path, monkeypatch, voices=voices) as made:
         monkeypatch.setattr(narration, "generate_narration", generate_narration)
@@ -76,12 +76,12 @@ async def join_sounds(sounds: Sequence[bytes], to: Path, **_: Any) -> Joined:
 
 
 async def work_until_narration(video_app: FastVideoApp, voice: str) -> dict[str, Any]:
-    """The narration of our scenes, as it waits for a person."""
+    """Work until the narration of our scenes waits for review, and return it."""
     return await video_app.work_until_review(await order_with_scenes(video_app, voice))
 
 
 async def order_with_scenes(video_app: FastVideoApp, voice: str) -> str:
-    """A video whose script is our scenes."""
+    """Order a video whose script is our scenes."""
     await video_app.client.tenants.set_profile("financas", {"seconds": 25, "voice": voice})
     script = await video_app.order_until("script_review")
     written = (await video_app.client.runs.get_results(UUID(script["video_id"])))["script_generation"]

@@ -1,4 +1,4 @@
-"""The film on its channel: once, with what was chosen, and with a person to ask when it does not come out."""
+"""Publishing the film: once, as chosen, and with a review if it does not become public."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ async def test_a_thumbnail_that_is_refused_leaves_the_video_out_and_is_told(
 
 
 class HiddenChannel(LocalChannel):
-    """Shows nothing to anybody."""
+    """Shows nothing to anyone."""
 
     async def status(self, video_id: str) -> Status:
         return Status("processed")
@@ -205,7 +205,7 @@ async def test_a_person_is_asked_about_a_video_that_is_not_public_a_day_after_it
 
 
 async def check_publication(folder: Path, uploaded: timedelta, scheduled: timedelta | None = None) -> None:
-    """At a video that was uploaded, and was to be published, so long ago."""
+    """Check a video that was uploaded, and scheduled, so long ago."""
     now = datetime.now(UTC)
     upload = Upload(
         video_id="abc",
@@ -229,7 +229,7 @@ async def test_the_longer_a_video_is_not_public_the_less_often_its_channel_is_as
 
 
 async def test_a_worker_whose_clock_is_fast_publishes_nothing_early(video_app: FastVideoApp) -> None:
-    at_noon = datetime.now(UTC) - HOUR  # by the database
+    at_noon = datetime.now(UTC) - HOUR  # by the database's clock
     await video_app.api.sandbox.clock.set(at_noon)
     final = await video_app.order_until("final_review", scheduled_for=(at_noon + timedelta(minutes=40)).isoformat())
     await video_app.approve(final)

@@ -11,7 +11,7 @@ from tests.apps.videos.video_app import VideoApp
 async def test_a_rejection_at_any_checkpoint_ends_the_production_and_publishes_nothing(
     video_app: VideoApp, tmp_path: Path
 ) -> None:
-    """One video for all: what a person rejected can be forked, and then they are asked again."""
+    """One video is enough: a rejected one can be forked, and then is reviewed again."""
     video = await video_app.order()
     for step in ("script_review", "audio_review", "broll_review", "final_review"):
         checkpoint = await video_app.work_until_review(video)

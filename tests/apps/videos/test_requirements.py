@@ -1,4 +1,4 @@
-"""What the video document asks for and no other test says, with nothing rendered."""
+"""Requirements of the video specification that no other test covers, without rendering."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_the_analytics_record_is_shown_once_the_video_is_uploaded(video_ap
 
 
 def nothing() -> None:
-    """A step that is right but for its options."""
+    """A step that is valid except for its options."""
 
 
 def delays_of(retry: Retry) -> list[float]:
@@ -134,9 +134,9 @@ STAGES = {
 
 
 async def test_a_video_goes_from_step_to_step_and_shows_at_each_its_stage_and_status(video_app: FastVideoApp) -> None:
-    """Step by step: what is done is all that stands before, and it is completed only when nothing is left.
+    """Step by step: all earlier steps are done, and the video is completed only when nothing is left.
 
-    Thumbnails alone do not wait for the step before: they are made beside the film.
+    Only thumbnails do not wait for the step before: they are generated in parallel with the film.
     """
     video = await video_app.order()
     beside = {"thumbnail_gen"}
@@ -363,7 +363,7 @@ async def test_what_a_writer_was_paid_for_is_not_asked_again_after_a_worker_died
     await video_app.work_once()
     for _ in range(2):
         async with video_app.api.sandbox.manual_worker() as hands:
-            await hands.attempt(await hands.claim())  # and nobody is told how it ended
+            await hands.attempt(await hands.claim())  # and its outcome is never reported
         await video_app.work_once()
     assert (await video_app.show(video))["current_step"] == "script_review"
     assert asked == ["research", "script"]
@@ -601,7 +601,7 @@ NOTES = {
     "video_assembly": "sem legendas",
     "thumbnail_gen": "outras cores",
 }
-"""What each step can follow, offline too."""
+"""The feedback that each step can follow, offline too."""
 
 
 @pytest.mark.parametrize(
@@ -697,7 +697,7 @@ STRANGE: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("revision_requested", {"rewind_to": "thumbnail_gen", "subtitles": False}),
     ],
 }
-"""By checkpoint, decisions whose last field means nothing there."""
+"""By checkpoint, decisions whose last field is not allowed there."""
 
 
 @pytest.mark.parametrize("review", STRANGE)
@@ -803,7 +803,7 @@ async def test_readability_is_that_of_the_scripts_own_language(
 async def test_a_final_review_says_the_measured_size_of_the_film_which_is_full_hd_unless_told_otherwise(
     video_app: FastVideoApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a real film of two seconds, made of a small clip."""
+    """With a real film of two seconds from a small clip."""
     small = clip(tmp_path / "small.mp4", "red")
 
     async def spoken(script: Script, voice: str, language: str, studio: Services, ctx: Any) -> Narration:
@@ -830,7 +830,7 @@ async def test_a_final_review_says_the_measured_size_of_the_film_which_is_full_h
 
 
 class Stock:
-    """Has one clip, of less than half a second, whatever it is asked for."""
+    """Has one clip of less than half a second for any search."""
 
     name = "stock"
     only = FoundClip("one", "stock", "", "", "", "", 0.4, 1920, 1080, ("gato",))
@@ -888,7 +888,7 @@ async def test_what_a_final_review_shows_is_what_is_published(video_app: FastVid
     await video_app.finish(final)
     (video,) = await LocalChannel(tmp_path / "channel").videos()
     told = {"title": video.title, "description": video.description, "tags": list(video.tags)}
-    own = [tag for tag in told["tags"] if not tag.startswith("retoma-")]  # the mark by which an upload is found again
+    own = [tag for tag in told["tags"] if not tag.startswith("retoma-")]  # the mark that identifies an upload
     assert told | {"tags": own} == final["data"]["metadata"]
     assert all(final["data"]["metadata"].values())
 
@@ -910,7 +910,7 @@ async def test_two_reviewers_who_ask_at_once_are_handed_different_checkpoints(vi
 
 
 async def claim_checkpoints(reviewer: str, video_app: FastVideoApp) -> set[str]:
-    """What they are handed, page by page."""
+    """Return the claimed checkpoints, page by page."""
     address = f"/api/v1/checkpoints/batch?type=script_review&limit=2&reviewer={reviewer}"
     told = (await video_app.api.get(address)).json()
     handed = told["batch"]

@@ -1,4 +1,4 @@
-"""What is made again, what follows from it, and what history tells of it."""
+"""Reruns, their consequences, and their history."""
 
 from __future__ import annotations
 

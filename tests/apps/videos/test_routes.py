@@ -1,4 +1,4 @@
-"""Orders, lists, channels, decisions and batches, by the routes that callers know."""
+"""Orders, lists, channels, decisions and batches through the API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_an_order_takes_from_its_channel_what_it_leaves_open(video_app: Vi
     run = await video_app.client.runs.get(await _id(video_app, open_order))
     assert run.input == {"topic": TOPIC, "scheduled_for": None, **common}
     own_run = await video_app.client.runs.get(await _id(video_app, own_order))
-    assert (own_run.input["language"], own_run.input["voice"]) == ("pt-BR", "")  # which the channel's does not speak
+    assert (own_run.input["language"], own_run.input["voice"]) == ("pt-BR", "")  # the channel's voice does not speak it
 
 
 @pytest.mark.parametrize("voice", ["robô", "azure_en_us_guy", "espeak_pt_br"])
@@ -357,7 +357,7 @@ async def test_who_saw_another_revision_cannot_decide(video_app: VideoApp) -> No
 
 
 async def _send_back(video_app: VideoApp, checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """The checkpoint that follows when this one was sent back."""
+    """Send a checkpoint back and return the one that follows."""
     await video_app.decide(checkpoint, "revision_requested", notes="mais curto")
     return await video_app.work_until_review(checkpoint["video_id"])
 

@@ -1,4 +1,4 @@
-"""Words and sentences, as they are counted for speech."""
+"""Words and sentences, as counted for speech."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The video workflow behind its routes, with a worker in the test's hands and small frames."""
+"""The video workflow behind its routes, with a manual worker and small frames."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class VideoApp:
         return self.api.client
 
     async def order(self, topic: str = TOPIC, channel: str = "financas", **given: Any) -> str:
-        """The id of a new video."""
+        """Order a video and return its id."""
         answer = await self.api.post("/api/v1/videos", json={"topic": topic, "channel": channel, **given})
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 
     async def order_until_script_review(self, topic: str = TOPIC, channel: str = "financas") -> dict[str, Any]:
-        """The first checkpoint of a new video."""
+        """Order a video and return its first checkpoint."""
         return await self.work_until_review(await self.order(topic, channel))
 
     async def show(self, video: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class VideoApp:
         return dict(answer.json())
 
     async def work_until_review(self, video: str) -> dict[str, Any]:
-        """What waits for a person, after all that can be done was done."""
+        """Do all work that is ready and return the open checkpoint."""
         await self.work()
         return await self.checkpoint((await self.show(video))["checkpoint"]["id"])
 
@@ -61,14 +61,14 @@ class VideoApp:
         return await self.api.post(path, json={"action": action, **given}, **options)
 
     async def list_started_steps(self, video: str) -> set[str]:
-        """The steps that were tried, or are more than foreseen and were not called off."""
+        """Return the steps that were attempted, or were added and not cancelled."""
         idle = (JobState.WAITING, JobState.CANCELLED)
         return {
             job.step for job in await self.client.runs.list_jobs(UUID(video)) if job.attempt or job.state not in idle
         }
 
     async def work_once(self) -> None:
-        """What is ready now, and nothing that follows from it."""
+        """Do the work that is ready now, without what follows from it."""
         async with self.api.sandbox.manual_worker() as hands:
             await hands.record_outcomes(await hands.attempt(await hands.claim(100)))
 

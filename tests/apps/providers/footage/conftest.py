@@ -27,7 +27,7 @@ async def served_standin() -> AsyncIterator[tuple[StandIn, str]]:
 
 @pytest.fixture
 async def standin(served_standin: tuple[StandIn, str]) -> StandIn:
-    """One server for all tests; each finds it as new."""
+    """Reset the one server that all tests share."""
     standin, _ = served_standin
     fresh = StandIn(key=KEY)
     for name in ("faults", "requests", "file_headers", "struck", "_clips"):

@@ -1,4 +1,4 @@
-"""Clips that are drawn here: real ffmpeg, tiny frames."""
+"""Clips drawn on this machine: real ffmpeg, tiny frames."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ async def render_picture(found: FoundClip, folder: Path) -> Image.Image:
 
 
 def difference(one: Image.Image, other: Image.Image) -> float:
-    """Of a pixel's light, on the average, from 0 to 255."""
+    """Return the mean difference of the pixels' brightness, from 0 to 255."""
     shares = ImageChops.difference(one, other).convert("L").histogram()
     return sum(value * count for value, count in enumerate(shares)) / (one.width * one.height)
 
 
 async def count_white_pixels(found: FoundClip, footage: OfflineFootage, folder: Path) -> int:
-    """How many pixels are nearly white."""
+    """Count the pixels that are nearly white."""
     await footage.fetch_thumbnail(found, folder / "clip.jpg")
     with Image.open(folder / "clip.jpg") as picture:
         return sum(picture.convert("L").histogram()[230:])

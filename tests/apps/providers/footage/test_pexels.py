@@ -1,4 +1,4 @@
-"""The Pexels client against the stand-in: what it asks for, every refusal, and files of strangers."""
+"""The Pexels client against the stand-in: its requests, every rejection, and untrusted files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A web server on loopback that has what a test puts on it."""
+"""A loopback web server for a test's files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 
 class FileServer:
-    """`/name` gives what is under that name; `/hangs` never ends; `/moved` leads elsewhere; all else is a 404."""
+    """`/name` serves the content under that name; `/hangs` never ends; `/moved` redirects; all else is a 404."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin

@@ -1,4 +1,4 @@
-"""Small pictures, videos and sounds for the tests, and what can be seen and heard in a video."""
+"""Small pictures, videos and sounds for the tests, and measurements of a video."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RATE = 48_000
 
 
 def picture(shade: Callable[[float, float], float], size: tuple[int, int] = (96, 54), kind: str = "PNG") -> bytes:
-    """A grey picture; `shade` gives its brightness from 0 to 1 for x and y from 0 to 1."""
+    """Return a grey picture; `shade` returns its brightness from 0 to 1 for x and y from 0 to 1."""
     wide, high = size
     image = Image.new("L", size)
     image.putdata([round(255 * shade(x / (wide - 1), y / (high - 1))) for y in range(high) for x in range(wide)])
@@ -42,7 +42,7 @@ def plain_picture() -> bytes:
 
 @cache
 def video(sound: int | None = None, seconds: float = 0.4, kind: str = "mp4") -> bytes:
-    """A black video, with a tone of this frequency or silent."""
+    """Return a black video, silent or with a tone of this frequency."""
     inputs = ["-f", "lavfi", "-i", f"color=black:s=64x36:r=25:d={seconds}"]
     if sound is not None:
         inputs += ["-f", "lavfi", "-i", f"sine=frequency={sound}:sample_rate={RATE}:duration={seconds}", "-c:a", "aac"]
@@ -51,7 +51,7 @@ def video(sound: int | None = None, seconds: float = 0.4, kind: str = "mp4") -> 
 
 @cache
 def odd_video() -> bytes:
-    """63 wide and 47 high."""
+    """Return a video 63 wide and 47 high."""
     return _run_ffmpeg(["-f", "lavfi", "-i", "color=black:s=64x48:r=25:d=0.4,format=yuv444p,crop=63:47"], "mkv")
 
 
@@ -76,7 +76,7 @@ class VideoContent:
         return [sum(frame) / len(frame) for frame in self.frames]
 
     def loudness(self, frequency: int) -> float:
-        """The amplitude of one frequency, by Goertzel's method."""
+        """Return the amplitude of one frequency, by Goertzel's method."""
         turn = 2 * math.cos(2 * math.pi * frequency / RATE)
         last = before = 0.0
         for sample in self.samples:

@@ -1,4 +1,4 @@
-"""What the twin renders, looked at frame by frame and heard sample by sample."""
+"""The local renderer's output, checked frame by frame and sample by sample."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PREFIX = "gpu/job/1/"
 
 
 class InProcessRenderer:
-    """Does orders in this process, and keeps what they told."""
+    """Renders requests in this process and keeps their progress."""
 
     def __init__(self, folder: Path, file_server: FileServer, outgoing: HttpClient) -> None:
         self.file_server = file_server
@@ -47,7 +47,7 @@ class InProcessRenderer:
         return await self._work.render(parse_render_request(operation, {"prefix": PREFIX, **given}))
 
     async def clips(self, *images: bytes | str, **given: Any) -> dict[str, Any]:
-        """Clips of these images, or of what is at these addresses; their ids are 1, 2 and so on."""
+        """Render clips of these images, or of those at these URLs; their ids are 1, 2 and so on."""
         asked = [
             {"id": str(number), "image_url": self._address(number, image), "duracao": 0.4}
             for number, image in enumerate(images, 1)

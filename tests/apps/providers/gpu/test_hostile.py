@@ -1,4 +1,4 @@
-"""What strangers may send: none of it reads this machine's files, reaches its network, or is drawn into a path."""
+"""Untrusted input: none of it reads this machine's files, reaches its network, or becomes part of a path."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_callers_label_never_becomes_a_path(label: str) -> None:
 
 
 def _bomb(width: int, height: int) -> bytes:
-    """A PNG of these dimensions, all white, in few bytes."""
+    """Return a white PNG of these dimensions in few bytes."""
     head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     rows = zlib.compress((b"\0" + b"\xff" * ((width + 7) // 8)) * height, 9)
     return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", rows) + _chunk(b"IEND", b"")

@@ -1,4 +1,4 @@
-"""The twin as a host: processes that outlive who started them, and are never started twice."""
+"""The local host: processes that outlive the worker that started them, and never start twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MINUTE = timedelta(minutes=1)
 
 
 class Machine:
-    """A home folder, and hosts that share it as the workers of one machine do."""
+    """A home folder, and hosts that share it as the workers on one machine do."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -127,7 +127,7 @@ def test_a_second_submission_with_a_key_gets_the_first_external_id(
     look = iter([0])
     monkeypatch.setattr(
         renders, "_last_attempt", lambda _: next(look, 1)
-    )  # the first look was before the first one came
+    )  # the first check was before the first arrived
     assert renders.open("key", {}) == (first, None)
     assert lock is not None
     os.close(lock)

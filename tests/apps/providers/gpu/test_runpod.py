@@ -1,4 +1,4 @@
-"""The RunPod client against the stand-in: every state, every refusal, every lost answer."""
+"""The RunPod client against the stand-in: every state, every rejection, every lost answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stand-in keeps its own books: webhooks, duplicates, refusals, policies."""
+"""The stand-in itself: webhooks, duplicates, rejections, policies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.apps.providers.gpu.conftest import KEY, settings_for, submit
 
 @asynccontextmanager
 async def receiver(status: int) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
-    """Takes webhooks on loopback and answers each with this status."""
+    """Receive webhooks on loopback and answer each with this status."""
     taken: list[dict[str, Any]] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

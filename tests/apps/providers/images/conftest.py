@@ -24,7 +24,7 @@ async def served_standin() -> AsyncIterator[tuple[StandIn, str]]:
 
 @pytest.fixture
 async def standin(served_standin: tuple[StandIn, str]) -> StandIn:
-    """One server for all tests; each finds it as new."""
+    """Reset the one server that all tests share."""
     standin, _ = served_standin
     fresh = StandIn(key=KEY)
     for name in ("faults", "requests", "file_headers", "struck", "_made"):
@@ -50,7 +50,7 @@ async def images(base_url: str) -> AsyncIterator[OpenAiImages]:
 
 
 def settings_for(base_url: str, **changed: Any) -> OpenAiImagesSettings:
-    """The stand-in draws small pictures quicker."""
+    """Use small pictures, which the stand-in draws faster."""
     given: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url, "sizes": "60x60,96x60,60x96"} | changed
     return OpenAiImagesSettings(_env_file=None, **given)
 

@@ -1,4 +1,4 @@
-"""The client for OpenAI-compatible pictures against the stand-in."""
+"""The client for OpenAI-compatible image services against the stand-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stand-in itself: what it refuses, counts, and breaks on order."""
+"""The stand-in itself: its checks, counts and faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The offline twin: what it learns, how sure it is of it, and that it is the same every time."""
+"""The offline model: what it learns, its confidence, and that it is reproducible."""
 
 from __future__ import annotations
 

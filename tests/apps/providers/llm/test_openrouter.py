@@ -1,4 +1,4 @@
-"""The OpenRouter client against the stand-in: every refusal, every broken answer, and what each has cost."""
+"""The OpenRouter client against the stand-in: every rejection, every broken answer, and the cost of each."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ async def test_an_error_means_the_same_wherever_it_stands(
     if place == "choice":
         told = {"choices": [told | {"finish_reason": "error", "message": {"content": ""}}]}
     answers(monkeypatch, llm, Response(status if place == "status" else 200, {}, json.dumps(told).encode()))
-    if error is ProviderDown and place != "status":  # the model had begun, so it may be this text
+    if error is ProviderDown and place != "status":  # the model had begun, so this text may be at fault
         error, code = LlmUnavailable, "LLM_UNAVAILABLE"
     with pytest.raises(error) as raised:
         await llm.ask(make_messages(), **OPTIONS)

@@ -1,4 +1,4 @@
-"""Strangers' texts within our messages stay texts."""
+"""Untrusted texts in our messages stay data."""
 
 from __future__ import annotations
 

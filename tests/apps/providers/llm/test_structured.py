@@ -1,4 +1,4 @@
-"""Answers that must fit: checked, repaired once, and every call counted."""
+"""Structured answers: validated, repaired once, and every call counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Azure's own: SSML, the cut at ten minutes, and the address of a region."""
+"""Specific to Azure: SSML, truncation at ten minutes, and the address of a region."""
 
 from __future__ import annotations
 

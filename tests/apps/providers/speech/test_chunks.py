@@ -1,4 +1,4 @@
-"""Pieces of a narration, and the lengths that can be right."""
+"""Pieces of a narration, and plausible lengths."""
 
 from __future__ import annotations
 
@@ -117,5 +117,5 @@ def test_a_plain_word_does_not_take_seven_seconds(text: str) -> None:
 
 
 def spoken(words: list[str]) -> list[str]:
-    """Without marks that stand alone, which may be left out."""
+    """Leave out isolated punctuation, which pieces may drop."""
     return [word for word in words if any(map(str.isalnum, word))]

@@ -1,4 +1,4 @@
-"""ElevenLabs' own: times of words, two kinds of 429, and the words that it has for errors."""
+"""Specific to ElevenLabs: word timings, two kinds of 429, and its error codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""eSpeak as a program of its own: it says hostile text plainly, tells its words, and ends when it should."""
+"""eSpeak as a separate program: it speaks hostile text literally, returns word timings, and exits in time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_higher_rate_is_quicker() -> None:
 
 
 async def test_control_characters_are_no_commands_to_it() -> None:
-    """After ^A eSpeak reads commands: 450S would make it more than twice as quick."""
+    """After ^A eSpeak reads commands: 450S would more than double its speed."""
     plain, hostile = [await Espeak().say(f"{each} {TEXT}", **IN_PORTUGUESE) for each in ("450S", "\x01450S")]
     assert hostile.seconds == plain.seconds
 
@@ -63,7 +63,7 @@ async def test_a_voice_that_it_does_not_have_is_refused() -> None:
 
 
 async def test_where_it_is_not_installed_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(espeak, "_FLAGS", ("-I", "-S"))  # -S: without any installed package
+    monkeypatch.setattr(espeak, "_FLAGS", ("-I", "-S"))  # -S: without installed packages
     with pytest.raises(GiveUp, match="media") as raised:
         await Espeak().say(TEXT, **IN_PORTUGUESE)
     assert raised.value.code == "NOT_INSTALLED"

@@ -1,4 +1,4 @@
-"""What Azure and ElevenLabs have in common: how each fault of theirs is met."""
+"""Common to Azure and ElevenLabs: the handling of each fault."""
 
 from __future__ import annotations
 

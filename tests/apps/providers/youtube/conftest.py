@@ -33,7 +33,7 @@ class Switch:
 
 
 class WatchedCopy(LocalChannel):
-    """Keeps how far a copy was after each part of it."""
+    """Records the size of a copy after each chunk."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, **options)

@@ -1,6 +1,6 @@
-"""A process that sends, for the tests that kill one: `python -P sender.py CHANNEL SESSION FILE`.
+"""A process that uploads, for the tests that kill one: `python -P sender.py CHANNEL SESSION FILE`.
 
-CHANNEL is `youtube`, set by the environment, or a folder: there it kills itself once DIE_AT bytes were taken.
+CHANNEL is `youtube`, set by the environment, or a folder: there it kills itself after DIE_AT bytes.
 """
 
 from __future__ import annotations

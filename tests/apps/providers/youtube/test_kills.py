@@ -1,4 +1,4 @@
-"""Real processes that send and are killed: one video, with the same bytes."""
+"""Real upload processes that are killed: the result is one video with the same bytes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def settings(switch: Switch) -> dict[str, str]:
 async def test_a_sender_killed_at_every_chunk_and_after_the_last_byte_makes_one_video(
     standin: StandIn, switch: Switch, youtube: YouTube, film: Path
 ) -> None:
-    """Each process dies by the next chunk, before it is answered; the next one has only the recorded session."""
+    """Each process dies during its next chunk, before the answer; the next one has only the recorded session."""
     short = CONTENT[: 3 * CHUNK_MULTIPLE + 1000]
     rewrite(film, short)
     session = await youtube.begin(a_video(), len(short))

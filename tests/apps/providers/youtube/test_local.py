@@ -1,4 +1,4 @@
-"""The channel in a folder: what it shows, and that a second beginning makes no second video."""
+"""The channel in a folder: its videos, and that a second `begin` creates no second video."""
 
 from __future__ import annotations
 

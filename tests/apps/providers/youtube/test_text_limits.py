@@ -9,7 +9,7 @@ from tests.apps.providers.youtube.conftest import MARK, a_video
 
 
 def count_characters(tags: tuple[str, ...]) -> int:
-    """As YouTube counts them."""
+    """Count as YouTube does."""
     return sum(len(tag) + 2 * (" " in tag) for tag in tags) + len(tags) - 1
 
 

@@ -39,7 +39,7 @@ async def test_a_video_is_sent_chunk_by_chunk_and_has_an_address(
     assert published.video_id == the_only(standin)
     assert published.url == f"https://www.youtube.com/watch?v={published.video_id}"
     assert taken == [*(number * CHUNK_MULTIPLE for number in range(1, 6)), SIZE]
-    assert standin.requests["PUT videos"] == 1 + 6  # the question, and the chunks
+    assert standin.requests["PUT videos"] == 1 + 6  # the query and the chunks
 
 
 @pytest.mark.parametrize(

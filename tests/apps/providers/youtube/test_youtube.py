@@ -1,4 +1,4 @@
-"""The YouTube client against the stand-in: what it says of a video, and every refusal."""
+"""The YouTube client against the stand-in: a video's metadata, and every rejection."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ async def test_an_answer_that_makes_no_sense_ends_in_no_crash(
 async def test_no_secret_is_logged(
     standin: StandIn, youtube: YouTube, film: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.WARNING, "httpcore2"):  # as retoma.logs has it
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.WARNING, "httpcore2"):  # as in retoma.logs
         session = await youtube.begin(a_video(), SIZE)
         await youtube.send(session, film)
     upload_id = session.rpartition("=")[2]

@@ -1,4 +1,4 @@
-"""Small clips and sounds, made once."""
+"""Small clips and sounds, generated once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def clip(to: Path, colour: str, *, seconds: float = 1.0, size: str = "160x90", r
 
 
 def pixels(path: Path) -> list[tuple[int, int, int]]:
-    """The colour at a place of every frame where no subtitle stands: a quarter from the left and from the top."""
+    """Return the colour of every frame at a point without subtitles: a quarter from the left and from the top."""
     found = []
     with av.open(str(path)) as container:
         for frame in container.decode(video=0):
@@ -72,7 +72,7 @@ def pixels(path: Path) -> list[tuple[int, int, int]]:
 
 
 def frame(path: Path, at: float) -> Image.Image:
-    """The picture that is seen at this second; after the end, the last one."""
+    """Return the picture at this second; after the end, the last one."""
     with av.open(str(path)) as container:
         container.seek(max(0, int(at * av.time_base)))
         shown = None
@@ -85,7 +85,7 @@ def frame(path: Path, at: float) -> Image.Image:
 
 
 def mean_volume(path: Path) -> float:
-    """Of the whole sound against full scale, in decibels."""
+    """Return the mean volume relative to full scale, in decibels."""
     power, count = 0, 0
     resampler = av.AudioResampler(format="s16", layout="mono", rate=16_000)
     with av.open(str(path)) as container:

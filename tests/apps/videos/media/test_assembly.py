@@ -35,7 +35,7 @@ def shots(folder: Path, *seconds: float, **clips: int | float | str) -> list[Sho
 
 
 async def film(folder: Path, film_shots: list[Shot], sound: Path, lines: list[Line] | None = None) -> list[str | None]:
-    """The colour of each frame, or None in a fade."""
+    """Return the colour of each frame, or None in a fade."""
     await assemble(film_shots, sound, lines or [], folder / "film.mp4", size=SMALL)
     return [_named(shade) for shade in pixels(folder / "film.mp4")]
 
@@ -108,7 +108,7 @@ def test_the_parts_hold_every_frame_once(lengths: list[int], monkeypatch: pytest
 
 async def test_subtitles_are_burned_in_with_their_accents(tmp_path: Path, sound: Path) -> None:
     given, bands = shots(tmp_path, 3), set()
-    for text in ("ação", "acao", "a\ue000\ue001o"):  # the last has letters that no font knows
+    for text in ("ação", "acao", "a\ue000\ue001o"):  # the last has characters that no font has
         await assemble(given, sound, [Line(text=text, start=0, end=3)], tmp_path / "film.mp4", size=SMALL, fps=2)
         bands.add(frame(tmp_path / "film.mp4", 1).crop((0, 55, *SMALL)).tobytes())
     assert len(bands) == 3

@@ -1,4 +1,4 @@
-"""What is told of a file, by ffmpeg as a program of its own."""
+"""The properties of a file, read with ffmpeg as a separate program."""
 
 from __future__ import annotations
 

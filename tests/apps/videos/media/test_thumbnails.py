@@ -17,7 +17,7 @@ def draw_sample(folder: Path, text: str, layout: Layout = "left", background: by
 
 
 def find_text_box(folder: Path, text: str, layout: Layout = "left") -> tuple[int, int, int, int] | None:
-    """The box that the words take: what differs from the same thumbnail without them."""
+    """Return the bounding box of the words: the difference from the same thumbnail without them."""
     return ImageChops.difference(draw_sample(folder, text, layout), draw_sample(folder, "", layout)).getbbox()
 
 

@@ -267,7 +267,7 @@ async def test_the_history_of_a_review_says_which_clips_were_to_be_replaced(vide
         pages = [
             text_of(await video_pages.read(f"/reviews/{each}", language=language)) for each in (review.id, again.id)
         ]
-        assert [page.count(said) for page in pages] == [2, 1]  # where it says how it was decided, and in the history
+        assert [page.count(said) for page in pages] == [2, 1]  # in the decision and in the history
 
 
 async def test_remarks_on_moments_are_asked_for_only_where_something_is_made_of_them(video_pages: VideoPages) -> None:

@@ -1,4 +1,4 @@
-"""A video whose every step is quick and gives what the test says, before the pages of the application."""
+"""A video with fast steps whose results the test chooses, behind the application's pages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def script(says: str) -> Script:
 
 
 def make_canned_services(says: str) -> Pipeline:
-    """`says` stands in every text that a provider or a model could give."""
+    """`says` is part of every text that a provider or a model could return."""
     film = Pipeline("longform", Brief, retry=Retry(0))
 
     @film.step
@@ -151,7 +151,7 @@ def make_canned_services(says: str) -> Pipeline:
 
 @dataclass
 class VideoPages:
-    """Somebody before the pages, and the work in the hands of the test."""
+    """A user of the pages, and a manual worker."""
 
     visitor: Visitor
     channel: LocalChannel
@@ -165,7 +165,7 @@ class VideoPages:
         return (await self.client.start("longform", {"topic": topic, **given}, tenant=tenant)).id
 
     async def review(self, step: str, **given: Any) -> Review:
-        """A video that has come to this review."""
+        """Order a video, work until this review, and return it."""
         run = await self.begin(**given)
         while True:
             await self.work()

@@ -1,4 +1,4 @@
-"""A model that writes is a stranger: told what is data, and not believed."""
+"""A writing model is untrusted: its prompt marks data as such, and its answers are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report says of a script, and what keeps it from passing."""
+"""The quality report of a script, and what blocks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Syllables, by the rules of spelling."""
+"""Syllables by spelling rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The offline writer: honest, of the wanted length, and changed by what a reviewer says."""
+"""The offline writer: honest, of the target length, and responsive to feedback."""
 
 from __future__ import annotations
 

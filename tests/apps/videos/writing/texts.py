@@ -1,4 +1,4 @@
-"""Briefs, facts and scripts as the tests of writing need them, and a model that says what it is told to."""
+"""Briefs, facts and scripts for the tests of writing, and a model with scripted answers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def a_script(*texts: str, visual: str = "céu azul", sources: Sequence[Source] =
 
 
 def make_sentences(count: int, words: int = 10) -> str:
-    """So many different sentences of easy words."""
+    """Return so many different sentences of easy words."""
     return " ".join(f"Frase {number} {'casa ' * (words - 3)}bela." for number in range(count))
 
 
 class ScriptedLlm:
-    """Gives these answers in turn, and keeps what it was asked."""
+    """Returns these answers in turn and records its messages."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
