@@ -1,4 +1,4 @@
-"""Decision requests, and the fields that each checkpoint accepts."""
+"""Decisions in the API, and the fields that each checkpoint accepts."""
 
 from __future__ import annotations
 

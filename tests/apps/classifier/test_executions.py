@@ -207,7 +207,7 @@ async def test_more_documents_than_the_limit_are_refused_with_its_number(classif
     project = await classifier_app.project()
     (document,) = await classifier_app.send("a.txt", "x")
     answer = await classifier_app.start(project, [document] * 2_001)
-    assert "1 to 2,000 documents; given: 2,001" in check_refusal(answer, 422, "INVALID_INPUT")
+    assert "1 to 2,000 documents, not 2,001" in check_refusal(answer, 422, "INVALID_INPUT")
     check_refusal(await classifier_app.start(project, []), 422, "INVALID_REQUEST")
     assert await classifier_app.client.runs.list() == []
 

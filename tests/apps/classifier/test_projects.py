@@ -45,7 +45,7 @@ async def test_who_has_seen_another_project_cannot_change_this_one(classifier_ap
     answer = await classifier_app.api.call("PUT", path, json=changed, headers={"If-Match": '"1"'})
     assert (answer.status_code, answer.headers["ETag"]) == (200, '"2"')
     late = await classifier_app.api.call("PUT", path, json=a_project(), headers={"If-Match": '"1"'})
-    assert "consulte de novo" in check_refusal(late, 412, "CHANGED")
+    assert "consulte-o de novo" in check_refusal(late, 412, "CHANGED")
     assert (await classifier_app.api.get(path)).json()["nome"] == "Outras"
     assert (await classifier_app.api.call("PUT", path, json=a_project())).json()["revisao"] == 3
 
@@ -72,7 +72,7 @@ async def test_of_many_changes_at_once_that_saw_the_same_one_is_made(classifier_
         ({"nome": "a\x00b"}, "nome"),
         ({"nome": "n" * 101}, "nome"),
         ({"taxonomia": []}, "taxonomia"),
-        ({"taxonomia": [{"rotulo": "Ofício"}, {"rotulo": "ofício"}], "exemplos": []}, "is there twice"),
+        ({"taxonomia": [{"rotulo": "Ofício"}, {"rotulo": "ofício"}], "exemplos": []}, "occurs twice"),
         ({"exemplos": [{"texto": "x", "rotulo": "bula"}]}, "which is not in the taxonomy"),
         ({"max_retries_execucao": -1}, "max_retries_execucao"),
         ({"max_retries_documento": 11}, "max_retries_documento"),

@@ -412,13 +412,13 @@ async def test_a_job_that_begins_while_it_is_read_does_not_contradict_itself(
     gpu_app: GpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await gpu_app.submit(img2vid(24))
-    read = type(gpu_app.client).jobs
+    read = type(gpu_app.client.runs).list_jobs
 
-    async def begins_first(client: Any, *given: Any, **options: Any) -> Any:
+    async def begin_first(runs: Any, *arguments: Any, **options: Any) -> Any:
         await gpu_app.work_now()
-        return await read(client, *given, **options)
+        return await read(runs, *arguments, **options)
 
-    monkeypatch.setattr(type(gpu_app.client), "jobs", begins_first)
+    monkeypatch.setattr(type(gpu_app.client.runs), "list_jobs", begin_first)
     shown = await gpu_app.show(job)
     assert (shown["workersReserved"], shown["status"]) == (2, "IN_PROGRESS")
     assert shown["startedAt"] is not None
