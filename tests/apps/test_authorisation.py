@@ -89,25 +89,27 @@ class Subject:
 
 @asynccontextmanager
 async def gpu(database: Database, folder: Path) -> AsyncIterator[Subject]:
-    async with running_gpu_app(database, folder) as studio:
-        key = await studio.api.make_key("runs:write", tenant="blog")
-        yield Subject(studio.api, "blog", {"job": await studio.submit(key=key)})
+    async with running_gpu_app(database, folder) as services:
+        key = await services.api.make_key("runs:write", tenant="blog")
+        yield Subject(services.api, "blog", {"job": await services.submit(key=key)})
 
 
 @asynccontextmanager
 async def classifier(database: Database, folder: Path) -> AsyncIterator[Subject]:
-    async with running_classifier_app(database, folder) as office:
-        project = await office.project()
-        yield Subject(office.api, project, {"projeto": project, "execucao": await office.begin(project)})
+    async with running_classifier_app(database, folder) as classifier_app:
+        project = await classifier_app.project()
+        yield Subject(
+            classifier_app.api, project, {"projeto": project, "execucao": await classifier_app.begin(project)}
+        )
 
 
 @asynccontextmanager
 async def videos(database: Database, folder: Path) -> AsyncIterator[Subject]:
-    async with running_video_app(database, folder) as house:
-        waiting = await house.order_until_script_review()
+    async with running_video_app(database, folder) as video_app:
+        waiting = await video_app.order_until_script_review()
         file = {"kind": "audio", "digest": "0" * 64, "name": "a.mp3"}
         things = {"video": waiting["video_id"], "checkpoint": waiting["checkpoint_id"], "channel": "financas"}
-        yield Subject(house.api, "financas", things | file)
+        yield Subject(video_app.api, "financas", things | file)
 
 
 Application = Callable[[Database, Path], AbstractAsyncContextManager[Subject]]
@@ -124,7 +126,7 @@ async def subject(
         yield made
 
 
-async def test_every_route_is_for_those_whom_it_names(subject: Subject) -> None:
+async def test_every_route_allows_exactly_the_listed_callers(subject: Subject) -> None:
     bad, keys = await bad_keys(subject.api), await keys_by_scope(subject.api)
     nowhere = replace(subject, things=dict.fromkeys(subject.things, str(UUID(int=7))))
     for route in subject.routes:

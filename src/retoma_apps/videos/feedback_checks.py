@@ -34,10 +34,10 @@ _POLITE_WORDS = frozenset(
 
 _SCRIPT = (
     "without a language model the script can only become shorter or longer, or include a fact that is known offline: "
-    "write “shorter”, “longer”, or a few words about that fact (for another topic, send it back to research); for "
+    "“shorter”, “longer”, or a few words about that fact (for another topic, send it back to research); for "
     "anything else edit the text, or set OPENROUTER_API_KEY",
     "sem um modelo de linguagem o roteiro só pode ficar mais curto ou mais longo, ou incluir um fato conhecido "
-    "offline: escreva “mais curto”, “mais longo” ou poucas palavras sobre esse fato; para qualquer outra mudança, "
+    "offline: “mais curto”, “mais longo” ou poucas palavras sobre esse fato; para qualquer outra mudança, "
     "edite o texto ou configure OPENROUTER_API_KEY",
 )
 _NARRATION = (

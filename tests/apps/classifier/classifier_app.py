@@ -151,8 +151,8 @@ class ClassifierApp:
 
     @asynccontextmanager
     async def another_worker(self) -> AsyncIterator[ManualWorker]:
-        async with self.api.sandbox.manual_worker() as hands:
-            yield _without_children(hands)
+        async with self.api.sandbox.manual_worker() as worker:
+            yield _without_children(worker)
 
     async def run_watchdog(self, after: timedelta) -> None:
         """Advance the clock with a live worker, then run the watchdog."""
@@ -187,9 +187,9 @@ async def running_classifier_app(
         )
         async with (
             an_api(database, application=application, scopes=scopes, **vars(Settings())) as api,
-            api.sandbox.manual_worker() as hands,
+            api.sandbox.manual_worker() as worker,
         ):
-            yield ClassifierApp(api, standin, hands if isolated else _without_children(hands))
+            yield ClassifierApp(api, standin, worker if isolated else _without_children(worker))
         await openrouter.close()
 
 

@@ -108,7 +108,7 @@ def test_too_many_members_are_refused_before_their_list_is_read(monkeypatch: pyt
     assert code_of(made, Limits(members=10)) == "FILE_TOO_LARGE"
 
 
-def test_a_zip_that_lies_about_its_sizes_gives_no_more_than_it_said() -> None:
+def test_a_zip_with_false_sizes_yields_no_more_than_declared() -> None:
     [member] = unpack(lying_zip({"liar": ZEROS}))
     assert (member.data, member.error and member.error.code) == (b"", "FILE_DAMAGED")
 

@@ -35,7 +35,7 @@ async def test_a_persons_label_lets_an_execution_that_was_given_up_go_on(classif
     assert (shown["status"], shown["contagem"]["CONCLUIDO"]) == ("CONCLUIDO", 3)
 
 
-async def test_a_persons_label_for_what_could_not_be_read_stays_when_errors_are_made_again(
+async def test_a_persons_label_for_an_unreadable_document_survives_a_rerun(
     classifier_app: ClassifierApp,
 ) -> None:
     execution = await classifier_app.run_execution(BAD)

@@ -50,7 +50,7 @@ async def test_a_crash_is_an_attempt(classifier_app: ClassifierApp, allowed: int
     assert (found["status"], found["tentativas"], found["erro_codigo"]) == ("ERRO", attempts, code)
 
 
-async def test_a_document_with_which_three_workers_died_is_quarantined_and_can_be_made_again(
+async def test_a_document_that_killed_three_workers_is_quarantined_and_can_be_rerun(
     classifier_app: ClassifierApp,
 ) -> None:
     execution = await classifier_app.begin(await classifier_app.project(), {"a.txt": TEXTS["a.txt"]})

@@ -50,7 +50,7 @@ async def test_without_a_key_the_projects_examples_are_the_model(open_classifier
         assert classifier_app.standin.requests == []
 
 
-async def test_without_a_key_and_without_examples_nothing_is_begun(open_classifier_app: OpenClassifierApp) -> None:
+async def test_without_a_key_and_without_examples_nothing_starts(open_classifier_app: OpenClassifierApp) -> None:
     async with open_classifier_app(offline=True) as classifier_app:
         project = await classifier_app.project(exemplos=[])
         answer = await classifier_app.start(project, await classifier_app.send("a.txt", "x"))
@@ -272,7 +272,7 @@ async def test_a_cancelled_execution_begins_no_further_document(classifier_app: 
         check_refusal(await classifier_app.post_action(execution, act), 409, "RUN_BUSY")
 
 
-async def test_an_execution_that_is_not_there_is_told_so_everywhere(classifier_app: ClassifierApp) -> None:
+async def test_a_missing_execution_is_not_found_on_every_route(classifier_app: ClassifierApp) -> None:
     for execution in (str(new_run_id()), "00000000-0000-0000-0000-000000000000"):
         for path in ("", "/status-detalhado", "/erros", "/documentos", "/resultados", "/exportar", "/arquivo?codigo=a"):
             assert "there is no" in check_refusal(

@@ -35,7 +35,7 @@ async def test_all_results_are_exported_as_json(classifier_app: ClassifierApp) -
     check_refusal(await classifier_app.api.get(f"/execucoes/{execution}/exportar?formato=xls"), 422, "INVALID_REQUEST")
 
 
-async def test_an_execution_that_has_just_begun_is_exported_as_nothing(classifier_app: ClassifierApp) -> None:
+async def test_an_execution_without_results_exports_no_rows(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project())
     assert (await classifier_app.api.get(f"/execucoes/{execution}/exportar?formato=json")).json() == []
     assert (await classifier_app.api.get(f"/execucoes/{execution}/exportar")).text.count("\r\n") == 1

@@ -102,7 +102,7 @@ def test_a_project_is_the_same_after_it_was_in_a_form() -> None:
         ("max_retries_execucao", "nan", "Um número inteiro de 0 a 10."),
     ],
 )
-def test_what_is_wrong_is_told_at_its_field(field: str, written: str, sentence: str) -> None:
+def test_errors_are_shown_at_their_fields(field: str, written: str, sentence: str) -> None:
     with pytest.raises(forms.InvalidForm) as caught:
         forms.parse_project(FORM | {field: written}, Words("pt"))
     assert sentence in caught.value.errors[field]
@@ -142,7 +142,7 @@ async def test_a_colleagues_change_is_shown_and_not_saved_over(classifier_pages:
 
 
 @pytest.mark.parametrize("language", ["pt", "en"])
-async def test_what_is_said_of_files_that_are_not_taken_is_in_the_language_of_the_page(
+async def test_errors_of_rejected_files_are_in_the_language_of_the_page(
     classifier_pages: ClassifierPages, language: str
 ) -> None:
     project = await classifier_pages.classifier_app.project()
@@ -155,7 +155,7 @@ async def test_what_is_said_of_files_that_are_not_taken_is_in_the_language_of_th
     assert json.loads(given or "") == said
 
 
-async def test_offline_is_told_before_anybody_uploads(classifier_pages: ClassifierPages) -> None:
+async def test_offline_mode_is_shown_before_an_upload(classifier_pages: ClassifierPages) -> None:
     mute = await classifier_pages.classifier_app.project(nome="Sem", exemplos=[])
     few = await classifier_pages.classifier_app.project(nome="Poucos")
     assert "Trabalhando offline" in await classifier_pages.read()
@@ -273,7 +273,7 @@ async def test_people_put_labels_right_when_the_execution_is_over(classifier_pag
         ("pular", "O documento foi pulado."),
     ],
 )
-async def test_who_puts_right_many_need_not_wait_for_the_summary(
+async def test_many_corrections_do_not_wait_for_the_summary(
     classifier_pages: ClassifierPages, monkeypatch: pytest.MonkeyPatch, act: str, said: str
 ) -> None:
     execution = await classifier_pages.classifier_app.run_execution()
@@ -417,7 +417,7 @@ async def test_an_execution_of_nobody_is_not_found(classifier_pages: ClassifierP
         assert (await classifier_pages.visitor.get(f"/classificador/{path}")).status_code == 404
 
 
-def test_every_word_is_said_in_both_languages_with_the_same_values() -> None:
+def test_every_text_is_in_both_languages_with_the_same_values() -> None:
     for sentences in (*words._WORDS.values(), *words._CODES.values()):
         assert all(sentences)
         english, portuguese = ({name for _, name, _, _ in Formatter().parse(each) if name} for each in sentences)

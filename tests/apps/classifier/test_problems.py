@@ -11,7 +11,7 @@ from tests.apps.classifier.documents import zipped
 NOBODY = UUID(int=7)
 
 
-async def test_refusals_are_in_portuguese_with_the_english_beside(classifier_app: ClassifierApp) -> None:
+async def test_errors_are_in_portuguese_with_the_english_message_too(classifier_app: ClassifierApp) -> None:
     project = await classifier_app.project()
     too_many = {f"{number}.txt": b"1" for number in range(MOST_DOCUMENTS + 1)}
     execution = await classifier_app.run_execution()
@@ -34,7 +34,7 @@ async def test_refusals_are_in_portuguese_with_the_english_beside(classifier_app
         assert told["detail_en"] != told["detail"], told
 
 
-async def test_a_caller_who_prefers_english_is_answered_in_english(classifier_app: ClassifierApp) -> None:
+async def test_accept_language_english_returns_english_errors(classifier_app: ClassifierApp) -> None:
     answer = await classifier_app.api.get(f"/execucoes/{NOBODY}", headers={"Accept-Language": "en-GB,en;q=0.9"})
     assert answer.json()["detail"] == f"there is no execution {NOBODY}"
 

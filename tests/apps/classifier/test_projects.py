@@ -39,7 +39,7 @@ async def test_two_projects_of_one_name_have_ids_of_their_own(classifier_app: Cl
     assert [(each["id"], each["exemplos"]) for each in listed] == [(each, 3) for each in sorted(made)]
 
 
-async def test_who_has_seen_another_project_cannot_change_this_one(classifier_app: ClassifierApp) -> None:
+async def test_a_change_based_on_an_old_project_is_rejected(classifier_app: ClassifierApp) -> None:
     project = await classifier_app.project()
     path, changed = f"/projetos/{project}", a_project(nome="Outras", max_retries_documento=5)
     answer = await classifier_app.api.call("PUT", path, json=changed, headers={"If-Match": '"1"'})
@@ -109,7 +109,7 @@ async def test_the_id_of_a_deleted_project_with_executions_is_not_given_again(cl
     assert (await classifier_app.api.get("/execucoes", params={"projeto": after})).json()["execucoes"] == []
 
 
-async def test_the_accuracy_of_the_offline_model_is_measured_and_told(open_classifier_app: OpenClassifierApp) -> None:
+async def test_the_accuracy_of_the_offline_model_is_measured_and_shown(open_classifier_app: OpenClassifierApp) -> None:
     async with open_classifier_app(offline=True) as classifier_app:
         taxonomy = [{"rotulo": label} for label in LABELS]
         examples = [

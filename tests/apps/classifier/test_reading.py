@@ -175,7 +175,7 @@ def test_a_docx_that_is_a_bomb_is_too_large_by_its_ratio_and_by_its_size() -> No
     assert code_of(bomb, Limits(ratio=10**9, unpacked=5_000_000)) == "FILE_TOO_LARGE"
 
 
-def test_a_zip_that_is_no_docx_a_locked_and_a_cut_one_are_told_apart() -> None:
+def test_other_encrypted_and_truncated_docx_files_have_different_errors() -> None:
     assert code_of(documents.zipped({"a.txt": b"x"})) == "FILE_UNSUPPORTED"
     assert code_of(documents.locked_zip({"word/document.xml": b"<w/>"})) == "FILE_ENCRYPTED"
     assert code_of(documents.docx(["x"])[:-30]) == "FILE_DAMAGED"

@@ -44,7 +44,7 @@ async def test_errors_of_a_running_execution_are_not_rerun(classifier_app: Class
     assert (await classifier_app.status(execution))["rodada"] == 1
 
 
-async def test_many_who_ask_for_the_errors_again_get_one_round(classifier_app: ClassifierApp) -> None:
+async def test_concurrent_reruns_of_errors_create_one_round(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution(BAD)
     answers = await asyncio.gather(*(classifier_app.post_action(execution, "reprocessar-erros") for _ in range(20)))
     assert {answer.status_code for answer in answers} == {200}

@@ -28,12 +28,12 @@ def test_every_state_of_a_job_is_one_of_the_five_of_a_document() -> None:
 
 @pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("begun", [False, True])
-def test_who_filters_by_a_status_finds_every_execution_that_has_it(state: RunState, begun: bool) -> None:
+def test_a_status_filter_finds_every_execution_with_it(state: RunState, begun: bool) -> None:
     assert state in states_of(status_of(state, started=begun))
 
 
 @pytest.mark.parametrize("state", JobState)
-def test_who_filters_by_the_status_of_documents_finds_all_that_have_it(state: JobState) -> None:
+def test_a_status_filter_finds_every_document_with_it(state: JobState) -> None:
     assert state in job_states_of(DOCUMENT_STATUS_BY_JOB_STATE[state])
 
 

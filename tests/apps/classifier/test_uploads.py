@@ -62,7 +62,7 @@ async def test_a_word_document_is_no_zip_of_documents(classifier_app: Classifier
         assert sent["nome"] == name
 
 
-async def test_documents_of_office_programs_are_one_document_wherever_their_mark_stands(
+async def test_office_files_are_one_document_wherever_their_marker_is(
     classifier_app: ClassifierApp,
 ) -> None:
     late = {"word/media/a.png": bytes(range(256)) * 40, "[Content_Types].xml": b"<Types/>"}
@@ -88,7 +88,7 @@ async def test_a_zip_of_as_many_files_as_an_execution_takes_may_have_folders_too
     assert "more than 2,000 files" in check_refusal(answer, 422, "FILE_TOO_LARGE")
 
 
-async def test_a_file_that_was_not_sent_is_named_wherever_it_stands(classifier_app: ClassifierApp) -> None:
+async def test_a_missing_file_is_named_wherever_it_is_in_the_batch(classifier_app: ClassifierApp) -> None:
     project = await classifier_app.project()
     (sent,) = await classifier_app.send("a.txt", "abc")
     absent = {"nome": "z.txt", "arquivo": sent["arquivo"] | {"file": "0" * 64}}

@@ -184,7 +184,7 @@ async def test_the_worker_from_before_the_resume_changes_nothing_any_more(classi
     assert (await classifier_app.status(execution))["status"] == "CONCLUIDO"
 
 
-async def test_who_resumes_what_goes_on_or_has_ended_well_changes_nothing(classifier_app: ClassifierApp) -> None:
+async def test_resuming_a_running_or_completed_execution_changes_nothing(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project())
     for expected in ("PENDENTE", "CONCLUIDO", "CONCLUIDO"):
         answer = await classifier_app.post_action(execution, "retomar")

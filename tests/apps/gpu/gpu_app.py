@@ -157,7 +157,7 @@ async def running_gpu_app(
         application = make_app(rules, host or runpod, FileSettings(home=folder, public_url="https://api.example"))
         async with (
             an_api(database, application=application, scopes=scopes, **vars(Settings())) as api,
-            api.sandbox.manual_worker() as hands,
+            api.sandbox.manual_worker() as worker,
         ):
-            yield GpuApp(api, made, hands)
+            yield GpuApp(api, made, worker)
         await runpod.close()

@@ -45,7 +45,7 @@ def test_it_writes_nothing_before_it_is_used(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_doctor_says_why_no_redis_is_needed_and_who_does_the_work(tmp_path: Path) -> None:
+def test_the_doctor_explains_redis_and_the_rendering_host(tmp_path: Path) -> None:
     unreachable = {"RETOMA_DATABASE_URL": "postgresql://me@127.0.0.1:1/none", "REDIS_URL": "redis://localhost"}
     said = Terminal(tmp_path, unreachable).run("doctor").stdout
     assert "not needed" in said

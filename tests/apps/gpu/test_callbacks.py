@@ -30,7 +30,7 @@ async def run_to_end(gpu_app: GpuApp, url: str, body: dict[str, Any] | None = No
     return job
 
 
-async def test_a_completed_job_is_told_with_its_videos(gpu_app: GpuApp) -> None:
+async def test_a_completed_job_is_reported_with_its_videos(gpu_app: GpuApp) -> None:
     async with receiver() as there:
         job = await gpu_app.submit(img2vid(2, webhook_url=there.url))
         await gpu_app.api.sandbox.clock.advance(MINUTE)
@@ -71,7 +71,7 @@ async def test_the_other_operations_tell_one_video(operation: str, gpu_app: GpuA
     assert (told["operation"], told["result"]["video_url"].endswith(f"{operation}.mp4")) == (operation, True)
 
 
-async def test_a_failed_job_is_told_with_what_failed(gpu_app: GpuApp) -> None:
+async def test_a_failed_job_is_reported_with_its_error(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.fail = {"caption"}
     async with receiver() as there:
         job = await run_to_end(gpu_app, there.url, operation="caption")
@@ -113,7 +113,7 @@ async def test_a_callback_tells_of_the_end_that_it_is_for_though_the_job_runs_ag
     )
 
 
-async def test_a_cancelled_job_is_told_too(gpu_app: GpuApp) -> None:
+async def test_a_cancelled_job_is_reported_too(gpu_app: GpuApp) -> None:
     async with receiver() as there:
         job = await gpu_app.submit(img2vid(2, webhook_url=there.url))
         await gpu_app.cancel(job)
@@ -122,7 +122,7 @@ async def test_a_cancelled_job_is_told_too(gpu_app: GpuApp) -> None:
     assert (told["jobId"], told["status"], told["execution"]["startTime"]) == (job, "CANCELLED", None)
 
 
-async def test_each_job_is_told_to_its_own_address_once(gpu_app: GpuApp) -> None:
+async def test_each_job_is_reported_once_to_its_own_address(gpu_app: GpuApp) -> None:
     async with receiver() as here, receiver() as there:
         first = await gpu_app.submit(img2vid(1, webhook_url=here.url))
         second = await gpu_app.submit(img2vid(1, webhook_url=there.url))
@@ -265,7 +265,7 @@ async def test_a_callback_that_comes_before_n8n_waits_for_it_is_sent_again(statu
 
 
 @pytest.mark.parametrize(("asked", "attempts"), [("1", 1), ("3", 3), ("7", 7)])
-async def test_who_sets_the_number_of_attempts_gets_as_many(
+async def test_the_number_of_attempts_can_be_set(
     asked: str, attempts: int, open_gpu_app: OpenGpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEBHOOK_RETRY_MAX", asked)

@@ -25,7 +25,7 @@ async def app_with_film(open_gpu_app: OpenGpuApp, tmp_path: Path) -> AsyncIterat
         yield gpu_app
 
 
-async def test_a_film_is_sent_to_whoever_knows_its_address(app_with_film: GpuApp) -> None:
+async def test_a_film_is_served_to_anyone_who_knows_its_url(app_with_film: GpuApp) -> None:
     answer = await app_with_film.api.get(f"/files/{KEY}", key=None)
     assert (answer.status_code, answer.content) == (200, FILM)
     assert answer.headers["content-type"] == "video/mp4"
@@ -52,7 +52,7 @@ async def test_a_look_tells_the_same_of_a_film_and_sends_nothing(app_with_film: 
         ("bytes=-5000", FILM, "bytes 0-99/100"),
     ],
 )
-async def test_a_part_is_sent_to_who_asks_for_it(asked: str, got: bytes, told: str, app_with_film: GpuApp) -> None:
+async def test_a_range_request_returns_that_part(asked: str, got: bytes, told: str, app_with_film: GpuApp) -> None:
     answer = await app_with_film.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
     assert (answer.status_code, answer.content, answer.headers["content-range"]) == (206, got, told)
     assert answer.headers["content-length"] == str(len(got))

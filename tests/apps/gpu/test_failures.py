@@ -182,7 +182,7 @@ async def test_an_entry_that_cannot_be_read_costs_only_its_own_image(open_gpu_ap
 
 
 @pytest.mark.parametrize("operation", ["caption", "addaudio"])
-async def test_of_a_hosts_words_only_the_address_of_the_video_is_told(operation: str, open_gpu_app: OpenGpuApp) -> None:
+async def test_only_the_video_url_of_a_hosts_result_is_shown(operation: str, open_gpu_app: OpenGpuApp) -> None:
     host, url = WordyHost(), "https://files.example/a.mp4"
     host.result = {"video_url": url, "code": 500, "message": "all is lost"}
     async with open_gpu_app(host=host) as gpu_app:
@@ -372,7 +372,7 @@ async def test_what_completed_as_its_time_ran_out_is_one_end_and_one_callback(
         assert ((await gpu_app.show(job))["status"], await gpu_app.count_used_slots()) == (status, 0)
 
 
-async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(gpu_app: GpuApp) -> None:
+async def test_a_submission_with_a_lost_answer_is_found_and_not_repeated(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.lost_replies = 2
     job = await gpu_app.submit(img2vid(40))
     await gpu_app.work()
@@ -440,7 +440,7 @@ async def test_work_that_the_host_has_forgotten_is_submitted_again(open_gpu_app:
         assert gpu_app.standin.submits.total() == 2
 
 
-async def test_a_state_that_nobody_knows_is_told_and_the_job_goes_on(
+async def test_an_unknown_state_is_logged_and_the_job_continues(
     gpu_app: GpuApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     job = await gpu_app.submit(img2vid(1))
@@ -583,7 +583,7 @@ async def test_an_image_in_a_private_network_loses_only_its_own_video(gpu_app: G
     assert UNSAFE not in str([job.input for job in gpu_app.standin.jobs])
 
 
-async def test_the_videos_that_were_done_in_time_are_told_with_the_timeout(open_gpu_app: OpenGpuApp) -> None:
+async def test_videos_finished_in_time_are_reported_with_the_timeout(open_gpu_app: OpenGpuApp) -> None:
     def seconds(job: Any) -> float:
         return 1e9 if job.input["images"][0]["id"] == "1" else 50.0
 

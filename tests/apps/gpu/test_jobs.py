@@ -158,7 +158,7 @@ async def test_when_a_job_started_does_not_change_with_its_state(gpu_app: GpuApp
 
 
 @pytest.mark.parametrize("operation", BODIES)
-async def test_the_callers_project_is_told_wherever_the_job_is_shown(operation: str, gpu_app: GpuApp) -> None:
+async def test_the_callers_project_is_returned_wherever_the_job_is_shown(operation: str, gpu_app: GpuApp) -> None:
     async with receiver() as there:
         body = {**BODIES[operation], "id_roteiro": 4321, "webhook_url": there.url}
         accepted = (await gpu_app.post(operation, body)).json()
@@ -187,7 +187,7 @@ async def test_all_that_is_shown_of_a_job_is_there_after_a_restart(open_gpu_app:
         assert before["estimatedCompletion"] is not None
 
 
-async def test_a_job_that_takes_longer_than_was_thought_is_never_said_to_have_ended(open_gpu_app: OpenGpuApp) -> None:
+async def test_an_overdue_job_is_never_shown_as_ended(open_gpu_app: OpenGpuApp) -> None:
     async with open_gpu_app(seconds=lambda _: 3600.0) as gpu_app:
         job = await gpu_app.submit(img2vid(2))
         await gpu_app.work_now()
@@ -345,7 +345,7 @@ async def test_a_key_reaches_only_the_jobs_of_its_tenant(gpu_app: GpuApp) -> Non
     assert (await gpu_app.show(job))["status"] == "QUEUED"
 
 
-async def test_who_has_no_key_is_told_so_in_the_words_that_callers_know(gpu_app: GpuApp) -> None:
+async def test_a_missing_key_returns_the_documented_error(gpu_app: GpuApp) -> None:
     answer = await gpu_app.api.get("/jobs", key=None)
     assert (answer.status_code, "error" in answer.json()) == (401, True)
 

@@ -135,7 +135,9 @@ async def test_what_is_no_job_at_all_is_refused(body: bytes, gpu_app: GpuApp) ->
         ),
     ],
 )
-async def test_what_is_wrong_is_said_in_a_sentence(kind: str, body: bytes, error: str, gpu_app: GpuApp) -> None:
+async def test_an_invalid_request_is_explained_in_a_sentence(
+    kind: str, body: bytes, error: str, gpu_app: GpuApp
+) -> None:
     answer = await gpu_app.api.post("/video/caption/async", content=body, headers={"content-type": kind})
     assert (answer.status_code, answer.json()["error"][: len(error)]) == (422, error)
 
@@ -218,7 +220,7 @@ async def test_another_token_under_the_same_key_is_another_body(gpu_app: GpuApp)
     assert [answer.status_code for answer in answers] == [202, 202, 422]
 
 
-async def test_offline_no_time_is_told_for_gpus_that_wake_up(open_gpu_app: OpenGpuApp) -> None:
+async def test_offline_estimates_have_no_cold_start(open_gpu_app: OpenGpuApp) -> None:
     async with open_gpu_app(offline=True) as gpu_app:
         told = (await gpu_app.post("img2vid", img2vid(2))).json()
     assert told["estimatedTime"] == "1-2 minutos"

@@ -46,7 +46,7 @@ def test_a_script_has_a_line_per_segment_and_colours_with_blue_first() -> None:
     assert "&H000080FF" in script
 
 
-def test_text_cannot_begin_a_line_or_a_command_of_its_own() -> None:
+def test_text_cannot_start_a_new_line_or_command() -> None:
     script = ass_script([Segment(start=0, end=1, text="a\r\nDialogue: x\x00{\\pos(0,0)}\\N")], Style())
     assert script.count("\nDialogue:") == 1
     assert script.endswith(",,a\\NDialogue: x\\{\\\u2060pos(0,0)\\}\\\u2060N\n")

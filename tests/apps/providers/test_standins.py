@@ -10,7 +10,7 @@ import pytest
 PROVIDERS = ("footage", "gpu", "images", "llm", "speech", "youtube")
 
 
-def test_every_stand_in_has_a_port_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stand_in_has_its_own_port(monkeypatch: pytest.MonkeyPatch) -> None:
     ports: list[int] = []
     monkeypatch.setattr(sys, "argv", ["standin"])
     for provider in PROVIDERS:

@@ -134,12 +134,14 @@ class FastVideoApp(VideoApp):
 
 @asynccontextmanager
 async def running_fast_video_app(
-    database: Database, folder: Path, patched: pytest.MonkeyPatch, **studio_with: Any
+    database: Database, folder: Path, patched: pytest.MonkeyPatch, **replaced_services: Any
 ) -> AsyncIterator[FastVideoApp]:
     patched.setattr(narration, "generate_narration", fake_narration)
     patched.setattr(footage, "search_footage", fake_search)
     patched.setattr(footage, "assemble_film", fake_assembly)
     patched.setattr(thumbnails, "draw_thumbnail", fake_thumbnail)
-    studio = replace(make_small_services(folder), **{"writer": FailingWriter(), "images": BlankImages(), **studio_with})
-    async with running_video_app(database, folder, studio) as video_app:
-        yield FastVideoApp(video_app.api, studio)
+    services = replace(
+        make_small_services(folder), **{"writer": FailingWriter(), "images": BlankImages(), **replaced_services}
+    )
+    async with running_video_app(database, folder, services) as video_app:
+        yield FastVideoApp(video_app.api, services)

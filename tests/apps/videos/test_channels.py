@@ -84,8 +84,8 @@ async def test_the_backlog_of_one_channel_leaves_room_for_the_others(video_app: 
     for channel in (*["ciencia"] * 6, "historia"):
         await video_app.order(TOPIC, channel)
     await video_app.work_once()
-    async with video_app.api.sandbox.manual_worker() as hands:
-        begun = Counter([(await video_app.client.runs.get(claim.run)).tenant for claim in await hands.claim(100)])
+    async with video_app.api.sandbox.manual_worker() as worker:
+        begun = Counter([(await video_app.client.runs.get(claim.run)).tenant for claim in await worker.claim(100)])
     assert begun == {"ciencia": 4, "historia": 1}
 
 
@@ -130,7 +130,7 @@ async def test_a_failed_video_goes_on_when_it_is_resumed(video_app: VideoApp, mo
     assert (shown["stage"], shown["error_message"]) == ("scripted", None)
 
 
-async def test_whoever_ordered_is_told_of_a_failure_with_its_channel_and_its_error(video_app: VideoApp) -> None:
+async def test_a_failure_is_reported_to_the_webhook_with_channel_and_error(video_app: VideoApp) -> None:
     async with receiver() as there:
         await video_app.order("proibido", "historia", webhook_url=there.url)
         await video_app.work()

@@ -45,7 +45,7 @@ async def test_a_sample_is_ordered_once_even_if_its_channel_changes(video_sandbo
 
 async def test_the_sample_says_what_is_made_on_this_machine(video_sandbox: Sandbox, tmp_path: Path) -> None:
     said = await anext(create_demo(make_small_services(tmp_path))(video_sandbox.client, ADDRESS, "en"))
-    assert "the writing, the voice (eSpeak), the footage, the pictures, the channel" in said
+    assert "the writing, the voice (eSpeak), the footage, the thumbnail images, the channel" in said
 
 
 async def test_the_sample_says_that_it_ended_and_the_next_time_that_it_was_there_before(
@@ -60,9 +60,7 @@ async def test_the_sample_says_that_it_ended_and_the_next_time_that_it_was_there
     assert "was ordered earlier and has ended" in await anext(order(video_sandbox.client, ADDRESS, "en"))
 
 
-async def test_the_end_of_every_video_is_told_but_of_those_that_were_over_before(
-    video_sandbox: Sandbox, tmp_path: Path
-) -> None:
+async def test_the_end_of_every_video_is_reported_except_earlier_ones(video_sandbox: Sandbox, tmp_path: Path) -> None:
     before, ordered = [await video_sandbox.client.start(longform, Brief(topic=topic)) for topic in ("Antes", "Depois")]
     await video_sandbox.client.runs.cancel(before.id)
     told = create_demo(make_small_services(tmp_path))(video_sandbox.client, ADDRESS, "pt")

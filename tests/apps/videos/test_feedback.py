@@ -136,17 +136,15 @@ async def test_a_clip_stays_if_the_words_of_a_reviewer_find_nothing(video_app: F
 
 
 @pytest.mark.parametrize("voice", ["azure_pt_br_antonio", "espeak_en"])
-def test_a_voice_without_a_key_or_of_another_language_is_told_of_and_no_other_speaks(
-    tmp_path: Path, voice: str
-) -> None:
+def test_an_unavailable_voice_is_reported_and_not_replaced(tmp_path: Path, voice: str) -> None:
     with pytest.raises(GiveUp, match="has no key or does not speak pt-BR") as told:
         make_small_services(tmp_path).find_voice(voice, "pt-BR")
     assert told.value.code == "NO_VOICE"
 
 
 def test_the_usual_voice_is_of_the_first_provider_that_has_one_for_the_language(tmp_path: Path) -> None:
-    studio = make_small_services(tmp_path)
-    both = replace(studio, voices={"elevenlabs": studio.voices["espeak"], **studio.voices})
+    services = make_small_services(tmp_path)
+    both = replace(services, voices={"elevenlabs": services.voices["espeak"], **services.voices})
     assert [both.find_voice("", language)[2] for language in ("pt-BR", "en")] == ["espeak_pt_br", "espeak_en"]
 
 
@@ -164,7 +162,7 @@ async def test_clips_that_are_replaced_differ_from_each_other_and_other_words_fo
 
 
 @pytest.mark.parametrize(("items", "replaced"), [(["1", "99"], {0}), (["99"], {0, 1, 2})])
-async def test_a_number_that_no_clip_has_leaves_the_other_numbers_or_stands_for_all(
+async def test_an_unknown_clip_number_is_ignored_or_means_all(
     video_app: FastVideoApp, items: list[str], replaced: set[int]
 ) -> None:
     checkpoint = await video_app.order_until("broll_review")
@@ -198,7 +196,7 @@ async def test_footage_of_which_no_file_comes_is_tried_again(video_app: FastVide
     assert shown["status"] != "failed"
 
 
-async def test_a_narration_with_other_scenes_than_its_script_is_told_of(video_app: FastVideoApp) -> None:
+async def test_a_narration_with_other_scenes_than_its_script_is_reported(video_app: FastVideoApp) -> None:
     audio = await video_app.order_until("audio_review")
     narration = (await video_app.client.runs.get_results(UUID(audio["video_id"])))["audio_generation"]
     await video_app.approve(audio, value={**narration, "scene_starts": narration["scene_starts"][:-1]})
@@ -207,9 +205,7 @@ async def test_a_narration_with_other_scenes_than_its_script_is_told_of(video_ap
 
 
 @pytest.mark.parametrize("voice", ["robô", "azure_pt_br_antonio", "espeak_en"])
-async def test_a_voice_that_cannot_speak_is_refused_when_it_is_said_and_others_are_named(
-    video_app: FastVideoApp, voice: str
-) -> None:
+async def test_an_unavailable_voice_is_rejected_with_a_list_of_others(video_app: FastVideoApp, voice: str) -> None:
     audio = await video_app.order_until("audio_review")
     answer = await video_app.decide(audio, "revision_requested", voice=voice)
     assert (answer.status_code, "espeak_pt_br" in answer.text) == (422, True)
@@ -251,7 +247,7 @@ async def test_a_video_whose_voice_has_no_key_goes_on_from_its_approved_script_a
 
 
 @pytest.mark.parametrize("given", [{"voice": "espeak_en"}, {"voice": "robô"}, {"language": "en", "voice": "espeak_pt"}])
-async def test_a_video_in_a_language_that_its_voice_does_not_speak_is_not_begun(
+async def test_a_video_in_a_language_that_its_voice_does_not_speak_does_not_start(
     video_app: FastVideoApp, given: dict[str, str]
 ) -> None:
     body = {"pipeline": "longform", "input": {"topic": "Renda fixa", **given}}
@@ -437,7 +433,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize(("review", "given"), FIELDS)
-async def test_a_note_that_nothing_reads_is_refused_beside_a_filled_in_field(
+async def test_a_note_without_effect_is_rejected_even_with_a_filled_in_field(
     video_app: FastVideoApp, painter: ImageModel, review: str, given: dict[str, Any]
 ) -> None:
     painter.follows_notes = False

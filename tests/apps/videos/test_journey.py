@@ -60,8 +60,8 @@ async def journey(database: Database, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("journey")
     seen = Journey()
     channel = LocalChannel(folder / "channel", now=lambda: seen.at)
-    studio = replace(make_small_services(folder), channel=lambda _: channel)
-    async with running_video_app(database, folder, studio) as video_app:
+    services = replace(make_small_services(folder), channel=lambda _: channel)
+    async with running_video_app(database, folder, services) as video_app:
         await _record_journey(video_app, seen)
         seen.channel = await channel.videos()
         seen.film = await probe(seen.channel[0].video)

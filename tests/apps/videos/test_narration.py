@@ -114,7 +114,7 @@ async def test_a_voice_with_times_of_words_speaks_a_scene_at_once(
     assert voices["espeak"].asked == [" ".join(scene) for scene in SCENES]
 
 
-async def test_a_narration_begun_by_scenes_is_spoken_again_by_sentences(
+async def test_a_narration_started_by_scenes_is_repeated_by_sentences(
     video_app: FastVideoApp, voices: dict[str, Voice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     voices["azure"].breaks_at = 2

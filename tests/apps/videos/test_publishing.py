@@ -54,10 +54,10 @@ async def test_with_a_client_an_account_without_a_token_waits_and_publishes_noth
     assert from_environment().resources["services"].channel(account).name == "local"
     monkeypatch.setenv("YOUTUBE_CLIENT_ID", "client")
     monkeypatch.setenv("YOUTUBE_CLIENT_SECRET", "secret")
-    studio = from_environment().resources["services"]
-    assert "youtube" not in studio.offline_services
+    services = from_environment().resources["services"]
+    assert "youtube" not in services.offline_services
     with pytest.raises(ProviderRejected, match=f"set YOUTUBE_REFRESH_TOKEN{'_SECOND' if account else ''}$"):
-        await studio.channel(account).begin(VideoToPublish("Renda fixa", mark_of("x")), 1)
+        await services.channel(account).begin(VideoToPublish("Renda fixa", mark_of("x")), 1)
 
 
 async def test_a_video_is_published_with_the_account_of_its_channel_whatever_its_input_says(
@@ -126,7 +126,7 @@ async def test_an_upload_that_the_channel_forgot_or_lost_is_made_by_a_rerun(
     with monkeypatch.context() as patched:
         patched.setattr(LocalChannel, "send", forget_uploads)
         failed = await video_app.finish(await video_app.order_until("final_review"))
-    assert "forgot 3 uploads" in failed["error_message"]
+    assert "lost 3 upload sessions" in failed["error_message"]
     with monkeypatch.context() as patched:
         patched.setattr(LocalChannel, "status", delete_uploads)
         await video_app.client.runs.rerun(UUID(failed["id"]), "upload")
@@ -171,7 +171,7 @@ async def another_film(*given: Any) -> Any:
     return film.model_copy(update={"video": await given[-1].save_file(b"another", "film.mp4")})
 
 
-async def test_a_thumbnail_that_is_refused_leaves_the_video_out_and_is_told(
+async def test_a_rejected_thumbnail_is_reported_and_the_video_stays_published(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: Any) -> None:
@@ -215,8 +215,8 @@ async def check_publication(folder: Path, uploaded: timedelta, scheduled: timede
         uploaded_at=now - uploaded,
         publish_at=None if scheduled is None else now - scheduled,
     )
-    studio = replace(make_small_services(folder), channel=lambda _: HiddenChannel(folder))
-    await publishing.check_published(upload, studio, Context(uuid4(), "financas", "longform", "publication"))
+    services = replace(make_small_services(folder), channel=lambda _: HiddenChannel(folder))
+    await publishing.check_published(upload, services, Context(uuid4(), "financas", "longform", "publication"))
 
 
 @pytest.mark.parametrize(("waited", "pause"), [(0, 1), (9, 1), (11, 15), (1_000, 15)])
@@ -289,7 +289,7 @@ async def test_a_fork_shows_neither_the_stage_nor_the_address_of_the_video_that_
     assert (fork["stage"], fork["url"], fork["steps_done"]) == ("draft", None, [])
 
 
-async def test_a_published_video_that_is_made_again_shows_how_far_it_is_this_time(video_app: FastVideoApp) -> None:
+async def test_a_rerun_of_a_published_video_shows_its_current_progress(video_app: FastVideoApp) -> None:
     published = await video_app.finish(await video_app.order_until("final_review"))
     await video_app.client.runs.rerun(UUID(published["id"]), "script_generation")
     shown = await video_app.show(published["id"])

@@ -161,11 +161,11 @@ async def test_a_video_goes_from_step_to_step_and_shows_at_each_its_stage_and_st
 async def test_a_video_is_researching_from_its_first_query_until_its_script_is_there(video_app: FastVideoApp) -> None:
     video = await video_app.order()
     seen = []
-    async with video_app.api.sandbox.manual_worker() as hands:
+    async with video_app.api.sandbox.manual_worker() as worker:
         for _ in range(3):
-            claims = await hands.claim()
+            claims = await worker.claim()
             seen.append((claims[0].step, (await video_app.show(video))["stage"]))
-            await hands.record_outcomes(await hands.attempt(claims))
+            await worker.record_outcomes(await worker.attempt(claims))
     assert seen == [(step, "researching") for step in ("knowledge_query", "research", "script_generation")]
     assert (await video_app.show(video))["stage"] == "scripted"
 
@@ -204,7 +204,7 @@ async def test_an_order_sent_again_is_the_same_video_and_another_key_or_none_ask
     assert len({first["id"], (await ordered(**other))["id"], (await ordered())["id"]}) == 3
 
 
-async def test_who_has_nothing_but_the_database_finds_state_attempts_and_checkpoints_as_they_were(
+async def test_state_attempts_and_checkpoints_are_recovered_from_the_database_alone(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await empty_database(database)
@@ -229,12 +229,12 @@ async def test_a_video_is_running_while_a_step_is_ready_executed_or_waits_for_it
     video_app.failures["research"] = [OSError("down")]
     video = await video_app.order()
     await video_app.work_once()
-    async with video_app.api.sandbox.manual_worker() as hands:
+    async with video_app.api.sandbox.manual_worker() as worker:
         assert (await video_app.show(video))["status"] == "running"
-        claims = await hands.claim()
+        claims = await worker.claim()
         assert [(await video_app.show(video))["status"], claims[0].step] == ["running", "research"]
-        await hands.record_outcomes(await hands.attempt(claims))
-        assert [(await video_app.show(video))["status"], await hands.claim()] == ["running", []]
+        await worker.record_outcomes(await worker.attempt(claims))
+        assert [(await video_app.show(video))["status"], await worker.claim()] == ["running", []]
 
 
 async def test_a_step_that_waits_for_its_retry_holds_up_what_follows_and_runs_once_at_a_time(
@@ -252,7 +252,7 @@ async def test_a_step_that_waits_for_its_retry_holds_up_what_follows_and_runs_on
         assert (await video_app.show(video))["steps_done"] == ["knowledge_query"]
 
 
-async def test_resumed_revised_and_retried_stand_in_the_history_with_their_times_and_are_no_states(
+async def test_resumed_revised_and_retried_are_timed_events_and_not_states(
     video_app: FastVideoApp,
 ) -> None:
     video_app.failures["research"] = [OSError("down")]
@@ -293,10 +293,10 @@ async def test_a_video_can_be_cancelled_at_any_time_before_its_end(
     video = await video_app.order()
     if moment in ("waiting", "asked"):
         await video_app.work()
-    async with video_app.api.sandbox.manual_worker() as hands:
-        held = await hands.claim() if moment == "held" else []
+    async with video_app.api.sandbox.manual_worker() as worker:
+        held = await worker.claim() if moment == "held" else []
         await video_app.api.post(f"/api/v1/runs/{video}/cancel")
-        await hands.record_outcomes(await hands.attempt(held))
+        await worker.record_outcomes(await worker.attempt(held))
     await video_app.api.sandbox.work()
     shown = await video_app.show(video)
     assert (shown["status"], shown["stage"]) == ("cancelled", "cancelled")
@@ -324,12 +324,12 @@ async def test_nothing_that_comes_late_changes_a_video_that_has_ended(video_app:
     video_app.failures["research"] = [OSError("down")]
     video = await video_app.order(scheduled_for=LATER)
     await video_app.work_once()
-    async with video_app.api.sandbox.manual_worker() as hands:
-        late = await hands.attempt(await hands.claim())
+    async with video_app.api.sandbox.manual_worker() as worker:
+        late = await worker.attempt(await worker.claim())
         await video_app.client.runs.cancel(UUID(video))
         await video_app.api.sandbox.clock.advance(timedelta(minutes=1))
         await video_app.api.sandbox.run_watchdog()
-        await hands.record_outcomes(late)
+        await worker.record_outcomes(late)
     await video_app.api.sandbox.work()
     assert (await video_app.decide(asked, "approved")).status_code == 409
     states = [(await video_app.show(one))["status"] for one in (asked["video_id"], video)]
@@ -362,8 +362,8 @@ async def test_what_a_writer_was_paid_for_is_not_asked_again_after_a_worker_died
     video = await video_app.order()
     await video_app.work_once()
     for _ in range(2):
-        async with video_app.api.sandbox.manual_worker() as hands:
-            await hands.attempt(await hands.claim())  # and its outcome is never reported
+        async with video_app.api.sandbox.manual_worker() as worker:
+            await worker.attempt(await worker.claim())  # and its outcome is never reported
         await video_app.work_once()
     assert (await video_app.show(video))["current_step"] == "script_review"
     assert asked == ["research", "script"]
@@ -406,7 +406,7 @@ async def test_research_adds_to_what_is_known_only_what_is_new(video_app: FastVi
     assert all(fact["source"]["name"] and 0 <= fact["source"]["confidence"] <= 1 for fact in found)
 
 
-async def test_all_that_was_said_of_a_script_holds_wherever_it_is_sent_back_to(video_app: FastVideoApp) -> None:
+async def test_all_feedback_on_a_script_applies_wherever_it_is_sent_back_to(video_app: FastVideoApp) -> None:
     await video_app.client.tenants.set_profile("financas", {"seconds": 120})
     first = await video_app.order_until_script_review()
     run = UUID(first["video_id"])
@@ -509,7 +509,7 @@ async def test_a_video_that_waits_for_a_person_waits_for_ever_and_for_nothing_el
 
 
 @pytest.mark.parametrize("review", REVIEWS)
-async def test_a_checkpoint_that_is_late_is_told_again_and_then_given_to_the_editor(
+async def test_an_overdue_checkpoint_is_reminded_and_then_assigned_to_the_editor(
     video_app: FastVideoApp, review: str
 ) -> None:
     checkpoint = await video_app.order_until(review)
@@ -659,9 +659,9 @@ async def test_what_a_reviewer_asks_for_in_fields_reaches_the_step(
 ) -> None:
     said: list[Any] = []
 
-    async def listening(script: Any, narration: Any, language: str, studio: Services, ctx: Any) -> Any:
+    async def listening(script: Any, narration: Any, language: str, services: Services, ctx: Any) -> Any:
         said.append(ctx.feedback)
-        return await fake_search(script, narration, language, studio, ctx)
+        return await fake_search(script, narration, language, services, ctx)
 
     monkeypatch.setattr(footage, "search_footage", listening)
     checkpoint = await video_app.order_until("broll_review")
@@ -721,7 +721,7 @@ async def test_a_clip_that_is_not_there_cannot_be_replaced(video_app: FastVideoA
     assert (await video_app.decide(checkpoint, "revision_requested", clips=[count])).status_code == 200
 
 
-async def test_a_narration_has_the_voice_and_the_speed_that_were_asked_for_whatever_it_is_made_again_for(
+async def test_a_narration_keeps_the_requested_voice_and_speed_in_every_rerun(
     database: Database, tmp_path: Path
 ) -> None:
     await empty_database(database)
@@ -763,7 +763,7 @@ async def test_a_script_review_has_the_whole_script_and_what_was_found_in_it(
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(25, 1), (120, 5)])
-async def test_a_script_review_counts_the_facts_that_are_told_in_it(
+async def test_a_script_review_counts_the_facts_that_the_script_uses(
     video_app: FastVideoApp, seconds: int, count: int
 ) -> None:
     await video_app.client.tenants.set_profile("financas", {"seconds": seconds})
@@ -800,23 +800,23 @@ async def test_readability_is_that_of_the_scripts_own_language(
     assert score == readability(data["script_full"], language) != readability(data["script_full"], other)
 
 
-async def test_a_final_review_says_the_measured_size_of_the_film_which_is_full_hd_unless_told_otherwise(
+async def test_a_final_review_shows_the_measured_size_of_the_film_full_hd_by_default(
     video_app: FastVideoApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a real film of two seconds from a small clip."""
     small = clip(tmp_path / "small.mp4", "red")
 
-    async def spoken(script: Script, voice: str, language: str, studio: Services, ctx: Any) -> Narration:
+    async def spoken(script: Script, voice: str, language: str, services: Services, ctx: Any) -> Narration:
         audio = await ctx.save_file(tone(2.0), "narration.wav")
         return Narration(audio=audio, seconds=2.0, voice="tone", lines=[], scene_starts=[0.0] * len(script.scenes))
 
-    async def filmed(script: Script, narration: Narration, language: str, studio: Services, ctx: Any) -> Broll:
-        made = await fake_search(script, narration, language, studio, ctx)
+    async def filmed(script: Script, narration: Narration, language: str, services: Services, ctx: Any) -> Broll:
+        made = await fake_search(script, narration, language, services, ctx)
         shot = made.clips[0].model_copy(update={"video": await ctx.save_file(small, "clip.mp4"), "seconds": 2.0})
         return made.model_copy(update={"clips": [shot]})
 
-    async def at_full_size(narration: Narration, broll: Broll, studio: Services, ctx: Any) -> Assembly:
-        return await assemble_film(narration, broll, replace(studio, size=Services.size), ctx)
+    async def at_full_size(narration: Narration, broll: Broll, services: Services, ctx: Any) -> Assembly:
+        return await assemble_film(narration, broll, replace(services, size=Services.size), ctx)
 
     for place, name, instead in (
         (narration, "generate_narration", spoken),
@@ -902,7 +902,7 @@ async def test_a_batch_has_only_what_is_open_and_of_its_type(video_app: FastVide
         assert ({one["checkpoint_id"] for one in told["batch"]}, told["total_pending"]) == (ids, len(ids))
 
 
-async def test_two_reviewers_who_ask_at_once_are_handed_different_checkpoints(video_app: FastVideoApp) -> None:
+async def test_two_concurrent_reviewers_claim_different_checkpoints(video_app: FastVideoApp) -> None:
     waiting = {(await video_app.order_until_script_review())["checkpoint_id"] for _ in range(4)}
     ana, rui = await asyncio.gather(claim_checkpoints("ana", video_app), claim_checkpoints("rui", video_app))
     assert ana.isdisjoint(rui)
@@ -920,7 +920,7 @@ async def claim_checkpoints(reviewer: str, video_app: FastVideoApp) -> set[str]:
     return {one["checkpoint_id"] for one in handed}
 
 
-async def test_a_final_review_without_a_thumbnail_is_an_error_of_its_own_in_a_batch(video_app: FastVideoApp) -> None:
+async def test_a_final_review_without_a_thumbnail_fails_alone_in_a_batch(video_app: FastVideoApp) -> None:
     final, script = await video_app.order_until("final_review"), await video_app.order_until_script_review()
     ids = [final["checkpoint_id"], script["checkpoint_id"]]
     answer = await video_app.api.post("/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids})
@@ -932,17 +932,17 @@ async def test_a_final_review_without_a_thumbnail_is_an_error_of_its_own_in_a_ba
 async def test_channels_are_worked_for_side_by_side(video_app: FastVideoApp) -> None:
     channels = ("ciencia", "historia", "jogos")
     videos = {name: await video_app.order(channel=name) for name in channels}
-    async with video_app.api.sandbox.manual_worker() as hands:
-        claims = await hands.claim(3)
+    async with video_app.api.sandbox.manual_worker() as worker:
+        claims = await worker.claim(3)
         assert {str(claim.run) for claim in claims} == set(videos.values())
         hanging, *others = claims
-        await hands.record_outcomes(await hands.attempt(others))
+        await worker.record_outcomes(await worker.attempt(others))
         await video_app.work()
         shown = {video: (await video_app.show(video))["stage"] for video in videos.values()}
     assert shown == {video: "researching" if video == str(hanging.run) else "scripted" for video in videos.values()}
 
 
-async def test_the_metrics_page_shows_five_metrics_each_beside_its_target(database: Database, tmp_path: Path) -> None:
+async def test_the_metrics_page_shows_five_metrics_with_their_targets(database: Database, tmp_path: Path) -> None:
     await empty_database(database)
     async with running_video_pages(database, tmp_path) as desk:
         shown = text_of(await desk.read("/videos/metrics"))

@@ -125,12 +125,12 @@ async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(video_app: Vi
         ({"topic": "  x "}, "topic"),
         ({"topic": TOPIC, "language": "fr"}, "language"),
         ({"topic": TOPIC, "scheduled_for": "2031-02-04T12:00:00"}, "scheduled_for"),
-        ({"topic": TOPIC, "scheduled_for": "2030-01-01T12:00:00Z"}, "scheduled_for: this time has passed"),
+        ({"topic": TOPIC, "scheduled_for": "2030-01-01T12:00:00Z"}, "scheduled_for: this time is in the past"),
         ({"topic": TOPIC, "scheduled_for": "0001-01-01T00:00:00+05:00"}, "scheduled_for"),
         ({"topic": TOPIC, "scheduled_for": "9999-12-31T23:59:59-14:00"}, "scheduled_for"),
         ({"topic": TOPIC, "scheduled_for": "9999-12-31T00:00:00Z"}, "scheduled_for"),
         ({"topic": TOPIC, "start_at": "2031-02-04T12:00:00"}, "start_at"),
-        ({"topic": TOPIC, "start_at": "2030-01-01T12:00:00Z"}, "start_at: this time has passed"),
+        ({"topic": TOPIC, "start_at": "2030-01-01T12:00:00Z"}, "start_at: this time is in the past"),
         (
             {"topic": TOPIC, "start_at": "2031-02-04T12:00:00Z", "scheduled_for": "2031-02-04T12:00:00Z"},
             "start_at: work must start before scheduled_for",
@@ -269,7 +269,9 @@ async def test_a_revision_makes_the_script_again_with_the_notes(video_app: Video
 
 
 @pytest.mark.parametrize("action", ["approved", "rejected", "revision_requested"])
-async def test_every_kind_of_decision_is_kept_with_who_when_and_by_which_way(action: str, video_app: VideoApp) -> None:
+async def test_every_kind_of_decision_is_recorded_with_author_time_and_channel(
+    action: str, video_app: VideoApp
+) -> None:
     checkpoint = await video_app.order_until_script_review()
     await video_app.api.sandbox.clock.advance(timedelta(minutes=7))
     told = (await video_app.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
@@ -312,7 +314,7 @@ async def test_a_wrong_decision_is_refused_and_changes_nothing(given: dict[str, 
     assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
 
 
-async def test_who_comes_second_is_told_who_was_first(video_app: VideoApp) -> None:
+async def test_the_second_reviewer_sees_who_decided_first(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     await video_app.decide(checkpoint, "approved", notes="bom", reviewer="ana")
     late = await video_app.decide(checkpoint, "rejected", notes="ruim", reviewer="rui")
@@ -322,7 +324,7 @@ async def test_who_comes_second_is_told_who_was_first(video_app: VideoApp) -> No
     assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["reviewer_notes"] == "bom"
 
 
-async def test_of_fifty_decisions_at_once_one_wins_and_the_others_are_told(video_app: VideoApp) -> None:
+async def test_of_fifty_concurrent_decisions_one_wins_and_the_others_see_it(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     answers = await asyncio.gather(
         *(video_app.decide(checkpoint, "approved", reviewer=f"pessoa {number}") for number in range(50))
@@ -347,7 +349,7 @@ async def test_the_same_decision_under_one_key_is_answered_alike_and_has_no_seco
     assert await decided() == await decided()
 
 
-async def test_who_saw_another_revision_cannot_decide(video_app: VideoApp) -> None:
+async def test_a_decision_on_another_revision_is_rejected(video_app: VideoApp) -> None:
     former = await video_app.order_until_script_review()
     checkpoint = await _send_back(video_app, former)
     for seen in (former["revision"], checkpoint["revision"] + 1):
@@ -379,7 +381,7 @@ async def test_a_batch_lists_what_waits_of_one_type_page_by_page(video_app: Vide
     assert (await video_app.api.get("/api/v1/checkpoints/batch?type=upload")).status_code == 422
 
 
-async def test_two_reviewers_who_ask_at_the_same_time_are_not_handed_the_same_rows(video_app: VideoApp) -> None:
+async def test_two_concurrent_reviewers_do_not_claim_the_same_rows(video_app: VideoApp) -> None:
     await video_app.order_until_script_review(TOPIC)
     asked = ["ana", "rui"]
     told = await asyncio.gather(*(video_app.api.get(f"/api/v1/checkpoints/batch?reviewer={name}") for name in asked))
@@ -399,7 +401,7 @@ async def test_a_second_reviewer_is_handed_what_waits_behind_the_rows_of_the_fir
     assert told[1]["next"] is None
 
 
-async def test_a_batch_has_ten_rows_unless_told_otherwise(video_app: VideoApp) -> None:
+async def test_a_batch_has_ten_rows_by_default(video_app: VideoApp) -> None:
     for number in range(11):
         await video_app.order(topic=f"{TOPIC} {number}")
     await video_app.work()
@@ -530,7 +532,7 @@ async def test_a_key_of_one_channel_sees_nothing_of_another(video_app: VideoApp)
     assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
 
 
-async def test_who_may_only_read_is_handed_no_checkpoints(video_app: VideoApp) -> None:
+async def test_a_read_only_key_cannot_claim_checkpoints(video_app: VideoApp) -> None:
     reader = await video_app.api.make_key("runs:read")
     assert (await video_app.api.get("/api/v1/checkpoints/batch", key=reader)).status_code == 200
     assert (await video_app.api.get("/api/v1/checkpoints/batch?reviewer=ana", key=reader)).status_code == 403

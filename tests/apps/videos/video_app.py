@@ -69,8 +69,8 @@ class VideoApp:
 
     async def work_once(self) -> None:
         """Do the work that is ready now, without what follows from it."""
-        async with self.api.sandbox.manual_worker() as hands:
-            await hands.record_outcomes(await hands.attempt(await hands.claim(100)))
+        async with self.api.sandbox.manual_worker() as worker:
+            await worker.record_outcomes(await worker.attempt(await worker.claim(100)))
 
     async def work(self) -> None:
         await self.api.sandbox.work(advance_clock=False)

@@ -16,7 +16,7 @@ from tests.apps.providers.footage.conftest import TINY, names, tiny
 HOSTILE = "a'b:c;[d],e=f\\%{x}\n\x00/../../etc: \ud800 <&>"
 
 
-async def test_a_clip_has_the_length_and_the_size_that_were_said(tmp_path: Path) -> None:
+async def test_a_clip_has_the_promised_length_and_size(tmp_path: Path) -> None:
     found, *_ = await OfflineFootage(TINY).search("mar", language="pt-BR", seconds=9.3)
     await OfflineFootage(TINY).fetch(found, tmp_path / "clip.mp4")
     frames = decode(tmp_path / "clip.mp4")
@@ -83,10 +83,10 @@ async def test_no_query_breaks_the_drawing_or_leaves_its_folder(query: str, tmp_
 
 
 async def test_a_clip_of_another_source_is_refused(tmp_path: Path) -> None:
-    stranger = FoundClip("pexels-1", "pexels", "", "", "https://example.com/1.mp4", "", 8, 64, 36)
+    unauthorised = FoundClip("pexels-1", "pexels", "", "", "https://example.com/1.mp4", "", 8, 64, 36)
     for fetch in (tiny().fetch, tiny().fetch_thumbnail):
         with pytest.raises(ClipUnusable):
-            await fetch(stranger, tmp_path / "clip.mp4")
+            await fetch(unauthorised, tmp_path / "clip.mp4")
 
 
 def decode(path: Path) -> list[Image.Image]:

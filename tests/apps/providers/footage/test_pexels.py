@@ -207,7 +207,7 @@ async def test_a_hostile_answer_gives_no_link_that_a_page_could_run(
 
 
 @pytest.mark.parametrize("told", [[], {}, {"videos": None}, {"videos": {}}, "x", None])
-async def test_an_answer_of_another_shape_is_told_apart(
+async def test_an_answer_in_another_format_is_an_error(
     pexels: Pexels, monkeypatch: pytest.MonkeyPatch, told: Any
 ) -> None:
     search_with_response(monkeypatch, pexels, told)

@@ -19,7 +19,7 @@ async def test_requests_without_the_bare_key_are_refused(base_url: str) -> None:
     assert (await call(base_url, "GET", "v1/videos/search?query=mar")).status == 200
 
 
-async def test_what_is_left_is_told_on_good_answers_and_not_on_429(standin: StandIn, base_url: str) -> None:
+async def test_the_quota_is_reported_on_good_answers_and_not_on_429(standin: StandIn, base_url: str) -> None:
     good = await call(base_url, "GET", "v1/videos/search?query=mar")
     assert good.headers["x-ratelimit-remaining"] == "19999"
     standin.faults.rate_limited = 1

@@ -96,7 +96,9 @@ MOVES: dict[Zoom, Callable[[float, float], float]] = {
 
 
 @pytest.mark.parametrize("zoom", get_args(Zoom))
-async def test_the_picture_moves_all_the_time_and_where_it_is_said_to(renderer: InProcessRenderer, zoom: Zoom) -> None:
+async def test_the_picture_moves_continuously_in_the_requested_direction(
+    renderer: InProcessRenderer, zoom: Zoom
+) -> None:
     await renderer.clips(picture(MOVES[zoom], size=(256, 144)), zoom_types=[zoom])
     brightness = renderer.read("video_1.mp4").brightness
     assert brightness[-1] > brightness[0] + 3
@@ -163,7 +165,7 @@ async def test_a_caption_is_burnt_in_for_as_long_as_its_segment(renderer: InProc
 
 
 @pytest.mark.parametrize("position", ["top", "middle", "bottom"])
-async def test_a_text_stands_where_its_style_says(renderer: InProcessRenderer, position: str) -> None:
+async def test_a_text_is_placed_by_its_style(renderer: InProcessRenderer, position: str) -> None:
     style = {"font_size": 250, "position": position}
     await renderer.render("caption", video_url=renderer.file_server.put("v", video()), text="Ação", style=style)
     frame = renderer.read("captioned.mp4").frames[5]

@@ -77,7 +77,7 @@ async def wait_for_end(machine: Machine, host: LocalHost, external_id: str) -> P
     return await host.status(external_id)
 
 
-async def test_an_order_is_rendered_by_a_process_of_its_own(
+async def test_a_request_is_rendered_in_a_separate_process(
     machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
     address = file_server.put("image", plain_picture())
@@ -108,9 +108,7 @@ async def test_a_key_whose_work_goes_on_or_has_succeeded_is_not_rendered_again(
     assert file_server.asked == ["/image"]
 
 
-async def test_of_many_who_submit_one_key_at_once_one_starts_a_process(
-    machine: Machine, file_server: FileServer
-) -> None:
+async def test_concurrent_submissions_of_one_key_start_one_process(machine: Machine, file_server: FileServer) -> None:
     hosts = [machine.host() for _ in range(8)]
     given = clip(f"{file_server.origin}/hangs")
     handles = await asyncio.gather(*(one.submit("img2vid", given, key="key", timeout=MINUTE) for one in hosts))
@@ -134,7 +132,7 @@ def test_a_second_submission_with_a_key_gets_the_first_external_id(
     assert [folder.name for folder in tmp_path.iterdir()] == [first]
 
 
-def test_a_folder_that_cannot_be_made_is_told_and_leaves_nothing(
+def test_a_folder_that_cannot_be_created_is_reported_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renders, rename = RenderStore(tmp_path), Path.rename
@@ -176,7 +174,7 @@ async def test_a_killed_process_is_lost_and_its_key_can_be_resubmitted(
     assert (await wait_for_end(machine, host, again)).state == "succeeded"
 
 
-async def test_a_cancel_kills_the_process_and_is_told_when_it_is_dead(
+async def test_a_cancel_kills_the_process_and_is_reported_when_it_is_dead(
     machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
     handle = await host.submit("img2vid", clip(f"{file_server.origin}/hangs"), key="key", timeout=MINUTE)
@@ -275,7 +273,7 @@ async def test_ended_renders_are_forgotten_after_a_day_and_live_ones_never(
     assert machine.renders == [live]
 
 
-async def test_the_stand_in_really_renders_if_it_is_given_the_twin(machine: Machine, switch: Switch) -> None:
+async def test_the_stand_in_really_renders_with_a_local_host(machine: Machine, switch: Switch) -> None:
     file_server = FileServer(switch.origin)
     standin = StandIn(manual=True, twin=machine.host())
 

@@ -190,13 +190,13 @@ def test_work_whose_images_all_failed_has_failed_by_the_first_of_them(failed: ob
     ],
     ids=range(8),
 )
-def test_progress_goes_from_0_to_1_whatever_is_told(told: str, progress: float | None) -> None:
+def test_progress_stays_between_0_and_1_whatever_is_reported(told: str, progress: float | None) -> None:
     answer = json.loads(f'{{"status": "IN_PROGRESS", "output": {{"progress": {told}}}}}')
     assert _to_poll_result(answer).progress == progress
 
 
 @pytest.mark.parametrize("status", ["PAUSED", "", None, 7, {"odd": True}])
-def test_a_state_nobody_knows_is_told_and_kept_as_running(status: object) -> None:
+def test_an_unknown_state_is_logged_and_counts_as_running(status: object) -> None:
     report = _to_poll_result({"status": status})
     assert report.state == "running"
     assert "not known" in (report.message or "")
@@ -264,7 +264,7 @@ async def test_what_went_wrong_is_not_found_again_but_the_try_after_it_is(standi
     assert standin.duplicates == 0
 
 
-async def test_a_key_is_looked_for_at_the_endpoint_of_every_operation(standin: StandIn, base_url: str) -> None:
+async def test_a_key_is_searched_at_the_endpoint_of_every_operation(standin: StandIn, base_url: str) -> None:
     host = RunPodHost(settings_for(base_url, endpoint_id_caption="captions"))
     given = {"prefix": "gpu/job/1/", "video_url": "https://example.com/v.mp4", "text": "Olá"}
     handle = await host.submit("caption", given, key="run-1", timeout=timedelta(minutes=10))
@@ -312,7 +312,7 @@ async def test_every_request_has_the_key_of_the_environment_as_a_bearer_token(
     assert asked == [(verb, f"Bearer {KEY}") for verb in ("run", "status", "requests", "cancel")]
 
 
-async def test_a_wrong_key_is_told_and_never_shown(standin: StandIn, base_url: str) -> None:
+async def test_a_wrong_key_is_reported_and_never_shown(standin: StandIn, base_url: str) -> None:
     host = RunPodHost(settings_for(base_url, api_key="rpa_WRONGCANARY"))
     with pytest.raises(ProviderRejected, match="RUNPOD_API_KEY") as raised:
         await submit(host)
@@ -339,7 +339,7 @@ async def test_a_refusal_says_what_to_do_and_hides_the_key_that_it_echoes(
     assert "(key ... is bad)" in str(raised.value)
 
 
-async def test_what_is_told_of_a_job_hides_the_key_too(runpod: RunPodHost, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_status_of_a_job_hides_the_key_too(runpod: RunPodHost, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"status": "FAILED", "error": f"key {KEY} is bad"}
     answers(monkeypatch, runpod, Response(200, {}, json.dumps(told).encode()))
     assert (await runpod.status("pod/x-u1")).message == "key ... is bad"

@@ -38,7 +38,7 @@ async def call(base_url: str, method: str, path: str, body: Any = None, key: str
         return await outgoing.request(method, f"{base_url}/{path}", json=body, headers={"authorization": key})
 
 
-async def test_the_end_of_a_job_is_told_once_if_it_is_taken(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_the_end_of_a_job_is_sent_once_if_it_is_accepted(standin: StandIn, runpod: RunPodHost) -> None:
     async with receiver(200) as (url, taken):
         handle = await submit(runpod, callback_url=url)
         await standin.advance(10)

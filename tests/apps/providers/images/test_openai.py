@@ -128,7 +128,7 @@ async def test_an_empty_prompt_fails_for_good(images: OpenAiImages) -> None:
     "told",
     [None, [], {"data": {}}, {"data": [1]}, {"data": [{}]}, {"data": [{"b64_json": "é?"}]}, {"data": [{"url": 1}]}],
 )
-async def test_an_answer_without_a_picture_is_told_apart(
+async def test_an_answer_without_a_picture_is_an_error(
     images: OpenAiImages, monkeypatch: pytest.MonkeyPatch, told: Any
 ) -> None:
     async def request(*_: Any, **__: Any) -> Response:

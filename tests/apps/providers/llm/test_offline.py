@@ -45,7 +45,7 @@ def test_its_accuracy_is_that_on_examples_it_has_not_seen() -> None:
     assert told.share >= 0.95
 
 
-def test_labels_that_say_nothing_are_told_to_be_no_better_than_chance() -> None:
+def test_meaningless_labels_have_the_accuracy_of_chance() -> None:
     mixed = [Example(document("ofício", number), "ab"[number % 2]) for number in range(40)]
     told = get_trained_model(mixed).accuracy()
     assert told is not None

@@ -33,7 +33,7 @@ async def test_a_question_with_a_schema_is_answered_in_json_with_its_cost(standi
     assert reply.usage.cost == standin.cost == reply.usage.prompt_tokens + reply.usage.completion_tokens
 
 
-async def test_a_schema_is_sent_strict_and_only_to_those_who_keep_to_it(standin: StandIn, llm: OpenRouter) -> None:
+async def test_a_schema_is_sent_strict_and_only_to_models_that_support_it(standin: StandIn, llm: OpenRouter) -> None:
     await llm.ask(make_messages(), schema=Label, **OPTIONS)
     [sent] = standin.requests
     assert sent["provider"] == {"require_parameters": True}
@@ -102,7 +102,7 @@ async def test_a_provider_that_cannot_be_reached_is_down() -> None:
 
 
 @pytest.mark.parametrize("fault", ["broken", "lost_replies"])
-async def test_a_provider_that_fails_before_any_model_has_begun_is_down(
+async def test_a_provider_that_fails_before_any_model_starts_is_down(
     standin: StandIn, llm: OpenRouter, fault: str
 ) -> None:
     setattr(standin.faults, fault, 1)
@@ -135,11 +135,11 @@ async def test_without_a_key_nothing_is_sent(standin: StandIn, base_url: str) ->
 
 
 async def test_a_wrong_key_stops_the_pool_and_is_never_shown(base_url: str) -> None:
-    stranger = OpenRouter(settings_for(base_url, api_key="sk-or-WRONGCANARY"))
+    unauthorised = OpenRouter(settings_for(base_url, api_key="sk-or-WRONGCANARY"))
     with pytest.raises(ProviderRejected, match="OPENROUTER_API_KEY") as raised:
-        await stranger.ask(make_messages(), **OPTIONS)
-    assert "CANARY" not in repr(raised.value) + repr(stranger._settings)
-    await stranger.close()
+        await unauthorised.ask(make_messages(), **OPTIONS)
+    assert "CANARY" not in repr(raised.value) + repr(unauthorised._settings)
+    await unauthorised.close()
 
 
 LATE, DOWN, LIMITED, ACCOUNT, FINAL = LlmUnavailable, ProviderDown, RateLimited, ProviderRejected, LlmRefused
@@ -171,7 +171,7 @@ LATE, DOWN, LIMITED, ACCOUNT, FINAL = LlmUnavailable, ProviderDown, RateLimited,
     ],
 )
 @pytest.mark.parametrize("place", ["status", "body", "choice"])
-async def test_an_error_means_the_same_wherever_it_stands(
+async def test_an_error_means_the_same_in_status_body_and_choice(
     llm: OpenRouter,
     monkeypatch: pytest.MonkeyPatch,
     status: int,
@@ -193,7 +193,7 @@ async def test_an_error_means_the_same_wherever_it_stands(
     assert "CANARY" not in str(raised.value)
 
 
-async def test_moderation_is_told_without_the_words_that_were_flagged(
+async def test_moderation_is_reported_without_the_flagged_words(
     llm: OpenRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = {"reasons": ["violence"], "flagged_input": "secret of a citizen", "provider_name": "x"}

@@ -81,7 +81,7 @@ async def test_a_refusal_of_the_repair_still_tells_what_the_first_answer_cost(
     assert raised.value.usage != Usage()
 
 
-async def test_what_was_paid_before_the_provider_says_wait_is_told_at_once(standin: StandIn, llm: OpenRouter) -> None:
+async def test_usage_before_a_rate_limit_is_reported_at_once(standin: StandIn, llm: OpenRouter) -> None:
     def then_limited(_: object) -> str:
         standin.faults.rate_limited = 1
         return "{}"
@@ -93,7 +93,7 @@ async def test_what_was_paid_before_the_provider_says_wait_is_told_at_once(stand
     assert [usage.cost for usage in paid] == [standin.cost]
 
 
-async def test_each_paid_call_is_told_once(standin: StandIn, llm: OpenRouter) -> None:
+async def test_each_paid_call_is_reported_once(standin: StandIn, llm: OpenRouter) -> None:
     paid: list[Usage] = []
     standin.faults.misfit = 1
     given = await ask_structured(llm, make_messages(), Label, on_usage=paid.append, **OPTIONS)

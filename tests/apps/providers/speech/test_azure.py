@@ -19,7 +19,7 @@ from tests.apps.providers.speech.conftest import IN_AZURE, KEY, TEXT, answers, a
 HOSTILE = """</prosody></voice><voice name='x'>&amp; "R$ 5" ]]> <!-- é\x00\x01\x1b\ud800\ufffe <break time='9s'/>"""
 
 
-async def test_text_that_looks_like_ssml_is_said_and_not_obeyed(standin: StandIn, azure: Azure) -> None:
+async def test_text_that_looks_like_ssml_is_spoken_and_not_executed(standin: StandIn, azure: Azure) -> None:
     await azure.say(HOSTILE, **IN_AZURE)
     [said] = standin.said
     assert said.text.startswith("""</prosody></voice><voice name='x'>&amp; "R$ 5" ]]> <!-- é""")
@@ -28,7 +28,7 @@ async def test_text_that_looks_like_ssml_is_said_and_not_obeyed(standin: StandIn
 
 
 @pytest.mark.parametrize(("rate", "sent"), [(1.0, "Oi."), (1.1, "<prosody rate='+10%'>Oi.</prosody>")])
-def test_nothing_that_is_billed_stands_around_a_text_that_is_said_as_usual(rate: float, sent: str) -> None:
+def test_text_at_normal_speed_has_no_billed_markup(rate: float, sent: str) -> None:
     assert f'<voice name="x">{sent}</voice>' in ssml("Oi.", "x", "pt-BR", rate)
 
 
@@ -82,7 +82,7 @@ async def test_wav_of_another_kind_is_refused(azure: Azure, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("region", ["", "evil.example/x?", "Brazil South"])
-async def test_a_region_that_is_none_is_said_before_anything_is_sent(region: str) -> None:
+async def test_an_invalid_region_is_reported_before_anything_is_sent(region: str) -> None:
     lost = Azure(azure_settings("", region=region))
     with pytest.raises(ProviderRejected, match="AZURE_SPEECH_REGION"):
         await lost.say(TEXT, **IN_AZURE)

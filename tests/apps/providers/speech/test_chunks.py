@@ -104,7 +104,7 @@ def test_a_quicker_rate_moves_what_is_right() -> None:
 
 
 @pytest.mark.parametrize("text", ["2.500.750,75", "IPCA CDB", "www.exemplo.com.br"])
-def test_what_may_be_said_sign_by_sign_may_take_longer_and_need_not(text: str) -> None:
+def test_text_that_may_be_spelled_out_may_take_longer(text: str) -> None:
     verify_length(text, 1, "pt-BR")
     verify_length(text, 7, "pt-BR")
 

@@ -122,7 +122,7 @@ async def test_a_rate_that_it_does_not_know_becomes_the_nearest_that_it_does(
 
 
 @pytest.mark.parametrize(("model", "language"), [("eleven_multilingual_v2", ""), ("eleven_flash_v2_5", "pt")])
-async def test_only_models_that_take_a_language_are_told_it(
+async def test_only_models_that_accept_a_language_receive_it(
     standin: StandIn, base_url: str, model: str, language: str
 ) -> None:
     client = ElevenLabs(elevenlabs_settings(base_url, model=model))

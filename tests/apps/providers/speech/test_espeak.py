@@ -27,7 +27,7 @@ TEXT = 'Ação — "é" o que 2.500,75 pessoas & <b>querem</b>, Sr. João! Em 20
 IN_PORTUGUESE: dict[str, Any] = {"voice": "pt-br", "language": "pt-BR"}
 
 
-async def test_portuguese_is_said_at_24_khz_with_the_time_of_every_word() -> None:
+async def test_portuguese_is_spoken_at_24_khz_with_the_time_of_every_word() -> None:
     said = await Espeak().say(TEXT, **IN_PORTUGUESE)
     with wave.open(BytesIO(said.audio)) as audio:
         assert (audio.getnchannels(), audio.getsampwidth(), audio.getframerate()) == (1, 2, 24_000)

@@ -47,7 +47,7 @@ def make_client(service: Speech, base_url: str, **changed: Any) -> Azure | Eleve
     return ElevenLabs(elevenlabs_settings(base_url, **{("api_key" if k == "key" else k): changed[k] for k in changed}))
 
 
-async def test_what_is_said_comes_as_wav_of_24_khz(service: Azure | ElevenLabs) -> None:
+async def test_speech_is_returned_as_wav_of_24_khz(service: Azure | ElevenLabs) -> None:
     said = await service.say(TEXT, **make_request(service))
     with wave.open(BytesIO(said.audio)) as audio:
         assert (audio.getnchannels(), audio.getsampwidth(), audio.getframerate()) == (1, 2, 24_000)
@@ -118,17 +118,17 @@ async def test_without_a_key_nothing_is_sent(standin: StandIn, service: Azure | 
 
 
 async def test_a_wrong_key_stops_the_pool_and_is_never_shown(service: Azure | ElevenLabs, base_url: str) -> None:
-    stranger = make_client(service, base_url, key="WRONGCANARY")
+    unauthorised = make_client(service, base_url, key="WRONGCANARY")
     with pytest.raises(ProviderRejected, match="_KEY") as raised:
-        await stranger.say(TEXT, **make_request(service))
-    assert "CANARY" not in repr(raised.value) + repr(stranger._settings)
-    await stranger.close()
+        await unauthorised.say(TEXT, **make_request(service))
+    assert "CANARY" not in repr(raised.value) + repr(unauthorised._settings)
+    await unauthorised.close()
 
 
 @pytest.mark.parametrize(
     ("text", "code"), [("", "SPEECH_EMPTY"), (" \x00… — !", "SPEECH_EMPTY"), ("a " * 5_000, "SPEECH_TOO_LONG")]
 )
-async def test_what_cannot_be_said_is_not_sent(
+async def test_text_that_cannot_be_spoken_is_not_sent(
     standin: StandIn, service: Azure | ElevenLabs, text: str, code: str
 ) -> None:
     with pytest.raises(SpeechRefused) as raised:

@@ -19,7 +19,7 @@ from retoma_apps.providers.speech import KNOWN_VOICES, UnknownVoice, default_voi
         ("espeak_es_419", ("espeak", "es-419", "es-419")),
     ],
 )
-def test_a_name_says_who_speaks(name: str, expected: tuple[str, str, str]) -> None:
+def test_a_voice_name_identifies_its_speaker(name: str, expected: tuple[str, str, str]) -> None:
     assert find_speaker(name) == expected
 
 

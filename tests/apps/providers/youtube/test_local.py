@@ -56,7 +56,7 @@ async def test_a_second_beginning_with_the_same_mark_finds_the_first(channel: Lo
     assert [each.title for each in await channel.videos()] == ["Renda fixa em 2026"]
 
 
-async def test_a_session_that_was_begun_just_as_another_sender_published_makes_no_second_video(
+async def test_a_session_started_during_another_publication_creates_no_second_video(
     channel: LocalChannel, film: Path, tmp_path: Path
 ) -> None:
     session = await channel.begin(a_video(), SIZE)
@@ -94,7 +94,7 @@ async def test_a_copy_goes_on_where_it_ended(channel: WatchedCopy, film: Path, t
 
 
 @pytest.mark.parametrize("spoilt", [bytes(1000), CONTENT + b"more"])
-async def test_a_damaged_copy_is_made_again(channel: LocalChannel, film: Path, tmp_path: Path, spoilt: bytes) -> None:
+async def test_a_damaged_copy_is_repeated(channel: LocalChannel, film: Path, tmp_path: Path, spoilt: bytes) -> None:
     session = await channel.begin(a_video(), SIZE)
     (tmp_path / "channel/sessions" / session.removeprefix("local:") / "video.mp4").write_bytes(spoilt)
     await channel.send(session, film)
@@ -102,7 +102,7 @@ async def test_a_damaged_copy_is_made_again(channel: LocalChannel, film: Path, t
     assert shown.video.read_bytes() == CONTENT
 
 
-async def test_a_session_that_was_never_begun_is_gone(channel: LocalChannel, film: Path) -> None:
+async def test_a_session_that_never_existed_is_gone(channel: LocalChannel, film: Path) -> None:
     with pytest.raises(SessionGone):
         await channel.send("local:local-0123456789ab", film)
     assert await channel.find(MARK) is None

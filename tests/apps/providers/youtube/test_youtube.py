@@ -127,11 +127,11 @@ async def test_one_access_token_serves_until_it_is_refused(standin: StandIn, you
 async def test_a_refresh_token_that_was_revoked_stops_the_pool_and_names_what_to_set(
     standin: StandIn, switch: Switch
 ) -> None:
-    stranger = YouTube(settings_for(switch.origin, refresh_token="1//revoked-CANARY", account="Canal B"))
+    unauthorised = YouTube(settings_for(switch.origin, refresh_token="1//revoked-CANARY", account="Canal B"))
     with pytest.raises(ProviderRejected, match="YOUTUBE_REFRESH_TOKEN_CANAL_B") as raised:
-        await stranger.begin(a_video(), SIZE)
-    assert "CANARY" not in repr(raised.value) + repr(stranger._settings)
-    await stranger.close()
+        await unauthorised.begin(a_video(), SIZE)
+    assert "CANARY" not in repr(raised.value) + repr(unauthorised._settings)
+    await unauthorised.close()
 
 
 @pytest.mark.parametrize("missing", ["client_id", "client_secret", "refresh_token"])
@@ -143,7 +143,7 @@ async def test_without_an_account_nothing_is_asked(standin: StandIn, switch: Swi
     await nobody.close()
 
 
-async def test_each_account_has_a_token_of_its_own_and_takes_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_account_uses_only_its_own_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("YOUTUBE_REFRESH_TOKEN", "main")
     monkeypatch.setenv("YOUTUBE_REFRESH_TOKEN_FINANCAS_BR", "second")
     tokens = [

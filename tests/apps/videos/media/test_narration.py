@@ -10,7 +10,7 @@ from tests.apps.videos.media.material import mean_volume, names, samples, tone, 
 ONE, OTHER = wav([3000, -3000] * 6001), wav([3000, -3000] * 4000)
 
 
-async def test_each_piece_begins_where_it_is_said_to_and_scenes_stand_further_apart(tmp_path: Path) -> None:
+async def test_each_piece_starts_on_time_with_longer_pauses_between_scenes(tmp_path: Path) -> None:
     joined = await join([ONE, OTHER, OTHER], tmp_path / "n.wav", scenes=[0, 0, 1], gap=0.25, scene_gap=0.5)
     first = 12002 / RATE
     second = first + 0.25 + 8000 / RATE

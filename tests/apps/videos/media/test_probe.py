@@ -28,7 +28,7 @@ print(asyncio.run(narrate(pathlib.Path(sys.argv[1]))).audio_codec)
 """
 
 
-async def test_a_film_is_told_as_another_reader_sees_it(tmp_path: Path) -> None:
+async def test_a_films_properties_match_another_reader(tmp_path: Path) -> None:
     path = clip(tmp_path / "film.mp4", "red", seconds=1.5, size="162x90")
     with av.open(str(path)) as container:
         stream = container.streams.video[0]

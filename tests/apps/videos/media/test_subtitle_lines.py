@@ -45,7 +45,7 @@ def test_a_line_ends_with_its_sentence_and_leaves_no_word_alone() -> None:
     assert min(len(line.text.split()) for line in shown) >= 3
 
 
-def test_real_timings_are_kept_where_the_voice_told_them() -> None:
+def test_the_voices_own_timings_are_used_if_there_are_any() -> None:
     words = (Word("Bom", 0.2, 0.9), Word("dia.", 1.0, 2.0), Word("Até", 5.0, 6.0), Word("logo.", 6.1, 7.25))
     joined = Joined(20, (10.0,), (18.0,))
     shown = build_subtitle_lines(["Bom dia. Até logo."], [words], joined)
@@ -86,9 +86,7 @@ def test_any_text_gives_lines_that_fit_and_never_overlap(texts: list[str], secon
 
 
 @pytest.mark.parametrize(("scenes", "shown"), [([0, 0], ["Sim. Claro que sim."]), ([0, 1], ["Sim.", "Claro que sim."])])
-def test_a_brief_sentence_that_is_a_piece_of_its_own_is_shown_with_its_neighbour_of_the_same_scene(
-    scenes: list[int], shown: list[str]
-) -> None:
+def test_a_short_piece_is_shown_with_its_neighbour_of_the_same_scene(scenes: list[int], shown: list[str]) -> None:
     joined = Joined(3, (0.0, 0.8), (0.4, 3.0))
     made = build_subtitle_lines(["Sim.", "Claro que sim."], [(), ()], joined, scenes=scenes)
     assert [line.text for line in made] == shown

@@ -26,7 +26,7 @@ def test_a_temporary_folder_is_removed_when_its_work_is_done(temp_root: Path) ->
     assert list(temp_root.iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_cleared_away_and_what_is_in_use_or_new_stays(temp_root: Path) -> None:
+def test_folders_of_killed_processes_are_deleted_and_others_stay(temp_root: Path) -> None:
     left, new = temp_root / f"{PREFIX}left", temp_root / f"{PREFIX}new"
     for folder in (left, new):
         folder.mkdir()

@@ -79,7 +79,7 @@ async def test_a_video_ordered_for_later_says_when_it_starts(video_pages: VideoP
         assert sentence in text_of(await video_pages.read("/videos/", language=language))
 
 
-async def test_what_is_wrong_with_an_order_is_told_at_its_field(video_pages: VideoPages) -> None:
+async def test_errors_of_an_order_are_shown_at_their_fields(video_pages: VideoPages) -> None:
     for field, written, sentence in (
         ("topic", " ", "Diga o tema, com 3 a 300 letras."),
         ("topic", "x" * 301, "Diga o tema, com 3 a 300 letras."),
@@ -144,7 +144,7 @@ async def test_the_sample_says_where_it_is_published(video_pages: VideoPages) ->
         await video_pages.work()
         for review in await video_pages.client.reviews.list(run=run.id):
             await video_pages.approve(review)
-    assert await anext(told) == f"“How coffee is made” is published: http://here/videos/channel/{PLAINLY}"
+    assert await anext(told) == f"“How coffee is made” was published: http://here/videos/channel/{PLAINLY}"
 
 
 async def test_long_lists_have_a_next_page(video_pages: VideoPages) -> None:
@@ -183,7 +183,7 @@ async def test_a_channel_is_set_by_its_form_and_new_orders_follow_it(video_pages
     assert "espeak_en" in text_of(await video_pages.read("/videos/channels"))
 
 
-async def test_what_is_wrong_with_a_channel_is_told_at_its_field_and_nothing_is_saved(video_pages: VideoPages) -> None:
+async def test_errors_of_a_channel_are_shown_at_their_fields_and_nothing_is_saved(video_pages: VideoPages) -> None:
     for field, written in (
         ("voice", "azure_en_us_guy"),
         ("voice", "<script>"),

@@ -20,7 +20,7 @@ def text_of(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
-def test_every_review_of_a_video_has_a_template_of_its_own() -> None:
+def test_every_review_of_a_video_has_its_own_template() -> None:
     assert set(REVIEW_TEMPLATES) == {name for name, step in longform.steps.items() if step.review}
     assert all((TEMPLATES / name).is_file() for name in REVIEW_TEMPLATES.values())
 

@@ -197,17 +197,17 @@ class VideoPages:
 @asynccontextmanager
 async def running_video_pages(database: Database, folder: Path, says: str = "plainly") -> AsyncIterator[VideoPages]:
     channel = LocalChannel(folder / "channel", url=WATCH_URL)
-    studio = replace(make_small_services(folder), channel=lambda _: channel)
+    services = replace(make_small_services(folder), channel=lambda _: channel)
     app = App(
         "videos",
         pipelines=[make_canned_services(says)],
-        resources={"services": studio},
-        pages=create_pages(studio),
+        resources={"services": services},
+        pages=create_pages(services),
         templates=TEMPLATES,
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,
-        files=studio.files,
+        files=services.files,
     )
     here = {"address": "127.0.0.1", "host": "127.0.0.1:8765"}
     async with an_api(database, application=app, scopes=None, development=True, **here) as api:
-        yield VideoPages(Visitor(api), channel, studio)
+        yield VideoPages(Visitor(api), channel, services)

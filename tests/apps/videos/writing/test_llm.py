@@ -101,7 +101,7 @@ async def test_a_script_that_is_far_too_long_does_not_pass() -> None:
     assert not (await write_script(draft(scenes=scenes))).quality.passed
 
 
-async def test_brackets_are_taken_out_of_what_is_published_beside_the_video() -> None:
+async def test_brackets_are_removed_from_published_texts() -> None:
     script = await write_script(
         draft(title="<b>Lua</b>", description="a\n<script>x", tags=["<i>", "lua", "LUA", "a,b"])
     )

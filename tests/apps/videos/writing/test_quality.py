@@ -115,7 +115,7 @@ def test_what_a_model_remembers_is_a_remark_of_the_report() -> None:
     assert ([issue.code for issue in found.issues], found.passed) == (["unverified"], True)
 
 
-def test_issues_are_told_in_the_language_of_the_script_or_of_the_reader() -> None:
+def test_issues_are_in_the_language_of_the_script_or_of_the_reader() -> None:
     script = a_script("A lua é bela.", sources=())
     assert assess_quality(script, "pt-BR").issues[1].text.startswith("Nenhuma fonte é citada: ")
     assert assess_quality(script, "pt-BR", report_language="en").issues[1].text.startswith("No source is cited: ")

@@ -58,7 +58,7 @@ async def test_every_script_says_that_it_is_offline_material(topic: str, languag
 
 
 @pytest.mark.parametrize("language", SCRIPT_TEXTS)
-async def test_what_is_said_of_any_topic_is_no_advice_on_how_to_study_it(language: Language) -> None:
+async def test_general_passages_give_no_advice_on_how_to_study(language: Language) -> None:
     script = await a_script("Xadrez", language, seconds=600)
     assert not re.search(r"\b(?:estud|aprend|anote|study|learn|write down)", script.text, re.IGNORECASE)
 
@@ -69,7 +69,7 @@ async def test_a_topic_that_it_does_not_know_has_no_facts_and_no_made_up_sources
     assert "fontes na descrição" not in script.text
 
 
-async def test_facts_are_told_with_their_sources() -> None:
+async def test_facts_are_used_with_their_sources() -> None:
     fact = a_fact("O xadrez tem sessenta e quatro casas")
     script = (await WRITER.script(a_brief("Xadrez"), [fact], feedback_history=[], previous=None)).script
     assert (script.sources, script.facts_used) == ([fact.source], 1)
@@ -200,7 +200,7 @@ async def test_thumbnails_have_three_different_texts_of_at_most_three_words(topi
     assert all(text == text.upper() and 1 <= len(text.split()) <= 3 and len(text) <= 24 for text in texts)
 
 
-async def test_a_thumbnail_names_the_subject_and_a_number_that_is_said() -> None:
+async def test_a_thumbnail_names_the_subject_and_a_number_from_the_script() -> None:
     texts = thumbnail_texts(await a_script("Como investir em renda fixa em 2026"))
     assert texts[:2] == ["RENDA FIXA", "250 MIL"]
 
