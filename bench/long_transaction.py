@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from statistics import median
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
         return self.seconds_with / self.seconds_without
 
 
-async def measure(rig: Rig, seconds: float, pause: float = SECONDS_BETWEEN_BATCHES) -> AsyncIterator[Sample]:
+async def measure(rig: Rig, seconds: float, pause: float = SECONDS_BETWEEN_BATCHES) -> AsyncGenerator[Sample, None]:
     """Yield one sample for each pair of batches, for as long as the transaction stays open."""
     async with (
         rig.testbed() as without,

@@ -140,9 +140,7 @@ def reviews() -> list[Panel]:
 def queues() -> list[Panel]:
     return [
         graph("Jobs by queue and state", [("{{queue}} {{state}}", "max by (queue, state) (retoma_jobs) > 0")]),
-        graph(
-            "Age of the next ready job", [("{{queue}}", "max by (queue) (retoma_oldest_ready_seconds)")], unit="s"
-        ),
+        graph("Age of the next ready job", [("{{queue}}", "max by (queue) (retoma_oldest_ready_seconds)")], unit="s"),
         graph(
             "Workers",
             [("all", "max(retoma_workers)"), ("{{queue}}", "max by (queue) (retoma_queue_workers)")],
