@@ -21,6 +21,7 @@ ABOUT_FIELDS = ("topic", "title", "name", "subject")
 @dataclass(frozen=True)
 class Run:
     id: UUID
+    title: str | None
     tenant: str
     pipeline: str
     version: int
@@ -38,7 +39,9 @@ class Run:
 
     @property
     def about(self) -> str:
-        """Return a short description of the run from its input: a field of ABOUT_FIELDS, or else its first text."""
+        """Return the title, or else a short description from the input: a field of ABOUT_FIELDS, or its first text."""
+        if self.title:
+            return self.title
         fields = self.input if isinstance(self.input, dict) else {}
         texts = [*(fields.get(name) for name in ABOUT_FIELDS), *fields.values()]
         return next((each.strip()[:MAX_ABOUT_LENGTH] for each in texts if isinstance(each, str) and each.strip()), "")
@@ -76,6 +79,7 @@ class Review:
 
     id: UUID
     run: UUID
+    run_title: str | None
     tenant: str
     pipeline: str
     step: str
@@ -269,6 +273,7 @@ class LiveEvent:
 
     id: int
     run: UUID
+    run_title: str | None
     tenant: int
     at: datetime
     kind: str
@@ -373,6 +378,7 @@ class Stuck:
     """
 
     run: UUID
+    run_title: str | None
     pipeline: str
     tenant: str
     revision: int
@@ -483,6 +489,7 @@ class Delivery:
 
     id: UUID
     run: UUID
+    run_title: str | None
     tenant: str
     pipeline: str
     event: str

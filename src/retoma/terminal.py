@@ -13,5 +13,10 @@ def escape_text(text: str) -> str:
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
+def remove_unsafe(text: str) -> str:
+    """Return the text without every character that acts on a terminal or changes how the others read."""
+    return _UNSAFE.sub("", text)
+
+
 def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"

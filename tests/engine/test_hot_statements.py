@@ -74,7 +74,8 @@ async def test_a_start_reads_nothing_of_other_runs(open_sandbox: OpenSandbox, ta
             await connection.fetch(
                 "select * from retoma.start_runs(array[gen_random_uuid()], array[$1::int], array[$2::int], "
                 "array['{}'::json], array['key'], array['digest'::bytea], array[null::timestamptz], array[0::bigint], "
-                "array[null::json], array[null::int], array[null::int], array[null::interval], false)",
+                "array[null::json], array[null::int], array[null::int], array[null::interval], array[null::text], "
+                "false)",
                 run["tenant"],
                 run["version"],
             )

@@ -21,6 +21,7 @@ from retoma.client.metrics import MetricQueries
 from retoma.client.reviews import Reviews
 from retoma.client.runs import Runs
 from retoma.client.tenants import TenantProfiles
+from retoma.client.titles import make_title
 from retoma.client.validation import (
     Input,
     check_limits,
@@ -143,6 +144,7 @@ class Client:
                 retries=retries,
                 deadline=deadline,
                 webhook=self._encode_webhook(webhook),
+                title=make_title(pipeline, checked),
             )
         )
 
@@ -162,7 +164,7 @@ class Client:
         """
         pipeline = self._core.get_pipeline(pipeline)
         check_start_options(tenant=tenant, key=key, priority=priority, run_at=None)
-        texts, digest = await encode_inputs(pipeline, inputs, keyed=key is not None)
+        texts, titles, digest = await encode_inputs(pipeline, inputs, keyed=key is not None)
         owner, version = await self._core.tenants.get_or_create_id(tenant), await self._get_version(pipeline)
         ahead, hook = versions.get_head_start(priority), self._encode_webhook(webhook)
         starts = (
@@ -175,8 +177,9 @@ class Client:
                 digest=digest,
                 head_start=ahead,
                 webhook=hook,
+                title=title,
             )
-            for number, one in enumerate(texts)
+            for number, (one, title) in enumerate(zip(texts, titles, strict=True))
         )
         # With a key, start the first run separately: if the key belongs to other inputs, none of the others may start.
         first = islice(starts, int(key is not None))

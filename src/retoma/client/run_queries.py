@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from retoma.client.core import NO_TENANT, Namespace
-from retoma.client.validation import check_revision, check_start_options, id_range
+from retoma.client.validation import check_revision, check_start_options, id_range, is_name
 from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
 from retoma.engine import estimate, versions, wait_reasons
@@ -32,6 +32,7 @@ from retoma.states import JobState, ReviewState, RunState
 from retoma.store import clock, event_stream, items, reviews, runs, watchdog
 
 _OPEN = [ReviewState.OPEN]
+MAX_TITLES_SEARCHED = 10_000
 
 
 class RunQueries(Namespace):
@@ -46,6 +47,12 @@ class RunQueries(Namespace):
         """Return the newest runs whose ids start with `prefix`, ignoring dashes and case."""
         ids = id_range(prefix)
         return [] if ids is None else await runs.find_by_id_range(self._database, *ids, limit)
+
+    async def find_by_title(self, text: str, *, limit: int = 5) -> list[UUID]:
+        """Return the newest runs whose titles contain this text, among the newest 10,000. Case does not matter."""
+        if not is_name(text := text.strip()):
+            return []
+        return await runs.find_by_title(self._database, text, limit, MAX_TITLES_SEARCHED)
 
     async def find_by_key(self, key: str, pipeline: Pipeline | str, *, tenant: str = DEFAULT) -> UUID | None:
         """Return the run that was started with this key, if any."""

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from retoma.client.run_queries import RunQueries
+from retoma.client.titles import make_title
 from retoma.client.validation import check_name, digest_values, encode_input, encode_value, validate_input
 from retoma.define.codec import describe_validation_error
 from retoma.define.definition_errors import suggest_name
@@ -181,6 +182,7 @@ class Runs(RunQueries):
             by=by,
             new=new,
             value=encode_input(inputs),
+            title=make_title(pipeline, inputs),
             steps=_list_changed_steps(pipeline, json.loads(encode_input(inputs)), found.input or {}),
             action_key=_action_key(key, "fork", run, changes),
         )

@@ -13,6 +13,7 @@ from uuid import UUID
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
+from retoma.client.titles import make_titles
 from retoma.define.codec import MAX_RESULT_BYTES, describe_validation_error
 from retoma.define.options import MAX_PRIORITY
 from retoma.define.pipeline import MAX_RESUMES, Pipeline
@@ -57,19 +58,21 @@ def validate_input(pipeline: Pipeline, inputs: Input) -> BaseModel | None:
 
 async def encode_inputs(
     pipeline: Pipeline, all_inputs: Sequence[Input], *, keyed: bool
-) -> tuple[list[str], bytes | None]:
-    """Validate and encode many inputs; with `keyed` also return one digest of them all.
+) -> tuple[list[str], list[str | None], bytes | None]:
+    """Validate and encode many inputs, and return them with their titles; with `keyed` also one digest of them all.
 
     Yields to the event loop in between, so other tasks need not wait for all inputs.
     """
     texts: list[str] = []
+    titles: list[str | None] = []
     digest = hashlib.sha256()
     for first in range(0, len(all_inputs), INPUTS_AT_A_TIME):
         inputs = [validate_input(pipeline, one) for one in all_inputs[first : first + INPUTS_AT_A_TIME]]
         texts += map(encode_input, inputs)
+        titles += make_titles(pipeline, inputs)
         digest.update(b"".join(map(digest_input, inputs)) if keyed else b"")
         await asyncio.sleep(0)
-    return texts, digest.digest() if keyed else None
+    return texts, titles, digest.digest() if keyed else None
 
 
 def encode_value(value: Any) -> str:

@@ -28,11 +28,12 @@ from retoma.define.retry import DEFAULT_RETRY, Retry
 from retoma.define.review import DEFAULT_MAX_REVISIONS, Approval, Feedback, OnExpiry, ReviewPolicy
 from retoma.define.signature import read_condition_parameters, read_signature
 from retoma.define.step import DEFAULT_TIMEOUT, Binding, Policy, Resource, Step, source_name
+from retoma.define.title import Title, check_title, format_title
 
 DEFAULT_STUCK_AFTER = minutes(5)
 DEFAULT_RESUMES = 3
 MAX_RESUMES = 100
-_OPTIONS = ("inputs", "queue", "retry", "timeout", "stuck_after", "resumes")
+_OPTIONS = ("inputs", "title", "queue", "retry", "timeout", "stuck_after", "resumes")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -40,7 +41,8 @@ class Pipeline:
     """Named steps and how data flows between them.
 
     `inputs` is the model of a run's input. `queue`, `retry` and `timeout` are defaults for its steps. The decorators
-    return the function unchanged.
+    return the function unchanged. `title` is what people call a run: a format string over the fields of its inputs, such
+    as `"{topic}"`, or a function of the inputs.
 
     A run without progress for `stuck_after` is stuck. It is resumed automatically up to `resumes` times without
     progress, and then fails.
@@ -51,6 +53,7 @@ class Pipeline:
         name: str,
         inputs: type[BaseModel] | None = None,
         *,
+        title: Title | None = None,
         queue: str = "default",
         retry: Retry = DEFAULT_RETRY,
         timeout: Duration = DEFAULT_TIMEOUT,
@@ -67,6 +70,7 @@ class Pipeline:
         self.stuck_after = parse_duration("stuck_after", stuck_after, location)
         self.resumes = _check_resumes(resumes, location)
         self._fields = _read_annotations(inputs, location)
+        self._title = check_title(title, inputs, location)
         self._defaults = build_policy({"queue": queue, "retry": retry, "timeout": timeout}, Policy(), location)
         self._steps: dict[str, Step] = {}
         self._item_sets: dict[str, ItemSet] = {}
@@ -224,6 +228,14 @@ class Pipeline:
     def item_sets(self) -> Mapping[str, ItemSet]:
         """Return the fan-outs, by the name of the step that returns the items."""
         return MappingProxyType(self._item_sets)
+
+    @property
+    def has_title(self) -> bool:
+        return self._title is not None
+
+    def format_title(self, inputs: BaseModel | None) -> str | None:
+        """Return the title of a run with these inputs. Raise what the title's function raises."""
+        return format_title(self._title, inputs)
 
     def validate_result(self, step: str, text: str) -> str:
         """Return a person's result as the step would return it. Raise ValueError or TypeError if it is not valid."""

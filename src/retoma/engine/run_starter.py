@@ -48,6 +48,7 @@ class StartRequest(NamedTuple):
     resumes: int | None = None
     retries: int | None = None
     deadline: timedelta | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,12 +152,22 @@ async def fork_run(
     by: str,
     new: UUID,
     value: str,
+    title: str | None,
     steps: Sequence[str],
     action_key: ActionKey,
 ) -> tuple[UUID, Revision | None]:
     """Return the new run; it differs from `new` if its key was used before."""
     row = await _run_action(
-        database, "fork", run, action_key, tenant=tenant, by=by, new=new, input=value, steps=list(steps)
+        database,
+        "fork",
+        run,
+        action_key,
+        tenant=tenant,
+        by=by,
+        new=new,
+        input=value,
+        title=title,
+        steps=list(steps),
     )
     return row["run"], _make_revision(row)
 

@@ -86,6 +86,12 @@ async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: i
     return [row["id"] for row in rows]
 
 
+async def find_by_title(database: Database, text: str, limit: int, depth: int) -> list[UUID]:
+    """Return the newest runs whose titles contain the text, among the newest `depth` runs. Case does not matter."""
+    rows = await database.fetch(_SQL["find_runs_by_title"], text=text, limit=limit, depth=depth)
+    return [row["id"] for row in rows]
+
+
 async def get_ended_states(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
     """Return the states of those runs that have ended."""
     rows = await database.fetch(_SQL["get_ended_states"], runs=list(runs))

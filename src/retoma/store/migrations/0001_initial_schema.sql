@@ -220,6 +220,7 @@ create table retoma.runs (
   deadline_at timestamptz,                 -- when it fails if it has not ended
   retries int,                             -- the most retries of each job, whatever its step allows
   forked_from uuid,                        -- its jobs of revision 1 are copies of that run's
+  title text,                              -- what people call it, as its pipeline made it of the input
   constraint ended_at_is_set_when_final check
     ((state in ('completed', 'completed_with_errors', 'failed', 'rejected', 'cancelled')) = (ended_at is not null))
 ) with (fillfactor = 70);

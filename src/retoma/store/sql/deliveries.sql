@@ -18,13 +18,14 @@ select state, disabled, retry_in
 
 -- name: list_deliveries
 -- Newest first, after the last one of the previous page.
-select d.id, d.run, coalesce(t.name, '*') as tenant, d.pipeline, d.event, d.seq, d.endpoint, e.url, d.state::text as state, d.attempt,
+select d.id, d.run, r.title as run_title, coalesce(t.name, '*') as tenant, d.pipeline, d.event, d.seq, d.endpoint, e.url, d.state::text as state, d.attempt,
        case when d.ended_at is null and d.next_at < 'infinity' then d.next_at end as next_at,
        d.created_at, d.ended_at, a.status,
        coalesce(a.error, case when d.state = 'dead' then 'the endpoint is disabled: ' || e.disabled_because end) as error
   from retoma.deliveries d
   left join retoma.tenants t on t.id = d.tenant
   join retoma.endpoints e on e.id = d.endpoint
+  left join retoma.runs r on r.id = d.run
   left join lateral (
     select a.status, a.error
       from retoma.delivery_attempts a

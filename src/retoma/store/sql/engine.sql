@@ -18,7 +18,7 @@ select *
 -- Start many runs. Returns one row for each, in order.
 select started, created, same_input
   from retoma.start_runs(:id, :tenant, :version, :input, :key, :digest, :run_at, :head_start, :webhook, :resumes, :retries, :deadline,
-                         :notify);
+                         :title, :notify);
 
 -- name: reap_dead_workers
 -- Declare workers dead after their heartbeat timeout, and release their jobs.

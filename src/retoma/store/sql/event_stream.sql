@@ -4,7 +4,7 @@ select settled, number, writers
 
 -- name: list_events_between
 -- Events of all runs, or of the runs of one tenant, in the order of their ids.
-select e.id, e.run, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.item,
+select e.id, e.run, r.title as run_title, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.item,
        case when octet_length(e.data::text) <= 16384 then e.data::text end as data
   from retoma.events e
   join retoma.runs r on r.id = e.run
@@ -13,7 +13,7 @@ select e.id, e.run, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.ite
  limit :limit;
 
 -- name: list_run_events_between
-select e.id, e.run, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.item,
+select e.id, e.run, r.title as run_title, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.item,
        case when octet_length(e.data::text) <= 16384 then e.data::text end as data
   from retoma.events e
   join retoma.runs r on r.id = e.run

@@ -1,6 +1,6 @@
 -- name: list_reviews
 -- The oldest first, after the last one of the previous page.
-select v.id, v.run, t.name as tenant, g.pipeline, v.step, v.item, v.revision, v.planned, v.state::text as state,
+select v.id, v.run, r.title as run_title, t.name as tenant, g.pipeline, v.step, v.item, v.revision, v.planned, v.state::text as state,
        v.reason::text as reason, v.opened_at, v.due_at, v.expires_at, v.assignee,
        case when v.claimed_until > retoma.now() then v.claimed_by end as claimed_by,
        v.decided_by, v.via, v.decided_at, v.effective_at, v.applied_at, v.value::text as value, v.notes,
@@ -10,6 +10,7 @@ select v.id, v.run, t.name as tenant, g.pipeline, v.step, v.item, v.revision, v.
   from retoma.reviews v
   join retoma.tenants t on t.id = v.tenant
   join retoma.versions g on g.id = v.version
+  left join retoma.runs r on r.id = v.run
  where (:tenant::int is null or v.tenant = :tenant)
    and (:ids::uuid[] is null or v.id = any (:ids))
    and (:run::uuid is null or v.run = :run)

@@ -12,7 +12,7 @@ select o_revision as revision, o_jobs as jobs
 
 -- name: fork
 select o_revision as revision, o_jobs as jobs, o_run as run
-  from retoma.fork_run(:run, :tenant, :by, :new, :input, :steps::text[], :action_key);
+  from retoma.fork_run(:run, :tenant, :by, :new, :input, :title, :steps::text[], :action_key);
 
 -- name: find_answer
 -- The recorded answer of an action on this run.

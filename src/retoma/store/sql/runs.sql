@@ -1,6 +1,6 @@
 -- name: get_run
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from
+       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from, r.title
   from retoma.runs r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
@@ -73,7 +73,7 @@ with found as (
      limit :limit)
 )
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from
+       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from, r.title
   from found r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
@@ -231,6 +231,14 @@ select e.step, e.item, e.started_at, e.at as ended_at, e.retry_at
 select run
   from retoma.start_keys
  where tenant = :tenant and pipeline = :pipeline and key = :key;
+
+-- name: find_runs_by_title
+-- The newest runs whose titles contain this text, among the newest `depth` runs.
+select r.id
+  from (select id, title from retoma.runs order by id desc limit :depth) r
+ where position(lower(:text) in lower(r.title)) > 0
+ order by r.id desc
+ limit :limit;
 
 -- name: find_runs_by_id_range
 -- The newest runs whose ids are in this range.

@@ -54,7 +54,7 @@ update retoma.runs
 select retoma.fail_overdue_run(:run) as done;
 
 -- name: list_stuck
-select s.run, v.pipeline, t.name as tenant, r.revision, s.since, s.cause, s.data::text as data, s.resumes,
+select s.run, r.title as run_title, v.pipeline, t.name as tenant, r.revision, s.since, s.cause, s.data::text as data, s.resumes,
        coalesce(r.resumes, v.resumes) as max_resumes
   from retoma.stuck_runs s
   join retoma.runs r on r.id = s.run and r.state = 'stuck'

@@ -673,7 +673,7 @@ end $$;
 -- Create a run with another input that shares the results of an ended one, except for these steps and everything downstream.
 -- Its revision 1 copies that run. Its key is one of the keys of starts: a repetition returns the first fork.
 create or replace function retoma.fork_run(
-  p_run uuid, p_tenant int, p_by text, p_new uuid, p_input json, p_steps text[], p_action_key jsonb,
+  p_run uuid, p_tenant int, p_by text, p_new uuid, p_input json, p_title text, p_steps text[], p_action_key jsonb,
   out o_run uuid, out o_revision int, out o_jobs int)
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -706,9 +706,9 @@ begin
     raise exception '%', v_run.state using errcode = 'RT002';
   end if;
   insert into retoma.runs (id, tenant, version, state, open_sinks, has_errors, input, created_at, run_at, ended_at, watch_at, resumes, retries,
-                           deadline, forked_from)
+                           deadline, forked_from, title)
   select p_new, r.tenant, r.version, case when r.state in ('completed', 'completed_with_errors') then r.state else 'failed' end, 0,
-         r.has_errors, p_input, v_now, v_now, v_now, 'infinity', r.resumes, r.retries, r.deadline, r.id
+         r.has_errors, p_input, v_now, v_now, v_now, 'infinity', r.resumes, r.retries, r.deadline, r.id, p_title
     from retoma.runs r where r.id = p_run
   returning * into v_new;
   insert into retoma.jobs (run, step, item, revision, version, tenant, queue, rank, position, state, worker, stopping, created_at, ended_at,

@@ -2,7 +2,7 @@
 create or replace function retoma.start_runs(
   p_id uuid[], p_tenant int[], p_version int[], p_input json[], p_key text[], p_digest bytea[],
   p_run_at timestamptz[], p_head_start bigint[], p_webhook json[], p_resumes int[], p_retries int[],
-  p_deadline interval[], p_notify boolean)
+  p_deadline interval[], p_title text[], p_notify boolean)
 returns table (started uuid, created boolean, same_input boolean)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -13,9 +13,11 @@ declare
   v_now timestamptz := retoma.now();
 begin
   if array_remove(p_key, null) <> '{}' or exists (select from retoma.runs r where r.id = any (p_id)) then
-    return query select * from retoma.start_carefully(v_now, p_id, p_tenant, p_version, p_input, p_key, p_digest, p_run_at, p_head_start, p_resumes, p_retries, p_deadline);
+    return query select * from retoma.start_carefully(v_now, p_id, p_tenant, p_version, p_input, p_key, p_digest, p_run_at, p_head_start,
+                                                      p_resumes, p_retries, p_deadline, p_title);
   else
-    return query select * from retoma.start_new(v_now, p_id, p_tenant, p_version, p_input, p_run_at, p_head_start, p_resumes, p_retries, p_deadline);
+    return query select * from retoma.start_new(v_now, p_id, p_tenant, p_version, p_input, p_run_at, p_head_start,
+                                                p_resumes, p_retries, p_deadline, p_title);
   end if;
   if array_remove(p_webhook::text[], null) <> '{}' then
     perform retoma.add_run_webhooks(v_now, p_id, p_tenant, p_webhook);
@@ -31,21 +33,21 @@ end $$;
 -- Runs without keys, none of which exists yet.
 create or replace function retoma.start_new(
   p_now timestamptz, p_id uuid[], p_tenant int[], p_version int[], p_input json[], p_run_at timestamptz[], p_head_start bigint[],
-  p_resumes int[], p_retries int[], p_deadline interval[])
+  p_resumes int[], p_retries int[], p_deadline interval[], p_title text[])
 returns table (started uuid, created boolean, same_input boolean)
 language plpgsql as $$
 begin
   return query
   with requested as materialized (
     select s.*, greatest(coalesce(s.run_at, p_now), p_now) as at
-      from unnest(p_id, p_tenant, p_version, p_input, p_run_at, p_head_start, p_resumes, p_retries, p_deadline)
-           with ordinality as s (id, tenant, version, input, run_at, head_start, resumes, retries, deadline, ordinal)
+      from unnest(p_id, p_tenant, p_version, p_input, p_run_at, p_head_start, p_resumes, p_retries, p_deadline, p_title)
+           with ordinality as s (id, tenant, version, input, run_at, head_start, resumes, retries, deadline, title, ordinal)
   ), started as (
     insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at, watch_at, resumes,
-                             retries, deadline, deadline_at)
+                             retries, deadline, deadline_at, title)
     select a.id, a.tenant, a.version, case when a.at > p_now then 'pending' else 'running' end::retoma.run_state,
            v.sinks, a.input, p_now, a.at, a.at + least(v.stuck_after, a.deadline), a.resumes,
-           a.retries, a.deadline, a.at + a.deadline
+           a.retries, a.deadline, a.at + a.deadline, a.title
       from requested a
       join retoma.versions v on v.id = a.version
   ), logged as (
@@ -68,7 +70,7 @@ end $$;
 create or replace function retoma.start_carefully(
   p_now timestamptz, p_id uuid[], p_tenant int[], p_version int[], p_input json[], p_key text[], p_digest bytea[],
   p_run_at timestamptz[], p_head_start bigint[], p_resumes int[], p_retries int[],
-  p_deadline interval[])
+  p_deadline interval[], p_title text[])
 returns table (started uuid, created boolean, same_input boolean)
 language plpgsql as $$
 #variable_conflict use_column
@@ -89,17 +91,17 @@ begin
   return query
   with requested as materialized (
     select s.*, k.run as known, k.digest = s.digest as same, greatest(coalesce(s.run_at, p_now), p_now) as at
-      from unnest(p_id, p_tenant, p_version, p_input, p_key, p_digest, p_run_at, p_head_start, p_resumes, p_retries, p_deadline)
-           with ordinality as s (id, tenant, version, input, key, digest, run_at, head_start, resumes, retries, deadline, ordinal)
+      from unnest(p_id, p_tenant, p_version, p_input, p_key, p_digest, p_run_at, p_head_start, p_resumes, p_retries, p_deadline, p_title)
+           with ordinality as s (id, tenant, version, input, key, digest, run_at, head_start, resumes, retries, deadline, title, ordinal)
       join retoma.versions v on v.id = s.version
       left join retoma.start_keys k
         on v_keyed and k.tenant = s.tenant and k.pipeline = v.pipeline and k.key = s.key
   ), started as (
     insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at, watch_at, resumes,
-                             retries, deadline, deadline_at)
+                             retries, deadline, deadline_at, title)
     select a.id, a.tenant, a.version, case when a.at > p_now then 'pending' else 'running' end::retoma.run_state,
            v.sinks, a.input, p_now, a.at, a.at + least(v.stuck_after, a.deadline), a.resumes,
-           a.retries, a.deadline, a.at + a.deadline
+           a.retries, a.deadline, a.at + a.deadline, a.title
       from requested a
       join retoma.versions v on v.id = a.version
      where a.known is null or a.known = a.id
