@@ -41,7 +41,7 @@ class Film(BaseModel):
     topic: str
 
 
-films = Pipeline("films", Film)
+films = Pipeline("films", Film, title="Film: {topic}")
 
 
 @films.step
@@ -134,7 +134,7 @@ def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(termi
     (terminal.folder / "shown.py").write_text(SHOWN)
     with terminal.process("dev", "shown.py", "--demo", "--port", "0", LANG="pt_BR.UTF-8") as dev:
         dev.wait_for_output("isto é tudo")
-        said = dev.wait_for_output("approved_film de “chá” espera por você: ")
+        said = dev.wait_for_output("approved_film de “Film: chá” espera por você: ")
         address = re.search(r"servidor  (http://127.0.0.1:\d+)/\?(token=\S+)", said)
         assert address is not None
         assert f"em pt: {address[1]}/films/?{address[2]}, porta" in said
@@ -157,8 +157,8 @@ def test_dev_counts_the_reviews_that_were_open_before(terminal: Terminal) -> Non
     with terminal.process("dev", "shown.py", "--port", "0") as dev:
         dev.wait_for_output("6 reviews wait for you: http://127.0.0.1:")
         terminal.out("start", "films", "shown.py", "-i", "topic=coffee")
-        said = dev.wait_for_output("approved_film of “coffee” waits for you: ")
-        assert "“tea" not in said
+        said = dev.wait_for_output("approved_film of “Film: coffee” waits for you: ")
+        assert "“Film: tea" not in said
         os.kill(dev.pid, signal.SIGINT)
         assert dev.wait_for_exit() == 0
 

@@ -477,6 +477,7 @@ def an_event(number: int, **given: Any) -> LiveEvent:
     known: dict[str, Any] = {
         "id": number,
         "run": uuid4(),
+        "run_title": None,
         "tenant": 1,
         "at": datetime(2030, 1, 1, tzinfo=UTC),
         "kind": "result",

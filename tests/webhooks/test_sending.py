@@ -37,6 +37,7 @@ async def test_a_webhook_tells_what_came_out(open_sandbox: OpenSandbox) -> None:
         "timestamp": "2030-01-01T12:00:00Z",
         "data": {
             "run": str(run),
+            "title": None,
             "tenant": "default",
             "pipeline": "one",
             "state": "completed",
@@ -50,6 +51,24 @@ async def test_a_webhook_tells_what_came_out(open_sandbox: OpenSandbox) -> None:
             "omitted": [],
         },
     }
+
+
+async def test_a_webhook_names_the_title_of_its_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("one", Article, title="On {text}")
+
+    @pipeline.step
+    async def answer(text: str) -> int:
+        return len(text)
+
+    async with open_sandbox(pipeline) as sandbox, receiver() as there:
+        webhook = Webhook(there.url, events=BOTH)
+        await sandbox.run("one", {"text": "<b>tea</b>\x1b[2J\u202e"}, webhook=webhook)
+        await sandbox.send_webhooks()
+        await sandbox.send_webhooks()
+    assert [(got.json["type"], got.json["data"]["title"]) for got in there.requests] == [
+        ("run.started", "On <b>tea</b>[2J"),
+        ("run.completed", "On <b>tea</b>[2J"),
+    ]
 
 
 async def test_a_webhook_of_a_failed_run_tells_what_failed(open_sandbox: OpenSandbox) -> None:

@@ -28,6 +28,7 @@ _COLUMNS = [
     Column("id", "delivery"),
     Column("event"),
     Column("run"),
+    Column("run_title", "title", lambda title: printing.format_value(title, 40)),
     Column("state", formatter=printing.format_state),
     Column("attempt", "attempts"),
     Column("next_at", "next", printing.format_time),

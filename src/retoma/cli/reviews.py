@@ -278,7 +278,7 @@ async def _list(
 
 
 async def _load_about(client: Client, review: Review) -> Row:
-    return {"about": (await client.runs.get(review.run)).about}
+    return {"about": review.run_title or (await client.runs.get(review.run)).about}
 
 
 async def _show(text: str, output: DetailFormat) -> None:

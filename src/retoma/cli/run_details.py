@@ -60,6 +60,8 @@ async def load_details(client: Client, run: Run) -> RunDetails:
 
 def print_details(details: RunDetails) -> None:
     run, console = details.run, printing.stdout()
+    if run.title:
+        console.print(Text(escape_text(run.title), style="bold"))
     console.print(
         Text.assemble((escape_text(run.pipeline), "bold"), "  ", str(run.id), "  ", printing.format_state(run.state))
     )

@@ -21,7 +21,10 @@ from retoma.states import RunState
 from retoma.terminal import escape_text
 
 runs = typer.Typer(no_args_is_help=True, help="Inspect and manage runs.")
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's ID or a unique prefix of it.")]
+RunId = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="The run's ID, a unique prefix of it, or a part of the run's title."),
+]
 ActionKey = Annotated[
     str | None,
     typer.Option("--key", help="Idempotency key: repeating the command with it has no further effect."),
@@ -30,6 +33,7 @@ POLL_SECONDS = 0.5
 
 _COLUMNS = [
     Column("id", "run"),
+    Column("title", formatter=lambda title: printing.format_value(title, 40)),
     Column("pipeline"),
     Column("tenant"),
     Column("state", formatter=printing.format_state),
@@ -50,6 +54,7 @@ _EVENT_COLUMNS = [
 
 _STUCK_COLUMNS = [
     Column("run"),
+    Column("run_title", "title", lambda title: printing.format_value(title, 40)),
     Column("pipeline"),
     Column("tenant"),
     Column("since", formatter=printing.format_time),
@@ -276,14 +281,21 @@ def print_revision(run: UUID, revision: Revision, output: DetailFormat) -> None:
 
 
 async def find_run(client: Client, text: str) -> UUID:
-    """Return the only run whose ID starts with `text`."""
-    found = await client.runs.find(text, limit=4)
+    """Return the only run whose ID starts with `text`, or else whose title contains it.
+
+    A run that was found by its title is named on stderr, since the command may act on it.
+    """
+    by_id = await client.runs.find(text, limit=4)
+    found = by_id or await client.runs.find_by_title(text, limit=4)
     if not found:
         raise NotFound(f"run {escape_text(text)!r} not found")
     if len(found) > 1:
         first = ", ".join(map(str, found[:3]))
         more = ", ..." if len(found) > 3 else ""
-        raise typer.BadParameter(f"{text!r} matches several runs: {first}{more}; use a longer prefix")
+        raise typer.BadParameter(f"{text!r} matches several runs: {first}{more}; use a longer text")
+    if not by_id:
+        run = await client.runs.get(found[0], with_input=False)
+        printing.stderr().print(f"run {run.id}: {escape_text(run.title or '')}", soft_wrap=True)
     return found[0]
 
 
@@ -295,6 +307,7 @@ def _order_input(value: Any) -> Any:
 def _to_row(run: Run) -> Row:
     return {
         "id": run.id,
+        "title": run.title,
         "pipeline": run.pipeline,
         "tenant": run.tenant,
         "state": run.state,

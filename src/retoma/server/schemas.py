@@ -115,6 +115,7 @@ class StartedRuns(BaseModel):
 
 class RunSchema(BaseModel):
     id: UUID
+    title: str | None = Field(description="What people call it, if its pipeline makes titles.")
     tenant: str
     pipeline: str
     version: int
@@ -304,6 +305,7 @@ class ChargeTotals(BaseModel):
 class DeliverySchema(BaseModel):
     id: UUID = Field(description="Sent as `webhook-id` in every attempt.")
     run: UUID
+    run_title: str | None
     tenant: str
     pipeline: str
     event: str
@@ -474,6 +476,7 @@ class ItemPage(BaseModel):
 
 class StuckRunSchema(BaseModel):
     run: UUID
+    run_title: str | None
     pipeline: str
     tenant: str
     revision: int
@@ -491,6 +494,7 @@ class StuckRunPage(BaseModel):
 class ReviewSchema(BaseModel):
     id: UUID
     run: UUID
+    run_title: str | None
     tenant: str
     pipeline: str
     step: str

@@ -45,7 +45,7 @@ def encode_event(event: LiveEvent) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.kind.encode(), msgspec.json.encode(data))
 
 
-_EVENT_FIELDS = ("id", "run", "at", "kind", "revision", "attempt", "step", "item", "data")
+_EVENT_FIELDS = ("id", "run", "run_title", "at", "kind", "revision", "attempt", "step", "item", "data")
 
 
 def encode_ping(through: int, run: UUID | None = None, state: RunState | None = None) -> bytes:

@@ -81,6 +81,7 @@ async def _build_standard_body(
     failed = run.state is RunState.FAILED
     full: dict[str, Any] = {
         "run": run.id,
+        "title": run.title,
         "tenant": run.tenant,
         "pipeline": run.pipeline,
         "state": run.state,

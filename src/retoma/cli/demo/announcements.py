@@ -73,6 +73,6 @@ async def _announce_count(client: Client, links: DevLinks, board: Board) -> Revi
 
 
 async def _describe_review(client: Client, review: Review, address: str) -> str:
-    about = escape_text((await client.runs.get(review.run)).about)
+    about = escape_text(review.run_title or (await client.runs.get(review.run)).about)
     of = text("review of", about=about) if about else ""
     return text("review", step=escape_text(review.step), of=of, address=address)

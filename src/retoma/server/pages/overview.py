@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
+from uuid import UUID
 
 from starlette.responses import Response
 
@@ -117,7 +118,7 @@ def _stuck_tasks(context: PageContext, stuck: list[Stuck], now: datetime) -> lis
             "stuck",
             "stuck",
             context.translate("run is stuck", pipeline=each.pipeline),
-            context.translate("of tenant", tenant=each.tenant, run=str(each.run)[:13]),
+            context.translate("of tenant", tenant=each.tenant, run=_name_run(each.run, each.run_title)),
             context.formats.ago(each.since, now),
             f"/runs/{each.run}",
             context.translate("open"),
@@ -132,13 +133,18 @@ def _failed_tasks(context: PageContext, failed: list[Run], now: datetime) -> lis
             "fail",
             "fail",
             context.translate("run failed", pipeline=run.pipeline),
-            context.translate("of tenant", tenant=run.tenant, run=str(run.id)[:13]),
+            context.translate("of tenant", tenant=run.tenant, run=_name_run(run.id, run.title)),
             context.formats.ago(run.ended_at, now),
             f"/runs/{run.id}",
             context.translate("open"),
         )
         for run in failed[:MAX_TASKS_PER_KIND]
     ]
+
+
+def _name_run(run: UUID, title: str | None) -> str:
+    short = str(run)[:13]
+    return f"{title} · {short}" if title else short
 
 
 def _review_tasks(context: PageContext, review_counts: list[ReviewCount], now: datetime) -> list[Task]:

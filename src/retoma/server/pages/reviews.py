@@ -102,10 +102,11 @@ async def _list_reviews(context: PageContext) -> list[Review]:
 
 
 async def _group_reviews(context: PageContext, reviews: list[Review], now: datetime) -> list[ReviewGroup]:
-    runs = {run: (await context.client.runs.get(run)).about for run in {review.run for review in reviews}}
+    runs = {review.run: review.run_title for review in reviews}
+    about = {run: title or (await context.client.runs.get(run)).about for run, title in runs.items()}
     ordered = sorted(reviews, key=_group_key)  # keeps the oldest first within each
     return [
-        ReviewGroup(pipeline, step, [Row(each, runs[each.run], get_urgency(each, now)) for each in rows])
+        ReviewGroup(pipeline, step, [Row(each, about[each.run], get_urgency(each, now)) for each in rows])
         for (pipeline, step), rows in groupby(ordered, key=_group_key)
     ]
 
@@ -121,7 +122,7 @@ async def _build_outcome(context: PageContext, decided: DecisionResult) -> Appro
         return ApprovalOutcome(
             decided.review, str(decided.review)[:13], "", explain_not_approved(context, error), can_be_undone=False
         )
-    about = (await context.client.runs.get(review.run)).about or str(review.run)[:13]
+    about = review.run_title or (await context.client.runs.get(review.run)).about or str(review.run)[:13]
     why = "" if decided.error is None else explain_not_approved(context, decided.error)
     return ApprovalOutcome(review.id, about, review.step, why, can_be_undone=not why and review.can_be_undone)
 

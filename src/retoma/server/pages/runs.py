@@ -46,11 +46,10 @@ async def _list_runs(context: PageContext) -> list[Run]:
 
 
 async def _find_runs(context: PageContext, text: str) -> list[Run]:
-    """Those whose ids begin like this."""
-    return [
-        await context.client.runs.get(run, with_input=False)
-        for run in await context.client.runs.find(text, limit=PAGE_SIZE)
-    ]
+    """Return those whose ids start with this text, then those whose titles contain it."""
+    client = context.client
+    found = [*await client.runs.find(text, limit=PAGE_SIZE), *await client.runs.find_by_title(text, limit=PAGE_SIZE)]
+    return [await client.runs.get(run, with_input=False) for run in list(dict.fromkeys(found))[:PAGE_SIZE]]
 
 
 def _parse_id(text: str) -> UUID | None:
