@@ -9,7 +9,7 @@ class Brief(BaseModel):
     topic: str
 
 
-article = Pipeline("article", inputs=Brief)
+article = Pipeline("article", inputs=Brief, title="{topic}")
 
 
 @article.step

@@ -89,7 +89,7 @@ class Film(BaseModel):
     frames: list[Frame]
 
 
-demo = Pipeline("demo", inputs=FilmInput)
+demo = Pipeline("demo", inputs=FilmInput, title=lambda film: TITLES[film.language])
 
 
 @demo.step

@@ -14,7 +14,15 @@ RETRY = Retry(MOST_RETRIES, backoff=exponential(5, factor=2))  # a project may a
 DOCUMENT_LIMIT = minutes(2)
 MEMORY = 2 << 30  # OCR needs it
 
-classification = Pipeline("classificacao", inputs=Batch, stuck_after=minutes(5), resumes=3)
+
+def make_title(batch: Batch) -> str:
+    """Return the name that the caller gave, or else that of the first document."""
+    count = len(batch.documentos)
+    name = batch.nome or batch.documentos[0].codigo
+    return name if count == 1 else f"{name} ({count} documentos)"
+
+
+classification = Pipeline("classificacao", inputs=Batch, title=make_title, stuck_after=minutes(5), resumes=3)
 
 
 @classification.step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
@@ -61,6 +62,16 @@ class Submission(BaseModel):
     def video_seconds(self) -> float:
         """Return the seconds of video to render, as far as the submission shows."""
         return 0.0
+
+    @property
+    def title(self) -> str:
+        """The caller's project and label, or else the name of the first file. URLs may hold tokens, so no more of them.
+
+        Such as `34 · intro` or `34 · 1.jpg`.
+        """
+        first = next(iter(self.media.values()), "")
+        name = self.path or unquote(urlsplit(first).path.rpartition("/")[2])
+        return " · ".join(filter(None, ["" if self.id_roteiro is None else str(self.id_roteiro), name]))
 
 
 class WithReceivedRequest(BaseModel):

@@ -23,7 +23,7 @@ from retoma_apps.gpu.image_chunks import (
     split_into_chunks,
 )
 from retoma_apps.gpu.metrics import POOL
-from retoma_apps.gpu.models import AddAudioRun, CaptionRun, Img2VidRun
+from retoma_apps.gpu.models import AddAudioRun, CaptionRun, Img2VidRun, Submission
 from retoma_apps.gpu.settings import Rules
 from retoma_apps.gpu.states import job_id
 from retoma_apps.providers.gpu import GpuHost, Image, Operation, Segment, Style, Zoom
@@ -39,9 +39,14 @@ _TIMEOUTS = (TIMEOUT, "QUEUE_TIMEOUT")
 _UNSAFE = "UNSAFE_URL"
 _FINAL = ("CORRUPT_IMAGE", "CORRUPT_VIDEO", "CORRUPT_AUDIO", _UNSAFE, "INVALID_INPUT", "NOT_INSTALLED")
 
-img2vid = Pipeline("img2vid", inputs=Img2VidRun)
-caption = Pipeline("caption", inputs=CaptionRun)
-addaudio = Pipeline("addaudio", inputs=AddAudioRun)
+
+def make_title(job: Submission) -> str:
+    return job.title
+
+
+img2vid = Pipeline("img2vid", inputs=Img2VidRun, title=make_title)
+caption = Pipeline("caption", inputs=CaptionRun, title=make_title)
+addaudio = Pipeline("addaudio", inputs=AddAudioRun, title=make_title)
 
 
 @img2vid.step

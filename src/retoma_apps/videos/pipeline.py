@@ -53,7 +53,7 @@ FOOTAGE = Pool("footage", capacity=4, per_tenant=2)
 IMAGES = Pool("images", capacity=4, per_tenant=2)
 FILMS = Pool("films", capacity=2, per_tenant=1)
 
-longform = Pipeline("longform", Brief, retry=Retry(2, backoff=fixed(5)))
+longform = Pipeline("longform", Brief, title="{topic}", retry=Retry(2, backoff=fixed(5)))
 
 
 @longform.step(retry=Retry(3, backoff=exponential(2)))
