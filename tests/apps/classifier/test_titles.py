@@ -1,0 +1,22 @@
+"""What an execution is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from retoma_apps.classifier.models import Batch, Document
+from retoma_apps.classifier.pipeline import classification
+
+
+@pytest.mark.parametrize(
+    ("name", "codes", "title"),
+    [
+        ("Março", ["a.pdf", "b.pdf"], "Março (2 documentos)"),
+        ("Março", ["a.pdf"], "Março"),
+        ("", ["a.pdf", "b.pdf"], "a.pdf (2 documentos)"),
+        ("", ["a.pdf"], "a.pdf"),
+    ],
+)
+def test_an_execution_is_called_by_its_name_or_first_document(name: str, codes: list[str], title: str) -> None:
+    batch = Batch.model_construct(nome=name, documentos=[Document(codigo=code) for code in codes])
+    assert classification.format_title(batch) == title
