@@ -20,7 +20,7 @@ from unittest.mock import patch
 import pytest
 
 from retoma import logs
-from retoma.cli import main
+from retoma.cli import main, process_exit
 from retoma.cli.config import SETTINGS_FROM_FLAGS
 from tests.environment import without_project_variables
 
@@ -147,6 +147,7 @@ class Terminal:
             patch.object(sys, "path", [*sys.path]),
             patch.object(sys, "dont_write_bytecode", True),
             patch.object(logs, "configure_logging"),
+            patch.object(process_exit, "finish"),  # it ends the process
             chdir(self.folder),
             redirect_stdout(io.StringIO()) as out,
             redirect_stderr(io.StringIO()) as err,

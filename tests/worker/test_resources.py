@@ -79,3 +79,11 @@ def test_a_check_of_feedback_cannot_have_what_only_workers_open() -> None:
 
     with pytest.raises(DefinitionError, match="which only workers open"):
         App("letters", pipelines=[pipeline], resources={"http": PerWorker(Line().open)})
+
+
+async def test_a_worker_says_that_it_has_drained_before_it_closes_resources(database: Database) -> None:
+    line = Line()
+    worker = Worker(calls(line), database, Settings(), on_drained=lambda: line.story.append("drained"))
+    worker.stop()
+    await worker.run()
+    assert line.story == ["opened", "drained", "closed"]

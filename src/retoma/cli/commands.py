@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from retoma import logs
-from retoma.cli import printing
+from retoma.cli import printing, process_exit
 from retoma.cli.capacity import queues, workers
 from retoma.cli.charges import charges, prices
 from retoma.cli.check import check
@@ -68,6 +68,14 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # do not fail on a terminal that cannot print a character
+    try:
+        _run_command()
+    except SystemExit as ended:
+        process_exit.finish(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+        raise
+
+
+def _run_command() -> None:
     try:
         tree()
     except RetomaError as error:

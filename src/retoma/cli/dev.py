@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -20,8 +20,8 @@ import typer
 
 from retoma import early_stop, private_files
 from retoma.app import App
-from retoma.cli import application, reload, served_applications
-from retoma.cli.command_setup import read_settings, run_async
+from retoma.cli import application, process_exit, reload, served_applications
+from retoma.cli.command_setup import read_settings
 from retoma.cli.config import SETTINGS_FROM_FLAGS
 from retoma.cli.demo.announcements import announce_reviews, show_application_demo
 from retoma.cli.demo.board import Board, open_board
@@ -103,7 +103,9 @@ def dev(
             raise typer.BadParameter(f"{location} has no demo; omit --demo, or add App(demo=...)")
         worker = [location, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
         with served_applications.record(settings.home, location, loaded):
-            code = run_async(_dev(loaded, settings, listening, token, location, worker, demo=demo, once=once))
+            work = _dev(loaded, settings, listening, token, location, worker, demo=demo, once=once)
+            with closing(work):  # a signal may stop the process before the coroutine starts
+                code = process_exit.run(work)
     if code == RELOAD_CODE:
         reload.restart(bound_port, token)
     raise typer.Exit(code)

@@ -15,7 +15,7 @@ import typer
 
 from retoma import early_stop
 from retoma.app import App
-from retoma.cli import application
+from retoma.cli import application, process_exit
 from retoma.cli.command_setup import open_database, read_settings
 from retoma.cli.garbage_collection import collect_on_growth, collect_rarely
 from retoma.cli.options import AppLocation
@@ -33,6 +33,7 @@ from retoma.worker.worker import Worker
 
 log = get_logger(__name__)
 MAX_ENDPOINTS = 1_000
+FINISH_TIMEOUT = 30.0  # seconds, once every job is recorded, for webhooks under way and the closing of resources
 BLOCKED_EXIT_CODE = 70  # exit code after a step blocked the event loop
 
 
@@ -73,8 +74,7 @@ def run_process(work: Coroutine[Any, Any, None]) -> None:
     with closing(work):  # a signal may stop the process before the coroutine starts
         hide_process()
         collect_rarely()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run_with_gc(work))
+        process_exit.run(_run_with_gc(work), _loop_factory())
 
 
 async def _run_with_gc(work: Coroutine[Any, Any, None]) -> None:
@@ -97,6 +97,7 @@ async def _run_worker(
             name=name,
             # Nothing else can end a blocked event loop. The process supervisor restarts the worker.
             on_blocked=lambda: os._exit(BLOCKED_EXIT_CODE),
+            on_drained=lambda: process_exit.limit_exit(FINISH_TIMEOUT),
         )
         _stop_on_signals(worker)
         if watches_stdin:

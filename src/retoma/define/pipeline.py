@@ -41,8 +41,8 @@ class Pipeline:
     """Named steps and how data flows between them.
 
     `inputs` is the model of a run's input. `queue`, `retry` and `timeout` are defaults for its steps. The decorators
-    return the function unchanged. `title` is what people call a run: a format string over the fields of its inputs, such
-    as `"{topic}"`, or a function of the inputs.
+    return the function unchanged. `title` is what people call a run: a format string over the fields of its inputs,
+    such as `"{topic}"`, or a function of the inputs.
 
     A run without progress for `stuck_after` is stuck. It is resumed automatically up to `resumes` times without
     progress, and then fails.

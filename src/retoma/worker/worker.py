@@ -23,7 +23,8 @@ log = get_logger(__name__)
 class Worker:
     """Works until `stop`. Then it claims nothing new, lets its jobs finish within the drain time, and returns the rest.
 
-    Calls `on_blocked`, from another thread, if a step blocks the event loop long beyond its timeout.
+    Calls `on_blocked`, from another thread, if a step blocks the event loop long beyond its timeout, and `on_drained`
+    when every job is recorded or returned to its queue, before the application's resources are closed.
 
     A worker that was declared dead, for example because its machine was suspended, drops its jobs and continues under a
     new id.
@@ -39,11 +40,13 @@ class Worker:
         concurrency: int = 20,
         name: str | None = None,
         on_blocked: Callable[[], None] = lambda: None,
+        on_drained: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self.queues = list(queues) or app.queues
         self.concurrency = concurrency
         self._on_blocked = on_blocked
+        self._on_drained = on_drained
         self._database = database
         self._settings = settings
         self._served_versions = ServedVersions(app)
@@ -69,6 +72,7 @@ class Worker:
         """Work until stopped."""
         async with self._served_versions.open_resources():
             await self._run_sessions()
+            self._on_drained()
 
     async def _run_sessions(self) -> None:
         self._wakeup.start()
