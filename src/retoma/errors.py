@@ -40,12 +40,40 @@ from typing import Any
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the class and the message of an error. Never raises, even if the error's own `__str__` does."""
+    """Return the class and the message of an error. Never raises, whatever the error's own methods do."""
+    name = get_class_name(error)
     try:
-        message = str(error)
+        message = read_message(error)
     except BaseException:  # noqa: BLE001  (application code: its `__str__` may raise anything)
         message = "its message cannot be read"
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return f"{name}: {message}" if message else name
+
+
+def read_message(error: BaseException) -> str:
+    """Return the message of an error as a plain `str`: a subclass could raise wherever it is written."""
+    return "".join([str(error)])
+
+
+def get_class_name(error: BaseException) -> str:
+    """Return the name of an error's class. Never raises, whatever its metaclass does."""
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return name
+
+
+def make_readable(error: BaseException) -> BaseException:
+    """Return the error, or a plain one that describes it if reading its attributes raises.
+
+    Call it where an error of application code enters ours: `isinstance` and `match` read `__class__`.
+    """
+    try:
+        _ = isinstance(error, RetomaError), error.__cause__, error.__context__, error.__traceback__
+    except BaseException:  # noqa: BLE001  (application code: an attribute may raise anything)
+        return UnreadableError(f"{describe_error(error)} (its attributes cannot be read)")
+    return error
+
+
+class UnreadableError(Exception):
+    """In place of an error of application code whose attributes cannot be read."""
 
 
 class RetomaError(Exception):

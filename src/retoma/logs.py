@@ -23,6 +23,7 @@ from uuid import UUID
 import structlog
 from structlog.types import Processor
 
+from retoma.errors import get_class_name, read_message
 from retoma.masking import mask_json, mask_secrets
 from retoma.terminal import escape_text
 
@@ -104,13 +105,13 @@ def _to_record(logger: Any, name: str, event: MutableMapping[str, Any]) -> Mutab
 def _add_error(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Replace an exception by its text, or by its type if it has none, as a timeout."""
     if isinstance(error := event.get("error"), BaseException):
-        event["error"] = _describe_error(error) or type(error).__name__
+        event["error"] = _describe_error(error) or get_class_name(error)
     return event
 
 
 def _describe_error(error: BaseException) -> str:
     try:
-        return str(error)
+        return read_message(error)
     except BaseException:  # noqa: BLE001  (`__str__` of an application's error may fail, too)
         return ""
 

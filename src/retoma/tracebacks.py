@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+_get_cause = vars(BaseException)["__cause__"].__get__
+_get_context = vars(BaseException)["__context__"].__get__
+_get_exceptions = vars(BaseExceptionGroup)["exceptions"].__get__
+
 
 def release_frames(error: BaseException) -> None:
     """Drop the tracebacks of a handled error, and of every error that it refers to.
@@ -17,6 +21,7 @@ def release_frames(error: BaseException) -> None:
             continue
         seen.add(id(each))
         BaseException.with_traceback(each, None)  # the error's class may prevent setting attributes
-        pending += [each.__cause__, each.__context__]
-        if isinstance(each, BaseExceptionGroup):
-            pending += each.exceptions
+        # Read them as Python stores them: the error's class may replace them by attributes that raise.
+        pending += [_get_cause(each), _get_context(each)]
+        if issubclass(type(each), BaseExceptionGroup):
+            pending += _get_exceptions(each)

@@ -527,7 +527,7 @@ async def test_a_poll_that_fails_unexpectedly_holds_up_no_other(
     host, pipeline, broken, ended = Host(), two_clips(), asyncio.Event(), asyncio.Event()
     judged = poller_module._apply_stop
 
-    def breaks_once(look: DuePoll, report: PollResult) -> PollResult:
+    def breaks_once(look: DuePoll, report: PollResult, *, given_up: bool) -> PollResult:
         broken.set()
         monkeypatch.setattr(poller_module, "_apply_stop", judged)
         raise KeyError("unforeseen")
@@ -1032,15 +1032,15 @@ class WordlessReport(PollResult):
 
 
 class HostileHost(Host):
-    """A provider whose client raises `error` from `poll` and `cancel`, or gives it back as the report."""
+    """A provider whose client raises what `error` creates from `poll` and `cancel`, or returns it as the report."""
 
     def __init__(self, error: Any) -> None:
         super().__init__()
         self.error = error
 
     async def status(self, external_id: str) -> PollResult:
-        if isinstance(self.error, BaseException):
-            raise self.error
+        if self.error in HOSTILE.values():
+            raise self.error()
         report: PollResult = self.error
         return report
 
@@ -1062,6 +1062,52 @@ class CancelIgnoringHost(Host):
         return PollResult("running")
 
 
+class Unreadable(Exception):
+    def __getattribute__(self, name: str) -> Any:
+        raise Unreadable
+
+
+class OddText(str):
+    def __str__(self) -> str:
+        raise SystemExit(5)
+
+    __repr__ = __str__
+
+
+class OddMessage(Exception):
+    def __str__(self) -> str:
+        return OddText("odd")
+
+
+class OddClass(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise SystemExit(6)
+
+
+class OddlyNamed(Exception, metaclass=OddClass):
+    pass
+
+
+class SelfCancellingHost(Host):
+    """Its poll and its cancel cancel the task that they run in."""
+
+    def __init__(self, *, awaits: bool) -> None:
+        super().__init__()
+        self.awaits = awaits
+
+    async def status(self, external_id: str) -> PollResult:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if self.awaits:
+            await asyncio.Event().wait()
+        return PollResult("succeeded", result="?")
+
+    async def cancel(self, external_id: str) -> None:
+        await self.status(external_id)
+
+
 class WordlessText:
     def __str__(self) -> str:
         raise Wordless
@@ -1069,19 +1115,23 @@ class WordlessText:
     __repr__ = __str__
 
 
-HOSTILE = [
-    asyncio.CancelledError(),
-    Wordless(),
-    SystemExit(1),
-    KeyboardInterrupt(),
-    StopAsyncIteration(),
-    GeneratorExit(),
-]
+# By name, as a test runner cannot read all of them.
+HOSTILE: dict[str, Callable[[], BaseException]] = {
+    "CancelledError": asyncio.CancelledError,
+    "Wordless": Wordless,
+    "SystemExit": lambda: SystemExit(1),
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "StopAsyncIteration": StopAsyncIteration,
+    "GeneratorExit": GeneratorExit,
+    "Unreadable": Unreadable,
+    "OddMessage": OddMessage,
+    "OddlyNamed": lambda: OddlyNamed(),
+}
 
 
-@pytest.mark.parametrize("error", HOSTILE, ids=lambda error: type(error).__name__)
-async def test_whatever_a_poll_raises_is_a_failed_poll_and_limits_hold(open_sandbox: OpenSandbox, error: Any) -> None:
-    host, pipeline = HostileHost(error), film(retry=0, total_timeout=seconds(40))
+@pytest.mark.parametrize("error", HOSTILE)
+async def test_whatever_a_poll_raises_is_a_failed_poll_and_limits_hold(open_sandbox: OpenSandbox, error: str) -> None:
+    host, pipeline = HostileHost(HOSTILE[error]), film(retry=0, total_timeout=seconds(40))
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         run = await start_parked(sandbox, pipeline)
         await poll(sandbox)
@@ -1092,11 +1142,26 @@ async def test_whatever_a_poll_raises_is_a_failed_poll_and_limits_hold(open_sand
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("failed", 0)
 
 
-@pytest.mark.parametrize("error", HOSTILE, ids=lambda error: type(error).__name__)
-async def test_a_run_whose_poll_and_cancel_raise_anything_can_be_cancelled(
-    open_sandbox: OpenSandbox, error: Any
+@pytest.mark.parametrize("awaits", [True, False])
+async def test_a_poll_that_cancels_its_own_task_is_a_failed_poll_and_limits_hold(
+    open_sandbox: OpenSandbox, awaits: bool
 ) -> None:
-    host, pipeline = HostileHost(error), film(retry=0, total_timeout=seconds(40))
+    host, pipeline = SelfCancellingHost(awaits=awaits), film(retry=0, total_timeout=seconds(40))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
+        run = await start_parked(sandbox, pipeline)
+        await poll(sandbox)
+        (outside,) = await sandbox.client.external_work.list(run)
+        assert (outside.state, outside.failed_polls) == ("queued", 1)
+        await sandbox.work()
+        assert (await states(sandbox, run), await codes(sandbox, run)) == ({"clip": "failed"}, {"clip": "TIMEOUT"})
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("failed", 0)
+
+
+@pytest.mark.parametrize("error", HOSTILE)
+async def test_a_run_whose_poll_and_cancel_raise_anything_can_be_cancelled(
+    open_sandbox: OpenSandbox, error: str
+) -> None:
+    host, pipeline = HostileHost(HOSTILE[error]), film(retry=0, total_timeout=seconds(40))
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         run = await start_parked(sandbox, pipeline)
         await sandbox.client.runs.cancel(run)
@@ -1120,6 +1185,57 @@ async def test_a_report_that_cannot_be_read_holds_up_nothing(open_sandbox: OpenS
         run = await start_parked(sandbox, pipeline)
         await sandbox.work()
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("failed", 0)
+
+
+class SimulatedHang:
+    """In place of calls of a provider: each takes all the time that it may, which passes at once."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    async def call(self, _: Any, timeout: float) -> None:
+        self._now += timeout
+        await self._sandbox.clock.advance(timedelta(seconds=timeout))
+        raise TimeoutError
+
+
+async def test_work_whose_poll_and_cancel_hang_ends_soon_after_its_limit(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, pipeline = Host(), film(retry=0, total_timeout=seconds(20))
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        hang = SimulatedHang(sandbox)
+        monkeypatch.setattr(poller_module, "time", hang)
+        monkeypatch.setattr(poller_module, "call_application", hang.call)
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.work()
+        (outside,) = await sandbox.client.external_work.list(run)
+        assert await codes(sandbox, run) == {"clip": "TIMEOUT"}
+        assert outside.ended_at is not None
+        assert outside.ended_at - outside.parked_at <= seconds(20) + seconds(70)
+
+
+async def test_late_work_gets_all_the_time_for_its_first_call_after_the_limit(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, pipeline = Host(), film(retry=0, total_timeout=seconds(20))
+    timeouts: list[float] = []
+
+    async def call(_: Any, timeout: float) -> None:
+        timeouts.append(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr(poller_module, "call_application", call)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await poll(sandbox, after=minutes(10))  # no worker was running
+        assert timeouts == [poller_module.PROVIDER_TIMEOUT] * 2
+        (outside,) = await sandbox.client.external_work.list(run)
+        assert outside.state == "lost"
 
 
 async def test_a_poll_that_ignores_its_cancellation_is_left_behind(

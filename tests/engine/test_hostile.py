@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -44,6 +45,58 @@ async def test_whatever_a_step_raises_is_a_failed_attempt(open_sandbox: OpenSand
         (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
     assert run.state == "failed"
     assert error["type"] == type(raised).__name__
+
+
+class Unreadable(Exception):
+    def __getattribute__(self, name: str) -> Any:
+        raise Unreadable
+
+
+class OddClass(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise SystemExit(6)
+
+
+class OddlyNamed(Exception, metaclass=OddClass):
+    pass
+
+
+class Untraceable(Exception):
+    __cause__ = __context__ = __traceback__ = property(lambda self: 1 / 0)
+
+
+def raise_in_async(raised: type[BaseException]) -> Pipeline:
+    pipeline = Pipeline("raising", retry=Retry(0))
+
+    @pipeline.step
+    async def raising() -> None:
+        raise raised()
+
+    return pipeline
+
+
+def raise_in_thread(raised: type[BaseException]) -> Pipeline:
+    pipeline = Pipeline("raising", retry=Retry(0))
+
+    @pipeline.step
+    def raising() -> None:
+        raise raised()
+
+    return pipeline
+
+
+@pytest.mark.parametrize("define", [raise_in_async, raise_in_thread])
+@pytest.mark.parametrize("raised", [Unreadable, OddlyNamed, Untraceable], ids=["unreadable", "nameless", "untraceable"])
+async def test_an_error_that_cannot_be_read_is_a_failed_attempt_of_its_class(
+    open_sandbox: OpenSandbox, define: Callable[[type[BaseException]], Pipeline], raised: type[BaseException]
+) -> None:
+    pipeline = define(raised)
+    async with open_sandbox(pipeline) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
+        run = await sandbox.run(pipeline)
+        (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
+    assert run.state == "failed"
+    assert raised.__qualname__ in f"{error['type']} {error['message']}"
 
 
 async def test_a_step_that_cancels_its_own_task_has_failed(open_sandbox: OpenSandbox) -> None:

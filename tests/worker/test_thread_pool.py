@@ -37,6 +37,36 @@ async def test_an_error_without_a_repr_takes_no_other_result_with_it() -> None:
         threads.close()
 
 
+class Unreadable(Exception):
+    def __getattribute__(self, name: str) -> Any:
+        raise Unreadable
+
+
+class Classless(Exception):
+    @property
+    def __class__(self) -> Any:  # type: ignore[misc]
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("hostile", [Unreadable, Classless])
+async def test_an_error_whose_attributes_cannot_be_read_takes_no_other_result_with_it(
+    monkeypatch: pytest.MonkeyPatch, hostile: type[BaseException]
+) -> None:
+    def fail() -> None:
+        raise hostile
+
+    threads = ThreadPool(3)
+    monkeypatch.setattr(threads, "_finished", MeetingPoint(3))
+    try:
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            calls = [lambda: 1, fail, lambda: 2]
+            first, failed, last = await asyncio.gather(*map(threads.call, calls), return_exceptions=True)
+    finally:
+        threads.close()
+    assert (first, last) == (1, 2)
+    assert hostile.__name__ in str(failed)
+
+
 class MeetingPoint(deque[Any]):
     """Lets an `append` return only once another thread has appended, too."""
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from retoma.errors import describe_error
+from retoma.errors import describe_error, make_readable
 
 Answer = TypeVar("Answer")
 SECONDS_TO_CLEAN_UP = 1.0
@@ -19,7 +19,7 @@ async def call_application(call: Callable[[], Awaitable[Answer]], timeout: float
     If it raises `CancelledError`, the caller is not cancelled, and a `SystemExit` does not end the process. After
     `timeout` seconds, cancel it and raise TimeoutError, even if it ignores the cancellation.
     """
-    task = asyncio.ensure_future(_convert_base_exceptions(call))
+    task = asyncio.ensure_future(_convert_errors(call))
     task.add_done_callback(_consume_error)
     try:
         await asyncio.wait([task], timeout=timeout)
@@ -31,19 +31,26 @@ async def call_application(call: Callable[[], Awaitable[Answer]], timeout: float
     if not task.done():
         task.cancel()
         raise TimeoutError(f"no answer within {timeout:g} s")
+    if task.cancelled():  # not by us
+        raise RuntimeError("it cancelled its own task")
     return task.result()
 
 
-async def _convert_base_exceptions(call: Callable[[], Awaitable[Answer]]) -> Answer:
+async def _convert_errors(call: Callable[[], Awaitable[Answer]]) -> Answer:
     try:
         return await call()
-    except Exception:
-        raise
-    except BaseException as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise
-        raise RuntimeError(f"the application raised {describe_error(error)}") from error
+    except BaseException as error:  # noqa: BLE001  (a CancelledError may be its own: `task.cancelled()` tells)
+        failure = _to_exception(error)
+    raise failure
+
+
+def _to_exception(error: BaseException) -> Exception:
+    readable = make_readable(error)
+    if isinstance(readable, Exception):
+        return readable
+    converted = RuntimeError(f"the application raised {describe_error(error)}")
+    converted.__cause__ = error
+    return converted
 
 
 def _consume_error(task: asyncio.Task[Answer]) -> None:

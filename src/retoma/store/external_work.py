@@ -87,7 +87,8 @@ async def list_for_run(database: Database, run: UUID) -> list[ExternalWork]:
 class DuePoll:
     """External work that is due for a poll. `polls` is the number of this poll, `stop` the reason to end the work.
 
-    `worker_deaths` counts the workers in a row that died while they polled it.
+    `worker_deaths` counts the workers in a row that died while they polled it. `seconds_left` is the time to its total
+    timeout or, once it should end, the time for which its end is awaited.
     """
 
     run: UUID
@@ -105,6 +106,7 @@ class DuePoll:
     callback_received: bool
     callback_body: str | None
     worker_deaths: int
+    seconds_left: float
 
     @property
     def calls_application(self) -> bool:

@@ -18,7 +18,18 @@ from retoma.define.external_work import Parked, Stopped
 from retoma.define.items import NOT_WANTED
 from retoma.define.retry import MAX_DELAY
 from retoma.engine.claim_protocol import AttemptOutcome, Claim, OutcomeKind, Result
-from retoma.errors import GiveUp, NeedsReview, ProviderDown, ProviderRejected, RateLimited, RetryLater
+from retoma.errors import (
+    GiveUp,
+    NeedsReview,
+    ProviderDown,
+    ProviderRejected,
+    RateLimited,
+    RetryLater,
+    UnreadableError,
+    describe_error,
+    get_class_name,
+    make_readable,
+)
 from retoma.masking import hide_folders, mask_secrets
 from retoma.records import GENERIC_CODE
 from retoma.tracebacks import release_frames
@@ -64,10 +75,14 @@ async def run_attempt(
             value = await threads.call(lambda: function(**data, **machinery))
         return Result(claim, step_call.encode_result(value), step_call.encode_items(value))
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and _is_cancelled() and not _has_passed(claim):
+        # Not isinstance: it reads `__class__`, which the error may have replaced.
+        if issubclass(type(error), asyncio.CancelledError) and _is_cancelled() and not _has_passed(claim):
             raise
+        seconds = time.monotonic() - began
         try:
-            return _classify_error(step_call, claim, error, time.monotonic() - began, length_factor)
+            return _classify_error(step_call, claim, make_readable(error), seconds, length_factor)
+        except BaseException as unusable:  # noqa: BLE001  (application code, as an attribute of the error)
+            return build_crash_outcome(step_call, claim, unusable, seconds, length_factor)
         finally:
             release_frames(error)
 
@@ -142,10 +157,14 @@ def build_timeout_outcome(step_call: StepCall, claim: Claim, seconds: float, adv
     return _retry_or_fail(step_call, claim, error, seconds)
 
 
-def build_crash_outcome(step_call: StepCall, claim: Claim, error: BaseException, seconds: float) -> AttemptOutcome:
-    """Return the outcome of an attempt whose child process died or could not be started."""
+def build_crash_outcome(
+    step_call: StepCall, claim: Claim, error: BaseException, seconds: float, length_factor: int = 1
+) -> AttemptOutcome:
+    """Return the outcome of an attempt whose child process died or could not be started. Never raises."""
     try:
-        return _retry_or_fail(step_call, claim, error, seconds)
+        return _retry_or_fail(step_call, claim, make_readable(error), seconds, length_factor)
+    except BaseException:  # noqa: BLE001  (application code, as an attribute of the error)
+        return _fail_for_good(claim, GENERIC_CODE, UnreadableError(describe_error(error)), length_factor)
     finally:
         release_frames(error)
 
@@ -231,7 +250,8 @@ def build_failure_outcome(
     claim: Claim, code: str, error: BaseException | str, length_factor: int = 1
 ) -> AttemptOutcome:
     """Return the outcome of an attempt that failed and must not be retried."""
-    outcome = AttemptOutcome(claim, "failed", code=code, error=format_error(code, error, length_factor))
+    readable = make_readable(error) if isinstance(error, BaseException) else error
+    outcome = AttemptOutcome(claim, "failed", code=code, error=format_error(code, readable, length_factor))
     if isinstance(error, BaseException):
         release_frames(error)
     return outcome
@@ -269,7 +289,7 @@ def format_error(code: str, error: BaseException | str, length_factor: int = 1) 
     return json.dumps(
         {
             "code": code,
-            "type": type(error).__name__,
+            "type": get_class_name(error),
             "message": clean_text(_describe_error(error))[: length_factor * MAX_MESSAGE_LENGTH],
             "stack": clean_text(_format_stack(error))[-length_factor * MAX_STACK_LENGTH :],
         }
@@ -302,9 +322,9 @@ def _format_stack(error: BaseException) -> str:
 
 def _describe_error(error: BaseException) -> str:
     try:
-        return describe_validation_error(error)
+        return "".join([describe_validation_error(error)])
     except BaseException:  # noqa: BLE001  (`__str__` of a step's error may fail, too)
-        return f"a {type(error).__name__} that has no readable message"
+        return f"a {get_class_name(error)} that has no readable message"
 
 
 def clean_text(text: str) -> str:

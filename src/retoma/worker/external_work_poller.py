@@ -28,6 +28,7 @@ log = get_logger(__name__)
 Answer = TypeVar("Answer")
 MAX_CONCURRENT_POLLS = 100
 PROVIDER_TIMEOUT = 30.0  # seconds for one call of a poll or cancel function
+MIN_CALL_SECONDS = 5.0  # seconds for a call even if the work has no time left
 MAX_BLOCK_SECONDS = 5.0  # beyond that timeout, after which a call counts as blocking the event loop
 LEASE = timedelta(seconds=3 * PROVIDER_TIMEOUT)  # after which another process polls
 STOP_MESSAGES = {
@@ -141,11 +142,13 @@ class ExternalWorkPoller:
         return polls
 
     async def _poll_and_record(self, due_poll: DuePoll) -> None:
+        deadline = time.monotonic() + due_poll.seconds_left
         try:
-            poll_result, result, failed = await self._get_poll_result(due_poll)
+            poll_result, result, failed = await self._get_poll_result(due_poll, deadline)
         finally:
             self._suspects -= due_poll.calls_application and due_poll.worker_deaths > 0
-        poll_result = _apply_stop(due_poll, poll_result)
+        given_up = due_poll.given_up or time.monotonic() >= deadline
+        poll_result = _apply_stop(due_poll, poll_result, given_up=given_up)
         with suppress(DatabaseUnavailable):  # the work is polled again when the lease expires
             recorded = await external_work.record_poll(
                 self._database,
@@ -160,16 +163,16 @@ class ExternalWorkPoller:
             if recorded and poll_result.is_final:
                 self._on_end()
 
-    async def _get_poll_result(self, due_poll: DuePoll) -> tuple[PollResult, str | None, bool]:
+    async def _get_poll_result(self, due_poll: DuePoll, deadline: float) -> tuple[PollResult, str | None, bool]:
         """Return the state of the external work, its result as JSON, and whether the poll failed."""
         if not due_poll.calls_application:
             return PollResult(due_poll.state), None, True
         if due_poll.stop is not None and due_poll.cancel is not None:
-            await self._call_cancel(due_poll)
+            await self._call_cancel(due_poll, deadline)
         if due_poll.poll is None:
             return *_read_safely(due_poll, _read_callback(due_poll)), False
         try:
-            return *await self._call_provider(due_poll, lambda: self._call_poll(due_poll)), False
+            return *await self._call_provider(due_poll, deadline, lambda: self._call_poll(due_poll)), False
         except Exception as error:  # noqa: BLE001  (whatever the provider's client raised, the work continues)
             log.warning(
                 "external_poll_failed",
@@ -185,10 +188,10 @@ class ExternalWorkPoller:
     async def _call_poll(self, due_poll: DuePoll) -> tuple[PollResult, str | None]:
         return _read_safely(due_poll, await self._find_function(due_poll.poll or "")(json.loads(due_poll.external_id)))
 
-    async def _call_cancel(self, due_poll: DuePoll) -> None:
+    async def _call_cancel(self, due_poll: DuePoll, deadline: float) -> None:
         try:
             await self._call_provider(
-                due_poll, lambda: self._find_function(due_poll.cancel or "")(json.loads(due_poll.external_id))
+                due_poll, deadline, lambda: self._find_function(due_poll.cancel or "")(json.loads(due_poll.external_id))
             )
         except Exception as error:  # noqa: BLE001  (it is cancelled again at the next poll)
             log.warning(
@@ -204,13 +207,14 @@ class ExternalWorkPoller:
     def _find_function(self, location: str) -> Callable[[Any], Any]:
         return find_function(location, self._served_versions.resources)
 
-    async def _call_provider(self, due_poll: DuePoll, call: Callable[[], Awaitable[Answer]]) -> Answer:
-        number = next(self._numbers)
-        self._calls[number] = (due_poll.step, time.monotonic() + PROVIDER_TIMEOUT)
+    async def _call_provider(self, due_poll: DuePoll, deadline: float, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        number, now = next(self._numbers), time.monotonic()
+        timeout = min(PROVIDER_TIMEOUT, max(MIN_CALL_SECONDS, deadline - now))
+        self._calls[number] = (due_poll.step, now + timeout)
         if self._watch_timer is None:
             self._watch_loop()
         try:
-            return await call_application(call, PROVIDER_TIMEOUT)
+            return await call_application(call, timeout)
         finally:
             del self._calls[number]
 
@@ -272,13 +276,13 @@ def _build_unreadable(message: str) -> PollResult:
     return PollResult("failed", code="INVALID_POLL_RESULT", message=message)
 
 
-def _apply_stop(due_poll: DuePoll, poll_result: PollResult) -> PollResult:
+def _apply_stop(due_poll: DuePoll, poll_result: PollResult, *, given_up: bool) -> PollResult:
     """Apply the reason why the work was stopped, unless it succeeded. Without a confirmed end it is lost."""
     if due_poll.stop is None or poll_result.state == "succeeded":
         return poll_result
     if poll_result.is_final:
         return PollResult(poll_result.state, code=due_poll.stop, message=STOP_MESSAGES[due_poll.stop])
-    if due_poll.given_up:
+    if given_up:
         sentence = f"{STOP_MESSAGES[due_poll.stop]}, and the provider did not confirm that it ended"
         return PollResult("lost", code=due_poll.stop, message=sentence)
     return poll_result

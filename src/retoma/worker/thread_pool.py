@@ -11,7 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from retoma.errors import describe_error
+from retoma.errors import describe_error, make_readable
 from retoma.tracebacks import release_frames
 
 
@@ -78,21 +78,29 @@ class _Call:
         self.answer = answer
         self.abandoned = False
         self.result: Any = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
 
     def run(self) -> None:
         try:
             self.result = self.function()
         except BaseException as error:  # noqa: BLE001  (a step's SystemExit must not end the thread)
-            self.error = error
+            self.error = _to_exception(error)
 
     def deliver(self) -> None:
         if self.answer.done():
             return
         if self.error is None:
             self.answer.set_result(self.result)
-        elif isinstance(self.error, Exception) and not isinstance(self.error, StopIteration):
-            self.answer.set_exception(self.error)
         else:
-            self.answer.set_exception(RuntimeError(f"the step raised {describe_error(self.error)}"))
-            release_frames(self.error)
+            self.answer.set_exception(self.error)
+
+
+def _to_exception(error: BaseException) -> Exception:
+    """Return an error that the event loop can deliver. Called in the step's thread: reading an error may run its code,
+    which must not keep the results of other steps from being delivered."""
+    readable = make_readable(error)
+    if isinstance(readable, Exception) and not isinstance(readable, StopIteration):
+        return readable
+    described = RuntimeError(f"the step raised {describe_error(error)}")
+    release_frames(error)
+    return described

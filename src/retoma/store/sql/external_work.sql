@@ -32,7 +32,7 @@ select step, item, revision, state, external_id::text as external_id, parked_at,
 
 -- name: poll_due
 select run, step, item, revision, version, external_id::text as external_id, poll, cancel, polls, state, stop, given_up, callback_received,
-       callback_body::text as callback_body, worker_deaths
+       callback_body::text as callback_body, worker_deaths, seconds_left
   from retoma.poll_due(:versions, :limit, :lease, :worker, :suspect);
 
 -- name: record_poll

@@ -109,13 +109,14 @@ begin
       on conflict (run, step, item, revision) do update set next_at = excluded.next_at;
 end $$;
 
--- Claim external work that is due for a poll, each for one worker. `stop` says why it should end. Of the work during whose poll
--- a worker died, at most one is returned, and only if `p_suspect`; work that is given up needs no poll.
+-- Claim external work that is due for a poll, each for one worker. `stop` says why it should end. `seconds_left` is the time to
+-- its total limit or, once it should end, the time for which its end is awaited: at least a minute after it is first asked to end.
+-- Of the work during whose poll a worker died, at most one is returned, and only if `p_suspect`; work that is given up needs no poll.
 create or replace function retoma.poll_due(
   p_versions int[], p_limit int, p_lease interval, p_worker int default null, p_suspect boolean default true)
 returns table (
   run uuid, step text, item text, revision int, version int, external_id json, poll text, cancel text, polls int,
-  state text, stop text, given_up boolean, callback_received boolean, callback_body json, worker_deaths int)
+  state text, stop text, given_up boolean, callback_received boolean, callback_body json, worker_deaths int, seconds_left float)
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
@@ -139,16 +140,20 @@ language sql as $$
         order by d.next_at limit 1 for update skip locked))
     returning o.*, clock.at
   )
-  select t.run, t.step, t.item, t.revision, t.version, t.external_id, t.poll, t.cancel, t.polls, t.state,
-         case when j.stopping then 'RUN_STOPPED'
-              when t.state = 'queued' and t.at >= t.parked_at + t.queue_timeout then 'QUEUE_TIMEOUT'
-              when t.state = 'running' and t.at >= t.running_at + t.run_timeout
-                or t.at >= t.parked_at + t.total_timeout then 'TIMEOUT' end,
+  select t.run, t.step, t.item, t.revision, t.version, t.external_id, t.poll, t.cancel, t.polls, t.state, s.stop,
          -- It should have ended by now: nobody waits for it any longer.
          t.at >= t.parked_at + t.total_timeout + interval '1 minute',
-         c.called_at is not null, c.body, t.worker_deaths
+         c.called_at is not null, c.body, t.worker_deaths,
+         extract(epoch from case when s.stop is null then t.parked_at + t.total_timeout - t.at
+                                 else greatest(t.parked_at + t.total_timeout + interval '1 minute' - t.at,
+                                               case when t.stopping_at is null then interval '1 minute' end) end)::float
     from taken t
     join retoma.jobs j on j.run = t.run and j.step = t.step and j.item = t.item and j.revision = t.revision
+   cross join lateral (
+      select case when j.stopping then 'RUN_STOPPED'
+                  when t.state = 'queued' and t.at >= t.parked_at + t.queue_timeout then 'QUEUE_TIMEOUT'
+                  when t.state = 'running' and t.at >= t.running_at + t.run_timeout
+                    or t.at >= t.parked_at + t.total_timeout then 'TIMEOUT' end as stop) s
     left join lateral (
       select b.called_at, b.body from retoma.callbacks b
        where b.run = t.run and b.step = t.step and b.item = t.item and b.revision = t.revision and b.called_at is not null
