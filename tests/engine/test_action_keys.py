@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from retoma import Client, GiveUp, Items, Pipeline, Retry
-from retoma.errors import KeyReused, RunBusy
+from retoma.errors import InvalidInput, KeyReused, RunBusy
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import run_next, state
@@ -96,6 +96,24 @@ async def test_a_key_with_another_request_is_refused(open_sandbox: OpenSandbox, 
             await sandbox.client.runs.rerun(run, "last", reason="another request", key="k")
         with pytest.raises(KeyReused):
             await sandbox.client.runs.resume(run, key="k")
+
+
+async def test_a_derived_key_is_not_one_that_a_caller_can_send(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(letters(FailureSwitch())) as sandbox:
+        run = await run_to_end(sandbox, fails=False, switch=FailureSwitch())
+        derived: list[str | None] = []
+
+        async def act(key: str | None) -> dict[str, Any]:
+            derived.append(key)
+            return {"jobs": (await sandbox.client.runs.rerun(run, "letter", key=key)).jobs}
+
+        first = await sandbox.client.runs.get_or_record_answer(run, "k", "again", act)
+        assert await sandbox.client.runs.get_or_record_answer(run, "k", "again", act) == first
+        (key,) = derived
+        assert key is not None
+        assert not key.isprintable()  # as an Idempotency-Key must be
+        with pytest.raises(InvalidInput, match="key"):
+            await sandbox.client.runs.rerun(run, "letter", key="\x1e" + key[1:])
 
 
 async def test_nothing_to_do_is_an_answer_too(open_sandbox: OpenSandbox) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from retoma import App, Pipeline, Retry, hours, minutes
+from retoma.client.validation import digest_values
 from retoma.engine import watchdog
 from retoma.store import workers
 from tests.engine.builders import HEARTBEAT_TIMEOUT
@@ -60,6 +61,15 @@ async def test_a_resume_sent_again_gets_its_first_answer_when_a_worker_lives(api
         assert (await api.post(path, headers=headers)).json() == first.json()
     refused = await api.post(f"/api/v1/runs/{run}/cancel", headers=headers)
     assert (refused.status_code, refused.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+
+
+@pytest.mark.parametrize("prefix", ["", "answer "])
+async def test_a_key_made_of_the_digest_of_another_stands_for_nothing_else(api: Api, prefix: str) -> None:
+    run, key = await start_failed_run(api), digest_values(("resume", "order-812")).hex()
+    rerun = await api.post(f"/api/v1/runs/{run}/rerun", json={}, headers={"Idempotency-Key": f"{prefix}{key}"})
+    assert rerun.status_code == 200
+    resumed = await api.post(f"/api/v1/runs/{run}/resume", headers={"Idempotency-Key": "order-812"})
+    assert (resumed.status_code, resumed.json()["state"]) == (200, "running")
 
 
 async def test_a_cancel_sent_again_gets_its_first_answer_when_the_run_is_over(api: Api) -> None:

@@ -23,6 +23,10 @@ from retoma.states import JOB_FINAL_STATES, RunState
 from retoma.store import revisions
 from retoma.store.revisions import ActionKey
 
+# Keys of our own are in one table with those of callers. An Idempotency-Key has no control characters.
+_DERIVED_MARK = "\x1f"  # begins the key that an application's action passes on
+_ANSWER_MARK = "\x1e"  # begins the key of its recorded answer; no action may have it
+
 
 class Runs(RunQueries):
     """Actions that create a revision or a run take an idempotency `key`: a repeated call with the same key returns the
@@ -69,13 +73,12 @@ class Runs(RunQueries):
         check_name("key", key)
         if key is None:
             return await action(None)
-        action_key = digest_values((request, key)).hex()
-        known = await revisions.get_answer(self._database, run, f"answer {action_key}")
+        digest = digest_values((request, key)).hex()
+        answered = ActionKey(_ANSWER_MARK + digest, digest)
+        known = await revisions.get_answer(self._database, run, answered.key)
         if known is None:
-            result = encode_value(await action(action_key))
-            known = await revisions.record_answer(
-                self._database, run, ActionKey(f"answer {action_key}", action_key), result
-            )
+            result = encode_value(await action(_DERIVED_MARK + digest))
+            known = await revisions.record_answer(self._database, run, answered, result)
         answer: Mapping[str, Any] = known
         return answer
 
@@ -278,6 +281,8 @@ class Runs(RunQueries):
 
 def _action_key(key: str | None, *request: Any) -> ActionKey:
     check_name("key", key)
+    if key is not None and _ANSWER_MARK in key:
+        raise InvalidInput(f"a key must not contain the character {_ANSWER_MARK!r}; given: {key!r:.80}")
     return ActionKey(key or uuid4().hex, digest_values(request).hex())
 
 
