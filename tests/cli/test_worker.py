@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import retoma
 from tests.cli.terminal import Terminal
 from tests.wait_timeout import WAIT_TIMEOUT
 
@@ -163,3 +165,28 @@ def test_a_server_and_doctor_name_the_workers_that_lack_its_hosts(terminal: Term
     (told,) = [finding["message"] for finding in found if finding["subject"] == "RETOMA_ALLOW_HOSTS"]
     assert lacking in told
     assert "set-up" not in server.output.read_text()
+
+
+ISOLATED = """
+import retoma
+from retoma import Pipeline, Retry
+
+isolated = Pipeline("isolated", retry=Retry(0))
+
+
+@isolated.step(isolation="process")
+def imported() -> str:
+    return retoma.__file__
+"""
+
+
+def test_an_isolated_step_runs_with_the_retoma_of_its_worker(terminal: Terminal) -> None:
+    package = terminal.folder / "elsewhere" / "retoma"
+    package.parent.mkdir()
+    package.symlink_to(Path(retoma.__file__).parent)
+    (terminal.folder / "isolated.py").write_text(ISOLATED)
+    run = terminal.out("start", "isolated", "isolated.py").strip()
+    with terminal.process("worker", "isolated.py", PYTHONPATH=str(package.parent)):
+        terminal.out("runs", "events", run, "--follow")
+    (step,) = terminal.json("runs", "show", run)["steps"]
+    assert terminal.json("runs", "show", run)["results"] == {"imported": str(package / "__init__.py")}, step

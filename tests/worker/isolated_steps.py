@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import resource
@@ -15,6 +16,11 @@ import asyncpg
 from pydantic import BaseModel
 
 from retoma import Context, Isolation, Items, Pipeline, Retry, RetryLater, hours, seconds
+
+
+class Unreadable(Exception):
+    def __getattribute__(self, name: str) -> object:
+        raise Unreadable
 
 
 class Way(BaseModel):
@@ -60,6 +66,12 @@ def behaviour(way: str, *, ctx: Context) -> dict[str, str]:
             return {name: opened(f"/proc/{os.getppid()}/{name}") for name in ("environ", "mem", "maps")} | {
                 "privileges": ", ".join(privileges(Path("/proc/self/status").read_text()))
             }
+        case "self-cancel":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        case "unreadable":
+            raise Unreadable
         case "print":
             print("this must not be taken for an answer", flush=True)
     return {"pid": str(os.getpid()), "secret": os.environ.get("OPENROUTER_API_KEY", "none"), "step": ctx.step}

@@ -197,6 +197,27 @@ async def test_the_child_of_a_cancelled_run_is_killed(open_sandbox: OpenSandbox,
         await working
 
 
+@pytest.mark.parametrize(
+    ("way", "message"), [("self-cancel", "the step cancelled its own task"), ("unreadable", "Unreadable")]
+)
+async def test_an_odd_end_of_a_step_is_no_crash_of_its_child(open_sandbox: OpenSandbox, way: str, message: str) -> None:
+    async with open_sandbox(misbehaving) as sandbox:
+        error = await error_of(sandbox, misbehaving, {"way": way})
+    assert error["code"] == "ERROR"
+    assert message in error["message"]
+
+
+async def test_a_child_that_cannot_start_says_why(
+    open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "__init__.py").write_text("raise ImportError('pydantic is too old')")
+    monkeypatch.setattr(process_pool, "PACKAGE_FOLDER", tmp_path)
+    async with open_sandbox(misbehaving) as sandbox:
+        error = await error_of(sandbox, misbehaving)
+    assert error["code"] == "CRASHED"
+    assert "'behaviour' could not start: ImportError: pydantic is too old" in error["message"]
+
+
 async def test_a_child_that_is_well_is_used_again(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(sequence) as sandbox:
         run = await sandbox.run(sequence)

@@ -15,6 +15,7 @@ import resource
 import signal
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from functools import cache
@@ -28,9 +29,10 @@ from retoma.define.graph import Graph
 from retoma.define.isolation import importing_in_child
 from retoma.define.pipeline import Pipeline
 from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
-from retoma.errors import DefinitionError
+from retoma.errors import DefinitionError, describe_error
 from retoma.privileges import drop_privileges
-from retoma.worker.attempt import UNMASKED_LENGTH_FACTOR, build_failure_outcome, run_attempt
+from retoma.worker.attempt import UNMASKED_LENGTH_FACTOR, build_crash_outcome, build_failure_outcome, run_attempt
+from retoma.worker.child_start import FAILED
 from retoma.worker.step_call import StepCall
 
 Message = dict[str, Any]
@@ -42,13 +44,17 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     requests, answers = _take_over_pipes()
-    drop_privileges()
-    _die_with_parent()
-    if not (hello := _read_message(requests)):
-        return  # the worker has already exited
-    sys.path[:] = hello["path"]
-    _limit_memory(hello["memory"])
-    _limit_disk()
+    try:
+        drop_privileges()
+        _die_with_parent()
+        if not (hello := _read_message(requests)):
+            return  # the worker has already exited
+        sys.path[:] = hello["path"]
+        _limit_memory(hello["memory"])
+        _limit_disk()
+    except Exception as error:
+        _write_message(answers, [FAILED, describe_error(error).encode(errors="replace")])
+        raise
     _write_message(answers, [READY])
     step_calls = _StepCalls()
     process, fresh = os.getpid(), _get_memory_use().resident
@@ -89,11 +95,7 @@ class NotImportable(Exception):
     code = "NOT_IMPORTABLE"
 
     def __init__(self, file: str, error: BaseException) -> None:
-        reason = (
-            str(error)
-            if isinstance(error, _DefinitionMissing | DefinitionError)
-            else f"{type(error).__name__}: {error}"
-        )
+        reason = str(error) if isinstance(error, _DefinitionMissing | DefinitionError) else describe_error(error)
         super().__init__(
             f"the child process could not import the step from {file}: {reason}; isolated steps are imported without "
             "the worker's environment and within their memory limit: move the step to a module that needs neither"
@@ -112,7 +114,13 @@ def _run_attempt(step_calls: _StepCalls, request: Message) -> Message:
         step_call = step_calls.get(request)
     except NotImportable as error:
         return outcome_to_json(build_failure_outcome(claim, error.code, error, UNMASKED_LENGTH_FACTOR))
-    outcome = asyncio.run(run_attempt(step_call, claim, context, _InlineCaller(), length_factor=UNMASKED_LENGTH_FACTOR))
+    attempt = run_attempt(step_call, claim, context, _InlineCaller(), length_factor=UNMASKED_LENGTH_FACTOR)
+    began = time.monotonic()
+    try:
+        outcome = asyncio.run(attempt)
+    except asyncio.CancelledError:  # only the step itself can cancel here
+        ended = RuntimeError("the step cancelled its own task")
+        outcome = build_crash_outcome(step_call, claim, ended, time.monotonic() - began, UNMASKED_LENGTH_FACTOR)
     return outcome_to_json(outcome) | {"charges": [vars(charge) for charge in backend.charges]}
 
 
@@ -266,7 +274,3 @@ def frame_message(message: Message) -> Iterator[bytes]:
     body = json.dumps(message).encode()
     yield LENGTH.pack(len(body))
     yield body
-
-
-if __name__ == "__main__":
-    main()

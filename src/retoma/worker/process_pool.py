@@ -22,6 +22,7 @@ from retoma.define.durations import as_timedelta
 from retoma.define.isolation import Isolation
 from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
 from retoma.privileges import hide_process
+from retoma.worker import child_start
 from retoma.worker.attempt import OUT_OF_MEMORY, Crashed, build_crash_outcome, mask_outcome
 from retoma.worker.child_process import LENGTH, READY, claim_to_json, context_to_json, frame_message
 from retoma.worker.process_reaper import ProcessReaper
@@ -31,6 +32,7 @@ MAX_ANSWER_BYTES = 64 << 20  # results are far smaller
 JOBS_PER_CHILD = 500
 MAX_CONCURRENT_STARTS = max(2, os.cpu_count() or 1)
 CPU_GRACE = 3.0  # seconds of CPU time beyond the limit, after which a child that ignores the signal is killed
+PACKAGE_FOLDER = Path(child_start.__file__).parents[1]  # of this Retoma
 INHERITED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME")
 
 
@@ -118,6 +120,7 @@ class _ChildProcess:
         self._process = process
         self._reaper = reaper
         self._is_over_cpu_limit = False
+        self._start_error: str | None = None
         reaper.watch(process.pid)
 
     @classmethod
@@ -126,8 +129,10 @@ class _ChildProcess:
         environment = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "retoma.worker.child_process",
+            "-P",  # it imports nothing from the folder that its worker was started in
+            child_start.__file__,
+            str(PACKAGE_FOLDER),
+            json.dumps(sys.path),
             stdin=PIPE,
             stdout=PIPE,
             env=environment,
@@ -146,7 +151,8 @@ class _ChildProcess:
         """Wait until the child is ready or has died: the next request reports how it died."""
         assert self._process.stdout is not None
         with suppress(asyncio.IncompleteReadError, ConnectionError):
-            await self._process.stdout.readexactly(len(READY))
+            if await self._process.stdout.readexactly(len(READY)) == child_start.FAILED:
+                self._start_error = (await self._process.stdout.read()).decode(errors="replace")
 
     @property
     def is_alive(self) -> bool:
@@ -203,6 +209,8 @@ class _ChildProcess:
 
     async def explain_death(self, step: str) -> Crashed:
         code = await self._process.wait()
+        if self._start_error is not None:
+            return Crashed(f"the child process of {step!r} could not start: {self._start_error}")
         if self._is_over_cpu_limit or code == -signal.SIGXCPU:
             return Crashed(f"{step!r} used up its CPU time", "CPU_LIMIT")
         if code == -signal.SIGKILL:
