@@ -43,8 +43,8 @@ class Unreadable(Exception):
 
 
 class Classless(Exception):
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         raise SystemExit(3)
 
 
