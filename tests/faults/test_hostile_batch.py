@@ -244,7 +244,7 @@ def check_calls(
     """The model was asked once about each, and again only where a worker died that had asked."""
     for paper, document in zip(papers, documents, strict=True):
         if paper.label:
-            deaths = jobs["label", document["codigo"], 1]["deaths"]
+            deaths = jobs["label", document["codigo"], 1]["worker_deaths"]
             assert 1 <= provider.asked_about(paper) <= 1 + deaths, paper.name
     good = sum(bool(paper.label) for paper in papers)
     assert len(provider.calls) == good

@@ -113,9 +113,9 @@ class ExternalWorkRules:
         claim = choose(hand.claims, handle)
         job, token = self.job(claim), sha256(repr(claim.key).encode()).digest()
         begun = self.wait(
-            external_work.begin_effect(self.database, hand.lane.worker, part(claim, name), token, FOR_EVER)
+            external_work.begin_effect(self.database, hand.link.worker, part(claim, name), token, FOR_EVER)
         )
-        assert begun == self.expected_beginning(job, claim, hand.lane.worker, name)
+        assert begun == self.expected_beginning(job, claim, hand.link.worker, name)
         if begun[0] != "lost":
             self.tokens.setdefault(token, (job, "taken"))
 

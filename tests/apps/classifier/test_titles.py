@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retoma_apps.classifier.models import Batch, Document
+from retoma_apps.classifier.models import Batch, Criteria, Document
 from retoma_apps.classifier.pipeline import classification
 
 
@@ -18,5 +18,7 @@ from retoma_apps.classifier.pipeline import classification
     ],
 )
 def test_an_execution_is_called_by_its_name_or_first_document(name: str, codes: list[str], title: str) -> None:
-    batch = Batch.model_construct(nome=name, documentos=[Document(codigo=code) for code in codes])
+    batch = Batch.model_construct(
+        nome=name, criterios=Criteria.model_construct(), documentos=[Document(codigo=code) for code in codes]
+    )
     assert classification.format_title(batch) == title
