@@ -19,7 +19,7 @@ async def insert_charge(database: Database, run: str, **given: int) -> None:
 
 
 def test_prices_are_given_in_dollars_and_keep_their_versions(terminal: Terminal) -> None:
-    assert terminal.run("prices", "list").stderr.startswith("no prices: `retoma prices set`")
+    assert terminal.run("prices", "list").stderr.startswith("no prices; add one with `retoma prices set`")
     terminal.out("prices", "set", "openrouter", "small", "--tokens-in", "0.15", "--tokens-out", "0.6")
     terminal.out("prices", "set", "openrouter", "small", "--tokens-in", "0.1", "--tokens-out", "0.6")
     listed = terminal.json("prices", "list")
@@ -47,4 +47,4 @@ async def test_charges_are_summed_as_asked(terminal: Terminal, real_time_databas
 def test_a_wrong_way_to_tell_apart_is_explained(terminal: Terminal) -> None:
     wrong = terminal.run("charges", "--by", "colour")
     assert wrong.returncode == 2
-    assert "--by takes tenant, run, step, item, provider, what; given: colour" in wrong.stderr
+    assert "--by takes tenant, run, step, item, provider, what, not colour" in wrong.stderr

@@ -76,7 +76,7 @@ async def test_dead_letters_are_seen_enabled_and_sent_again(loopback_terminal: T
             refused = await in_thread(loopback_terminal.run, "deliveries", "redrive", delivery["id"])
             assert (refused.returncode, "enable it first" in refused.stderr) == (4, True)
             number = str(endpoint["id"])
-            assert "1 of its webhooks are dead" in await in_thread(loopback_terminal.out, "endpoints", "enable", number)
+            assert "dead deliveries: 1" in await in_thread(loopback_terminal.out, "endpoints", "enable", number)
             assert (
                 await in_thread(loopback_terminal.out, "deliveries", "redrive", "--endpoint", number) == "redriven: 1\n"
             )

@@ -55,7 +55,7 @@ def test_all_is_well_where_nothing_waits(terminal: Terminal) -> None:
         ended = terminal.run("doctor")
         assert ended.returncode == 0
         assert f"schema {NEWEST}, up to date" in ended.stdout
-        assert "own PostgreSQL" in ended.stdout
+        assert "external PostgreSQL" in ended.stdout
         assert f":{worker.pid}" in ended.stdout
         assert "not needed" in ended.stdout
 
@@ -85,7 +85,7 @@ def test_a_missing_part_of_an_extra_is_named_with_who_needs_it_and_how_to_instal
     (classifier,) = findings(terminal, "extra classifier")
     assert "needed only for retoma_apps.classifier: scikit-learn (labels offline)" in classifier["message"]
     (gpus,) = findings(terminal, "GPUs")
-    assert "no ffmpeg" in gpus["message"]
+    assert "ffmpeg, which replaces GPUs offline, is not installed" in gpus["message"]
 
 
 def test_pip_is_that_of_the_interpreter_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_the_gpus_are_found_where_the_application_finds_them(terminal: Terminal)
     assert findings(terminal, "REDIS_URL")
     terminal.variables["RUNPOD_ENDPOINT_ID_IMG2VID"] = "pod"
     (gpus,) = findings(terminal, "GPUs")
-    assert (gpus["level"], gpus["message"]) == ("ok", "RunPod: its key is set")
+    assert (gpus["level"], gpus["message"]) == ("ok", "RunPod API key is set")
 
 
 def test_who_runs_an_application_is_warned_of_its_missing_extra(
@@ -164,14 +164,14 @@ def test_extras_that_are_there_are_told_with_their_versions(terminal: Terminal) 
     (media,) = findings(terminal, "extra media")
     assert f"espeakng-loader {version('espeakng-loader')}" in media["message"]
     (gpus,) = findings(terminal, "GPUs")
-    assert "offline, ffmpeg version" in gpus["message"]
+    assert "RUNPOD_API_KEY is not set: ffmpeg version" in gpus["message"]
 
 
 def test_a_queue_with_work_and_without_a_worker_is_a_problem(terminal: Terminal) -> None:
     terminal.start()
     ended = terminal.run("doctor")
     assert ended.returncode == 1
-    assert "default: 1 ready, and no live worker serves it" in ended.stdout
+    assert "default: 1 ready, but no live worker serves it" in ended.stdout
     with terminal.worker("-q", "image"):
         (queue,) = findings(terminal, "queue")
     assert (queue["level"], queue["advice"]) == ("problem", "retoma worker APP -q default")

@@ -45,7 +45,7 @@ def test_a_listing_is_filtered_and_paged(terminal: Terminal) -> None:
 def test_an_empty_listing_says_what_to_do(terminal: Terminal) -> None:
     ended = terminal.run("runs", "list")
     assert ended.returncode == 0
-    assert ended.stderr == "there are no runs yet; `retoma start PIPELINE APP` starts one\n"
+    assert ended.stderr == "no runs yet; start one with `retoma start PIPELINE APP`\n"
 
 
 def test_a_run_is_found_by_a_beginning_that_is_unique(terminal: Terminal) -> None:

@@ -94,7 +94,7 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             OK,
             "REDIS_URL",
-            "set but unused: Retoma keeps its queue, leases and webhooks in PostgreSQL",
+            "set but not needed: PostgreSQL holds queue, leases and webhooks, and changes them in one transaction",
             "remove it",
         )
     for extra in EXTRAS:

@@ -53,5 +53,5 @@ def test_the_doctor_explains_redis_and_the_rendering_host(tmp_path: Path) -> Non
     assert "offline" in said
     keyed = unreachable | {"RUNPOD_API_KEY": "rpa_CANARY", "RUNPOD_ENDPOINT_ID": "pod"}
     said = Terminal(tmp_path, keyed).run("doctor").stdout
-    assert "RunPod: its key is set" in said
+    assert "RunPod API key is set" in said
     assert "CANARY" not in said
