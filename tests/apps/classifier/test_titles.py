@@ -19,6 +19,6 @@ from retoma_apps.classifier.pipeline import classification
 )
 def test_an_execution_is_called_by_its_name_or_first_document(name: str, codes: list[str], title: str) -> None:
     batch = Batch.model_construct(
-        nome=name, criterios=Criteria.model_construct(), documentos=[Document(codigo=code) for code in codes]
+        nome=name, criterios=Criteria.model_construct(taxonomia=[]), documentos=[Document(codigo=code) for code in codes]
     )
     assert classification.format_title(batch) == title
