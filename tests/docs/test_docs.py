@@ -196,6 +196,13 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
         assert (ROOT / path).exists(), f"{page.name} names {path}, which does not exist"
 
 
+def test_every_file_of_the_table_of_changes_exists() -> None:
+    cells = [row[1] for row in _rows(DOCS / "concepts.md", "Where to make a change")]
+    files = [word for cell in cells for word in WORD.findall(cell) if re.fullmatch(r"[\w/]+\.(py|sql)", word)]
+    assert files
+    assert [file for file in files if not any((ROOT / "src" / "retoma").rglob(file))] == []
+
+
 def test_every_public_name_is_on_a_page() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     assert [name for name in retoma.__all__ if not re.search(rf"\b{name}\b", text)] == []
