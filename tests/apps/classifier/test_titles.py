@@ -18,7 +18,6 @@ from retoma_apps.classifier.pipeline import classification
     ],
 )
 def test_an_execution_is_called_by_its_name_or_first_document(name: str, codes: list[str], title: str) -> None:
-    batch = Batch.model_construct(
-        nome=name, criterios=Criteria.model_construct(taxonomia=[]), documentos=[Document(codigo=code) for code in codes]
-    )
+    documents = [Document(codigo=code) for code in codes]
+    batch = Batch.model_construct(nome=name, criterios=Criteria.model_construct(taxonomia=[]), documentos=documents)
     assert classification.format_title(batch) == title
