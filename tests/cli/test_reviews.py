@@ -173,7 +173,7 @@ def test_who_comes_second_is_told_who_was_first(review_terminal: ReviewTerminal)
     review = review_terminal.start_until_review()
     review_terminal.out("reviews", "reject", review, "--notes", "no", "--by", "rui")
     late = review_terminal.run("reviews", "approve", review)
-    assert (late.returncode, late.stderr) == (4, f"Error: review {review} was rejected by rui already\n")
+    assert (late.returncode, late.stderr) == (4, f"Error: review {review} was already rejected by rui\n")
 
 
 def test_a_decision_is_undone_and_a_review_assigned(review_terminal: ReviewTerminal) -> None:

@@ -414,7 +414,7 @@ def test_an_isolated_step_must_be_importable() -> None:
 
 def test_an_unknown_isolation_is_a_mistake() -> None:
     pipeline = Pipeline("wrong")
-    with pytest.raises(DefinitionError, match="isolation= is 'docker'; give 'process'"):
+    with pytest.raises(DefinitionError, match="isolation= is 'docker'; pass 'process'"):
 
         @pipeline.step(isolation="docker")  # type: ignore[call-overload, untyped-decorator]
         def parsed() -> str:
@@ -423,13 +423,13 @@ def test_an_unknown_isolation_is_a_mistake() -> None:
 
 @pytest.mark.parametrize("memory", ["1G", -1, 0, 1e9, True])
 def test_a_limit_of_memory_is_a_number_of_bytes(memory: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"Isolation\(memory=.*\): give a number of bytes, such as 2 << 30"):
+    with pytest.raises(DefinitionError, match=r"Isolation\(memory=.*\): pass a number of bytes, such as 2 << 30"):
         Isolation(memory=memory)
 
 
 @pytest.mark.parametrize("cpu", ["1m", 0, -1.5, timedelta(0), float("nan"), float("inf"), True])
 def test_a_limit_of_processor_time_is_a_duration(cpu: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"Isolation\(cpu=.*\): give a duration above zero, such as minutes\(1\)"):
+    with pytest.raises(DefinitionError, match=r"Isolation\(cpu=.*\): pass a duration above zero, such as minutes\(1\)"):
         Isolation(cpu=cpu)
 
 
@@ -516,4 +516,4 @@ def test_a_script_without_a_guard_is_told_so_and_does_not_start_itself_again(tmp
         [sys.executable, "film.py"], cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_TIMEOUT * 2
     )
     assert ended.stdout.startswith("failed ")
-    assert 'put what it does when it is run under `if __name__ == "__main__":`' in ended.stdout
+    assert 'put its main code under `if __name__ == "__main__":`' in ended.stdout

@@ -40,4 +40,4 @@ async def test_a_file_that_the_jobs_data_does_not_name_has_no_path(open_sandbox:
         run = await sandbox.run(strange, {"files": [], "other": File(file=other.file).model_dump()})
         (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
     assert run.state == "failed"
-    assert "name no file" in error["message"]
+    assert "refer to no file" in error["message"]

