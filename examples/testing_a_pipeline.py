@@ -27,11 +27,11 @@ async def main() -> None:
     assert tally(Items(["yes"], failed=[FailedItem("Porto", "ERROR")])) == "1 of 2"
     post: dict[str, list[str]] = {"Faro": [], "Porto": ["no"]}
     async with testing.sandbox(App("survey", pipelines=[survey], resources={"post": post})) as sandbox:
-        started, began = await sandbox.client.start(survey), await sandbox.clock.now()
+        started, started_at = await sandbox.client.start(survey), await sandbox.clock.now()
         await sandbox.work(advance_clock=False)
         post["Faro"].append("yes")
         await sandbox.work()
-        assert await sandbox.clock.now() - began == timedelta(hours=1)
+        assert await sandbox.clock.now() - started_at == timedelta(hours=1)
         print(await sandbox.client.runs.get_results(started.id))
 
 

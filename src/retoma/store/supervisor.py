@@ -105,10 +105,10 @@ class Alarm:
 def supervise(plan: Plan, alarm: Alarm) -> None:
     deaths, limit = 0, MAX_FIRST_DEATHS
     while deaths < limit:
-        began = time.monotonic()
+        started_at = time.monotonic()
         if serve(plan, alarm) or alarm.asked_to_stop:
             return
-        if time.monotonic() - began > STEADY_SECONDS:
+        if time.monotonic() - started_at > STEADY_SECONDS:
             deaths, limit = 0, MAX_DEATHS
         alarm.sleep(min(0.1 * 2**deaths, 2.0))
         deaths += 1
