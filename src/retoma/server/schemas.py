@@ -85,7 +85,9 @@ class WebhookRequest(RequestBody):
 
 class _StartOptions(RequestBody):
     pipeline: Name
-    tenant: Name | None = Field(None, description="The tenant of the run. Default: the tenant of the API key.")
+    tenant: Name | None = Field(
+        None, description="The tenant of the run. Default: the tenant of the API key, or `default`."
+    )
     priority: int = Field(
         0,
         ge=-MAX_PRIORITY,
@@ -561,10 +563,10 @@ class DecisionRequest(RequestBody):
     value: Any = Field(
         None, description="An edited result to approve, or the submitted form. If omitted, approves the subject."
     )
-    notes: Notes = Field("", description="The reason. Required to send back or reject.")
+    notes: Notes = Field("", description="The reason. Required to reject, or to send back without other feedback.")
     to: Name | None = Field(None, description="The step to send the work back to.")
     items: list[ItemKey] | None = Field(
-        None, max_length=MAX_ITEMS_SENT_BACK, description="The items to redo. Default: all."
+        None, max_length=MAX_ITEMS_SENT_BACK, description="The items to send back. Default: all."
     )
     comments: list[CommentRequest] = Field([], max_length=MAX_COMMENTS)
     extra: dict[str, Any] = Field({}, description="Feedback as defined by `feedback_form`, to send back.")

@@ -126,12 +126,12 @@ async def test_what_is_no_job_at_all_is_refused(body: bytes, gpu_app: GpuApp) ->
 @pytest.mark.parametrize(
     ("kind", "body", "error"),
     [
-        ("", b"{}", "the body was not read as JSON: send Content-Type: application/json"),
-        ("application/json", b"{x", "the request is wrong: body: this is no JSON: Expecting property name"),
+        ("", b"{}", "the body was not parsed as JSON: send Content-Type: application/json"),
+        ("application/json", b"{x", "invalid request: body: not valid JSON: Expecting property name"),
         (
             "application/json",
             b'{"video_url": "https://x.com/v"}',
-            "the request is wrong: body: send either `subtitles`",
+            "invalid request: body: send either `subtitles`",
         ),
     ],
 )

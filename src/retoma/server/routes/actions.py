@@ -171,7 +171,7 @@ async def list_step_revisions(
     run: UUID,
     step: Annotated[Name, Path()],
     by: Reader,
-    item: Annotated[ItemKey, Query()] = "",
+    item: Annotated[ItemKey, Query(description="The item, if the step runs once per item.")] = "",
     limit: Annotated[Limit, Query()] = 50,
 ) -> StepRevisionList:
     names = (await by.client.runs.get_graph(await get_own_run(by, run))).names

@@ -39,7 +39,9 @@ async def list_run_charges(
 @router.get("/charges", summary="List charge totals, grouped by the fields in `by`")
 async def list_charge_totals(
     by: Reader,
-    group_by: Annotated[list[ChargedBy] | None, Query(alias="by", max_length=6)] = None,
+    group_by: Annotated[
+        list[ChargedBy] | None, Query(alias="by", max_length=6, description="Group by these fields. Default: tenant.")
+    ] = None,
     tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
     since: Annotated[AwareDatetime | None, Query(description="Charges at or after this time.")] = None,
     until: Annotated[AwareDatetime | None, Query(description="Charges before this time.")] = None,

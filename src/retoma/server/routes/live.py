@@ -23,7 +23,9 @@ Reader = Annotated[Principal, require_scope("runs:read")]
 AfterEvent = Annotated[
     int | None, Query(ge=0, le=MAX_BIGINT, description="Only events after this one. Last-Event-ID takes precedence.")
 ]
-LastEventId = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=MAX_BIGINT)]
+LastEventId = Annotated[
+    int | None, Header(alias="Last-Event-ID", ge=0, le=MAX_BIGINT, description="Only events after this one.")
+]
 Follow = Annotated[bool, Query(description="False sends the events so far and closes the stream.")]
 RETRY_LINE = b"retry: 2000\n\n"
 _EXAMPLE = 'id: 4812\nevent: ping\ndata: {"through":4812}\n\n'

@@ -63,9 +63,9 @@ _ETAG_RESPONSE: dict[int | str, dict[str, Any]] = {
 async def list_reviews(
     by: Reader,
     run: Annotated[UUID | None, Query(description="Only reviews of this run.")] = None,
-    pipeline: Annotated[Name | None, Query()] = None,
-    step: Annotated[Name | None, Query()] = None,
-    assignee: Annotated[Name | None, Query()] = None,
+    pipeline: Annotated[Name | None, Query(description="Only reviews of this pipeline.")] = None,
+    step: Annotated[Name | None, Query(description="Only reviews of this step.")] = None,
+    assignee: Annotated[Name | None, Query(description="Only reviews assigned to this person.")] = None,
     tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
     state: Annotated[list[ReviewState] | None, Query(description="Only reviews in one of these states.")] = None,
     after: Annotated[UUID | None, Query(description="`next` of the previous page.")] = None,

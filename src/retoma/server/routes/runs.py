@@ -108,7 +108,7 @@ async def start_runs(body: BulkStartRequest, by: Writer, key: IdempotencyKey = N
 async def list_runs(
     by: Reader,
     state: Annotated[list[RunState] | None, Query(description="Only runs in one of these states.")] = None,
-    pipeline: Annotated[Name | None, Query()] = None,
+    pipeline: Annotated[Name | None, Query(description="Only runs of this pipeline.")] = None,
     tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
     since: Annotated[AwareDatetime | None, Query(description="Only runs created at or after this time.")] = None,
     before: Annotated[Before, Query()] = None,
@@ -163,7 +163,11 @@ async def get_run_results(run: UUID, by: Reader) -> Response:
     return _json_response(await by.client.runs.get_results(run), 200)
 
 
-@router.post("/{run:uuid}/cancel", summary="Cancel a run: running jobs end, no new ones start", responses=_NOT_FOUND)
+@router.post(
+    "/{run:uuid}/cancel",
+    summary="Cancel a run: running jobs are asked to stop, no new ones start",
+    responses=_NOT_FOUND,
+)
 async def cancel_run(run: UUID, by: Writer, key: ActionKey = None) -> RunStateSchema:
     state = await by.client.runs.cancel(run, tenant=by.tenant, by=f"key {by.name}", key=key)
     return RunStateSchema(id=run, state=state)
