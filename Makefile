@@ -8,7 +8,7 @@ EXAMPLES ?= 5000
 # One more than there are cores, as many tests wait for processes that they started.
 TESTERS ?= $(shell expr $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: help run demo test check chaos soak bench format lock clean
+.PHONY: help run demo test check chaos soak bench format translations lock clean
 
 help:
 	@echo 'make run     make a one-minute video from a topic, with four reviews in the browser (no key, no Docker)'
@@ -19,6 +19,7 @@ help:
 	@echo 'make soak    the engine against its model, EXAMPLES=5000 random histories'
 	@echo 'make bench   speed, beside other engines in the same run'
 	@echo 'make format  lay out the code'
+	@echo 'make translations  add new strings to the gettext catalogues and drop unused ones'
 	@echo 'make lock    resolve requirements/*.txt anew'
 
 run: .venv/run.stamp
@@ -50,6 +51,9 @@ bench: .venv/dev.stamp
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+translations: .venv/dev.stamp
+	$(BIN)/python tools/translations.py
 
 lock: .venv/dev.stamp
 	$(BIN)/python -m pip install --quiet uv==0.13.7

@@ -43,7 +43,11 @@ class App:
     `approve`, `edit-form`, `send-back-form` and `reject-form`: `<input name="items" value="3" form="send-back-form">`.
     A field of the review's form that it renders itself (`name="value.thumbnail"`) is not shown again; `submitted` and
     `errors` hold, by such a name, the submitted text and the validation error. `labels` maps names of steps and
-    reviews to what the pages call them, in English and in Portuguese.
+    reviews to what the pages call them.
+
+    `locale` is a folder of gettext catalogues, `pt_BR/LC_MESSAGES/*.po`, which translate the templates, the labels and
+    the names of pages in the navigation. A string that they lack is taken from Retoma's own catalogue, or stays as it
+    is.
 
     `demo(client, address, language)` starts the runs that `retoma dev APP --demo` shows. It yields sentences: first an
     introduction and where to look, then the progress. It is called at each start, so use an idempotency key.
@@ -65,7 +69,8 @@ class App:
         files: FileStore | None = None,
         large_bodies: Mapping[str, int] | None = None,
         review_templates: Mapping[str, str] | None = None,
-        labels: Mapping[str, tuple[str, str]] | None = None,
+        labels: Mapping[str, str] | None = None,
+        locale: Path | None = None,
         demo: Demo | None = None,
         **unknown: Never,
     ) -> None:
@@ -85,6 +90,7 @@ class App:
         self.large_bodies = dict(large_bodies or {})
         self.review_templates = dict(review_templates or {})
         self.labels = dict(labels or {})
+        self.locale = locale
         self.demo = demo
         self.resources = dict(resources or {})
         self.pipelines = _index_by_name(name, pipelines)
@@ -95,9 +101,6 @@ class App:
         steps = [step for pipeline in pipelines for step in pipeline.steps.values()]
         self._check_names("review", self.review_templates, [step.name for step in steps if step.review])
         self._check_names("step", self.labels, [step.name for step in steps])
-        for named, label in self.labels.items():
-            if isinstance(label, str) or len(label) != 2:
-                raise DefinitionError(f"the label of {named!r} is {label!r}; pass a pair: English and Portuguese")
 
     def pipeline(self, name: str) -> Pipeline:
         try:

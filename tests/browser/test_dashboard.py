@@ -20,7 +20,7 @@ async def test_a_run_is_found_looked_into_and_cancelled(screen: Screen) -> None:
     await page.get_by_role("link", name=str(run.id)[:13]).click()
     await page.locator("svg.graph a").first.click()
     await expect(page).to_have_url(f"{screen.address}/runs/{run.id}?step=lines")
-    await page.get_by_text("Cancel the run").click()
+    await page.get_by_text("Cancel run").click()
     await page.get_by_role("button", name="Yes, cancel it").click()
     await expect(page.get_by_role("status")).to_have_text("The run is being cancelled.")
     assert (await screen.sandbox.client.runs.get(run.id)).state is RunState.CANCELLED

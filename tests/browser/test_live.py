@@ -62,7 +62,7 @@ async def test_a_page_has_one_stream_and_none_while_nobody_sees_it(screen: Scree
 
 @pytest.mark.parametrize(
     ("language", "word", "silent"),
-    [("en", "Live", "No live signal since"), ("pt-BR", "Ao vivo", "Sem sinal ao vivo desde")],
+    [("en", "Live", "No events since"), ("pt-BR", "Ao vivo", "Sem eventos desde")],
 )
 async def test_a_minute_without_a_sign_is_told_until_one_comes(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, language: str, word: str, silent: str

@@ -14,10 +14,10 @@ from playwright.async_api import Dialog, Page, expect
 
 from retoma import Decision
 from retoma.records import Review
-from retoma.server.pages import words
 from retoma.states import ReviewState, RunState
 from retoma.store.database import Database
 from retoma.testing import NOON
+from retoma.translations import Translator
 from tests.browser.screen import Screen, open_screen
 from tests.conftest import empty_database
 from tests.server.pages.newsroom import an_application, start_until_review, work_until_review
@@ -60,7 +60,7 @@ def answer_dialogs(page: Page, *answers: bool) -> list[bool]:
     left = list(answers)
 
     async def answer(dialog: Dialog) -> None:
-        assert dialog.message == words.word("en", "approve drops")
+        assert dialog.message.endswith("will be lost. Continue without them?")
         await (dialog.accept() if left.pop(0) else dialog.dismiss())
 
     page.on("dialog", answer)
@@ -68,40 +68,38 @@ def answer_dialogs(page: Page, *answers: bool) -> list[bool]:
 
 
 async def test_from_the_inbox_to_the_end_with_work_sent_back_and_a_decision_undone(newsroom: Screen) -> None:
-    def say(name: str) -> str:
-        return words.word("pt", name)
-
+    say = Translator("pt").gettext
     review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open("/reviews", language="pt-BR")
     await page.clock.set_fixed_time(NOON)  # so that the moment in which it can be undone is long enough
     await page.get_by_role("link", name="Renda fixa em 2026").click()
     await expect(page.locator("audio")).to_have_js_property("duration", 2)
-    await expect(page.locator("#facts")).to_contain_text(say("you look"))
-    await page.get_by_role("link", name=say("send back")).click()
-    await page.get_by_role("button", name=say("comment here")).click()
+    await expect(page.locator("#facts")).to_contain_text(say("you are reviewing it"))
+    await page.get_by_role("link", name=say("Send back")).click()
+    await page.get_by_role("button", name=say("Comment at this time")).click()
     await page.keyboard.type("alto demais")
-    await page.get_by_role("button", name=say("send back now")).click()
-    await expect(page.locator("#decided")).to_contain_text(say("state sent_back"))
-    await page.get_by_role("button", name=say("undo")).click()
-    await expect(page.get_by_role("status")).to_have_text(say("said undone"))
-    await page.get_by_role("link", name=say("send back")).click()
-    await page.get_by_label(say("send back notes")).fill("Mais curto")
-    await page.get_by_role("button", name=say("send back now")).click()
+    await page.get_by_role("button", name=say("Send back now")).click()
+    await expect(page.locator("#decided")).to_contain_text(Translator("pt").pgettext("state", "Sent back"))
+    await page.get_by_role("button", name=say("Undo")).click()
+    await expect(page.get_by_role("status")).to_have_text(say("The decision has been undone."))
+    await page.get_by_role("link", name=say("Send back")).click()
+    await page.get_by_label(say("What should be improved")).fill("Mais curto")
+    await page.get_by_role("button", name=say("Send back now")).click()
     await expect(page.locator("[data-left]")).to_be_visible()
     await apply_decisions(newsroom)
     again = await wait_for_review(newsroom, review.run)
     await page.goto(f"{newsroom.address}/reviews/{again.id}")
     await expect(page.locator(".diff ins").first).to_have_text("menos")
-    await page.get_by_role("button", name=say("approve"), exact=True).click()
-    await expect(page.locator("#decided")).to_contain_text(say("state approved"))
+    await page.get_by_role("button", name=say("Approve"), exact=True).click()
+    await expect(page.locator("#decided")).to_contain_text(Translator("pt").pgettext("state", "Approved"))
     await apply_decisions(newsroom)
     last = await work_until_review(newsroom.sandbox, review.run)
     await page.goto(f"{newsroom.address}/reviews/{last.id}")
-    await page.get_by_role("button", name=say("approve"), exact=True).click()
+    await page.get_by_role("button", name=say("Approve"), exact=True).click()
     await expect(page.get_by_role("alert")).to_be_visible()
     await newsroom.expect_complaints("422")
     await page.get_by_label("Picture").fill("2")
-    await page.get_by_role("button", name=say("approve"), exact=True).click()
+    await page.get_by_role("button", name=say("Approve"), exact=True).click()
     await expect(page.locator("#decided")).to_be_visible()
     await apply_decisions(newsroom)
     assert await end_of(newsroom, review.run) is RunState.COMPLETED
@@ -110,7 +108,7 @@ async def test_from_the_inbox_to_the_end_with_work_sent_back_and_a_decision_undo
 async def test_who_is_beaten_by_a_colleague_is_told_kindly(newsroom: Screen) -> None:
     review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open(f"/reviews/{review.id}#reject")
-    await page.get_by_label("Why it is rejected").fill("my reasons")
+    await page.get_by_label("Reason for the rejection").fill("my reasons")
     await newsroom.sandbox.client.reviews.decide(review.id, Decision("approve", by="Marina"))
     await page.get_by_role("button", name="Yes, reject").click()
     await expect(page.locator("#first")).to_contain_text("Marina decided at 2030-01-01 12:00:00: approved.")
@@ -190,8 +188,8 @@ async def test_others_see_who_looks_at_it_for_as_long_as_they_do(newsroom: Scree
     page = await newsroom.blank()
     await page.clock.install()
     await page.goto(f"{newsroom.address}/reviews/{review.id}")
-    await expect(page.locator("#facts")).to_contain_text("you are looking at it")
-    await expect(page.get_by_role("button", name="I am on it")).to_be_hidden()
+    await expect(page.locator("#facts")).to_contain_text("you are reviewing it")
+    await expect(page.get_by_role("button", name="Claim")).to_be_hidden()
     for _ in range(2):
         await newsroom.sandbox.clock.advance(timedelta(minutes=6))
         async with page.expect_response(re.compile("/claim$")):
@@ -208,10 +206,10 @@ async def test_checked_ones_are_approved_at_once_and_stay_checked_while_the_list
     await start_until_review(newsroom.sandbox, topic="second")
     await expect(page.locator("#nav .count")).to_have_text("2")
     await expect(page.get_by_label("Choose first")).to_be_checked()
-    await page.get_by_role("button", name="Approve the chosen ones").click()
+    await page.get_by_role("button", name="Approve selected").click()
     await expect(page.locator("#outcomes")).to_contain_text("approved")
     await page.locator("#outcomes").get_by_role("button", name="Undo").click()
-    await expect(page.get_by_role("status")).to_have_text("The decision is taken back.")
+    await expect(page.get_by_role("status")).to_have_text("The decision has been undone.")
     assert (await newsroom.sandbox.client.reviews.get(first.id)).is_open
 
 

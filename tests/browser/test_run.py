@@ -9,9 +9,9 @@ from playwright.async_api import expect
 
 from retoma import App
 from retoma.files import FileSettings, create_file_store
-from retoma.server.pages import words
 from retoma.states import RunState
 from retoma.store.database import Database
+from retoma.translations import Translator
 from tests.browser.screen import Screen, open_screen
 from tests.conftest import empty_database
 from tests.server.test_items_and_files import NAME, PAGE, Papers, reading
@@ -33,22 +33,26 @@ async def test_a_result_is_put_right_after_a_slip_and_another_item_left_out(
     run = await an_end(screen)
     page = await screen.open(f"/runs/{run}", language=locale)
     await page.locator("#item-rows").get_by_role("link", name="bad 0").click()
-    await page.get_by_text(words.word(language, "edit"), exact=True).click()
-    field = page.get_by_label(words.word(language, "edit value"))
+    await page.get_by_text(Translator(language).gettext("Edit the result"), exact=True).click()
+    field = page.get_by_label(Translator(language).gettext("The result, as JSON"))
     await field.fill("A LAMP")
-    await page.get_by_role("button", name=words.word(language, "edit now")).click()
-    said = words.word(language, "wrong json at", line=1, column=1)
-    await expect(page.get_by_role("alert")).to_have_text(f"{said} {words.word(language, 'edit unchanged')}")
+    await page.get_by_role("button", name=Translator(language).gettext("Save the result")).click()
+    said = Translator(language).gettext("Invalid JSON at line %(line)s, column %(column)s.", line=1, column=1)
+    await expect(page.get_by_role("alert")).to_have_text(
+        f"{said} {Translator(language).gettext('Nothing was changed.')}"
+    )
     await expect(field).to_have_value("A LAMP")
     await screen.expect_complaints("422")
     await field.fill('"A LAMP"')
-    await page.get_by_role("button", name=words.word(language, "edit now")).click()
-    await expect(page.get_by_role("status")).to_have_text(words.word(language, "said edited"))
+    await page.get_by_role("button", name=Translator(language).gettext("Save the result")).click()
+    await expect(page.get_by_role("status")).to_have_text(
+        Translator(language).gettext("The result is saved, and dependent steps are being rerun.")
+    )
     await screen.sandbox.work()
     await page.goto(f"{screen.address}/runs/{run}?step=image&item=bad+1")
-    await page.get_by_text(words.word(language, "skip item")).click()
-    await page.get_by_role("button", name=words.word(language, "skip now")).click()
-    await expect(page.get_by_role("status")).to_have_text(words.word(language, "said skipped"))
+    await page.get_by_text(Translator(language).gettext("Skip this item")).click()
+    await page.get_by_role("button", name=Translator(language).gettext("Yes, skip it")).click()
+    await expect(page.get_by_role("status")).to_have_text(Translator(language).gettext("The item has been skipped."))
     await screen.sandbox.work()
     (found,) = await screen.sandbox.client.runs.list()
     assert (found.state, (await screen.sandbox.client.runs.get_results(found.id))["cut"]) == (
@@ -64,10 +68,10 @@ async def test_items_are_found_by_state_and_by_text(screen: Screen) -> None:
     page = await screen.open(f"/runs/{run.id}", language=locale)
     rows = page.locator("#item-rows tbody tr")
     await expect(rows).to_have_count(25)
-    await page.get_by_role("link", name=words.word(language, "more items")).click()
+    await page.get_by_role("link", name=Translator(language).gettext("More items")).click()
     await expect(rows).to_have_count(5)
-    await page.locator("#items").get_by_role("link", name=words.word(language, "state failed")).click()
-    await page.get_by_label(words.word(language, "find item")).fill("BAD 7")
+    await page.locator("#items").get_by_role("link", name=Translator(language).pgettext("state", "Failed")).click()
+    await page.get_by_label(Translator(language).gettext("Find an item by its key")).fill("BAD 7")
     await page.keyboard.press("Enter")
     await expect(rows).to_have_count(1)
     await expect(rows).to_contain_text("no paint left")

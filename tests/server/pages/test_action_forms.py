@@ -90,10 +90,10 @@ async def test_a_dead_delivery_is_sent_again_from_its_page(open_pages: OpenPages
         delivery = await a_dead_delivery(visitor)
         token = token_of(await visitor.get(f"/deliveries/{delivery}"))
         answer = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
-        assert "It will be sent again." in visible_text(await visitor.get(answer.headers["location"]))
+        assert "The webhook will be sent again." in visible_text(await visitor.get(answer.headers["location"]))
         assert (await visitor.client.webhooks.get_delivery(delivery)).state is DeliveryState.DUE
         again = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
-        assert (again.status_code, "It is already otherwise" in again.text) == (409, True)
+        assert (again.status_code, "This has already changed" in again.text) == (409, True)
 
 
 async def test_a_pools_capacity_is_set_from_the_page(open_pages: OpenPages) -> None:
@@ -152,8 +152,8 @@ async def test_a_stuck_run_is_listed_explained_and_resumed(open_pages: OpenPages
         for address in ("/stuck", "/", f"/runs/{run.id}"):
             assert str(run.id)[:13] in (await visitor.get(address)).text
         page = visible_text(await visitor.get(f"/runs/{run.id}", Accept_Language="pt"))
-        assert "nada do que foi feito se perdeu" in page
-        assert "lines: nenhum worker ativo atende a fila default" in page
+        assert "nenhum trabalho concluído se perdeu" in page
+        assert "lines: nenhum worker em execução atende a fila default" in page
         assert "Continuar de onde parou" in page
         answer = await visitor.post(f"/runs/{run.id}/resume", {"csrf": token})
         assert answer.headers["location"] == f"/runs/{run.id}?notice=resumed_no_worker"
@@ -215,8 +215,8 @@ async def test_an_item_is_left_out_from_its_page(open_pages: OpenPages) -> None:
         page = await visitor.get(f"{run}?step=image&item=bad+1")
         answer = await visitor.post(f"{run}/skip?step=image&item=bad+1", {"csrf": token_of(page)})
         shown = await visitor.get(answer.headers["location"])
-        assert "The item is left out." in visible_text(shown)
-        assert "Leave this item out" not in visible_text(shown)
+        assert "The item has been skipped." in visible_text(shown)
+        assert "Skip this item" not in visible_text(shown)
 
 
 async def test_nothing_is_put_right_while_a_run_is_at_work(open_pages: OpenPages) -> None:
@@ -226,7 +226,7 @@ async def test_nothing_is_put_right_while_a_run_is_at_work(open_pages: OpenPages
         assert "Edit the result" not in page.text
         for act in ("edit", "skip"):
             answer = await visitor.post(f"/runs/{run.id}/{act}?step=lines", {"csrf": token_of(page), "value": "[ ]"})
-            assert (answer.status_code, "It is already otherwise" in answer.text) == (409, True)
+            assert (answer.status_code, "This has already changed" in answer.text) == (409, True)
             assert (">[ ]</textarea>" in answer.text) == (act == "edit")
 
 

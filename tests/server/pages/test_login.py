@@ -43,7 +43,7 @@ async def test_a_wrong_password_opens_nothing(open_pages: OpenPages) -> None:
         for wrong in ("", "guess", PASSWORD.upper(), PASSWORD * 100):
             answer = await visitor.log_in(wrong)
             assert (answer.status_code, visitor.cookies) == (401, {})
-            assert "This is not the password." in answer.text
+            assert "The password is not correct." in answer.text
 
 
 @pytest.mark.usefixtures("frozen_rate_limit")

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from retoma import App
 from retoma.server import Page, PageContext
 from tests.server.api import film
+from tests.server.pages.catalogues import write_catalogue
 from tests.server.pages.visitor import HASH, OpenPages, token_of
 
 TEMPLATE = """{% extends "base.html" %}{% block title %}x{% endblock %}{% block main %}
@@ -25,8 +26,9 @@ async def submit(visit: PageContext) -> Response:
 
 def an_app(folder: Path) -> App:
     (folder / "shelf.html").write_text(TEMPLATE)
-    pages = [Page("/shelf", show, submit, nav=("Shelf", "Estante"))]
-    return App("films", pipelines=[film], pages=pages, templates=folder)
+    pages = [Page("/shelf", show, submit, nav="Shelf")]
+    locale = write_catalogue(folder / "locale", {"Shelf": "Estante"})
+    return App("films", pipelines=[film], pages=pages, templates=folder, locale=locale)
 
 
 async def test_an_application_brings_its_own_pages(open_pages: OpenPages, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
-from string import Formatter
 
 import httpx2
 import pytest
@@ -16,7 +15,7 @@ from retoma import App, Pipeline, Retry, Webhook
 from retoma.engine.watchdog import NO_PROGRESS, NOTHING_RUNS
 from retoma.files import FileSettings, create_file_store
 from retoma.records import WaitReason
-from retoma.server.pages import badges, words
+from retoma.server.pages import badges, waits
 from retoma.server.pages.middleware import PAGES
 from retoma.server.request_limits import CONTENT_SECURITY_POLICY
 from retoma.states import DeliveryState, JobState, RunState
@@ -130,7 +129,7 @@ async def test_what_is_not_there_is_told_on_a_page(open_pages: OpenPages) -> Non
     async with open_pages() as visitor:
         for address in ("/runs/none", "/runs/01a1e0b5-0000-7000-8000-000000000000", "/deliveries/none", "/static/none"):
             answer = await visitor.get(address, Accept_Language="pt")
-            assert (answer.status_code, "Não há nada aqui" in answer.text) == (404, True)
+            assert (answer.status_code, "Não encontrado" in answer.text) == (404, True)
             assert answer.headers["content-type"].startswith("text/html")
         assert (await visitor.post("/runs", {})).status_code == 405
 
@@ -155,8 +154,8 @@ async def test_programs_are_told_of_an_unknown_address_in_json(open_pages: OpenP
 async def test_empty_lists_say_what_to_do(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         assert "retoma start PIPELINE APP" in (await visitor.get("/runs")).text
-        assert "No run matches" in (await visitor.get("/runs?tenant=nobody")).text
-        assert "Nothing needs you" in (await visitor.get("/")).text
+        assert "No matching runs" in (await visitor.get("/runs?tenant=nobody")).text
+        assert "Nothing needs your attention" in (await visitor.get("/")).text
 
 
 async def test_the_list_of_runs_is_filtered_and_paged(open_pages: OpenPages) -> None:
@@ -268,18 +267,6 @@ async def test_nobody_sees_a_page_without_a_login_but_what_is_open(open_pages: O
     assert PASSWORD not in answer.text
 
 
-def list_used_words() -> set[str]:
-    """Every word that templates and code ask for by a name that can be read off."""
-    sources = [file.read_text() for file in Path(str(HERE)).rglob("*") if file.suffix in (".html", ".py")]
-    text = "\n".join(sources)
-    literal = re.findall(r"(?:\bt|\.translate)\(\s*\"([^\"{]+)\"|\bt\('([^']+)'", text)
-    return {name for pair in literal for name in pair if name and not name.endswith(" ")}
-
-
-def test_every_word_that_is_asked_for_is_there() -> None:
-    assert list_used_words() - set(words._WORDS) == set()
-
-
 def test_no_rule_of_the_stylesheet_is_for_a_class_that_nothing_has() -> None:
     source = Path(str(files("retoma"))).parent
     has = {"add", "del"}  # `line.kind` of a difference
@@ -292,44 +279,14 @@ def test_no_rule_of_the_stylesheet_is_for_a_class_that_nothing_has() -> None:
     assert {name for name in ruled - has if not name.startswith(("c-", "f-"))} == set(), "these are made of a colour"
 
 
-def test_no_word_is_kept_that_nobody_says() -> None:
-    said = list_used_words() | {name for _, _, name in words.NAVIGATION}
-    made = (
-        "state ",
-        "wait ",
-        "event ",
-        "way ",
-        "said ",
-        "error ",
-        "kit ",
-        "trail ",
-        "wrong ",
-        "notes needed ",
-        "written ",
-        "development ",
-    )
-    others = {"in", "ago"}
-    assert {name for name in words._WORDS if name not in said | others and not name.startswith(made)} == set()
+def test_every_reason_to_wait_is_explained() -> None:
+    assert {*WaitReason, NO_PROGRESS, NOTHING_RUNS} <= set(waits.WAIT_REASONS)
 
 
-def test_both_languages_say_the_same() -> None:
-    for name, (english, portuguese) in words._WORDS.items():
-        assert english
-        assert portuguese
-        fields = [{field for _, field, _, _ in Formatter().parse(said) if field} for said in (english, portuguese)]
-        assert fields[0] == fields[1], name
-
-
-def test_every_reason_to_wait_has_a_word() -> None:
-    assert {
-        reason for reason in (*WaitReason, NO_PROGRESS, NOTHING_RUNS) if f"wait {reason}" not in words._WORDS
-    } == set()
-
-
-def test_every_state_has_a_look_and_a_word() -> None:
+def test_every_state_has_a_badge_and_a_name() -> None:
     for state in (*RunState, *JobState, *DeliveryState):
         assert badges.get_badge_style(state).icon
-        assert f"state {state}" in words._WORDS
+        assert state in badges.STATE_NAMES
 
 
 async def test_items_of_a_run_are_listed_over_all_steps_and_filtered(open_pages: OpenPages) -> None:
@@ -343,7 +300,7 @@ async def test_items_of_a_run_are_listed_over_all_steps_and_filtered(open_pages:
         second = await visitor.get(more[1].replace("&amp;", "&"))
         assert (second.text.count("item=tea"), "item=tea+25" in second.text) == (25, True)
         assert (await visitor.get(f"/runs/{run.id}?search=TEA 5")).text.count("item=tea") == 11
-        assert "No item matches" in (await visitor.get(f"/runs/{run.id}?item_state=failed")).text
+        assert "No matching items" in (await visitor.get(f"/runs/{run.id}?item_state=failed")).text
 
 
 async def test_files_that_a_run_names_are_listed_with_their_links(open_pages: OpenPages, tmp_path: Path) -> None:

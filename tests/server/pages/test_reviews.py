@@ -15,6 +15,7 @@ from retoma import App, Decision
 from retoma.errors import DefinitionError
 from retoma.records import Review
 from retoma.states import ReviewState, RunState
+from tests.server.pages.catalogues import write_catalogue
 from tests.server.pages.newsroom import TEXT, an_application, article, start_until_review, work_until_review
 from tests.server.pages.test_pages import EVERYTHING
 from tests.server.pages.visitor import OpenPages, Visitor, token_of, visible_text
@@ -79,7 +80,7 @@ async def test_an_approval_can_be_undone_for_ten_seconds_and_then_takes_effect(v
     assert 'data-countdown="10.0"' in page.text
     assert "draft_review: decided, takes effect shortly" in visible_text(await visitor.get(f"/runs/{review.run}"))
     undone = await visitor.post(f"/reviews/{review.id}/undo", {"csrf": token_of(page)})
-    assert "The decision is taken back." in visible_text(await visitor.get(undone.headers["location"]))
+    assert "The decision has been undone." in visible_text(await visitor.get(undone.headers["location"]))
     assert (await get_review(visitor, review)).is_open
     await decide(visitor, review, "approve")
     await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
@@ -119,20 +120,20 @@ async def test_filling_in_the_form_of_a_review_is_not_editing(visitor: Visitor) 
     await decide(visitor, review, "approve", value__picture="2", value__title="Meu título")
     page = visible_text(await visitor.get(f"/reviews/{review.id}"))
     assert ("administrator approved" in page, "dited and approved" in page) == (True, False)
-    assert re.search(r"What was approved\s+Picture\s+2\s+Title\s+Meu título", page)
+    assert re.search(r"Approved result\s+Picture\s+2\s+Title\s+Meu título", page)
 
 
 async def test_what_does_not_fit_comes_back_at_its_field_as_it_was_typed(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "edit", value__title="", value__text="mine", value__score="much")
     assert answer.status_code == 422
-    assert re.search(r'id="value.score-why" role="alert">.*This is no number\.', answer.text)
+    assert re.search(r'id="value.score-why" role="alert">.*Enter a number\.', answer.text)
     assert (">mine</textarea>" in answer.text, 'value="much"' in answer.text) == (True, True)
     answer = await decide(visitor, review, "edit", value__title="", value__text="mine", value__score="1")
-    assert re.search(r'id="value.title-why" role="alert">.*it takes 1 or more characters', answer.text)
-    assert "Something is still wrong: see below." in visible_text(answer)
+    assert re.search(r'id="value.title-why" role="alert">.*at least 1 characters', answer.text)
+    assert "Some fields need attention: see below." in visible_text(answer)
     answer = await decide(visitor, review, "edit", value__title="x", value__text="", value__picture="{")
-    assert re.search(r'id="value.picture-why" role="alert">.*This is no JSON: see line 1, column 2\.', answer.text)
+    assert re.search(r'id="value.picture-why" role="alert">.*Invalid JSON at line 1, column 2\.', answer.text)
     assert (await get_review(visitor, review)).is_open
 
 
@@ -141,7 +142,7 @@ async def test_a_form_asks_for_what_it_needs_and_keeps_what_was_typed(visitor: V
     page = await visitor.get(f"/reviews/{review.id}")
     assert 'name="value.title" aria-describedby' in page.text
     answer = await decide(visitor, review, "approve", value__picture="0", value__title="Meu título")
-    assert (answer.status_code, "It must be at least 1." in answer.text) == (422, True)
+    assert (answer.status_code, "Must be at least 1." in answer.text) == (422, True)
     assert 'value="Meu título"' in answer.text
     assert (await decide(visitor, review, "approve", value__picture="2", value__notify="yes")).status_code == 303
     assert (await get_review(visitor, review)).value == {"picture": 2, "title": None, "notify": True}
@@ -150,7 +151,7 @@ async def test_a_form_asks_for_what_it_needs_and_keeps_what_was_typed(visitor: V
 async def test_work_goes_back_with_notes_moments_and_the_step_that_was_chosen(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "send_back", notes=" ", to="facts", **{"feedback.with_picture": "yes"})
-    assert (answer.status_code, "Say what should become better." in answer.text) == (422, True)
+    assert (answer.status_code, "Say what should be improved." in answer.text) == (422, True)
     assert 'value="facts" checked' in answer.text
     await decide(
         visitor, review, "send_back", notes="Mais curto", to="facts", comments="1:02-1:05.5 corte\nalto demais"
@@ -198,7 +199,7 @@ async def test_what_was_filled_in_to_send_it_back_is_told_in_the_readers_languag
 async def test_what_may_be_left_open_is_not_called_none(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     page = await visitor.get(f"/reviews/{review.id}?lang=pt")
-    assert re.search(r'name="feedback.sung"[^>]*><option value="">como está</option>', page.text)
+    assert re.search(r'name="feedback.sung"[^>]*><option value="">sem mudança</option>', page.text)
 
 
 async def test_items_of_a_step_are_sent_back_one_by_one(visitor: Visitor) -> None:
@@ -229,7 +230,7 @@ async def test_a_rerun_result_is_compared_with_the_previous_one(visitor: Visitor
 async def test_a_rejection_says_why_and_ends_the_run(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "reject")
-    assert (answer.status_code, "Say why it is rejected." in answer.text) == (422, True)
+    assert (answer.status_code, "Give a reason for the rejection." in answer.text) == (422, True)
     assert (await decide(visitor, review, "reject", notes="off topic")).status_code == 303
     await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
     await visitor.api.sandbox.work(advance_clock=False)
@@ -244,7 +245,7 @@ async def test_who_comes_second_is_told_who_was_first_and_keeps_what_they_wrote(
     answer = await visitor.post(f"/reviews/{review.id}", fields)
     assert answer.status_code == 409
     page = visible_text(answer)
-    assert "A colleague was first" in page
+    assert "Someone else decided first" in page
     assert "Marina decided at 2030-01-01 12:00:00: rejected." in page
     assert "my long thoughts" in page
 
@@ -256,7 +257,7 @@ async def test_who_comes_second_is_told_who_was_first_and_keeps_what_they_wrote(
         (
             "send_back",
             {"to": "facts", "comments": "0:12 too loud", "feedback.tone": "warm", "items": "part 1"},
-            "Back to|Comments by time|Tone|Items",
+            "Send back to|Timed comments|Tone|Items",
         ),
         ("approve", {}, ""),
     ],
@@ -269,7 +270,7 @@ async def test_who_comes_second_keeps_all_that_they_had_filled_in(
     await visitor.client.reviews.decide(review.id, APPROVE)
     carried = {"csrf": token, "action": act, "seen": "1", "key": "k"}
     answer = await visitor.post(f"/reviews/{review.id}", carried | given)
-    _, is_there, rest = answer.text.partition("What you had written")
+    _, is_there, rest = answer.text.partition("What you wrote")
     kept = re.findall(r'<dt>([^<]*)</dt><dd><p class="user-text">([^<]*)</p>', rest.partition("</details>")[0])
     assert dict(kept) == dict(zip(filter(None, labels.split("|")), given.values(), strict=True))
     assert bool(is_there) is bool(given)
@@ -294,9 +295,9 @@ async def test_what_is_refused_is_refused_in_the_visitors_language(visitor: Visi
     review = await start_until_final_review(visitor)
     await visitor.get(f"/reviews/{review.id}?lang=pt")
     changed = await decide(visitor, review, "approve", seen="7", value__picture="1")
-    assert "Foi refeita desde que você a viu" in visible_text(changed)
+    assert "Uma nova versão foi criada" in visible_text(changed)
     missed = await decide(visitor, review, "send_back", to="image", items="no such part")
-    assert (missed.status_code, "Nada da etapa escolhida chega aqui de novo" in visible_text(missed)) == (422, True)
+    assert (missed.status_code, "A etapa escolhida não leva a esta revisão" in visible_text(missed)) == (422, True)
     chosen = {"csrf": token_of(missed), "review": f"{review.id}:{review.revision}", "key": "k"}
     assert "não aprovada: Abra e preencha o formulário." in visible_text(await visitor.post("/reviews", chosen))
 
@@ -341,7 +342,7 @@ async def test_the_list_groups_by_kind_tells_what_is_late_and_filters_by_address
         assert (f'<td class="n{colour}" data-l="Due">' in page.text, said in visible_text(page)) == (True, True), said
     await visitor.api.sandbox.clock.advance(timedelta(minutes=15))
     for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
-        assert "1 min late" in visible_text(await visitor.get(path)), path
+        assert "1 min overdue" in visible_text(await visitor.get(path)), path
     await visitor.client.reviews.assign(review.id, "Diego", by="ana")
     await visitor.client.reviews.claim(review.id, by="Marina")
     for query, is_there in (
@@ -355,13 +356,13 @@ async def test_the_list_groups_by_kind_tells_what_is_late_and_filters_by_address
         assert ("late one" in page.text) is is_there, query
     assert re.search(r'Reviews\s+<span class="count you">1</span>', page.text)
     overview = visible_text(await visitor.get("/"))
-    assert "Waiting for people" in overview
-    assert "1 past their time" in overview
+    assert "Waiting for review" in overview
+    assert "1 overdue" in overview
 
 
 async def test_an_empty_list_explains_itself(visitor: Visitor) -> None:
-    assert "Nothing waits for people" in visible_text(await visitor.get("/reviews"))
-    assert "No review matches" in visible_text(await visitor.get("/reviews?step=x"))
+    assert "Nothing to review" in visible_text(await visitor.get("/reviews"))
+    assert "No matching reviews" in visible_text(await visitor.get("/reviews?step=x"))
     assert (await visitor.get("/reviews?after=x")).status_code == 404
 
 
@@ -382,7 +383,12 @@ async def test_many_are_approved_at_once_and_each_says_how_it_went(visitor: Visi
     assert answer.status_code == 200
     outcomes = visible_text(answer)
     assert "good · draft_review approved" in " ".join(outcomes.split())
-    for said in ("Open it and fill in its form.", "Marina decided at", "look at it again", "there is no review"):
+    for said in (
+        "Open it and fill in its form.",
+        "Marina decided at",
+        "look at it again",
+        "this review does not exist",
+    ):
         assert said in outcomes
     states = [(await get_review(visitor, each)).state for each in (good, bad, taken, old)]
     assert states == [ReviewState.APPROVED, ReviewState.OPEN, ReviewState.APPROVED, ReviewState.OPEN]
@@ -392,7 +398,7 @@ async def test_who_approves_without_choosing_any_is_told_so_where_they_were(visi
     token = token_of(await visitor.get(f"/reviews/{(await start_until_review(visitor.api.sandbox)).id}"))
     answer = await visitor.post("/reviews?tenant=channel", {"csrf": token, "key": "k"})
     page = await visitor.get(answer.headers["location"])
-    assert "Nothing was chosen." in visible_text(page)
+    assert "Nothing was selected." in visible_text(page)
     assert 'name="tenant" value="channel"' in page.text
 
 
@@ -400,19 +406,19 @@ async def test_colleagues_see_who_looks_at_it_and_whose_it_is(visitor: Visitor) 
     review = await start_until_review(visitor.api.sandbox)
     token = token_of(await visitor.get(f"/reviews/{review.id}"))
     assert (await visitor.post(f"/reviews/{review.id}/claim", {"csrf": token, "quiet": "yes"})).status_code == 204
-    assert "you are looking at it" in visible_text(await visitor.get(f"/reviews/{review.id}"))
+    assert "you are reviewing it" in visible_text(await visitor.get(f"/reviews/{review.id}"))
     await visitor.post(f"/reviews/{review.id}/assign", {"csrf": token, "assignee": " Diego "})
     assert (await get_review(visitor, review)).assignee == "Diego"
     await visitor.api.sandbox.clock.advance(timedelta(minutes=11))
     await visitor.client.reviews.claim(review.id, by="Marina")
-    assert "Marina is looking at it" in visible_text(await visitor.get(f"/reviews/{review.id}"))
+    assert "Marina is reviewing it" in visible_text(await visitor.get(f"/reviews/{review.id}"))
 
 
 async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: OpenPages, tmp_path: Path) -> None:
     (tmp_path / "own.html").write_text(
         """<h2>{{ subjects.draft.value.title }} {{ file_url(subjects.draft.value.picture) }} {{ review.step }}</h2>
-        <input name="value.picture" value="{{ submitted['value.picture'] }}" form="approve">
-        {{ errors['value.picture'] }}"""
+        <input value="{{ submitted['value.picture'] }}" name="value.picture" form="approve">{{
+        errors['value.picture'] }}"""
     )
     application = an_application(tmp_path, templates=tmp_path, review_templates={"final_review": "own.html"})
     async with open_pages(application=application) as visitor:
@@ -422,22 +428,23 @@ async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: 
         assert page.text.count('name="value.picture"') == 1
         assert 'name="value.title"' in page.text
         answer = await decide(visitor, review, "approve", value__picture="0")
-        assert 'name="value.picture" value="0" form="approve">It must be at least 1.' in answer.text
+        assert 'value="0" name="value.picture" form="approve">Must be at least 1.' in answer.text
 
 
 async def test_pages_call_steps_what_the_application_calls_them(open_pages: OpenPages, tmp_path: Path) -> None:
-    labels = {"draft": ("Draft", "Rascunho"), "draft_review": ("Reading", "Leitura")}
-    async with open_pages(application=an_application(tmp_path, labels=labels)) as visitor:
+    labels = {"draft": "Draft", "draft_review": "Reading"}
+    locale = write_catalogue(tmp_path / "locale", {"Draft": "Rascunho", "Reading": "Leitura"})
+    async with open_pages(application=an_application(tmp_path, labels=labels, locale=locale)) as visitor:
         review = await start_until_review(visitor.api.sandbox)
         for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
             assert "Leitura" in visible_text(await visitor.get(f"{path}?lang=pt")), path
         assert "Rascunho" in visible_text(await visitor.get(f"/reviews/{review.id}"))
-        assert "Leitura: espera a decisão de uma pessoa" in visible_text(await visitor.get(f"/runs/{review.run}"))
+        assert "Leitura: aguarda a decisão de uma pessoa" in visible_text(await visitor.get(f"/runs/{review.run}"))
 
 
 def test_a_label_for_a_step_that_is_not_there_is_refused() -> None:
     with pytest.raises(DefinitionError, match="did you mean 'draft'"):
-        App("newsroom", pipelines=[article], labels={"drafts": ("Draft", "Rascunho")})
+        App("newsroom", pipelines=[article], labels={"drafts": "Draft"})
 
 
 def test_a_template_for_a_review_that_is_not_there_is_refused() -> None:

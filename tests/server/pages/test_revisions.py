@@ -49,8 +49,8 @@ async def test_a_run_that_waits_for_a_person_says_so_and_leads_to_the_review(vis
     page = await visitor.get(f"/runs/{review.run}?step=draft_review")
     assert f'href="/reviews/{review.id}"' in page.text
     told = visible_text(page)
-    assert "Waiting for a person" in told
-    assert "it waits for a person to decide" in told
+    assert "Waiting for review" in told
+    assert "it waits for a reviewer's decision" in told
     assert "Outside" not in told
 
 
@@ -69,8 +69,8 @@ async def test_a_result_of_another_type_comes_back_as_it_was_written_with_what_i
     run = (await start_until_review(visitor.api.sandbox)).run
     token = token_of(await visitor.get(f"/runs/{run}?lang=pt"))
     for step, given, said in (
-        ("draft", '{"text": "my long text"}', "title: Preencha este campo. Nada foi alterado."),
-        ("facts", '["my long text", 1]', "not a valid result for 'facts'"),
+        ("draft", '{"text": "my long text"}', "title: Campo obrigatório. Nada foi alterado."),
+        ("facts", '["my long text", 1]', "this is no result of 'facts'"),
     ):
         answer = await visitor.post(f"/runs/{run}/edit?step={step}", {"csrf": token, "value": given})
         assert (answer.status_code, said in visible_text(answer), given in visible_text(answer)) == (422, True, True)
@@ -88,7 +88,7 @@ async def test_the_time_that_people_took_is_drawn_apart(visitor: Visitor) -> Non
     review = await start_until_review(visitor.api.sandbox)
     await visitor.api.sandbox.clock.advance(timedelta(minutes=7))
     page = await visitor.get(f"/runs/{review.run}")
-    assert "people 7 min" in visible_text(page)
+    assert "in review 7 min" in visible_text(page)
     assert '<rect class="h"' in page.text
 
 
@@ -96,7 +96,7 @@ async def test_a_run_that_waited_for_hours_is_drawn_with_that_time_squeezed(visi
     review = await start_until_review(visitor.api.sandbox)
     await visitor.api.sandbox.clock.advance(timedelta(hours=3))
     page = await visitor.get(f"/runs/{review.run}")
-    assert (page.status_code, "people 3 h" in visible_text(page)) == (200, True)
+    assert (page.status_code, "in review 3 h" in visible_text(page)) == (200, True)
     ticks = re.findall(r'text-anchor="(start|end)"[^>]*>(\d\d:\d\d):', page.text)
     assert ticks == [("start", "12:00"), ("end", "15:00")]
 
@@ -104,7 +104,7 @@ async def test_a_run_that_waited_for_hours_is_drawn_with_that_time_squeezed(visi
 async def test_a_step_is_rerun_with_a_reason_that_is_kept(visitor: Visitor) -> None:
     run = await run_to_end(visitor)
     told = await submit_action(visitor, run, "rerun?step=page", what="step", reason="new figures")
-    assert "It is being made anew." in told
+    assert "The rerun has started." in told
     assert "new figures" in told
     assert (await visitor.client.runs.get(run)).revision == 2
 
@@ -113,21 +113,19 @@ async def test_an_isolated_rerun_marks_dependents_until_they_rerun_too(visitor: 
     run = await run_to_end(visitor)
     (item, _) = await visitor.client.runs.list_items(run, "parts")
     query = urlencode({"step": "image", "item": item.item})
-    assert "It is being made anew." in await submit_action(visitor, run, f"rerun?{query}", what="step_only")
+    assert "The rerun has started." in await submit_action(visitor, run, f"rerun?{query}", what="step_only")
     await visitor.api.sandbox.work(advance_clock=False)
     page = visible_text(await visitor.get(f"/runs/{run}?step=page"))
-    assert "Made of something that is no longer current: page." in page
+    assert "Based on results that have changed since: page." in page
     assert "out of date" in page
-    assert "It is being made anew." in await submit_action(visitor, run, "rerun", what="stale")
-    assert "There was nothing to make anew." in await submit_action(
-        visitor, run, "rerun?step=image&item=none", what="step"
-    )
+    assert "The rerun has started." in await submit_action(visitor, run, "rerun", what="stale")
+    assert "There was nothing to rerun." in await submit_action(visitor, run, "rerun?step=image&item=none", what="step")
 
 
 async def test_a_group_is_rerun(visitor: Visitor) -> None:
     run = await run_to_end(visitor)
     assert 'value="group:images"' in (await visitor.get(f"/runs/{run}")).text
-    assert "It is being made anew." in await submit_action(visitor, run, "rerun", what="group:images")
+    assert "The rerun has started." in await submit_action(visitor, run, "rerun", what="group:images")
     token = token_of(await visitor.get(f"/runs/{run}"))
     for what, status in (("group:none", 404), ("", 422)):
         assert (await visitor.post(f"/runs/{run}/rerun", {"csrf": token, "what": what})).status_code == status
@@ -138,7 +136,7 @@ async def test_the_revisions_of_a_step_are_listed_with_what_changed_and_who_aske
     await visitor.client.reviews.decide(review.id, Decision("send_back", by="Diego", notes="Mais curto"))
     await work_until_review(visitor.api.sandbox, review.run)
     page = await visitor.get(f"/runs/{review.run}?step=draft")
-    assert "Diego asked: Mais curto" in visible_text(page)
+    assert "Diego requested: Mais curto" in visible_text(page)
     assert "<ins>menos</ins>" in page.text
 
 
@@ -148,7 +146,7 @@ async def test_a_run_is_forked_with_another_input_after_a_slip(visitor: Visitor)
     assert 'name="value.words"' in page.text
     given = {"csrf": token_of(page), "value.topic": "mine", "value.tone": "loud", "value.words": "many"}
     wrong = await visitor.post(f"/runs/{run}/fork", given)
-    assert (wrong.status_code, "This is no whole number." in wrong.text) == (422, True)
+    assert (wrong.status_code, "Enter a whole number." in wrong.text) == (422, True)
     assert ">loud</textarea>" in wrong.text
     answer = await visitor.post(
         f"/runs/{run}/fork", given | {"value.words": "1850", "value.topic": "Renda fixa em 2026"}

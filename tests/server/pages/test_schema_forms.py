@@ -139,17 +139,17 @@ def test_what_is_left_empty_is_null_or_its_default() -> None:
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [
-        ("count", "1.5", "wrong whole"),
-        ("count", "9" * 5_000, "wrong whole"),
-        ("share", "nan", "wrong number"),
-        ("share", "1e999", "wrong number"),
-        ("parts.1.share", "much", "wrong number"),
-        ("names", "no colon", "wrong pair"),
-        ("names", "a: b\n: c", "wrong pair"),
-        ("deep", "[", "wrong json at"),
-        ("deep", "NaN", "wrong json"),
-        ("deep", "[" * 5_000, "wrong json"),
-        ("deep", "\0", "wrong json"),
+        ("count", "1.5", "Enter a whole number."),
+        ("count", "9" * 5_000, "Enter a whole number."),
+        ("share", "nan", "Enter a number."),
+        ("share", "1e999", "Enter a number."),
+        ("parts.1.share", "much", "Enter a number."),
+        ("names", "no colon", "Write name: text, unlike this line: %(line)s"),
+        ("names", "a: b\n: c", "Write name: text, unlike this line: %(line)s"),
+        ("deep", "[", "Invalid JSON at line %(line)s, column %(column)s."),
+        ("deep", "NaN", "This is not valid JSON."),
+        ("deep", "[" * 5_000, "This is not valid JSON."),
+        ("deep", "\0", "This is not valid JSON."),
     ],
 )
 def test_what_is_not_of_its_kind_is_told_at_its_field(name: str, given: str, said: str) -> None:
@@ -203,9 +203,9 @@ def test_what_a_type_refuses_is_told_at_the_field_that_it_is_about() -> None:
         Everything.model_validate(VALUE | {"title": "x" * 81, "deep": [{}], "kind": "c"})
     told = forms.map_validation_errors(fields, {}, caught.value)
     assert {name: (each.message, each.path, each.values) for name, each in told.items()} == {
-        "value.title": ("wrong long text", "", {"max_length": 80}),
-        "value.kind": ("wrong choice", "", {"expected": "'a', 'b'"}),
-        "value.deep": ("wrong missing", "0.part", {}),
+        "value.title": ("Too long: at most %(max_length)s characters.", "", {"max_length": 80}),
+        "value.kind": ("Must be one of: %(expected)s.", "", {"expected": "'a', 'b'"}),
+        "value.deep": ("This field is required.", "0.part", {}),
     }
 
 

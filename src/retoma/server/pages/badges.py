@@ -1,8 +1,10 @@
-"""How each state looks: its icon, its colour and the word for it. No colour stands alone."""
+"""The icon, the colour and the name of each state. No colour is the only sign of a state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from retoma.translations import NP_
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,36 @@ _BADGE_STYLES = {
     "sending": BadgeStyle("send", "run"),
     "delivered": BadgeStyle("check", "ok"),
     "dead": BadgeStyle("dead", "fail"),
+}
+
+STATE_NAMES = {
+    "pending": NP_("state", "Pending"),
+    "running": NP_("state", "Running"),
+    "paused": NP_("state", "Waiting for review"),
+    "needs_review": NP_("state", "Needs help"),
+    "stuck": NP_("state", "Stuck"),
+    "cancelling": NP_("state", "Cancelling"),
+    "completed": NP_("state", "Completed"),
+    "completed_with_errors": NP_("state", "Completed with errors"),
+    "failed": NP_("state", "Failed"),
+    "rejected": NP_("state", "Rejected"),
+    "cancelled": NP_("state", "Cancelled"),
+    "waiting": NP_("state", "Waiting"),
+    "ready": NP_("state", "Ready"),
+    "parked": NP_("state", "External work"),
+    "asked": NP_("state", "Waiting for review"),
+    "open": NP_("state", "Open"),
+    "approved": NP_("state", "Approved"),
+    "sent_back": NP_("state", "Sent back"),
+    "expired": NP_("state", "Expired"),
+    "withdrawn": NP_("state", "Withdrawn"),
+    "succeeded": NP_("state", "Succeeded"),
+    "skipped": NP_("state", "Skipped"),
+    "quarantined": NP_("state", "Quarantined"),
+    "due": NP_("state", "Due"),
+    "sending": NP_("state", "Sending"),
+    "delivered": NP_("state", "Delivered"),
+    "dead": NP_("state", "Dead letter"),
 }
 
 

@@ -20,7 +20,7 @@ async def show_pools(context: PageContext) -> Response:
 async def set_pool(context: PageContext) -> Response:
     given = context.fields.get("capacity", "")
     if not (given.isascii() and given.isdigit() and len(given) < 8):
-        raise InvalidInput(context.translate("capacity is a number"))
+        raise InvalidInput(context.gettext("The capacity must be a whole number, 0 or more."))
     await context.client.pools.update(context.fields.get("pool", ""), capacity=int(given))
     return context.redirect("/pools", "pool_set")
 

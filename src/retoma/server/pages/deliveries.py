@@ -57,7 +57,7 @@ def _parse_id(text: str) -> UUID | None:
     try:
         return UUID(text) if text else None
     except ValueError:
-        raise NotFound("this is no id") from None
+        raise NotFound("this is not a valid id") from None
 
 
 PAGES = (

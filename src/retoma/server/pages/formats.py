@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from retoma.server.pages.words import word
+from retoma.translations import Translator
 
 MAX_JSON_LENGTH = 200_000
 NOTHING = "\N{EN DASH}"
@@ -18,6 +18,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 class Formats:
     def __init__(self, language: str) -> None:
         self.language = language
+        self._translator = Translator(language)
 
     def number(self, value: float) -> str:
         shown = f"{value:,.1f}" if isinstance(value, float) and not value.is_integer() else f"{value:,.0f}"
@@ -62,8 +63,9 @@ class Formats:
     def ago(self, at: datetime | None, now: datetime) -> str:
         if at is None:
             return NOTHING
-        name = "in" if at > now else "ago"
-        return word(self.language, name, time=self.duration(abs(now - at)))
+        time = self.duration(abs(now - at))
+        gettext = self._translator.gettext
+        return gettext("in %(time)s", time=time) if at > now else gettext("%(time)s ago", time=time)
 
 
 def humanize(name: str) -> str:

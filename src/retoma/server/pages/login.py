@@ -5,8 +5,25 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from retoma.server.auth import get_client_address
+from retoma.server.dev_auth import DevRefusal
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
+from retoma.translations import N_
+
+_DEV_REFUSALS = {
+    DevRefusal.NO_TOKEN: N_(
+        "This is `retoma dev`. Open the address that it printed in the terminal when it started: it carries a token "
+        "that logs this browser in. Every start has a new token."
+    ),
+    DevRefusal.PROXIED: N_(
+        "This request came through a proxy, and `retoma dev` serves only its own machine. To give others access, run "
+        "`retoma serve` and `retoma worker`."
+    ),
+    DevRefusal.NOT_LOCAL: N_(
+        "`retoma dev` serves only its own machine, under that machine's own name. To give others access, run `retoma "
+        "serve` and `retoma worker`."
+    ),
+}
 
 
 async def show_login(context: PageContext) -> Response:
@@ -40,7 +57,12 @@ def _render_form(context: PageContext, to: str, status: int = 200, wrong_passwor
     if refusal is not None and not possible:
         status = 401
     return context.render(
-        "login.html", status, to=_safe_redirect_path(to), wrong=wrong_password, possible=possible, refusal=refusal
+        "login.html",
+        status,
+        to=_safe_redirect_path(to),
+        wrong=wrong_password,
+        possible=possible,
+        refusal="" if refusal is None else context.translate(_DEV_REFUSALS[refusal]),
     )
 
 

@@ -35,6 +35,7 @@ from retoma.server.pages.page_site import PageSite
 from retoma.server.problems import Problem, find_routes
 from retoma.server.request_limits import problem_from_exception
 from retoma.tracebacks import release_frames
+from retoma.translations import N_
 
 PAGES = (
     *overview.PAGES,
@@ -50,6 +51,16 @@ PAGES = (
     *style_guide.PAGES,
     *static.PAGES,
 )
+
+_ERROR_TITLES = {
+    404: N_("Not found"),
+    403: N_("Request rejected"),
+    409: N_("This has already changed"),
+    429: N_("Too many requests"),
+    503: N_("The database is unreachable"),
+    500: N_("Something went wrong"),
+}
+_OTHER_ERROR = N_("This did not work")
 
 
 class PagesMiddleware:
@@ -132,7 +143,7 @@ def _is_missing_page(request: Request) -> bool:
 
 async def _raise_missing_page(context: PageContext) -> Response:
     context.path = "/"  # anybody can make up an address, and as a link it may lead to another host
-    raise NotFound(context.translate("no such page"))
+    raise NotFound(context.gettext("There is no page at this address."))
 
 
 MISSING_PAGE = Page("/", _raise_missing_page, is_public=True)
@@ -144,7 +155,8 @@ def _redirect_to_login(request: Request) -> Response:
 
 
 def _render_error(context: PageContext, problem: Problem) -> Response:
-    answer = context.render("error.html", problem.status_code, problem=problem)
+    title = context.translate(_ERROR_TITLES.get(problem.status_code, _OTHER_ERROR))
+    answer = context.render("error.html", problem.status_code, problem=problem, title=title)
     answer.headers.update(problem.headers or {})
     return answer
 

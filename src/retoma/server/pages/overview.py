@@ -69,44 +69,53 @@ def _build_stat_cards(
 ) -> list[StatCard]:
     jobs = {state: sum(queue.jobs.get(state, 0) for queue in snapshot.queues) for state in ("ready", "running")}
     oldest = max((queue.oldest_for for queue in snapshot.queues if queue.oldest_for), default=None)
-    number, t = context.formats.number, context.translate
+    number, gettext = context.formats.number, context.gettext
     overdue = sum(each.overdue for each in review_counts)
-    late = t("overdue", count=number(overdue)) if overdue else t("none overdue")
+    late = gettext("%(count)s overdue", count=number(overdue)) if overdue else gettext("none overdue")
     many = f"{MAX_FAILED_RUNS}+" if len(failed) == MAX_FAILED_RUNS else number(len(failed))
     return [
         StatCard(
-            t("queued"),
+            gettext("Queued jobs"),
             "ring",
             "wait",
             number(jobs["ready"]),
-            t("oldest", time=context.formats.duration(oldest)),
+            gettext("oldest: %(time)s", time=context.formats.duration(oldest)),
             "/pools",
         ),
         StatCard(
-            t("jobs running"),
+            gettext("Jobs running"),
             "run",
             "run",
             number(jobs["running"]),
-            t("of workers", count=number(snapshot.workers)),
+            gettext("workers running: %(count)s", count=number(snapshot.workers)),
             "/workers",
         ),
-        StatCard(t("for people"), "hand", "human", number(sum(each.open for each in review_counts)), late, "/reviews"),
-        StatCard(t("open runs"), "runs", "wait", number(snapshot.open_runs), t("not over"), "/runs"),
         StatCard(
-            t("stuck runs"),
+            gettext("Waiting for review"),
+            "hand",
+            "human",
+            number(sum(each.open for each in review_counts)),
+            late,
+            "/reviews",
+        ),
+        StatCard(
+            gettext("Open runs"), "runs", "wait", number(snapshot.open_runs), gettext("not finished yet"), "/runs"
+        ),
+        StatCard(
+            gettext("Stuck"),
             "stuck",
             "stuck",
             number(snapshot.stuck),
-            t("need a push"),
+            gettext("no progress"),
             "/stuck",
         ),
-        StatCard(t("failed in a day"), "fail", "fail", many, t("runs that failed"), "/runs?state=failed"),
+        StatCard(gettext("Failed in 24 h"), "fail", "fail", many, gettext("runs"), "/runs?state=failed"),
         StatCard(
-            t("dead letters"),
+            gettext("Dead letters"),
             "dead",
             "fail",
             number(snapshot.deliveries.dead),
-            t("webhooks given up"),
+            gettext("undelivered webhooks"),
             "/deliveries?state=dead",
         ),
     ]
@@ -117,11 +126,11 @@ def _stuck_tasks(context: PageContext, stuck: list[Stuck], now: datetime) -> lis
         Task(
             "stuck",
             "stuck",
-            context.translate("run is stuck", pipeline=each.pipeline),
-            context.translate("of tenant", tenant=each.tenant, run=_name_run(each.run, each.run_title)),
+            context.gettext("A run of %(pipeline)s is stuck", pipeline=each.pipeline),
+            context.gettext("%(run)s of %(tenant)s", tenant=each.tenant, run=str(each.run)[:13]),
             context.formats.ago(each.since, now),
             f"/runs/{each.run}",
-            context.translate("open"),
+            context.pgettext("action", "Open"),
         )
         for each in stuck
     ]
@@ -132,11 +141,11 @@ def _failed_tasks(context: PageContext, failed: list[Run], now: datetime) -> lis
         Task(
             "fail",
             "fail",
-            context.translate("run failed", pipeline=run.pipeline),
-            context.translate("of tenant", tenant=run.tenant, run=_name_run(run.id, run.title)),
+            context.gettext("A run of %(pipeline)s failed", pipeline=run.pipeline),
+            context.gettext("%(run)s of %(tenant)s", tenant=run.tenant, run=str(run.id)[:13]),
             context.formats.ago(run.ended_at, now),
             f"/runs/{run.id}",
-            context.translate("open"),
+            context.pgettext("action", "Open"),
         )
         for run in failed[:MAX_TASKS_PER_KIND]
     ]
@@ -153,11 +162,15 @@ def _review_tasks(context: PageContext, review_counts: list[ReviewCount], now: d
         Task(
             "hand",
             "human",
-            context.translate("people are asked", count=number(each.open), step=context.get_step_label(each.step)),
-            context.translate("people are asked why", pipeline=each.pipeline, overdue=number(each.overdue)),
+            f"{context.get_step_label(each.step)}: {number(each.open)}",
+            context.gettext(
+                "Reviews of %(pipeline)s await a decision; %(overdue)s overdue.",
+                pipeline=each.pipeline,
+                overdue=number(each.overdue),
+            ),
             context.formats.ago(each.oldest_at, now),
             f"/reviews?{urlencode({'pipeline': each.pipeline, 'step': each.step})}",
-            context.translate("review them"),
+            context.pgettext("action", "Review"),
         )
         for each in review_counts[:MAX_TASKS_PER_KIND]
     ]
@@ -170,11 +183,15 @@ def _unserved_queue_tasks(context: PageContext, snapshot: MetricsSnapshot) -> li
         Task(
             "stuck",
             "warn",
-            context.translate("nobody serves", queue=queue.queue),
-            context.translate("start a worker", jobs=context.formats.number(queue.jobs["ready"]), queue=queue.queue),
+            context.gettext("No worker serves queue %(queue)s", queue=queue.queue),
+            context.gettext(
+                "Waiting jobs: %(jobs)s. Start a worker: retoma worker APP -q %(queue)s",
+                jobs=context.formats.number(queue.jobs["ready"]),
+                queue=queue.queue,
+            ),
             context.formats.duration(queue.oldest_for),
             "/workers",
-            context.translate("see workers"),
+            context.gettext("View workers"),
         )
         for queue in left
     ]
@@ -185,10 +202,10 @@ def _dead_letter_tasks(context: PageContext, snapshot: MetricsSnapshot) -> list[
     if not dead:
         return []
     what, why = (
-        context.translate("dead deliveries", count=context.formats.number(dead)),
-        context.translate("send them again"),
+        context.ngettext("%(count)s dead letter", "%(count)s dead letters", dead, count=context.formats.number(dead)),
+        context.gettext("All delivery attempts failed. Redeliver them once the receiver works again."),
     )
-    return [Task("dead", "fail", what, why, "", "/deliveries?state=dead", context.translate("see deliveries"))]
+    return [Task("dead", "fail", what, why, "", "/deliveries?state=dead", context.gettext("View deliveries"))]
 
 
 PAGES = (Page("/", show_overview),)

@@ -1,4 +1,4 @@
-"""A page, as our own are made and an application's can be: a path, and what shows it."""
+"""A page of Retoma or of an application: a path and its handlers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PageHandler = Callable[["PageContext"], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Page:
-    """`show` answers GET, `act` a form's POST that was checked before. `nav` is its name in the navigation, in English
-    and in Portuguese. Who has not logged in sees it only if it `is_open`."""
+    """`show` answers GET; `submit` answers a form's POST, after the form was checked. `nav` is the page's name in the
+    navigation, translated by the application's catalogue. Only a page that `is_public` needs no login."""
 
     path: str
     show: PageHandler | None = None
     submit: PageHandler | None = None
-    nav: tuple[str, str] | None = None
+    nav: str | None = None
     is_public: bool = False

@@ -16,12 +16,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from retoma.client import Client
 from retoma.errors import NotFound
 from retoma.server.auth import ADMINISTRATOR
+from retoma.server.pages.badges import STATE_NAMES
 from retoma.server.pages.formats import Formats
 from retoma.server.pages.forms import FieldError
-from retoma.server.pages.words import KNOWN, LANGUAGES, NAVIGATION, said, word
 from retoma.server.problems import Problem
 from retoma.server.request_limits import PAGE_HEADERS, body_too_large
 from retoma.server.sessions import csrf_token
+from retoma.translations import LANGUAGES, N_, Message, Translator
 
 if TYPE_CHECKING:
     from retoma.server.pages.page_site import PageSite
@@ -30,6 +31,38 @@ HEADERS = {**PAGE_HEADERS, "Vary": "Cookie, Accept-Language"}
 THEMES = ("auto", "light", "dark")
 COOKIE_SECONDS = 365 * 86_400
 MAX_INLINE_PARSE_BYTES = 64 * 1024  # bytes; a longer form is parsed in a thread
+
+# Address, icon and name of each entry of the navigation.
+NAVIGATION = (
+    ("/", "home", N_("Overview")),
+    ("/reviews", "inbox", N_("Reviews")),
+    ("/runs", "runs", N_("Runs")),
+    ("/stuck", "stuck", N_("Stuck")),
+    ("/pools", "queue", N_("Capacity")),
+    ("/workers", "run", N_("Workers")),
+    ("/deliveries", "send", N_("Deliveries")),
+)
+# The outcome of an action, by the name that the address of the next page carries.
+NOTICES = {
+    "cancelled": N_("The run is being cancelled."),
+    "resumed": N_("The run has been resumed."),
+    "resumed_no_worker": N_(
+        "The run is resumed, but no worker is running for it. It continues when you start one: retoma worker APP"
+    ),
+    "rerun": N_("The failed jobs are being rerun."),
+    "anew": N_("The rerun has started."),
+    "nothing_anew": N_("There was nothing to rerun."),
+    "forked": N_("This is the new run."),
+    "undone": N_("The decision has been undone."),
+    "too_late": N_("Too late: the decision has already taken effect."),
+    "nothing_chosen": N_("Nothing was selected."),
+    "assigned": N_("The review has been assigned."),
+    "edited": N_("The result is saved, and dependent steps are being rerun."),
+    "skipped": N_("The item has been skipped."),
+    "sent_again": N_("The webhook will be sent again."),
+    "pool_set": N_("The capacity has been updated."),
+    "logged_out": N_("You have logged out."),
+}
 
 
 class FormLimits(NamedTuple):
@@ -85,19 +118,37 @@ class PageContext:
         try:
             return UUID(self.request.path_params[name])
         except ValueError:
-            raise NotFound(self.translate("not an id")) from None
+            raise NotFound(self.gettext("This is not a valid id.")) from None
 
     def get_query_choice(self, name: str, kind: type[Chosen]) -> Chosen | None:
         """The member that the address names; None if it names none."""
         return next((each for each in kind if each == self.query.get(name)), None)
 
-    def translate(self, name: str, **values: Any) -> str:
-        return word(self.language, name, **values)
+    @cached_property
+    def _translator(self) -> Translator:
+        return self.site.get_translator(self.language)
+
+    def gettext(self, message: str, /, **values: Any) -> str:
+        """Return the message in the viewer's language: the application's catalogue wins over Retoma's."""
+        return self._translator.gettext(message, **values)
+
+    def ngettext(self, singular: str, plural: str, number: int, /, **values: Any) -> str:
+        return self._translator.ngettext(singular, plural, number, **values)
+
+    def pgettext(self, context: str, message: str, /, **values: Any) -> str:
+        return self._translator.pgettext(context, message, **values)
+
+    def translate(self, message: str | Message, /, **values: Any) -> str:
+        """Translate a message that `N_` or `NP_` marked."""
+        return self._translator.translate(message, **values)
+
+    def get_state_name(self, state: str) -> str:
+        return self.translate(STATE_NAMES[state])
 
     def get_step_label(self, step: str) -> str:
-        """What the application calls a step, for people."""
+        """Return the label that the application gives a step; by default the step's name."""
         labels = self.site.app.labels if self.site.app else {}
-        return labels[step][LANGUAGES.index(self.language)] if step in labels else step
+        return self.gettext(labels[step]) if step in labels else step
 
     def translate_errors(self, errors: Mapping[str, FieldError]) -> dict[str, str]:
         """By the name of its field, what is wrong with what was typed there."""
@@ -108,7 +159,7 @@ class PageContext:
             name: self.formats.exact(each) if isinstance(each, int | float) else each
             for name, each in error.values.items()
         }
-        sentence = self.translate(error.message, **shown)
+        sentence = self.gettext(error.message, **shown)
         return f"{error.path}: {sentence}" if error.path else sentence
 
     async def read_form(self, limits: FormLimits = AUTHENTICATED_FORM_LIMITS) -> None:
@@ -147,16 +198,8 @@ class PageContext:
 
     def render_to_string(self, template: str, **values: Any) -> str:
         """The HTML that a template makes of these."""
-        made = self.site.templates.get_template(template)
-        ours = {
-            "context": self,
-            "t": self.translate,
-            "f": self.formats,
-            "here": self.path,
-            "nav": self._build_nav(),
-            "known": KNOWN,
-        }
-        return made.render(values | ours)
+        ours = {"context": self, "f": self.formats, "here": self.path, "nav": self._build_nav()}
+        return self.site.get_templates(self.language).get_template(template).render(values | ours)
 
     def redirect(self, path: str, notice: str | None = None, **asked: str) -> Response:
         """After an act: to a page of ours, which says how it went. `notice` is a word of ours, never text."""
@@ -178,8 +221,9 @@ class PageContext:
 
     @property
     def notice(self) -> str | None:
-        """How the act before this page went."""
-        return said(self.language, self.query.get("notice", ""))
+        """The outcome of the action before this page. The address names it, and anyone can write an address."""
+        name = self.query.get("notice", "")
+        return self.translate(NOTICES[name]) if name in NOTICES else None
 
     def with_query(self, **changes: object) -> str:
         """The address of this page with other values after `?`; None takes one away."""
@@ -191,8 +235,7 @@ class PageContext:
         """Address, icon and name of each place, and how much waits there for people."""
         waiting = {"/reviews": self.open_review_count}
         ours = [(path, icon, self.translate(name), waiting.get(path, 0)) for path, icon, name in NAVIGATION]
-        number = LANGUAGES.index(self.language)
-        own = [(page.path, "doc", page.nav[number], 0) for page in self.site.application_pages if page.nav]
+        own = [(page.path, "doc", self.gettext(page.nav), 0) for page in self.site.application_pages if page.nav]
         return [*ours[:1], *own, *ours[1:]]
 
 

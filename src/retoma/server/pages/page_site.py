@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from time import monotonic
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
@@ -15,6 +14,7 @@ from retoma.server.auth import Auth
 from retoma.server.pages import badges, formats
 from retoma.server.pages.page import Page
 from retoma.server.sessions import Sessions
+from retoma.translations import CATALOGUES, Translator
 
 COUNT_TTL_SECONDS = 1.0  # seconds
 
@@ -26,6 +26,7 @@ class PageSite:
         self.auth = auth
         self.sessions = sessions
         self._cached_count = (0, -COUNT_TTL_SECONDS)
+        self._templates: dict[str, Environment] = {}
 
     async def count_open_reviews(self) -> int:
         """How much waits for people, as it was at most a second ago."""
@@ -43,16 +44,37 @@ class PageSite:
     def application_pages(self) -> tuple[Page, ...]:
         return () if self.app is None else self.app.pages
 
-    @cached_property
-    def templates(self) -> Environment:
+    def get_translator(self, language: str) -> Translator:
+        """Strings that the application's own catalogue does not have come from Retoma's."""
+        own = None if self.app is None else self.app.locale
+        return Translator(language, [CATALOGUES] if own is None else [own, CATALOGUES])
+
+    def get_templates(self, language: str) -> Environment:
+        if language not in self._templates:
+            self._templates[language] = self._create_environment(self.get_translator(language))
+        return self._templates[language]
+
+    def _create_environment(self, translator: Translator) -> Environment:
+        """Macros see only the globals of their environment, so each language has its own."""
         ours = PackageLoader("retoma.server.pages")
         folder = None if self.app is None else self.app.templates
         made = Environment(
+            extensions=["jinja2.ext.i18n"],
             loader=ours if folder is None else ChoiceLoader([ours, FileSystemLoader(folder)]),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+        )
+        # Plain functions, not those of the extension, which take a source string for HTML.
+        made.newstyle_gettext = True  # type: ignore[attr-defined]
+        made.globals.update(
+            _=translator.gettext,
+            gettext=translator.gettext,
+            ngettext=translator.ngettext,
+            pgettext=translator.pgettext,
+            translate=translator.translate,
+            state_name=lambda state: translator.translate(badges.STATE_NAMES[state]),
         )
         made.filters.update(json=formats.format_json, humanize=formats.humanize)
         made.globals.update(badge_style=badges.get_badge_style, describe_recorded_error=describe_recorded_error)

@@ -67,7 +67,7 @@ def _parse_selection(context: PageContext, step: str) -> tuple[list[str], Mappin
         case ("downstream", _, _):
             return [], {"from_step": step}
         case _:
-            raise InvalidInput(context.translate("no act"))
+            raise InvalidInput(context.gettext("This form does not name an action."))
 
 
 PAGES = (

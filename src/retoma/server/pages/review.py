@@ -32,6 +32,7 @@ from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import HEADERS, PageContext
 from retoma.server.pages.review_summary import build_file_url, describe_decision, explain_conflict, get_urgency
 from retoma.states import JobState
+from retoma.translations import N_
 
 UNDO_PERIOD = timedelta(seconds=10)
 MAX_ITEMS = 200  # that are offered to be sent back one by one
@@ -40,7 +41,17 @@ NO_REVISION = 0  # no revision has this number
 FEEDBACK_PREFIX = "feedback"
 PLAYABLE_MEDIA = ("audio/", "video/")
 HIDDEN_FIELDS = ("csrf", "action", "seen", "key")  # by every form, and typed by nobody
-MAX_REPLACED_FILES = 50  # files that are shown beside what they were
+MAX_REPLACED_FILES = 50  # files that are shown next to their previous version
+FIELD_LABELS = {
+    "notes": N_("Notes"),
+    "comments": N_("Timed comments"),
+    "to": N_("Send back to"),
+    "items": N_("Items"),
+}
+NOTES_REQUIRED = {
+    "send_back": N_("Say what should be improved."),
+    "reject": N_("Give a reason for the rejection."),
+}
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,7 @@ async def decide_review(context: PageContext) -> Response:
     review = await context.client.reviews.get(context.get_path_id("review"))
     act = context.fields.get("action", "")
     if act not in ("approve", "edit", "send_back", "reject"):
-        raise InvalidInput(context.translate("no act"))
+        raise InvalidInput(context.gettext("This form does not name an action."))
     fields = await _find_submitted_fields(context, review, act)
     value, wrong = forms.parse_form(fields, context.fields)
     if wrong:
@@ -212,7 +223,7 @@ def _list_lost_input(
         return []
     fields = [*_build_fields(context, review, subjects), *_build_feedback_fields(context, review)]
     labels = {each.name: each.label for each in forms.iterate_controls(fields)}
-    labels |= {name: context.translate(f"written {name}") for name in ("notes", "comments", "to", "items")}
+    labels |= {name: context.translate(label) for name, label in FIELD_LABELS.items()}
     chosen = {"items": "\n".join(rejected.items), "to": context.get_step_label(rejected.submitted.get("to", ""))}
     given = {**rejected.submitted, **chosen}
     return [
@@ -342,7 +353,15 @@ async def _explain_refusal(
         case Conflict():
             return await _show_rejected_form(context, action, 409, error=explain_conflict(context, error))
         case SendBackNotAllowed():
-            return await _show_rejected_form(context, action, 422, error=context.translate("no way back"))
+            return await _show_rejected_form(
+                context,
+                action,
+                422,
+                error=context.gettext(
+                    "The selected step does not lead to this review, or it does not have the selected items: choose "
+                    "another step."
+                ),
+            )
         case FeedbackNotSupported():
             return await _show_rejected_form(
                 context, action, 422, error=error.pt if context.language == "pt" else str(error)
@@ -363,8 +382,8 @@ async def _show_rejected_form(context: PageContext, action: str, status: int, **
 
 
 def _explain_invalid(context: PageContext, action: str, error: InvalidInput) -> str:
-    no_notes = action in ("send_back", "reject") and not context.fields.get("notes", "").strip()
-    return context.translate(f"notes needed {action}") if no_notes else str(error)
+    no_notes = action in NOTES_REQUIRED and not context.fields.get("notes", "").strip()
+    return context.translate(NOTES_REQUIRED[action]) if no_notes else str(error)
 
 
 def _translate_validation_errors(

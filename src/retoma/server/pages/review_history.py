@@ -12,10 +12,23 @@ from retoma.records import Event, Review
 from retoma.server.pages import forms
 from retoma.server.pages.formats import NOTHING
 from retoma.server.pages.page_context import PageContext
-from retoma.server.pages.words import KNOWN
 from retoma.states import ReviewState
+from retoma.translations import N_
 
 MAX_EVENTS = 1_000
+EVENT_TEXTS = {
+    "opened": N_("Review opened"),
+    "approved": N_("%(by)s approved"),
+    "approved_edited": N_("%(by)s edited and approved"),
+    "sent_back": N_("%(by)s sent it back to %(to)s"),
+    "rejected": N_("%(by)s rejected"),
+    "undone": N_("%(by)s undid the decision"),
+    "withdrawn": N_("Review withdrawn"),
+    "reminded": N_("Reminder sent"),
+    "escalated": N_("Escalated to %(to)s"),
+    "expired": N_("Expired without a decision"),
+    "assigned": N_("%(by)s assigned it to %(to)s"),
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,7 @@ def format_feedback(context: PageContext, pipeline: str, step: str, feedback: Ma
     read = Feedback.from_json(feedback)
     labels = _feedback_labels(context, pipeline, step) if read.extra else {}
     extra = [f"{labels.get(name, name)}: {_format_value(context, value)}" for name, value in read.extra.items()]
-    items = f"{context.translate('written items')}: {', '.join(read.items)}" if read.items else ""
+    items = f"{context.gettext('Items')}: {', '.join(read.items)}" if read.items else ""
     return "\n".join(filter(None, [read.text, items, *extra]))
 
 
@@ -70,7 +83,7 @@ def _format_value(context: PageContext, value: Any) -> str:
         case None:
             return NOTHING
         case bool():
-            return context.translate("yes" if value else "no")
+            return context.gettext("yes") if value else context.gettext("no")
         case int() | float():
             return context.formats.exact(value)
         case list():
@@ -84,11 +97,11 @@ def _format_value(context: PageContext, value: Any) -> str:
 def _build_entry(context: PageContext, pipeline: str, event: Event, feedback: Mapping[str, Any]) -> HistoryEntry:
     data: Mapping[str, Any] = event.data or {}
     what = str(data.get("what", ""))
-    name = f"trail {what} edited" if what == "approved" and data.get("edited") else f"trail {what}"
-    about = {part: str(data.get(part) or context.translate("nobody")) for part in ("by", "to")}
+    name = "approved_edited" if what == "approved" and data.get("edited") else what
+    about = {part: str(data.get(part) or context.gettext("nobody")) for part in ("by", "to")}
     if what == "sent_back":
         about["to"] = context.get_step_label(about["to"])
-    text = context.translate(name, **about) if name in KNOWN else what
+    text = context.translate(EVENT_TEXTS[name], **about) if name in EVENT_TEXTS else what
     said = [str(data.get("notes") or "")]
     if what == "sent_back":
         said.append(format_feedback(context, pipeline, event.step or "", {**feedback, "items": data.get("items")}))

@@ -26,10 +26,13 @@ def get_urgency(review: Review, now: datetime) -> Urgency:
 def describe_decision(context: PageContext, winner: Review) -> str:
     """Who was first, when, and what they decided."""
     if winner.decided_by is None:
-        return context.translate("is over", state=context.translate(f"state {winner.state}").lower())
-    state = context.translate(f"state {winner.state}").lower()
-    return context.translate(
-        "was first", by=winner.decided_by, state=state, time=context.formats.time(winner.decided_at)
+        return context.gettext("This review is closed: %(state)s.", state=context.get_state_name(winner.state).lower())
+    state = context.get_state_name(winner.state).lower()
+    return context.gettext(
+        "%(by)s decided at %(time)s: %(state)s.",
+        by=winner.decided_by,
+        state=state,
+        time=context.formats.time(winner.decided_at),
     )
 
 
@@ -39,11 +42,14 @@ def explain_conflict(context: PageContext, error: Conflict) -> str:
         case AlreadyDecided():
             return describe_decision(context, error.winner)
         case RevisionChanged():
-            return context.translate("revision changed")
+            return context.gettext("A new revision has been created since you opened this page: look at it again.")
         case KeyReused():
-            return context.translate("form used")
+            return context.gettext("This form was already sent: send it again.")
         case _:
-            return context.translate("no more back")
+            return context.gettext(
+                "It has been sent back the maximum number of times: approve it, reject it, or assign it to someone "
+                "else."
+            )
 
 
 def explain_not_approved(context: PageContext, error: Exception) -> str:
@@ -52,11 +58,11 @@ def explain_not_approved(context: PageContext, error: Exception) -> str:
         case Conflict():
             return explain_conflict(context, error)
         case InvalidInput():
-            return context.translate("form to fill")
+            return context.gettext("Open it and fill in its form.")
         case NotFound():
-            return context.translate("no review")
+            return context.gettext("this review does not exist")
         case _:
-            return str(error) if isinstance(error, RetomaError) else context.translate("error 500")
+            return str(error) if isinstance(error, RetomaError) else context.gettext("Something went wrong")
 
 
 def build_file_url(run: Run, file: File | Mapping[str, Any]) -> str:

@@ -140,7 +140,7 @@ def _parse_id(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise NotFound("there is no such page of the list") from None
+        raise NotFound("this page of the list does not exist") from None
 
 
 PAGES = (Page("/reviews", show_reviews, approve_reviews),)

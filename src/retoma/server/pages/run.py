@@ -12,15 +12,16 @@ from starlette.responses import Response
 from retoma.define.file import find_files
 from retoma.define.graph import Graph
 from retoma.errors import NotFound
-from retoma.records import Job, Review, Run, StepProgress, StepRevision, Stuck, Wait
+from retoma.records import Job, Review, Run, StepProgress, StepRevision
 from retoma.server.pages import differences, forms, graph, items, waterfall
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
 from retoma.server.pages.review_history import format_feedback
 from retoma.server.pages.review_summary import get_urgency
-from retoma.server.pages.stuck_episodes import StuckEpisode, find_fatal_episode, list_stuck_episodes
-from retoma.server.pages.words import KNOWN
+from retoma.server.pages.stuck_episodes import find_fatal_episode, list_stuck_episodes
+from retoma.server.pages.waits import describe_resolution, explain_cause, explain_stuck_runs, explain_wait
 from retoma.states import JOB_FINAL_STATES, JobState, ReviewState, RunState
+from retoma.translations import NP_
 
 FINAL_STATES = (RunState.CANCELLED, RunState.CANCELLING, RunState.REJECTED)
 MAX_JOBS, MAX_EVENTS, MAX_ERRORS, MAX_ATTEMPTS, MAX_CHARGES, MAX_FILES, MAX_REVIEWS, MAX_STEP_REVISIONS = (
@@ -35,6 +36,18 @@ MAX_JOBS, MAX_EVENTS, MAX_ERRORS, MAX_ATTEMPTS, MAX_CHARGES, MAX_FILES, MAX_REVI
 )
 MAX_RUN_REVIEWS = 1_000  # reviews of one run
 DECIDED_STATES = tuple(state for state in ReviewState if state is not ReviewState.OPEN)
+
+EVENT_NAMES = {
+    "start": NP_("event", "started"),
+    "result": NP_("event", "result"),
+    "failure": NP_("event", "failed"),
+    "retry": NP_("event", "retry"),
+    "action": NP_("event", "action"),
+    "stuck": NP_("event", "stuck"),
+    "resume": NP_("event", "resumed"),
+    "review": NP_("event", "review"),
+    "end": NP_("event", "ended"),
+}
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,7 @@ async def show_run(
         steps=steps,
         progress=progress,
         urgency=get_urgency,
+        event_name=lambda kind: context.translate(EVENT_NAMES[kind]) if kind in EVENT_NAMES else kind,
         done=sum(all(state is JobState.SUCCEEDED for state in step.jobs) and step.total > 0 for step in steps),
         waterfall=await _build_waterfall(
             context, run, steps, graph.list_dependencies(shape), chosen["job"], run.ended_at or now, held
@@ -113,7 +127,7 @@ async def rerun_failed(context: PageContext) -> Response:
 
 
 async def show_stuck_runs(context: PageContext) -> Response:
-    found = _explain_stuck_runs(context, await context.client.runs.list_stuck())
+    found = explain_stuck_runs(context, await context.client.runs.list_stuck())
     return context.render("stuck.html", stuck=found, now=await context.client.now())
 
 
@@ -148,15 +162,15 @@ async def _load_stuck_state(context: PageContext, run: Run) -> dict[str, Any]:
     """Why it waits, when it ends, and each time that it stood still."""
     client, halts = context.client, await list_stuck_episodes(context.client, run)
     return {
-        "waits": [] if run.is_over else [_explain_wait(context, wait) for wait in await client.runs.list_waits(run.id)],
+        "waits": [] if run.is_over else [explain_wait(context, wait) for wait in await client.runs.list_waits(run.id)],
         "estimate": None if run.is_over else await client.runs.estimate_end(run.id),
-        "stuck": _explain_stuck_runs(context, await client.runs.list_stuck(run=run.id))
+        "stuck": explain_stuck_runs(context, await client.runs.list_stuck(run=run.id))
         if run.state is RunState.STUCK
         else [],
         "fatal_episode": find_fatal_episode(halts, run),
         "episodes": halts,
-        "cause_of": lambda halt: _explain_cause(context, halt.cause, halt.data),
-        "describe_resolution": lambda halt: _describe_resolution(context, halt),
+        "cause_of": lambda halt: explain_cause(context, halt.cause, halt.data),
+        "describe_resolution": lambda halt: describe_resolution(context, halt),
     }
 
 
@@ -222,7 +236,7 @@ async def _load_selected_step(context: PageContext, run: Run, steps: list[StepPr
     step = next((each for each in steps if each.step == asked.get("step")), None)
     if step is None:
         if asked.get("step"):
-            raise NotFound(context.translate("no step", step=asked["step"]))
+            raise NotFound(context.gettext("This run has no step %(step)s.", step=asked["step"]))
         return {"step": None, "jobs": [], "job": None, "attempts": [], "more": None, "job_states": []}
     item = asked.get("item") if step.each else ""
     jobs = await _list_jobs(context, run, step.step, item)
@@ -300,34 +314,6 @@ async def _list_jobs(context: PageContext, run: Run, step: str, item: str | None
         after=_parse_number(context.query.get("from", ""), -1),
         limit=MAX_JOBS + 1,
     )
-
-
-def _explain_stuck_runs(context: PageContext, stuck: list[Stuck]) -> list[tuple[Stuck, str]]:
-    """With the cause in the visitor's language, where we have words for it."""
-    return [(each, _explain_cause(context, each.cause, each.data or {})) for each in stuck]
-
-
-def _explain_cause(context: PageContext, cause: str, data: Mapping[str, Any]) -> str:
-    about = {name: data.get(name) or "" for name in ("queue", "pool", "step", "until")}
-    why = context.translate(f"wait {cause}", **about) if f"wait {cause}" in KNOWN else data.get("explanation") or cause
-    where = " · ".join(str(data[name]) for name in ("step", "item") if data.get(name))
-    return f"{where}: {why}" if where else why
-
-
-def _describe_resolution(context: PageContext, episode: StuckEpisode) -> str:
-    """How it went on."""
-    return context.translate(f"way {episode.resolution}", by=episode.resumed_by)
-
-
-def _explain_wait(context: PageContext, wait: Wait) -> str:
-    """Why jobs wait, in the visitor's language."""
-    label = context.get_step_label(wait.step)
-    who = f"{label} ({wait.item})" if wait.item and wait.jobs == 1 else label
-    until = context.formats.time(wait.until)
-    why = context.translate(f"wait {wait.reason}", queue=wait.queue, pool=wait.pool or "", until=until, step=wait.step)
-    if wait.jobs == 1:
-        return context.translate("waits one", who=who, why=why)
-    return context.translate("waits", who=who, jobs=context.formats.number(wait.jobs), why=why)
 
 
 def _parse_number(text: str, default: int) -> int:

@@ -56,7 +56,7 @@ def _parse_id(text: str) -> UUID | None:
     try:
         return UUID(text) if text else None
     except ValueError:
-        raise NotFound("there is no such page of the list") from None
+        raise NotFound("this page of the list does not exist") from None
 
 
 def _parse_day(text: str) -> datetime | None:
@@ -64,7 +64,7 @@ def _parse_day(text: str) -> datetime | None:
     try:
         return datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC) if text else None
     except ValueError:
-        raise NotFound("`since` is a day, as 2030-01-31") from None
+        raise NotFound("`since` must be a day, such as 2030-01-31") from None
 
 
 PAGES = (Page("/runs", show_runs),)

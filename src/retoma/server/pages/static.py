@@ -43,7 +43,7 @@ def _read_application_files(folder: Path) -> dict[str, bytes]:
 def _respond(context: PageContext, files_by_name: dict[str, bytes]) -> Response:
     name = context.request.path_params["name"]
     if name not in files_by_name:
-        raise NotFound(context.translate("no file"))
+        raise NotFound(context.gettext("This file does not exist."))
     tag = f'"{hashlib.sha256(files_by_name[name]).hexdigest()[:16]}"'
     headers = {**HEADERS, "ETag": tag, "Cache-Control": "no-cache"}
     if context.request.headers.get("if-none-match") == tag:

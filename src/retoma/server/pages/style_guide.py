@@ -11,10 +11,10 @@ from retoma.states import DeliveryState, JobState, ReviewState, RunState
 
 async def show_style_guide(context: PageContext) -> Response:
     states = {
-        "run": list(RunState),
-        "job": list(JobState),
-        "review": list(ReviewState),
-        "delivery": list(DeliveryState),
+        context.gettext("runs"): list(RunState),
+        context.gettext("jobs"): list(JobState),
+        context.gettext("reviews"): list(ReviewState),
+        context.gettext("deliveries"): list(DeliveryState),
     }
     return context.render("style_guide.html", states=states)
 

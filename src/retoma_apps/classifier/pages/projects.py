@@ -39,7 +39,7 @@ class ProjectPages:
     @property
     def pages(self) -> tuple[Page, ...]:
         return (
-            Page(ROUTE, self.show_all, self.create, nav=("Classifier", "Classificador")),
+            Page(ROUTE, self.show_all, self.create, nav="Classifier"),
             Page(ROUTE.rstrip("/"), _redirect_to_projects),
             Page(f"{ROUTE}{{projeto}}", self.show, self.change),
         )

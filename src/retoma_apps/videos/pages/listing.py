@@ -31,7 +31,7 @@ class VideoListPages:
     @property
     def pages(self) -> tuple[Page, ...]:
         return (
-            Page(ROUTE, self.show, self.order, nav=("Videos", "Vídeos")),
+            Page(ROUTE, self.show, self.order, nav="Videos"),
             Page(ROUTE.rstrip("/"), _redirect_to_videos),
         )
 

@@ -186,7 +186,7 @@ _WORDS = {
     ),
 }
 KNOWN = frozenset(_WORDS)
-LABELS = {name.removeprefix("step "): said for name, said in _WORDS.items() if name.startswith("step ")}
+LABELS = {name.removeprefix("step "): said[0] for name, said in _WORDS.items() if name.startswith("step ")}
 
 
 class Words:

@@ -127,7 +127,7 @@ async def test_a_video_that_failed_says_why_and_where_it_is_continued(video_page
     assert "no such account plainly" in page
     assert f'<a class="btn small" href="/runs/{review.run}">' in page
     asked = text_of(await video_pages.read(f"/reviews/{review.id}"))
-    assert "The run is over: failed. See the run" in asked
+    assert "The run has ended: failed. View the run" in asked
 
 
 async def test_a_video_that_was_rejected_says_where_and_why(video_pages: VideoPages) -> None:

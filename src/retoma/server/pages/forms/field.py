@@ -6,18 +6,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from retoma.translations import N_
+
 Kind = Literal[
     "line", "text", "lines", "pairs", "whole", "number", "yes", "maybe", "choice", "entries", "hidden", "json"
 ]
 TEXT_KINDS: tuple[Kind, ...] = ("line", "text")
 ROOT_NAME = "value"
 MISSING = object()
+NOT_WHOLE = N_("Enter a whole number.")
+NOT_A_NUMBER = N_("Enter a number.")
 
 
 class FieldError(ValueError):
-    """What was typed is not of its field's kind. `name` is the word that says so, `values` are for it.
+    """The text does not fit its field. `message` is a marked source string, `values` are its values.
 
-    `within` is the part of the field that it is about.
+    `path` names the part of the field that is wrong.
     """
 
     def __init__(self, message: str, path: str = "", **values: Any) -> None:

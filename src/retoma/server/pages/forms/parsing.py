@@ -9,8 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 from retoma.server.json_limits import check_json_limits
-from retoma.server.pages.forms.field import MISSING, ROOT_NAME, Field, FieldError, get_text, is_empty_entry
+from retoma.server.pages.forms.field import (
+    MISSING,
+    NOT_A_NUMBER,
+    NOT_WHOLE,
+    ROOT_NAME,
+    Field,
+    FieldError,
+    get_text,
+    is_empty_entry,
+)
 from retoma.server.problems import Problem
+from retoma.translations import N_
 
 
 def parse_form(fields: Sequence[Field], submitted: Mapping[str, str]) -> tuple[Any, dict[str, FieldError]]:
@@ -47,9 +57,11 @@ def parse_json(text: str) -> Any:
         check_json_limits(text.encode())
         return json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
-        raise FieldError("wrong json at", line=error.lineno, column=error.colno) from None
+        raise FieldError(
+            N_("Invalid JSON at line %(line)s, column %(column)s."), line=error.lineno, column=error.colno
+        ) from None
     except (Problem, ValueError, RecursionError):
-        raise FieldError("wrong json") from None
+        raise FieldError(N_("This is not valid JSON.")) from None
 
 
 def _parse_entries(field: Field, submitted: Mapping[str, str], errors: dict[str, FieldError]) -> list[Any]:
@@ -90,7 +102,7 @@ def _parse_field(field: Field, submitted: Mapping[str, str]) -> Any:
 def _parse_pair(line: str) -> tuple[str, str]:
     name, colon, text = line.partition(":")
     if not (name.strip() and colon and text.strip()):
-        raise FieldError("wrong pair", line=line.strip()[:40])
+        raise FieldError(N_("Write name: text, unlike this line: %(line)s"), line=line.strip()[:40])
     return name.strip(), text.strip()
 
 
@@ -98,9 +110,9 @@ def _parse_number(text: str, kind: type[int] | type[float]) -> int | float:
     try:
         number = kind(text.strip().replace(",", ".") if kind is float else text.strip())
     except ValueError:
-        raise FieldError("wrong whole" if kind is int else "wrong number") from None
+        raise FieldError(NOT_WHOLE if kind is int else NOT_A_NUMBER) from None
     if isinstance(number, float) and not math.isfinite(number):
-        raise FieldError("wrong number")
+        raise FieldError(NOT_A_NUMBER)
     return number
 
 

@@ -7,25 +7,33 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from retoma.server.pages.forms.field import Field, FieldError, is_empty_entry, visible_fields
+from retoma.server.pages.forms.field import (
+    NOT_A_NUMBER,
+    NOT_WHOLE,
+    Field,
+    FieldError,
+    is_empty_entry,
+    visible_fields,
+)
+from retoma.translations import N_
 
 Location = tuple[str | int, ...]
 _CONTEXT_KEYS = ("gt", "ge", "lt", "le", "min_length", "max_length", "expected")
 # What pydantic calls a mistake, and the word for it.
 _MESSAGE_BY_TYPE = {
-    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "wrong whole"),
-    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "wrong number"),
-    "missing": "wrong missing",
-    "greater_than": "wrong gt",
-    "greater_than_equal": "wrong ge",
-    "less_than": "wrong lt",
-    "less_than_equal": "wrong le",
-    "string_too_short": "wrong short text",
-    "string_too_long": "wrong long text",
-    "too_short": "wrong short list",
-    "too_long": "wrong long list",
-    "enum": "wrong choice",
-    "literal_error": "wrong choice",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), NOT_WHOLE),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), NOT_A_NUMBER),
+    "missing": N_("This field is required."),
+    "greater_than": N_("Must be greater than %(gt)s."),
+    "greater_than_equal": N_("Must be at least %(ge)s."),
+    "less_than": N_("Must be less than %(lt)s."),
+    "less_than_equal": N_("Must be at most %(le)s."),
+    "string_too_short": N_("Too short: at least %(min_length)s characters."),
+    "string_too_long": N_("Too long: at most %(max_length)s characters."),
+    "too_short": N_("Too few: at least %(min_length)s."),
+    "too_long": N_("Too many: at most %(max_length)s."),
+    "enum": N_("Must be one of: %(expected)s."),
+    "literal_error": N_("Must be one of: %(expected)s."),
 }
 
 
@@ -65,7 +73,7 @@ def _build_error(error: ErrorDetails, within: str) -> FieldError:
     about = error.get("ctx", {})
     name = _MESSAGE_BY_TYPE.get(error["type"])
     if name is None:
-        return FieldError("wrong other", within, why=str(about.get("error", error["msg"])))
+        return FieldError("%(why)s", within, why=str(about.get("error", error["msg"])))
     told = {each: value for each, value in about.items() if each in _CONTEXT_KEYS}
     if "expected" in told:
         told["expected"] = told["expected"].replace("' or '", "', '")  # which only English says
