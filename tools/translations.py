@@ -61,7 +61,10 @@ class Domain:
         return found
 
 
-DOMAINS = (Domain("retoma", ROOT / "src/retoma"),)
+DOMAINS = (
+    Domain("retoma", ROOT / "src/retoma"),
+    Domain("classifier", ROOT / "src/retoma_apps/classifier"),
+)
 
 
 def list_problems(domain: Domain) -> Iterator[str]:

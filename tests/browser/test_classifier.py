@@ -17,7 +17,7 @@ from retoma.server.streams import Streams
 from retoma.states import RunState
 from retoma.store.database import Database
 from retoma.testing import NOON
-from retoma_apps.classifier.pages.words import Words
+from retoma_apps.classifier.pages.messages import create_translator, describe_error_code
 from tests.apps.classifier.classifier_app import EXAMPLES, TEXTS
 from tests.browser.classifier_screen import UNREADABLE, ClassifierScreen, running_classifier_screen
 from tests.browser.test_run import LANGUAGES
@@ -59,13 +59,13 @@ async def go_all_the_way(classifier_screen: ClassifierScreen, page: Page) -> Non
     await page.get_by_label("Name").fill("Court papers")
     await page.get_by_label("Labels").fill("sentença: decides\nofício\nparecer: an opinion")
     await page.get_by_label("Examples").fill("\n".join(f"{each['rotulo']}: {each['texto']}" for each in EXAMPLES))
-    await page.get_by_role("button", name="Create the project").click()
-    await expect(page.get_by_role("status").first).to_have_text("The project is there. Now send documents.")
+    await page.get_by_role("button", name="Create project").click()
+    await expect(page.get_by_role("status").first).to_have_text("The project has been created. Now upload documents.")
     files = [a_file(name, text.encode()) for name, text in {**TEXTS, "again.txt": TEXTS["a.txt"]}.items()]
     await page.locator("[data-files]").set_input_files(files)
     await expect(page.locator("p[data-chosen]")).to_contain_text("Chosen: 4")
     await page.get_by_label("Name of this batch").fill("March")
-    await page.get_by_role("button", name="Send and classify").click()
+    await page.get_by_role("button", name="Upload and classify").click()
     await expect(page.get_by_role("heading", name="March")).to_be_visible()
     await expect(page.locator("#c-head .badge")).to_have_text("PENDING")
     await expect(page.get_by_text("once the execution is over")).to_be_visible()
@@ -94,7 +94,7 @@ async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(
     await page.locator("[data-folder]").set_input_files(folder)
     zipped = a_file("lote.zip", a_zip({"c.txt": TEXTS["c.txt"]}))
     await page.locator("[data-files]").set_input_files([zipped, damaged])
-    await expect(page.locator("p[data-chosen]")).to_contain_text("Escolhidos: 4")
+    await expect(page.locator("p[data-chosen]")).to_contain_text("Selecionados: 4")
     await page.route("**/arquivos?nome=lote.zip", lambda route: route.abort(), times=1)
     await page.get_by_role("button", name="Enviar e classificar").click()
     await expect(page.locator(".refused li")).to_contain_text("ruim.zip O arquivo está danificado.")
@@ -115,7 +115,7 @@ async def test_more_than_fit_in_one_execution_are_told_before_any_is_sent(classi
         for (let each = 0; each < 2001; each += 1) given.items.add(new File(["x"], `${each}.txt`));
         input.files = given.files; input.dispatchEvent(new Event("change")); }"""
     )
-    await expect(page.locator("p[data-chosen]")).to_contain_text("2.001 arquivos passam dos 2.000")
+    await expect(page.locator("p[data-chosen]")).to_contain_text("2.001 arquivos passam do limite de 2.000")
     await expect(page.get_by_role("button", name="Enviar e classificar")).to_be_disabled()
 
 
@@ -123,22 +123,28 @@ async def test_more_than_fit_in_one_execution_are_told_before_any_is_sent(classi
 async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(
     classifier_screen: ClassifierScreen, locale: str, language: str
 ) -> None:
-    say = Words(language)
+    translator = create_translator(language)
     execution = await classifier_screen.begin(await classifier_screen.project(), {**TEXTS, "bad.bin": UNREADABLE})
     page = await classifier_screen.open(f"execucoes/{execution}", language=locale)
     await classifier_screen.get_stuck()
-    await expect(page.locator("#c-head .badge")).to_have_text(say("status TRAVADO"))
-    await expect(page.locator(".stuck-banner")).to_contain_text(say("cause no_progress"))
+    await expect(page.locator("#c-head .badge")).to_have_text(translator.pgettext("execution status", "STUCK"))
+    await expect(page.locator(".stuck-banner")).to_contain_text(
+        translator.gettext("a document exceeded its time limit without a heartbeat")
+    )
     await expect(page.locator(".stuck-banner .proof")).to_contain_text("/classificador/")
-    await expect(page.locator("#c-episodes")).to_contain_text(say("way still"))
-    await page.get_by_role("button", name=say("resume")).click()
-    await expect(page.get_by_role("status")).to_have_text(say("said retomada"))
+    await expect(page.locator("#c-episodes")).to_contain_text(translator.gettext("still stuck"))
+    await page.get_by_role("button", name=translator.gettext("Continue from where it stopped")).click()
+    await expect(page.get_by_role("status")).to_have_text(translator.gettext("The execution has been resumed."))
     await classifier_screen.work()
-    await expect(page.locator("#c-head .badge")).to_have_text(say("status CONCLUIDO_COM_ERROS"))
-    await expect(page.locator("#c-episodes")).to_contain_text(say("way person", by=""))
-    await expect(page.locator("#c-errors")).to_contain_text(say.code("FILE_UNSUPPORTED"))
-    await page.get_by_role("button", name=say("rerun")).click()
-    await expect(page.get_by_role("status")).to_have_text(say("said refazendo"))
+    await expect(page.locator("#c-head .badge")).to_have_text(
+        translator.pgettext("execution status", "DONE WITH ERRORS")
+    )
+    await expect(page.locator("#c-episodes")).to_contain_text(translator.gettext("resumed by %(by)s", by=""))
+    await expect(page.locator("#c-errors")).to_contain_text(describe_error_code(translator, "FILE_UNSUPPORTED"))
+    await page.get_by_role("button", name=translator.gettext("Rerun only errors")).click()
+    await expect(page.get_by_role("status")).to_have_text(
+        translator.gettext("Only the documents with errors are being rerun.")
+    )
     assert (await classifier_screen.client.runs.get(execution)).revision == 2
 
 
@@ -147,7 +153,7 @@ async def test_a_minute_without_events_is_told_until_a_ping_comes(
     classifier_screen: ClassifierScreen, monkeypatch: pytest.MonkeyPatch, locale: str, language: str
 ) -> None:
     monkeypatch.setattr("retoma.server.streams.SECONDS_BETWEEN_SLOTS", 3600.0)  # no ping but the test's
-    say = Words(language)
+    translator = create_translator(language)
     execution = await classifier_screen.begin(await classifier_screen.project())
     page = await classifier_screen.screen.blank(locale=locale)
     await page.clock.install(time=NOON)
@@ -158,8 +164,10 @@ async def test_a_minute_without_events_is_told_until_a_ping_comes(
     await page.clock.fast_forward(59_000)
     await expect(page.locator("#silent")).to_be_hidden()
     await page.clock.fast_forward(1_500)
-    await expect(page.locator("#silent")).to_contain_text(say("silent", time="").rstrip(" ."))
-    await expect(page.get_by_role("link", name=say("reload"))).to_be_visible()
+    await expect(page.locator("#silent")).to_contain_text(
+        translator.gettext("No events since %(time)s.", time="").rstrip(" .")
+    )
+    await expect(page.get_by_role("link", name=translator.gettext("Reload now"))).to_be_visible()
     live: Streams = classifier_screen.screen.server.state.live
     await live.send_pings(live.list_streams())
     await expect(page.locator("#silent")).to_be_hidden()
@@ -169,22 +177,30 @@ async def test_a_minute_without_events_is_told_until_a_ping_comes(
 async def test_labels_are_corrected_and_confirmed_in_their_rows(
     classifier_screen: ClassifierScreen, locale: str, language: str
 ) -> None:
-    say = Words(language)
+    translator = create_translator(language)
     execution = await classifier_screen.run_execution({**TEXTS, "vago.txt": VAGUE, "bad.bin": UNREADABLE})
     page = await classifier_screen.open(f"execucoes/{execution}", language=locale)
-    await page.locator('tr[data-c="a.txt"]').get_by_role("link", name=say("correct")).click()
-    await page.get_by_label(say("choose label")).select_option("parecer")
-    await page.get_by_role("button", name=say("keep label")).click()
-    await expect(page.get_by_role("status")).to_have_text(say("said corrigido"))
-    await expect(page.locator('tr[data-c="a.txt"]')).to_contain_text(say("model said", label="sentença"))
+    await page.locator('tr[data-c="a.txt"]').get_by_role("link", name=translator.pgettext("action", "Correct")).click()
+    await page.get_by_label(translator.gettext("Correct label")).select_option("parecer")
+    await page.get_by_role("button", name=translator.pgettext("action", "Save")).click()
+    await expect(page.get_by_role("status")).to_have_text(translator.gettext("The label has been corrected."))
+    await expect(page.locator('tr[data-c="a.txt"]')).to_contain_text(
+        translator.gettext("the model said %(label)s", label="sentença")
+    )
     await classifier_screen.work()
     await expect(page.locator("#documents")).to_have_attribute("data-over", "yes")
-    await page.locator('tr[data-c="vago.txt"]').get_by_role("button", name=say("confirm")).click()
-    await expect(page.locator('tr[data-c="vago.txt"]')).to_contain_text(say("confirmed"))
+    await (
+        page.locator('tr[data-c="vago.txt"]')
+        .get_by_role("button", name=translator.pgettext("action", "Confirm"))
+        .click()
+    )
+    await expect(page.locator('tr[data-c="vago.txt"]')).to_contain_text(translator.gettext("confirmed by a person"))
     await classifier_screen.work()
     await expect(page.locator("#documents")).to_have_attribute("data-over", "yes")
-    await page.locator('tr[data-c="bad.bin"]').get_by_role("button", name=say("skip")).click()
-    await expect(page.locator('tr[data-c="bad.bin"]')).to_contain_text(say("document PULADO"))
+    await page.locator('tr[data-c="bad.bin"]').get_by_role("button", name=translator.pgettext("action", "Skip")).click()
+    await expect(page.locator('tr[data-c="bad.bin"]')).to_contain_text(
+        translator.pgettext("document status", "Skipped")
+    )
     await classifier_screen.work()
     assert (await classifier_screen.client.runs.get(execution)).state is RunState.COMPLETED
 
@@ -194,43 +210,47 @@ async def test_filtered_rows_come_and_go_as_documents_change(classifier_screen: 
     waiting = await classifier_screen.open(f"execucoes/{execution}?status=PENDENTE")
     done = await classifier_screen.open(f"execucoes/{execution}?status=CONCLUIDO&q=.txt")
     await expect(waiting.locator("tr[data-c]")).to_have_count(4)
-    await expect(done.get_by_text(Words("pt")("no match"))).to_be_visible()
+    await expect(done.get_by_text(create_translator("pt").gettext("No matching documents."))).to_be_visible()
     await classifier_screen.work()
     await expect(done.locator("tr[data-c]")).to_have_count(3)
     assert await done.locator("tr[data-c]").evaluate_all("all => all.map(row => row.id)") == ["d2", "d3", "d4"]
-    await expect(done.get_by_text(Words("pt")("no match"))).to_be_hidden()
+    await expect(done.get_by_text(create_translator("pt").gettext("No matching documents."))).to_be_hidden()
     await expect(waiting.locator("tr[data-c]")).to_have_count(0)
-    await expect(waiting.get_by_text(Words("pt")("no match"))).to_be_visible()
+    await expect(waiting.get_by_text(create_translator("pt").gettext("No matching documents."))).to_be_visible()
 
 
 @pytest.mark.parametrize(("locale", "language"), LANGUAGES)
 async def test_documents_are_found_the_execution_cancelled_and_its_project_changed_and_deleted(
     classifier_screen: ClassifierScreen, locale: str, language: str
 ) -> None:
-    say = Words(language)
+    translator = create_translator(language)
     project = await classifier_screen.project()
     execution = await classifier_screen.begin(project)
     page = await classifier_screen.open(f"execucoes/{execution}", language=locale)
-    await page.get_by_label(say("find document")).fill("B.TX")
+    await page.get_by_label(translator.gettext("Part of the name")).fill("B.TX")
     await page.keyboard.press("Enter")
     await expect(page.locator("tr[data-c]")).to_have_count(1)
-    await page.get_by_role("link", name=say("clear")).click()
-    await page.locator("#c-chips").get_by_role("link", name=say("many PENDENTE")).click()
+    await page.get_by_role("link", name=translator.gettext("Clear filters")).click()
+    await page.locator("#c-chips").get_by_role("link", name=translator.pgettext("documents", "Pending")).click()
     await expect(page.locator("tr[data-c]")).to_have_count(3)
     await page.locator("[data-key=cancel] summary").click()
-    await page.get_by_role("button", name=say("cancel now")).click()
-    await expect(page.get_by_role("status")).to_have_text(say("said cancelada"))
-    await expect(page.locator("#c-head .badge")).to_have_text(say("status CANCELADO"))
+    await page.get_by_role("button", name=translator.gettext("Yes, cancel it")).click()
+    await expect(page.get_by_role("status")).to_have_text(translator.gettext("The execution has been cancelled."))
+    await expect(page.locator("#c-head .badge")).to_have_text(translator.pgettext("execution status", "CANCELLED"))
     await page.goto(f"{classifier_screen.screen.address}/classificador/{project}")
-    await page.get_by_role("link", name=say("edit project")).click()
-    await page.get_by_label(say("field nome"), exact=True).fill("Outro nome")
-    await page.get_by_role("button", name=say("save")).click()
-    await expect(page.get_by_role("status").first).to_have_text(say("said salvo"))
+    await page.get_by_role("link", name=translator.gettext("Edit project")).click()
+    await page.get_by_label(translator.gettext("Name"), exact=True).fill("Outro nome")
+    await page.get_by_role("button", name=translator.gettext("Save changes")).click()
+    await expect(page.get_by_role("status").first).to_have_text(
+        translator.gettext("The project has been saved. Executions that already started keep the previous settings.")
+    )
     await expect(page.get_by_role("heading", name="Outro nome")).to_be_visible()
-    await page.get_by_role("link", name=say("edit project")).click()
-    await page.get_by_text(say("delete project")).click()
-    await page.get_by_role("button", name=say("delete now")).click()
-    await expect(page.get_by_role("status")).to_have_text(say("said excluido"))
+    await page.get_by_role("link", name=translator.gettext("Edit project")).click()
+    await page.get_by_text(translator.gettext("Delete project…")).click()
+    await page.get_by_role("button", name=translator.gettext("Yes, delete it")).click()
+    await expect(page.get_by_role("status")).to_have_text(
+        translator.gettext("The project has been deleted. Its executions are kept.")
+    )
     assert (await classifier_screen.client.runs.get(execution)).state is RunState.CANCELLED
 
 

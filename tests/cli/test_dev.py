@@ -97,19 +97,19 @@ def taken_port() -> Iterator[int]:
 def test_dev_says_what_to_type_and_stops_cleanly(terminal: Terminal, taken_port: int) -> None:
     with terminal.process("dev", "film.py") as dev:
         said = dev.wait_for_output("worker_ready")
-        assert f"port {taken_port} is taken, so the server is on " in said
+        assert f"port {taken_port} is in use, so the server uses " in said
         assert "-m retoma start film film.py --wait" in said
         worker = worker_of(said)
         os.kill(dev.pid, signal.SIGINT)
         assert dev.wait_for_exit() == 0
-        assert "everything is kept" in dev.wait_for_output("stopped")
+        assert "all data is kept" in dev.wait_for_output("stopped")
     assert not is_running(worker)
 
 
 def test_dev_starts_another_worker_when_one_dies(terminal: Terminal) -> None:
     with terminal.process("dev", "film.py") as dev:
         os.kill(worker_of(dev.wait_for_output("worker_ready")), signal.SIGKILL)
-        dev.wait_for_output("ended with -9; starting another")
+        dev.wait_for_output("exited with code -9; starting another")
         wait_until(lambda: dev.output.read_text().count("worker_ready") == 2)
         assert terminal.run("start", "film", "film.py", "--wait").returncode == 0
         os.kill(dev.pid, signal.SIGTERM)
@@ -140,7 +140,7 @@ def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(termi
         assert f"em pt: {address[1]}/films/?{address[2]}, porta" in said
         port = address[1].rpartition(":")[2]
         assert f"/films/?{address[2]}, porta {port}" in said
-        assert "webhooks  podem ir" in said
+        assert "webhooks  também podem ir" in said
         (review,) = terminal.json("reviews", "list")
         assert f"{address[1]}/reviews/{review['id']}?{address[2]}" in said
         assert f"made beside port {port}" in terminal.out("reviews", "show", str(review["id"]))
@@ -175,7 +175,7 @@ def test_dev_starts_again_when_the_code_changes_and_runs_continue(terminal: Term
         file.write_text(FILM + "\nraise RuntimeError('half a thought')\n")
         dev.wait_for_output("half a thought")
         file.write_text(FILM.replace("line.upper()", CHANGED))
-        dev.wait_for_output("the code changed: starting again")
+        dev.wait_for_output("the code changed: restarting")
         wait_until(lambda: dev.output.read_text().count("worker_ready") == 2)
         first, second = re.findall(r"server    (http://127.0.0.1:\d+/\?token=\S+)", dev.output.read_text())
         assert first == second  # pages that are open stay open
@@ -206,8 +206,8 @@ def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(termin
     terminal.variables["RETOMA_HEARTBEAT_TIMEOUT_SECONDS"] = "3"
     terminal.variables["LANG"] = "pt_BR.UTF-8"
     said = terminal.out("dev", "--demo", "--once")
-    assert re.search(r"kill -9 \d+: o worker 1 morreu, com [234] jobs nas mãos", said)
-    seconds = re.search(r"retomados (\d+),\d s após a morte", said)
+    assert re.search(r"kill -9 \d+: o worker 1 morreu enquanto executava [234] jobs", said)
+    seconds = re.search(r"recuperados (\d+),\d s após a morte", said)
     assert seconds is not None
     assert int(seconds[1]) < WAIT_TIMEOUT
     assert "O farol que retomava: 12 cenas" in said
@@ -226,10 +226,10 @@ def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(termin
     ("bodies", "objection"),
     [
         ({"script": 1, "scenes": 2, "film": 1}, None),
-        ({"script": 2, "scenes": 2, "film": 1}, "script was run 2 times"),
-        ({"script": 1, "scenes": 1, "film": 1}, "scenes was interrupted and yet was run once"),
-        ({"script": 1, "scenes": 2, "film": 2}, "film was run 2 times"),
-        ({"scenes": 2, "film": 1}, "script was finished and yet left no trace"),
+        ({"script": 2, "scenes": 2, "film": 1}, "script ran 2 times"),
+        ({"script": 1, "scenes": 1, "film": 1}, "scenes was interrupted but ran only once"),
+        ({"script": 1, "scenes": 2, "film": 2}, "film ran 2 times"),
+        ({"scenes": 2, "film": 1}, "script was finished but left no trace"),
     ],
 )
 def test_the_demo_objects_to_what_it_does_not_prove(
@@ -254,11 +254,11 @@ async def test_every_objection_is_shown_in_the_language_of_the_locale(
     assert not await proof.show(Client(None, Database("never asked", None)), uuid4(), board)
     assert [line.strip() for line in screen.getvalue().splitlines()] == [
         "",
-        "Não é o que devia acontecer:",
-        "scenes foi interrompido e mesmo assim rodou uma vez só",
-        "film rodou 2 vezes",
-        "script estava pronto e mesmo assim não deixou rastro",
-        f"Por favor, relate, com {effects}.",
+        "Isto não deveria acontecer:",
+        "scenes foi interrompido, mas foi executado só uma vez",
+        "film foi executado 2 vezes",
+        "script estava pronto, mas não deixou rastro",
+        f"Por favor, relate isto, com {effects}.",
     ]
 
 

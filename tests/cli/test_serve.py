@@ -57,7 +57,7 @@ def start(address: str, key: str | None = None) -> Any:
 def test_serve_says_how_to_make_a_key_and_needs_one(terminal: Terminal) -> None:
     with terminal.process("serve", "film.py", "--port", "0") as server:
         address = address_of(server)
-        assert "retoma keys create NAME --scope runs:read" in server.wait_for_output("No API key exists yet")
+        assert "retoma keys create NAME --scope runs:read" in server.wait_for_output("There is no API key yet")
         assert start(address).status_code == 401
         key = terminal.out("keys", "create", "n8n").strip()
         run = start(address, key)

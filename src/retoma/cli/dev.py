@@ -28,6 +28,7 @@ from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
 from retoma.cli.dev_links import DevLinks
 from retoma.cli.http_server import bind_socket, get_address, run_server
+from retoma.cli.messages import gettext
 from retoma.cli.options import AppLocation
 from retoma.cli.serve import export_address
 from retoma.cli.worker_process import SupervisedWorker
@@ -37,7 +38,6 @@ from retoma.privileges import hide_process
 from retoma.server import make_server
 from retoma.settings import Settings
 from retoma.terminal import escape_text
-from retoma.texts import text
 
 DEMO = "retoma.demo:app"
 DEMO_CONCURRENCY = 4
@@ -123,11 +123,15 @@ async def _dev(
     once: bool,
 ) -> int:
     with open_board() as board:
-        board.print_line(text("title", version=version("retoma"), app=app.name), style="bold")
-        board.print_line(text("preparing"), style="dim")
+        board.print_line(
+            gettext("Retoma %(version)s, application %(app)s", version=version("retoma"), app=app.name), style="bold"
+        )
+        board.print_line(gettext("preparing the database ..."), style="dim")
         async with connect(app, settings) as client:
-            kind = text("embedded" if settings.database_url is None else "own")
-            board.print_line(text("database", kind=kind, address=_database_address(client, settings)))
+            kind = gettext("embedded PostgreSQL") if settings.database_url is None else gettext("your PostgreSQL")
+            board.print_line(
+                gettext("database  %(kind)s at %(address)s", kind=kind, address=_database_address(client, settings))
+            )
             async with _serve(app, client, settings, sock, token, board) as links:
                 if location == DEMO and demo:
                     return await _run_demo(client, settings, board, worker, once=once)
@@ -145,18 +149,30 @@ async def _serve(
     """Serve the API and the dashboard to local programs that know the token of this start."""
     port = sock.getsockname()[1]
     if settings.port not in (0, port):
-        board.print_line(text("port taken", port=settings.port, other=port), style="yellow")
+        board.print_line(
+            gettext("port %(port)s is in use, so the server uses %(other)s", port=settings.port, other=port),
+            style="yellow",
+        )
     links = DevLinks(get_address(sock), token)
     server = make_server(app, client, settings, dev_token=links.token)
     with _write_key_file(settings.home, links.token) as key:
         # Announce the hosts without loopback: a worker started separately need not allow this machine.
         hosts = [host for host in settings.allow_hosts if host not in THIS_MACHINE]
         async with run_server(server, sock, settings, hosts):
-            board.print_line(text("server", address=links.add_token(f"{links.address}/")))
+            board.print_line(
+                gettext(
+                    "server    %(address)s (open it in a browser: it logs you in on this machine)",
+                    address=links.add_token(f"{links.address}/"),
+                )
+            )
             for page in app.pages:
                 if page.nav:
-                    board.print_line(text("page", address=links.add_token(f"{links.address}{page.path}")))
-            board.print_line(text("api key", file=escape_text(str(key))))
+                    board.print_line(
+                        gettext("page      %(address)s", address=links.add_token(f"{links.address}{page.path}"))
+                    )
+            board.print_line(
+                gettext("API key   for programs on this machine, until it stops: %(file)s", file=escape_text(str(key)))
+            )
             yield links
 
 
@@ -175,13 +191,18 @@ def _write_key_file(home: Path, token: str) -> Iterator[Path]:
 
 async def _supervise(app: App, location: str, board: Board, arguments: list[str], environment: dict[str, str]) -> int:
     async def report_exit(pid: int, code: int) -> None:
-        board.print_line(text("worker ended", pid=pid, code=code), style="yellow")
+        board.print_line(
+            gettext("the worker (process %(pid)s) exited with code %(code)s; starting another", pid=pid, code=code),
+            style="yellow",
+        )
 
     worker = SupervisedWorker(arguments, environment, report_exit)
     supervision = asyncio.create_task(worker.supervise())
     await worker.started.wait()
-    board.print_line(text("worker", pid=worker.pid, queues=", ".join(app.queues)))
-    board.print_line(text("webhooks"), style="dim")
+    board.print_line(
+        gettext("worker    process %(pid)s, queues %(queues)s", pid=worker.pid, queues=", ".join(app.queues))
+    )
+    board.print_line(gettext("webhooks  can also be sent to this machine (only `retoma dev` allows it)"), style="dim")
     _suggest_commands(board, [*_suggest_start(app, location), "runs list", "doctor"])
     reload_task = asyncio.create_task(_stop_when_code_changes(location, worker, board))
     try:
@@ -192,10 +213,16 @@ async def _supervise(app: App, location: str, board: Board, arguments: list[str]
 
 async def _stop_when_code_changes(location: str, worker: SupervisedWorker, board: Board) -> None:
     def report_error(error: str) -> None:
-        board.print_line(text("reload failed", error=escape_text(error)), style="yellow")
+        board.print_line(
+            gettext(
+                "the code changed but cannot be imported, so the old code keeps running: %(error)s",
+                error=escape_text(error),
+            ),
+            style="yellow",
+        )
 
     await reload.wait_for_code_change(location, report_error)
-    board.print_line(text("reloading"), style="yellow")
+    board.print_line(gettext("the code changed: restarting"), style="yellow")
     worker.stop()
 
 
@@ -211,7 +238,12 @@ def _suggest_start(app: App, location: str) -> list[str]:
 
 async def _run_demo(client: Client, settings: Settings, board: Board, arguments: list[str], *, once: bool) -> int:
     board.print_line("")
-    board.print_line(text("demo"))
+    board.print_line(
+        gettext(
+            "A short film: a script, 12 scenes with narration and an illustration each, and the final cut.\nHalfway "
+            "through, this program kills its own worker with SIGKILL. Watch what happens."
+        )
+    )
     board.print_line("")
     demo = Demo(client, board, settings.heartbeat_timeout_seconds)
     worker = SupervisedWorker(arguments, _set_log_level("error"), lambda *_: demo.on_worker_exit())
@@ -229,7 +261,7 @@ async def _run_demo(client: Client, settings: Settings, board: Board, arguments:
         _suggest_commands(board, suggest_after_demo(demo.run_id))
     await supervision
     if stopped.is_set():
-        board.print_line(text("stopped"))
+        board.print_line(gettext("stopped; all data is kept"))
     return 0 if proven else 1
 
 
@@ -251,7 +283,7 @@ async def _wait_until_stopped(
     if reload_task.done() and not stopped.is_set():
         await reload_task
         return RELOAD_CODE
-    board.print_line(text("stopped"))
+    board.print_line(gettext("stopped; all data is kept"))
     return 0
 
 
@@ -271,7 +303,9 @@ def _stop_on_signals(
             if demo_task is not None:
                 demo_task.cancel()
                 board.clear()
-            board.print_line(text("stopping"), style="yellow")
+            board.print_line(
+                gettext("stopping: running jobs may finish (press Ctrl-C again to stop at once)"), style="yellow"
+            )
         if signals <= 2:
             worker.stop()
         else:
@@ -286,11 +320,11 @@ def _stop_on_signals(
 
 def _suggest_commands(board: Board, commands: list[str]) -> None:
     board.print_line("")
-    board.print_line(text("next"))
+    board.print_line(gettext("In another terminal, in this folder:"))
     for command in commands:
         board.print_line(f"  {_command_name()} {command}", style="cyan")
     board.print_line("")
-    board.print_line(text("how to stop"), style="dim")
+    board.print_line(gettext("Ctrl-C stops it: running jobs may finish. Press it again to stop at once."), style="dim")
 
 
 def _command_name() -> str:

@@ -10,11 +10,11 @@ import typer
 from retoma.cli import printing
 from retoma.cli.command_setup import open_client, read_settings, run_async
 from retoma.cli.inputs import read_duration
+from retoma.cli.messages import gettext
 from retoma.cli.options import DetailFormat, DetailOutput, ListFormat, ListOutput
 from retoma.cli.printing import Column, Row
 from retoma.records import KeyRecord, NewKey, Scope
 from retoma.store import clock
-from retoma.texts import text
 
 keys = typer.Typer(no_args_is_help=True, help="Manage API keys.")
 KeyId = Annotated[int, typer.Argument(metavar="KEY", help="The key's ID, from `retoma keys list`.")]
@@ -134,7 +134,7 @@ def _print_key(new_key: NewKey, output: DetailFormat) -> None:
         print(printing.to_json({**_to_row(new_key.key), "secret": new_key.secret}))
         return
     print(new_key.secret)
-    printing.stderr().print(text("shown once", key=new_key.key.id))
+    printing.stderr().print(gettext("key %(key)s; it is shown only this once", key=new_key.key.id))
 
 
 def _to_row(key: KeyRecord) -> Row:

@@ -6,8 +6,8 @@ import sys
 
 import typer
 
+from retoma.cli.messages import gettext
 from retoma.engine.admin_sessions import hash_password
-from retoma.texts import text
 
 
 def password() -> None:
@@ -25,5 +25,5 @@ def password() -> None:
 def _read_password() -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
-    entered: str = typer.prompt(text("password"), hide_input=True, confirmation_prompt=True, err=True)
+    entered: str = typer.prompt(gettext("Password"), hide_input=True, confirmation_prompt=True, err=True)
     return entered

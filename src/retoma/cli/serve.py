@@ -17,13 +17,13 @@ from retoma.cli import application, served_applications
 from retoma.cli.command_setup import open_client, read_settings
 from retoma.cli.http_server import HttpServer, bind_socket, get_address
 from retoma.cli.http_server import run_server as listening_server
+from retoma.cli.messages import gettext
 from retoma.cli.options import AppLocation
 from retoma.cli.worker import run_process
 from retoma.client import Client
 from retoma.logs import get_logger
 from retoma.server import make_server
 from retoma.settings import Settings
-from retoma.texts import text
 
 log = get_logger(__name__)
 NO_PUBLIC_URL = "is not set, but other machines can reach the server: links and callbacks point to 127.0.0.1"
@@ -117,5 +117,8 @@ async def _wait_until_stopped(server: HttpServer) -> None:
 
 async def _suggest_key(client: Client) -> None:
     if not await client.api_keys.list():
-        lines = [text("no key yet"), "  retoma keys create NAME --scope runs:read --scope runs:write"]
+        lines = [
+            gettext("There is no API key yet, so nobody can call this server. Create one in another terminal:"),
+            "  retoma keys create NAME --scope runs:read --scope runs:write",
+        ]
         print("\n".join(lines), file=sys.stderr)

@@ -6,6 +6,7 @@ from retoma import App, Settings
 from retoma.files import FileSettings, FileStore, create_file_store
 from retoma_apps.classifier.callback import build_callback_body
 from retoma_apps.classifier.labelling import Labeller
+from retoma_apps.classifier.pages.messages import LOCALE
 from retoma_apps.classifier.pages.pages import STATIC, TEMPLATES, create_pages
 from retoma_apps.classifier.pipeline import classification
 from retoma_apps.classifier.projects import OfflineAccuracies
@@ -27,6 +28,7 @@ def make_app(files: FileStore, llm: Llm | None) -> App:
         pages=create_pages(accuracies, is_offline=llm is None),
         templates=TEMPLATES,
         static=STATIC,
+        locale=LOCALE,
         files=files,
         large_bodies={"/arquivos": LARGEST_UPLOAD},
     )

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from retoma.errors import RetomaError
 from retoma.server import Problem, to_problem
-from retoma_apps.classifier.pages.words import CODES, Words
+from retoma_apps.classifier.pages.messages import ERROR_CODES, create_translator, describe_error_code
 
 _BY_CODE = {
     "NOT_FOUND": "este documento não existe nesta execução",
@@ -48,7 +48,7 @@ class PortugueseRoute(APIRoute):
 
 def explain_in_portuguese(code: str | None) -> str | None:
     """Return the meaning of an error code and what to do, in Portuguese; None if the code is not ours."""
-    return Words("pt").code(code) if code in CODES else None
+    return describe_error_code(create_translator("pt"), code) if code in ERROR_CODES else None
 
 
 def _translate(problem: Problem, pt: str | None) -> None:

@@ -14,7 +14,7 @@ import pytest
 from retoma import minutes
 from retoma.identifiers import new_run_id
 from retoma_apps.classifier import executions, pipeline
-from retoma_apps.classifier.pages.words import Words
+from retoma_apps.classifier.pages.messages import create_translator, describe_error_code
 from tests.apps.classifier.classifier_app import KEY, SPOILT, TEXTS, ClassifierApp, a_project, check_refusal
 from tests.apps.classifier.conftest import OpenClassifierApp
 
@@ -134,7 +134,7 @@ async def test_what_fails_fails_alone_and_says_why(classifier_app: ClassifierApp
     assert (spoilt["codigo"], spoilt["status"], spoilt["tentativas"]) == ("b.txt", "ERRO", 3)
     assert spoilt["erro_codigo"] == "LLM_INVALID_JSON"
     assert "the model's answer is not JSON" in spoilt["erro_detalhe"]
-    assert spoilt["erro_mensagem"] == Words("pt").code("LLM_INVALID_JSON")
+    assert spoilt["erro_mensagem"] == describe_error_code(create_translator("pt"), "LLM_INVALID_JSON")
     assert "labelling.py" in spoilt["erro_stack"]
     assert datetime.fromisoformat(spoilt["ultimo_erro_em"]).utcoffset() is not None
     assert (blank["codigo"], blank["tentativas"], blank["erro_codigo"]) == ("vazio.txt", 1, "FILE_EMPTY")

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from string import Formatter
 from types import SimpleNamespace
 from typing import get_args
 from uuid import UUID
@@ -18,8 +17,15 @@ from retoma.server.request_limits import CONTENT_SECURITY_POLICY
 from retoma.states import RunState
 from retoma_apps.classifier import projects
 from retoma_apps.classifier.models import Category, Example, Project
-from retoma_apps.classifier.pages import forms, words
-from retoma_apps.classifier.pages.words import Words
+from retoma_apps.classifier.pages import forms
+from retoma_apps.classifier.pages.messages import (
+    CAUSES,
+    DOCUMENT_STATUS_NAMES,
+    ERROR_CODES,
+    STATUS_NAMES,
+    create_translator,
+    describe_error_code,
+)
 from retoma_apps.classifier.reading.errors import Code
 from retoma_apps.classifier.states import DOCUMENT_STATUSES, STATUSES
 from tests.apps.classifier.classifier_app import EXAMPLES, TEXTS, ClassifierApp, a_project
@@ -86,25 +92,25 @@ def test_a_project_is_the_same_after_it_was_in_a_form() -> None:
         exemplos=[Example(texto="one\n\nthree: 3", rotulo="a: b"), Example(texto="x", rotulo="c")],
         confianca_minima=0.625,
     )
-    assert forms.parse_project(forms.project_form(project).fields, Words("en")) == project
+    assert forms.parse_project(forms.project_form(project).fields, create_translator("en")) == project
 
 
 @pytest.mark.parametrize(
     ("field", "written", "sentence"),
     [
-        ("nome", " ", "Dê um nome de 1 a 100 letras."),
-        ("taxonomia", "", "Dê de 1 a 200 rótulos"),
+        ("nome", " ", "Informe um nome de 1 a 100 caracteres."),
+        ("taxonomia", "", "Informe de 1 a 200 rótulos"),
         ("taxonomia", "Ofício\nofício", "O rótulo “ofício” está repetido."),
-        ("exemplos", "sentença", "A linha 1 não diz o rótulo"),
+        ("exemplos", "sentença", "A linha 1 não tem rótulo"),
         ("exemplos", "\nrecurso: Apela.", "A linha 2 tem o rótulo “recurso”"),
-        ("confianca_minima", "alta", "Um número de 0 a 100."),
-        ("max_retries_documento", "2,5", "Um número inteiro de 0 a 10."),
-        ("max_retries_execucao", "nan", "Um número inteiro de 0 a 10."),
+        ("confianca_minima", "alta", "Informe um número de 0 a 100."),
+        ("max_retries_documento", "2,5", "Informe um número inteiro de 0 a 10."),
+        ("max_retries_execucao", "nan", "Informe um número inteiro de 0 a 10."),
     ],
 )
 def test_errors_are_shown_at_their_fields(field: str, written: str, sentence: str) -> None:
     with pytest.raises(forms.InvalidForm) as caught:
-        forms.parse_project(FORM | {field: written}, Words("pt"))
+        forms.parse_project(FORM | {field: written}, create_translator("pt"))
     assert sentence in caught.value.errors[field]
 
 
@@ -150,8 +156,12 @@ async def test_errors_of_rejected_files_are_in_the_language_of_the_page(
     elements = Elements()
     elements.feed(answer.text)
     (given,) = [value for name, value in elements.attributes if name == "data-refusals"]
-    say = Words(language)
-    said = {code: say.code(code) for code in get_args(Code)} | {"FILE_TOO_LARGE": say("upload too large")}
+    translator = create_translator(language)
+    said = {code: describe_error_code(translator, code) for code in get_args(Code)} | {
+        "FILE_TOO_LARGE": translator.gettext(
+            "Too large. A document may have 50 MB, and a zip 2,000 files of 2 GB in total. Split it or make it smaller."
+        )
+    }
     assert json.loads(given or "") == said
 
 
@@ -171,7 +181,7 @@ async def test_the_measured_accuracy_is_shown(classifier_pages: ClassifierPages)
     async with asyncio.timeout(WAIT_TIMEOUT):
         while "está sendo medido" in (shown := await classifier_pages.read(project)):
             continue
-    assert "Acertou 100 % de 24 exemplos que não tinha visto." in shown
+    assert "Acertou 100% de 24 exemplos que não tinha visto." in shown
 
 
 async def test_an_execution_that_nobody_looks_after_is_not_shown_as_under_way(
@@ -189,10 +199,10 @@ async def test_an_execution_that_nobody_looks_after_is_not_shown_as_under_way(
     await classifier_pages.classifier_app.api.sandbox.run_watchdog()
     shown = await classifier_pages.read(f"execucoes/{execution}")
     assert "EM ANDAMENTO" not in shown.upper()
-    assert "nenhum worker está ativo" in shown
+    assert "nenhum worker está em execução" in shown
     assert (await classifier_pages.classifier_app.status(execution))["status"] == "TRAVADO"
     assert "Continuar de onde parou" in shown
-    assert "foi retomada, mas nenhum worker está ativo" in await classifier_pages.submit_form(
+    assert "foi retomada, mas nenhum worker está em execução" in await classifier_pages.submit_form(
         f"execucoes/{execution}/retomar"
     )
     assert "no live worker" in (await classifier_pages.classifier_app.post_action(execution, "retomar")).json()["aviso"]
@@ -202,13 +212,13 @@ async def test_the_page_says_whether_to_wait_or_to_take_action(classifier_pages:
     execution = await classifier_pages.classifier_app.begin(
         await classifier_pages.classifier_app.project(), {**TEXTS, "bad": BAD}
     )
-    assert "Começa sozinha: não precisa fazer nada." in await classifier_pages.read(f"execucoes/{execution}")
+    assert "Começa automaticamente: não precisa fazer nada." in await classifier_pages.read(f"execucoes/{execution}")
     await classifier_pages.classifier_app.api.sandbox.clock.advance(timedelta(minutes=1))
-    assert "Precisa de você: nenhum worker está ativo" in await classifier_pages.read(f"execucoes/{execution}")
+    assert "Precisa da sua atenção: nenhum worker está em execução" in await classifier_pages.read(f"execucoes/{execution}")
     await classifier_pages.classifier_app.work()
     shown = await classifier_pages.read(f"execucoes/{execution}")
     assert "Um documento ficou sem rótulo" in shown
-    assert "O que falhou, e o que fazer 1 Este tipo de arquivo não é lido aqui. Envie PDF" in shown
+    assert "O que falhou e o que fazer 1 Este tipo de arquivo não é lido aqui. Envie PDF" in shown
     assert "nothing needs you" in await classifier_pages.read(
         f"execucoes/{await classifier_pages.classifier_app.run_execution()}", "en"
     )
@@ -216,7 +226,7 @@ async def test_the_page_says_whether_to_wait_or_to_take_action(classifier_pages:
 
 @pytest.mark.parametrize(
     ("act", "said"),
-    [("retomar", "A execução continua."), ("reprocessar-erros", "Primeiro a execução continua.")],
+    [("retomar", "A execução foi retomada."), ("reprocessar-erros", "Primeiro, a execução foi retomada.")],
 )
 async def test_a_stuck_execution_goes_on_by_either_button(
     classifier_pages: ClassifierPages, act: str, said: str
@@ -232,9 +242,9 @@ async def test_a_stuck_execution_goes_on_by_either_button(
     shown = await classifier_pages.read(f"execucoes/{execution}")
     assert "TRAVADO" in shown
     assert "A execução parou em 0 de 4 e nada se perdeu" in shown
-    assert "um documento passou do tempo sem dar sinal" in shown
+    assert "um documento passou do tempo limite sem sinal de progresso" in shown
     assert "Rota /classificador/" in shown
-    assert "um documento passou do tempo sem dar sinal \N{EN DASH} ainda está parada" in shown
+    assert "um documento passou do tempo limite sem sinal de progresso \N{EN DASH} ainda travada" in shown
     assert said in await classifier_pages.submit_form(f"execucoes/{execution}/{act}")
     assert (await classifier_pages.classifier_app.client.runs.get(UUID(execution))).state is RunState.RUNNING
 
@@ -325,7 +335,7 @@ async def test_documents_are_found_by_status_by_name_and_by_doubt(classifier_pag
     assert await codes("/partes?n=2,4&status=ERRO") == ["bad"]
     assert await codes("/partes?n=1,5&status=REVER") == ["vago.txt"]
     assert await codes("/partes?n=1,2&q=A.TX") == ["a.txt"]
-    assert "Nenhum documento corresponde." in await classifier_pages.read(f"execucoes/{execution}?q=nowhere")
+    assert "Nenhum documento encontrado." in await classifier_pages.read(f"execucoes/{execution}?q=nowhere")
 
 
 async def test_documents_that_are_not_laid_out_yet_are_among_what_changed(classifier_pages: ClassifierPages) -> None:
@@ -345,24 +355,24 @@ async def test_documents_that_are_not_laid_out_yet_are_among_what_changed(classi
 async def test_stuck_episodes_and_the_cause_of_the_failure_are_shown(classifier_pages: ClassifierPages) -> None:
     execution = await begin_held_execution(classifier_pages.classifier_app, max_retries_execucao=1)
     await classifier_pages.classifier_app.run_watchdog(timedelta(minutes=6))
-    assert "ainda está parada" in await classifier_pages.read(f"execucoes/{execution}")
+    assert "ainda travada" in await classifier_pages.read(f"execucoes/{execution}")
     await classifier_pages.classifier_app.run_watchdog(timedelta(seconds=6))
     await claim_documents(classifier_pages.classifier_app)
     await classifier_pages.classifier_app.run_watchdog(timedelta(minutes=6))
     await classifier_pages.classifier_app.run_watchdog(timedelta(minutes=1))
     shown = await classifier_pages.read(f"execucoes/{execution}")
     assert "ERRO" in shown
-    assert "Causa um documento passou do tempo sem dar sinal Desde" in shown
-    assert "Vezes em que travou 2" in shown
-    assert re.search(r"sem dar sinal a.txt não continuou .* a.txt \S+ \S+ retomada automaticamente", shown)
+    assert "Causa um documento passou do tempo limite sem sinal de progresso Desde" in shown
+    assert "Travamentos 2" in shown
+    assert re.search(r"sem sinal de progresso a.txt não foi retomada .* a.txt \S+ \S+ retomada automaticamente", shown)
     assert "Continuar de onde parou" in shown
     assert "Reprocessar apenas erros" not in shown
     told = " ".join(
         visible_text(await classifier_pages.visitor.get(f"/runs/{execution}", Accept_Language="en")).split()
     )
     assert "and did not go on; nothing that it has done is lost." in told
-    assert "Times that it stood still 2" in told
-    assert await classifier_pages.submit_form(f"execucoes/{execution}/retomar") == "A execução continua."
+    assert "Stuck episodes 2" in told
+    assert await classifier_pages.submit_form(f"execucoes/{execution}/retomar") == "A execução foi retomada."
     assert "did not go on; nothing" not in visible_text(
         await classifier_pages.visitor.get(f"/runs/{execution}", Accept_Language="en")
     )
@@ -417,16 +427,9 @@ async def test_an_execution_of_nobody_is_not_found(classifier_pages: ClassifierP
         assert (await classifier_pages.visitor.get(f"/classificador/{path}")).status_code == 404
 
 
-def test_every_text_is_in_both_languages_with_the_same_values() -> None:
-    for sentences in (*words._WORDS.values(), *words._CODES.values()):
-        assert all(sentences)
-        english, portuguese = ({name for _, name, _, _ in Formatter().parse(each) if name} for each in sentences)
-        assert english == portuguese, sentences
-
-
-def test_every_status_cause_and_code_has_words() -> None:
-    assert {f"status {each}" for each in STATUSES} <= words.KNOWN
-    assert {f"document {each}" for each in DOCUMENT_STATUSES} <= words.KNOWN
-    assert {f"cause {each}" for each in (*WaitReason, "no_progress", "nothing_runs")} <= words.KNOWN
-    assert set(get_args(Code)) <= words.CODES
-    assert {"TIMEOUT", "CRASHED", "OUT_OF_MEMORY", "QUARANTINED", "WORKER_DIED", "LLM_TIMEOUT"} <= words.CODES
+def test_every_status_cause_and_code_has_a_message() -> None:
+    assert set(STATUSES) <= set(STATUS_NAMES)
+    assert set(DOCUMENT_STATUSES) <= set(DOCUMENT_STATUS_NAMES)
+    assert {*WaitReason, "no_progress", "nothing_runs"} <= set(CAUSES)
+    assert set(get_args(Code)) <= set(ERROR_CODES)
+    assert {"TIMEOUT", "CRASHED", "OUT_OF_MEMORY", "QUARANTINED", "WORKER_DIED", "LLM_TIMEOUT"} <= set(ERROR_CODES)

@@ -157,7 +157,7 @@ async def test_a_stuck_run_is_listed_explained_and_resumed(open_pages: OpenPages
         assert "Continuar de onde parou" in page
         answer = await visitor.post(f"/runs/{run.id}/resume", {"csrf": token})
         assert answer.headers["location"] == f"/runs/{run.id}?notice=resumed_no_worker"
-        assert "nenhum worker está ativo" in visible_text(
+        assert "nenhum worker está em execução" in visible_text(
             await visitor.get(answer.headers["location"], Accept_Language="pt")
         )
         assert (await visitor.client.runs.get(run.id)).state is RunState.RUNNING

@@ -70,7 +70,7 @@ async def test_a_result_of_another_type_comes_back_as_it_was_written_with_what_i
     token = token_of(await visitor.get(f"/runs/{run}?lang=pt"))
     for step, given, said in (
         ("draft", '{"text": "my long text"}', "title: Campo obrigatório. Nada foi alterado."),
-        ("facts", '["my long text", 1]', "this is no result of 'facts'"),
+        ("facts", '["my long text", 1]', "not a valid result for 'facts'"),
     ):
         answer = await visitor.post(f"/runs/{run}/edit?step={step}", {"csrf": token, "value": given})
         assert (answer.status_code, said in visible_text(answer), given in visible_text(answer)) == (422, True, True)

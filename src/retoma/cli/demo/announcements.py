@@ -10,12 +10,12 @@ from uuid import UUID
 from retoma.app import Demo
 from retoma.cli.demo.board import Board
 from retoma.cli.dev_links import DevLinks
+from retoma.cli.messages import get_language, gettext
 from retoma.client import Client
 from retoma.engine.background_loops import run_in_background
 from retoma.errors import RetomaError
 from retoma.records import Review
 from retoma.terminal import escape_text
-from retoma.texts import language, text
 
 POLL_SECONDS = 0.5
 MAX_ANNOUNCED = 5
@@ -25,7 +25,7 @@ PAGE_SIZE = 1_000
 @asynccontextmanager
 async def show_application_demo(demo: Demo, client: Client, links: DevLinks, board: Board) -> AsyncIterator[None]:
     """Start the demo and print its introduction, then print its messages while the block runs."""
-    messages = demo(client, links.address, language())
+    messages = demo(client, links.address, get_language())
     board.print_line("")
     for line in (await anext(messages)).splitlines():
         board.print_line(links.add_token(escape_text(line)))
@@ -67,12 +67,16 @@ async def _announce_count(client: Client, links: DevLinks, board: Board) -> Revi
         count, last = count + len(page), page[-1]
     if count <= MAX_ANNOUNCED:
         return None
-    open_reviews = text("reviews open", count=count, address=f"{links.address}/reviews")
+    open_reviews = gettext(
+        "%(count)s reviews wait for you: %(address)s", count=count, address=f"{links.address}/reviews"
+    )
     board.print_timed(links.add_token(open_reviews), style="bold green")
     return last
 
 
 async def _describe_review(client: Client, review: Review, address: str) -> str:
     about = escape_text(review.run_title or (await client.runs.get(review.run)).about)
-    of = text("review of", about=about) if about else ""
-    return text("review", step=escape_text(review.step), of=of, address=address)
+    step = escape_text(review.step)
+    if about:
+        return gettext("%(step)s of “%(about)s” waits for you: %(address)s", step=step, about=about, address=address)
+    return gettext("%(step)s waits for you: %(address)s", step=step, address=address)

@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from retoma.cli import printing
+from retoma.cli.messages import format_decimal, gettext
 from retoma.define.graph import Graph
 from retoma.records import Job
 from retoma.states import JobState
-from retoma.texts import decimal, text
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class _BaseBoard:
 
     def print_timed(self, line: str, style: str = "") -> None:
         self.print_renderable(
-            Text.assemble((f"{decimal(time.monotonic() - self._started_at):>5} s  ", "dim"), (line, style))
+            Text.assemble((f"{format_decimal(time.monotonic() - self._started_at):>5} s  ", "dim"), (line, style))
         )
 
     def print_renderable(self, renderable: RenderableType) -> None:
@@ -114,8 +114,13 @@ class LiveBoard(_BaseBoard):
             board.add_row(
                 Text(step, style="bold"), cells or Text(self._glyphs["waiting"], style="dim"), _format_count(jobs)
             )
-        legend = Text(f"  {text('legend', **self._glyphs)}", style="dim")
-        return Group(Text(), board, Text(), legend, Text(f"  {snapshot.note}" if snapshot.note else "", style="yellow"))
+        legend = gettext(
+            "%(ready)s ready   %(running)s running   %(done)s done   %(lost)s lost with its worker   "
+            "%(again)s done at the second attempt",
+            **self._glyphs,
+        )
+        note = Text(f"  {snapshot.note}" if snapshot.note else "", style="yellow")
+        return Group(Text(), board, Text(), Text(f"  {legend}", style="dim"), note)
 
     def _render_cell(self, job: Job, lost: frozenset[tuple[str, str]]) -> tuple[str, str]:
         if (job.step, job.item) in lost:

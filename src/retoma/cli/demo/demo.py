@@ -9,12 +9,12 @@ from uuid import UUID
 from retoma import demo
 from retoma.cli.demo.board import Board, Snapshot
 from retoma.cli.demo.proof import JobName, Proof, get_job_name
+from retoma.cli.messages import format_decimal, get_language, gettext
 from retoma.cli.worker_process import SupervisedWorker
 from retoma.client import Client
 from retoma.define.graph import Graph
 from retoma.records import Job, WorkerRecord
 from retoma.states import JobState
-from retoma.texts import decimal, language, text
 
 POLL_SECONDS = 0.15
 TIMEOUT_SECONDS = 180.0
@@ -41,18 +41,23 @@ class Demo:
 
     async def run(self, worker: SupervisedWorker) -> bool:
         """Run the demo to its end. Return False if a guarantee was violated."""
-        started = await self._client.start(demo.demo, {"language": language()}, priority=DEMO_PRIORITY)
+        started = await self._client.start(demo.demo, {"language": get_language()}, priority=DEMO_PRIORITY)
         self.run_id = started.id
         graph = await self._client.runs.get_graph(await self._client.runs.get(started.id))
-        self._board.print_timed(text("started", run=started.id))
+        self._board.print_timed(gettext("run %(run)s is started and stored", run=started.id))
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await self._watch(started.id, graph, worker)
         except TimeoutError:
-            self._board.print_timed(text("too slow", seconds=f"{TIMEOUT_SECONDS:g}"), style="red")
+            self._board.print_timed(
+                gettext("the run has not finished after %(seconds)s s", seconds=f"{TIMEOUT_SECONDS:g}"), style="red"
+            )
             return False
         self._board.clear()
-        self._board.print_timed(text("over", after=self._format_elapsed(self._started_at)), style="bold green")
+        self._board.print_timed(
+            gettext("the film is ready, %(after)s s after the start", after=self._format_elapsed(self._started_at)),
+            style="bold green",
+        )
         return await self._proof.show(self._client, started.id, self._board)
 
     async def on_worker_exit(self) -> None:
@@ -76,23 +81,45 @@ class Demo:
         self._killed_at = time.monotonic()
         pid = self._killed_pid = worker.kill()
         await self._jobs_recorded.wait()
-        self._board.print_timed(text("killed", pid=pid, jobs=len(self._proof.interrupted)), style="bold red")
-        self._board.print_timed(text("kept", jobs=len(self._proof.finished)))
+        self._board.print_timed(
+            gettext(
+                "kill -9 %(pid)s: worker 1 died while it was running %(jobs)s jobs",
+                pid=pid,
+                jobs=len(self._proof.interrupted),
+            ),
+            style="bold red",
+        )
+        self._board.print_timed(
+            gettext("%(jobs)s jobs were finished and stay in the database", jobs=len(self._proof.finished))
+        )
 
     async def _report_progress(self, jobs: list[Job], worker: SupervisedWorker) -> None:
         """Print what has changed since the last poll."""
         if not self._first_worker_reported and any(job.state is JobState.RUNNING for job in jobs):
             self._first_worker_reported = True
-            self._board.print_timed(text("first worker", pid=worker.pid))
+            self._board.print_timed(gettext("worker 1 (process %(pid)s) is running jobs", pid=worker.pid))
         if self._killed_at is None:
             return
         if not self._next_worker_reported and await self._find_worker(worker.pid):
             self._next_worker_reported = True
             after = self._format_elapsed(self._killed_at)
-            self._board.print_timed(text("next worker", pid=worker.pid, after=after), style="green")
+            self._board.print_timed(
+                gettext(
+                    "worker 2 (process %(pid)s) started %(after)s s later and runs the jobs that are ready",
+                    pid=worker.pid,
+                    after=after,
+                ),
+                style="green",
+            )
         retried = {get_job_name(job) for job in jobs if job.attempt > 1} & self._proof.interrupted
         if retried and not self._retried:
-            self._board.print_timed(text("picked up", after=self._format_elapsed(self._killed_at)), style="bold green")
+            self._board.print_timed(
+                gettext(
+                    "recovered %(after)s s after the kill: the jobs of worker 1 rerun, one at a time",
+                    after=self._format_elapsed(self._killed_at),
+                ),
+                style="bold green",
+            )
         self._retried |= retried
 
     async def _format_note(self) -> str:
@@ -100,15 +127,17 @@ class Demo:
         dead = await self._find_worker(self._killed_pid)
         if dead is None or self._killed_at is None:
             return ""
-        return text(
-            "silence", seconds=decimal(dead.heartbeat_age.total_seconds()), limit=f"{self._heartbeat_timeout:g}"
+        return gettext(
+            "last heartbeat of worker 1: %(seconds)s s ago; after %(limit)s s its jobs are released",
+            seconds=format_decimal(dead.heartbeat_age.total_seconds()),
+            limit=f"{self._heartbeat_timeout:g}",
         )
 
     async def _find_worker(self, pid: int) -> WorkerRecord | None:
         return next((known for known in await self._client.workers.list() if known.name.endswith(f":{pid}")), None)
 
     def _format_elapsed(self, moment: float) -> str:
-        return decimal(time.monotonic() - moment)
+        return format_decimal(time.monotonic() - moment)
 
 
 def _should_kill(jobs: list[Job]) -> bool:

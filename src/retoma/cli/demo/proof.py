@@ -14,10 +14,10 @@ from rich.text import Text
 
 from retoma import demo
 from retoma.cli.demo.board import Board
+from retoma.cli.messages import format_decimal, gettext
 from retoma.client import Client
 from retoma.records import Job
 from retoma.states import JobState
-from retoma.texts import decimal, text
 
 JobName = tuple[str, str]  # a job's step and item
 
@@ -47,35 +47,37 @@ class Proof:
             _show_violations(violations, file, board)
             return False
         board.print_renderable(self._build_table(calls))
-        board.print_line(text("counted", file=file), style="dim")
+        board.print_line(
+            gettext("Counted in %(file)s, where each step writes a line, outside the database.", file=file), style="dim"
+        )
         await _show_film(client, run, board)
         return True
 
     def find_violations(self, calls: Counter[JobName]) -> Iterator[str]:
         if not self.interrupted or not self.finished:
-            yield text("not killed")
+            yield gettext("the worker was not killed in the middle of the run")
         for name, times in calls.items():
             if name in self.interrupted and times < 2:
-                yield text("only once", job=_format_name(name))
+                yield gettext("%(job)s was interrupted but ran only once", job=_format_name(name))
             elif name not in self.interrupted and times != 1:
-                yield text("too often", job=_format_name(name), times=times)
+                yield gettext("%(job)s ran %(times)s times", job=_format_name(name), times=times)
         for name in sorted(self.finished - set(calls)):
-            yield text("no trace", job=_format_name(name))
+            yield gettext("%(job)s was finished but left no trace", job=_format_name(name))
 
     def _build_table(self, calls: Counter[JobName]) -> Table:
         rest = frozenset(calls) - self.finished - self.interrupted
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2))
-        table.add_column(text("proof"))
-        table.add_column(text("jobs"), justify="right")
-        table.add_column(text("bodies"), justify="right")
+        table.add_column(gettext("What the kill cost"))
+        table.add_column(gettext("jobs"), justify="right")
+        table.add_column(gettext("executions"), justify="right")
         table.add_column("")
         for kind, names, verdict in (
-            ("finished", self.finished, "not again"),
-            ("interrupted", self.interrupted, "again"),
-            ("rest", rest, "once"),
+            (gettext("finished before the kill"), self.finished, gettext("none was run again")),
+            (gettext("running when the worker died"), self.interrupted, gettext("each was run again")),
+            (gettext("not started at the kill"), rest, gettext("each was run once")),
         ):
             times = sum(calls[name] for name in names)
-            table.add_row(text(kind), str(len(names)), str(times), Text(text(verdict), style="green"))
+            table.add_row(kind, str(len(names)), str(times), Text(verdict, style="green"))
         return table
 
 
@@ -90,17 +92,23 @@ def _format_name(name: JobName) -> str:
 
 
 def _show_violations(violations: Iterable[str], file: Path, board: Board) -> None:
-    board.print_line(text("not proven"), style="bold red")
+    board.print_line(gettext("This should not happen:"), style="bold red")
     for violation in violations:
         board.print_line(f"  {violation}", style="red")
-    board.print_line(text("report", file=file))
+    board.print_line(gettext("Please report this, with %(file)s.", file=file))
 
 
 async def _show_film(client: Client, run: UUID, board: Board) -> None:
     film = demo.Film.model_validate((await client.runs.get_results(run))["film"])
     board.print_line("")
     board.print_line(
-        text("result", title=film.title, scenes=len(film.frames), seconds=decimal(film.seconds)), style="bold"
+        gettext(
+            "%(title)s: %(scenes)s scenes, %(seconds)s s",
+            title=film.title,
+            scenes=len(film.frames),
+            seconds=format_decimal(film.seconds),
+        ),
+        style="bold",
     )
     for frame in film.frames:
         board.print_line(f"  {frame.picture}  {frame.text}")

@@ -27,7 +27,8 @@ async def edit_result(context: PageContext) -> Response:
     except InvalidInput as error:
         return await _show_rejected_form(context, 422, _explain_invalid(context, error))
     except RunBusy as error:
-        return await _show_rejected_form(context, 409, f"{context.gettext('This has already changed')}: {error}.")
+        changed = context.gettext("This has already changed")
+        return await _show_rejected_form(context, 409, f"{changed}: {error}.")
     return context.redirect(f"/runs/{run}", "edited", step=_get_step(context), item=_get_item(context))
 
 

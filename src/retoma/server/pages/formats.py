@@ -24,6 +24,9 @@ class Formats:
         shown = f"{value:,.1f}" if isinstance(value, float) and not value.is_integer() else f"{value:,.0f}"
         return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
 
+    def percent(self, share: float) -> str:
+        return f"{self.number(share * 100)}%"
+
     def exact(self, value: float) -> str:
         """With all digits that are not nothing."""
         shown = f"{int(value) if value == int(value) else value:,}"

@@ -125,22 +125,22 @@ class PageContext:
         return next((each for each in kind if each == self.query.get(name)), None)
 
     @cached_property
-    def _translator(self) -> Translator:
+    def translator(self) -> Translator:
         return self.site.get_translator(self.language)
 
     def gettext(self, message: str, /, **values: Any) -> str:
         """Return the message in the viewer's language: the application's catalogue wins over Retoma's."""
-        return self._translator.gettext(message, **values)
+        return self.translator.gettext(message, **values)
 
     def ngettext(self, singular: str, plural: str, number: int, /, **values: Any) -> str:
-        return self._translator.ngettext(singular, plural, number, **values)
+        return self.translator.ngettext(singular, plural, number, **values)
 
     def pgettext(self, context: str, message: str, /, **values: Any) -> str:
-        return self._translator.pgettext(context, message, **values)
+        return self.translator.pgettext(context, message, **values)
 
     def translate(self, message: str | Message, /, **values: Any) -> str:
         """Translate a message that `N_` or `NP_` marked."""
-        return self._translator.translate(message, **values)
+        return self.translator.translate(message, **values)
 
     def get_state_name(self, state: str) -> str:
         return self.translate(STATE_NAMES[state])

@@ -65,7 +65,8 @@ def format_feedback(context: PageContext, pipeline: str, step: str, feedback: Ma
     read = Feedback.from_json(feedback)
     labels = _feedback_labels(context, pipeline, step) if read.extra else {}
     extra = [f"{labels.get(name, name)}: {_format_value(context, value)}" for name, value in read.extra.items()]
-    items = f"{context.gettext('Items')}: {', '.join(read.items)}" if read.items else ""
+    label = context.gettext("Items")
+    items = f"{label}: {', '.join(read.items)}" if read.items else ""
     return "\n".join(filter(None, [read.text, items, *extra]))
 
 

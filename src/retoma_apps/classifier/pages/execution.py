@@ -17,10 +17,11 @@ from retoma.states import JobState, RunState
 from retoma_apps.classifier import executions
 from retoma_apps.classifier.models import ROUTE
 from retoma_apps.classifier.pages.badges import BAR_FILLS, DOCUMENT_BADGES, EXECUTION_BADGES
+from retoma_apps.classifier.pages.common import common_values
 from retoma_apps.classifier.pages.ended_run_cache import EndedRunCache
+from retoma_apps.classifier.pages.messages import RESOLUTIONS, describe_error_code
 from retoma_apps.classifier.pages.overview import Overview, describe_cause, get_overview
 from retoma_apps.classifier.pages.rows import Table, pending_item
-from retoma_apps.classifier.pages.words import Words
 from retoma_apps.classifier.states import DOCUMENT_STATUS_BY_JOB_STATE, DOCUMENT_STATUSES, DocumentStatus, job_states_of
 
 PATH = f"{ROUTE}execucoes/{{execucao}}"
@@ -35,47 +36,46 @@ SUMMARY_TIMEOUT = timedelta(seconds=4)
 _ERROR_GROUPS = EndedRunCache[list[tuple[str, int]]]()
 
 
-async def show(visit: PageContext) -> Response:
+async def show(context: PageContext) -> Response:
     """Begins to answer before the documents are read: the head is there at once, however many there are."""
-    say, run = Words(visit.language), await _get_run(visit)
-    visit.path = f"{ROUTE}execucoes/{run.id}"
-    values, table = await _template_values(visit, say, run)
+    run = await _get_run(context)
+    context.path = f"{ROUTE}execucoes/{run.id}"
+    values, table = await _template_values(context, run)
     codes = json.dumps([each["codigo"] for each in run.input["documentos"]]) if table.query else ""
-    project = await _project_name(visit.client, run.tenant)
-    answer = visit.render(
+    project = await _project_name(context.client, run.tenant)
+    answer = context.render(
         "classifier_execution.html", **values, project=project, codes=codes, rows_placeholder=ROWS_PLACEHOLDER
     )
     before, _, after = bytes(answer.body).decode().partition(ROWS_PLACEHOLDER)
-    rows = _rows(visit, table, run, values["overview"])
-    streamed = StreamingResponse(_surround(before, rows, after, _no_match_row(say, table)), answer.status_code)
+    rows = _rows(context, table, run, values["overview"])
+    streamed = StreamingResponse(_surround(before, rows, after, _no_match_row(context, table)), answer.status_code)
     streamed.raw_headers[:] = [header for header in answer.raw_headers if header[0] != b"content-length"]
     return streamed
 
 
-async def show_parts(visit: PageContext) -> Response:
+async def show_parts(context: PageContext) -> Response:
     """What may have changed: all but the rows, those that the address names by their numbers, and those at work."""
-    say, run = Words(visit.language), await _get_run(visit)
-    visit.path = f"{ROUTE}execucoes/{run.id}"
-    values, table = await _template_values(visit, say, run)
-    changed = "".join([row async for row in _render_changed_rows(visit, table, run, values["overview"])])
-    answer = visit.render("classifier_parts.html", **values)
+    run = await _get_run(context)
+    context.path = f"{ROUTE}execucoes/{run.id}"
+    values, table = await _template_values(context, run)
+    changed = "".join([row async for row in _render_changed_rows(context, table, run, values["overview"])])
+    answer = context.render("classifier_parts.html", **values)
     body = f"{bytes(answer.body).decode()}<table><tbody>{changed}</tbody></table>"
     return HTMLResponse(body, headers={"Cache-Control": "no-store", "Vary": "Cookie, Accept-Language"})
 
 
-async def _get_run(visit: PageContext) -> Run:
-    return await executions.get_run(visit.client, visit.get_path_id("execucao"), None)
+async def _get_run(context: PageContext) -> Run:
+    return await executions.get_run(context.client, context.get_path_id("execucao"), None)
 
 
-async def _template_values(visit: PageContext, say: Words, run: Run) -> tuple[dict[str, Any], Table]:
-    client = visit.client
+async def _template_values(context: PageContext, run: Run) -> tuple[dict[str, Any], Table]:
+    client = context.client
     last = await client.runs.get_last_event_id(run.id)  # before all else, so that nothing is missed
     now = await client.now()
-    stands = await get_overview(visit, say, run, now)
-    table = _table(visit, say, run)
+    stands = await get_overview(context, run, now)
+    table = _table(context, run)
     charges = await client.costs.get_totals(by=(), run=run.id)
     values = {
-        "w": say,
         "run": run,
         "now": now,
         "last_event": last,
@@ -91,26 +91,28 @@ async def _template_values(visit: PageContext, say: Words, run: Run) -> tuple[di
             run, lambda: client.runs.count_item_codes(run.id, executions.DOCUMENTS_STEP)
         ),
         "table": table,
-        "chosen": visit.query.get("status", ""),
-        "q": visit.query.get("q", ""),
+        "chosen": context.query.get("status", ""),
+        "q": context.query.get("q", ""),
         "may_change": run.state in CHANGEABLE,
-        "said": say.said(visit.query.get("notice", "")),
+        "describe_error_code": lambda code: describe_error_code(context.translator, code),
+        "resolution": lambda episode: context.translate(RESOLUTIONS[episode.resolution], by=episode.resumed_by),
+        **common_values(context),
     }
     return values, table
 
 
-def _table(visit: PageContext, say: Words, run: Run) -> Table:
+def _table(context: PageContext, run: Run) -> Table:
     criteria = run.input["criterios"]
-    asked = {name: visit.query[name] for name in ("status", "q") if visit.query.get(name)}
+    asked = {name: context.query[name] for name in ("status", "q") if context.query.get(name)}
     return Table(
         run.id,
-        say,
+        context,
         [each["rotulo"] for each in criteria["taxonomia"]],
         float(criteria.get("confianca_minima", 0)),
-        visit.csrf_token,
+        context.csrf_token,
         asked,
         only_unsure=asked.get("status") == NEEDS_CHECK,
-        comma="," if visit.language == "pt" else ".",
+        comma="," if context.language == "pt" else ".",
     )
 
 
@@ -136,9 +138,10 @@ def _states(status: DocumentStatus) -> list[JobState]:
     return [JobState(state) for state in job_states_of(status)]
 
 
-def _no_match_row(say: Words, table: Table) -> str:
-    """Seen while there is no other row; filters may leave none later."""
-    return f'<tr class="nothing"><td colspan="7" class="dim">{say("no match")}</td></tr>' if table.query else ""
+def _no_match_row(context: PageContext, table: Table) -> str:
+    """Return the row that shows while there is no other; with filters, all others may disappear later."""
+    text = context.gettext("No matching documents.")
+    return f'<tr class="nothing"><td colspan="7" class="dim">{text}</td></tr>' if table.query else ""
 
 
 async def _surround(before: str, rows: AsyncIterator[str], after: str, nothing: str) -> AsyncIterator[str]:
@@ -148,19 +151,19 @@ async def _surround(before: str, rows: AsyncIterator[str], after: str, nothing: 
     yield nothing + after
 
 
-async def _rows(visit: PageContext, table: Table, run: Run, overview: Overview) -> AsyncIterator[str]:
-    edited = visit.query.get("corrigir", "") if run.state in CHANGEABLE else ""
-    async for items in _items(visit, run, overview):
+async def _rows(context: PageContext, table: Table, run: Run, overview: Overview) -> AsyncIterator[str]:
+    edited = context.query.get("corrigir", "") if run.state in CHANGEABLE else ""
+    async for items in _items(context, run, overview):
         yield "".join([table.render_row(item, editing=str(item.position) == edited) for item in items])
 
 
-async def _items(visit: PageContext, run: Run, overview: Overview) -> AsyncIterator[Sequence[Item]]:
+async def _items(context: PageContext, run: Run, overview: Overview) -> AsyncIterator[Sequence[Item]]:
     if overview.execution.totals.total == 0:
-        yield _filter_pending(visit, run)
+        yield _filter_pending(context, run)
         return
-    after, filters = -1, _filters(visit)
+    after, filters = -1, _filters(context)
     while True:
-        found = await visit.client.runs.list_items(
+        found = await context.client.runs.list_items(
             run.id, executions.DOCUMENTS_STEP, **filters, after=after, limit=CHUNK
         )
         yield found
@@ -169,15 +172,15 @@ async def _items(visit: PageContext, run: Run, overview: Overview) -> AsyncItera
         after = found[-1].position
 
 
-def _filters(visit: PageContext) -> dict[str, Any]:
-    status = visit.query.get("status", "")
+def _filters(context: PageContext) -> dict[str, Any]:
+    status = context.query.get("status", "")
     wanted = next((each for each in DOCUMENT_STATUSES if each == status), None)
     states = _states("CONCLUIDO") if status == NEEDS_CHECK else _states(wanted) if wanted else None
-    return {"states": states, "search": visit.query.get("q") or None}
+    return {"states": states, "search": context.query.get("q") or None}
 
 
-def _filter_pending(visit: PageContext, run: Run) -> list[Item]:
-    status, search = visit.query.get("status", ""), visit.query.get("q", "")
+def _filter_pending(context: PageContext, run: Run) -> list[Item]:
+    status, search = context.query.get("status", ""), context.query.get("q", "")
     return [item for item in _list_pending(run) if _matches(item, status, search)]
 
 
@@ -189,27 +192,27 @@ def _matches(item: Item, status: str, search: str) -> bool:
     return status in ("", DOCUMENT_STATUS_BY_JOB_STATE[item.state]) and search.lower() in item.item.lower()
 
 
-async def _render_changed_rows(visit: PageContext, table: Table, run: Run, overview: Overview) -> AsyncIterator[str]:
+async def _render_changed_rows(context: PageContext, table: Table, run: Run, overview: Overview) -> AsyncIterator[str]:
     """Only what the filters let through: the page takes out what it asked for and does not get."""
-    codes = _codes_at(run, visit.query.get("n", ""))
-    edited = visit.query.get("corrigir", "") if run.state in CHANGEABLE else ""
-    for item in await (_list_named(visit, run, overview, codes) if codes else _list_running(visit, run)):
+    codes = _codes_at(run, context.query.get("n", ""))
+    edited = context.query.get("corrigir", "") if run.state in CHANGEABLE else ""
+    for item in await (_list_named(context, run, overview, codes) if codes else _list_running(context, run)):
         yield table.render_row(item, editing=str(item.position) == edited)
 
 
-async def _list_named(visit: PageContext, run: Run, overview: Overview, codes: Sequence[str]) -> list[Item]:
+async def _list_named(context: PageContext, run: Run, overview: Overview, codes: Sequence[str]) -> list[Item]:
     if overview.execution.totals.total == 0:
-        return [item for item in _filter_pending(visit, run) if item.item in codes]
-    return await visit.client.runs.list_items(
-        run.id, executions.DOCUMENTS_STEP, **_filters(visit), only=codes, limit=MAX_CHANGED_ROWS
+        return [item for item in _filter_pending(context, run) if item.item in codes]
+    return await context.client.runs.list_items(
+        run.id, executions.DOCUMENTS_STEP, **_filters(context), only=codes, limit=MAX_CHANGED_ROWS
     )
 
 
-async def _list_running(visit: PageContext, run: Run) -> list[Item]:
-    if run.is_over or visit.query.get("status", "PROCESSANDO") != "PROCESSANDO":
+async def _list_running(context: PageContext, run: Run) -> list[Item]:
+    if run.is_over or context.query.get("status", "PROCESSANDO") != "PROCESSANDO":
         return []
-    at_work, search = _states("PROCESSANDO"), visit.query.get("q") or None
-    return await visit.client.runs.list_items(
+    at_work, search = _states("PROCESSANDO"), context.query.get("q") or None
+    return await context.client.runs.list_items(
         run.id, executions.DOCUMENTS_STEP, states=at_work, search=search, limit=MAX_RUNNING_ROWS
     )
 
@@ -230,79 +233,81 @@ Action = Callable[[PageContext, Run], Awaitable[str]]
 def _action_page(action: Action) -> Callable[[PageContext], Awaitable[Response]]:
     """An act, after which the page is shown as it was looked at, and says how it went."""
 
-    async def acted(visit: PageContext) -> Response:
-        run = await _get_run(visit)
+    async def acted(context: PageContext) -> Response:
+        run = await _get_run(context)
         try:
-            notice = await action(visit, run)
+            notice = await action(context, run)
         except (RunBusy, TimeoutError):
             notice = "ocupada"
-        return _redirect_back(visit, run, notice)
+        return _redirect_back(context, run, notice)
 
     return acted
 
 
-def _redirect_back(visit: PageContext, run: Run, notice: str) -> Response:
-    asked = {name: visit.query[name] for name in ("status", "q") if visit.query.get(name)}
-    answer = visit.redirect(f"{ROUTE}execucoes/{run.id}", notice, **asked)
-    number = visit.fields.get("n", "")
+def _redirect_back(context: PageContext, run: Run, notice: str) -> Response:
+    asked = {name: context.query[name] for name in ("status", "q") if context.query.get(name)}
+    answer = context.redirect(f"{ROUTE}execucoes/{run.id}", notice, **asked)
+    number = context.fields.get("n", "")
     if number.isascii() and number.isdigit():
         answer.headers["location"] += f"#d{int(number[:6])}"
     return answer
 
 
-async def _resume(visit: PageContext, run: Run) -> str:
-    await executions.resume_execution(visit.client, run.id, tenant=None, by=visit.by, key=visit.idempotency_key)
-    return "retomada_sem_worker" if await visit.client.runs.find_missing_worker(run.id) else "retomada"
+async def _resume(context: PageContext, run: Run) -> str:
+    await executions.resume_execution(context.client, run.id, tenant=None, by=context.by, key=context.idempotency_key)
+    return "retomada_sem_worker" if await context.client.runs.find_missing_worker(run.id) else "retomada"
 
 
-async def _rerun(visit: PageContext, run: Run) -> str:
+async def _rerun(context: PageContext, run: Run) -> str:
     """A run that stands still must end before what failed in it is made again: it goes on first."""
     try:
-        made = await visit.client.runs.rerun_failed(run.id, by=visit.by, key=visit.idempotency_key)
+        made = await context.client.runs.rerun_failed(run.id, by=context.by, key=context.idempotency_key)
     except RunBusy:
         if run.state is not RunState.STUCK:
             raise
-        await executions.resume_execution(visit.client, run.id, tenant=None, by=visit.by)
+        await executions.resume_execution(context.client, run.id, tenant=None, by=context.by)
         return "retomada_antes"
     return "refazendo" if made.jobs else "sem_erros"
 
 
-async def _cancel(visit: PageContext, run: Run) -> str:
-    await visit.client.runs.cancel(run.id, by=visit.by, key=visit.idempotency_key)
+async def _cancel(context: PageContext, run: Run) -> str:
+    await context.client.runs.cancel(run.id, by=context.by, key=context.idempotency_key)
     return "cancelada"
 
 
-async def _correct(visit: PageContext, run: Run) -> str:
-    code, label = _requested_code(visit, run), visit.fields.get("rotulo", "")
+async def _correct(context: PageContext, run: Run) -> str:
+    code, label = _requested_code(context, run), context.fields.get("rotulo", "")
     try:
-        await _retry_after_summary(visit.client, run, lambda run: _save_label(visit, run, code, label))
+        await _retry_after_summary(context.client, run, lambda run: _save_label(context, run, code, label))
     except InvalidInput:
         return "sem_rotulo"
     return "corrigido"
 
 
-async def _confirm(visit: PageContext, run: Run) -> str:
+async def _confirm(context: PageContext, run: Run) -> str:
     """The model's label, as a person's."""
-    code = _requested_code(visit, run)
-    shown, _ = await executions.list_documents(visit.client, run, only=[code], limit=1)
+    code = _requested_code(context, run)
+    shown, _ = await executions.list_documents(context.client, run, only=[code], limit=1)
     if not shown:
         raise NotFound(f"{code} has no label: this execution ended before it was read")
-    await _retry_after_summary(visit.client, run, lambda run: _save_label(visit, run, code, shown[0]["rotulo"] or ""))
+    await _retry_after_summary(
+        context.client, run, lambda run: _save_label(context, run, code, shown[0]["rotulo"] or "")
+    )
     return "confirmado"
 
 
-async def _skip(visit: PageContext, run: Run) -> str:
-    code = _requested_code(visit, run)
+async def _skip(context: PageContext, run: Run) -> str:
+    code = _requested_code(context, run)
     await _retry_after_summary(
-        visit.client,
+        context.client,
         run,
-        lambda run: visit.client.runs.skip(run.id, "text", [code], by=visit.by, key=visit.idempotency_key),
+        lambda run: context.client.runs.skip(run.id, "text", [code], by=context.by, key=context.idempotency_key),
     )
     return "pulado"
 
 
-async def _save_label(visit: PageContext, run: Run, code: str, label: str) -> None:
-    await executions.correct_label(visit.client, run, code, label, tenant=None, by=visit.by)
+async def _save_label(context: PageContext, run: Run, code: str, label: str) -> None:
+    await executions.correct_label(context.client, run, code, label, tenant=None, by=context.by)
 
 
 async def _retry_after_summary(client: Client, run: Run, action: Callable[[Run], Awaitable[Any]]) -> None:
@@ -319,8 +324,8 @@ def _is_summing_up(execution: executions.Execution) -> bool:
     return execution.finished_count == execution.total
 
 
-def _requested_code(visit: PageContext, run: Run) -> str:
-    found = _codes_at(run, visit.fields.get("n", ""))
+def _requested_code(context: PageContext, run: Run) -> str:
+    found = _codes_at(run, context.fields.get("n", ""))
     if len(found) != 1:
         raise NotFound("there is no such document")
     return found[0]

@@ -1,4 +1,4 @@
-"""The form of a project: lines that people write, and what is wrong with them."""
+"""The form of a project: parse its text and report what is wrong with it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from retoma.translations import Translator
 from retoma_apps.classifier.models import DEFAULT_MODEL, Project
-from retoma_apps.classifier.pages.words import Words
+from retoma_apps.classifier.pages.messages import FIELD_ERRORS
 
 FIELDS = (
     "nome",
@@ -30,9 +31,9 @@ _NUMBERS = ("confianca_minima", "max_retries_execucao", "max_retries_documento")
 
 @dataclass(frozen=True)
 class Form:
-    """What stands in the fields, and what is wrong with each.
+    """The text of each field and what is wrong with it.
 
-    `is_bounced` if a colleague has saved meanwhile; `theirs` is then what differs.
+    `has_conflict` if someone else saved in the meantime; `newer_fields` are then the current values that differ.
     """
 
     fields: dict[str, str]
@@ -43,7 +44,7 @@ class Form:
 
 
 class InvalidForm(Exception):
-    """`found` are sentences by field."""
+    """`errors` are messages by field."""
 
     def __init__(self, errors: dict[str, str]) -> None:
         self.errors = errors
@@ -80,7 +81,7 @@ def project_fields(project: Project) -> dict[str, str]:
 
 
 def submitted_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """The fields of ours among those that came; line ends as browsers send them are made plain."""
+    """Return the fields of this form, with plain line ends."""
     return {name: fields.get(name, "").replace("\r\n", "\n") for name in FIELDS}
 
 
@@ -88,8 +89,8 @@ def changed_fields(submitted: Mapping[str, str], stored: Mapping[str, str]) -> d
     return {name: stored[name] for name in FIELDS if submitted[name].strip() != stored[name].strip()}
 
 
-def parse_project(fields: Mapping[str, str], say: Words, stored: Project | None = None) -> Project:
-    """The project that somebody wrote. Raises Wrong. Examples that the form did not show stay as they are `kept`."""
+def parse_project(fields: Mapping[str, str], translator: Translator, stored: Project | None = None) -> Project:
+    """Return the project in the form, or raise `InvalidForm`. Examples that the form did not show stay as `stored`."""
     wrong: dict[str, str] = {}
     given: dict[str, Any] = {name: fields.get(name, "").strip() for name in ("nome", "prompt", "modelo")}
     given["taxonomia"] = [
@@ -97,7 +98,7 @@ def parse_project(fields: Mapping[str, str], say: Words, stored: Project | None 
     ]
     if "exemplos" in fields:
         given["exemplos"] = _parse_examples(
-            fields["exemplos"], {each["rotulo"] for each in given["taxonomia"]}, say, wrong
+            fields["exemplos"], {each["rotulo"] for each in given["taxonomia"]}, translator, wrong
         )
     elif stored is not None:
         given["exemplos"] = stored.exemplos
@@ -107,36 +108,47 @@ def parse_project(fields: Mapping[str, str], say: Words, stored: Project | None 
         given["confianca_minima"] /= 100
     twice = _find_duplicate(each["rotulo"] for each in given["taxonomia"])
     if twice is not None:
-        wrong["taxonomia"] = say("wrong twice", label=twice)
-    return _validate(given, say, wrong)
+        wrong["taxonomia"] = translator.gettext("The label “%(label)s” appears twice.", label=twice)
+    return _validate(given, translator, wrong)
 
 
-def _validate(values: dict[str, Any], say: Words, errors: dict[str, str]) -> Project:
+def _validate(values: dict[str, Any], translator: Translator, errors: dict[str, str]) -> Project:
     try:
         made = Project.model_validate(values)
     except ValidationError as error:
         for each in error.errors():
             name = str(each["loc"][0])
-            errors.setdefault(name, say(f"wrong {name}"))
+            errors.setdefault(name, translator.translate(FIELD_ERRORS[name]))
         made = None
     if errors or made is None:
         raise InvalidForm(errors)
     return made
 
 
-def _parse_examples(text: str, labels: set[str], say: Words, errors: dict[str, str]) -> list[dict[str, str]]:
+def _parse_examples(
+    text: str, labels: set[str], translator: Translator, errors: dict[str, str]
+) -> list[dict[str, str]]:
     found = []
     for line, label, example in _parse_lines(text):
         if not example:
-            errors.setdefault("exemplos", say("wrong line", line=line))
+            errors.setdefault(
+                "exemplos", translator.gettext("Line %(line)s has no label: write label: text.", line=line)
+            )
         elif label not in labels:
-            errors.setdefault("exemplos", say("wrong label", line=line, label=label[:100]))
+            errors.setdefault(
+                "exemplos",
+                translator.gettext(
+                    "Line %(line)s has the label “%(label)s”, which is not among the labels above.",
+                    line=line,
+                    label=label[:100],
+                ),
+            )
         found.append({"rotulo": label, "texto": example})
     return found
 
 
 def _parse_lines(text: str) -> Iterable[tuple[int, str, str]]:
-    """Number, label and text of each line that is not empty."""
+    """Yield number, label and text of each line that is not empty."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             label, *rest = _COLON.split(line, maxsplit=1)
@@ -163,7 +175,7 @@ def _find_duplicate(labels: Iterable[str]) -> str | None:
 
 
 def _parse_number(text: str) -> float | None:
-    """None for what is no number."""
+    """Return None for a text that is not a number."""
     try:
         return float(text.strip().replace(",", "."))
     except ValueError:

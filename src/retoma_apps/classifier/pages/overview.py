@@ -1,4 +1,4 @@
-"""How an execution stands for those who look at it: whether they may wait, or it needs them."""
+"""The state of an execution for its viewers: whether they can wait or it needs their attention."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from retoma.records import Run, Stuck, Wait
 from retoma.server import PageContext, StuckEpisode, find_fatal_episode, list_stuck_episodes
 from retoma_apps.classifier.executions import Execution, get_execution, get_label_summary
 from retoma_apps.classifier.pages.ended_run_cache import EndedRunCache
-from retoma_apps.classifier.pages.words import KNOWN, Words
+from retoma_apps.classifier.pages.messages import CAUSES, UNKNOWN_CAUSE
 from retoma_apps.classifier.states import Status
 
-# What may keep an execution from going on for good, and what of it only a person can mend.
+# Causes that can block an execution permanently, and those that only a person can fix.
 BLOCKING_CAUSES = ("no_worker", "undefined_step", "not_claimed", "provider_down", "provider_rejected")
 CAUSES_FOR_PEOPLE = ("no_worker", "undefined_step", "provider_rejected")
 TEMPORARY_CAUSES = ("pool_paused", "delayed", "pool_rate", "provider_down")
@@ -27,7 +27,7 @@ _STUCK_EPISODES = EndedRunCache[list[StuckEpisode]]()
 
 @dataclass(frozen=True)
 class Overview:
-    """`turn` is whose turn it is. A halted execution goes on only when somebody acts, or its cause passes."""
+    """`turn` says who has to act. A stuck execution continues when someone acts or its cause is resolved."""
 
     execution: Execution
     status: Status
@@ -41,7 +41,7 @@ class Overview:
 
     @property
     def unsure_count(self) -> int:
-        """How many labels a person should look at, once that is known."""
+        """The number of labels with low confidence, once known."""
         return int((self.summary or {}).get("pouca_confianca", 0))
 
     @property
@@ -49,25 +49,27 @@ class Overview:
         return self.status in ("TRAVADO", "ERRO")
 
 
-async def get_overview(visit: PageContext, say: Words, run: Run, now: datetime) -> Overview:
-    client = visit.client
+async def get_overview(context: PageContext, run: Run, now: datetime) -> Overview:
+    client = context.client
     (seen, summary), waits = await asyncio.gather(
         _ENDED_EXECUTIONS.get_or_load(run, lambda: _load_execution(client, run)),
         _no_waits() if run.is_over else client.runs.list_waits(run.id),
     )
     unsure = int((summary or {}).get("pouca_confianca", 0))
-    turn, advice = _advice(visit, say, seen, waits, unsure, _estimate(seen, now), now)
+    turn, advice = _advice(context, seen, waits, unsure, _estimate(seen, now), now)
     halts = await _STUCK_EPISODES.get_or_load(run, lambda: list_stuck_episodes(client, run))
-    cause, since = _find_stop_cause(say, seen, find_fatal_episode(halts, run))
+    cause, since = _find_stop_cause(context, seen, find_fatal_episode(halts, run))
     return Overview(seen, seen.status, turn, advice, cause, since, seen.stuck, summary, halts)
 
 
-def _find_stop_cause(say: Words, execution: Execution, end: StuckEpisode | None) -> tuple[str | None, datetime | None]:
-    """Return why it does not go on, and since when, if it does not."""
+def _find_stop_cause(
+    context: PageContext, execution: Execution, end: StuckEpisode | None
+) -> tuple[str | None, datetime | None]:
+    """Return why the execution is stopped and since when, or `None, None`."""
     if execution.stuck:
-        return describe_cause(say, execution.stuck.cause), execution.stuck.since
+        return describe_cause(context, execution.stuck.cause), execution.stuck.since
     if end:
-        return describe_cause(say, end.cause), end.stuck.at
+        return describe_cause(context, end.cause), end.stuck.at
     return None, None
 
 
@@ -80,7 +82,7 @@ async def _load_execution(client: Client, run: Run) -> tuple[Execution, dict[str
 
 
 def _estimate(execution: Execution, now: datetime) -> datetime | None:
-    """When it ends at its pace so far. None while that says little: at its beginning, and in later rounds."""
+    """Estimate the end from the pace so far; None at the beginning and in later rounds, when it says little."""
     left = execution.total - execution.finished_count
     if execution.run.revision > 1 or execution.finished_count < MIN_DOCUMENTS_TO_ESTIMATE or not left:
         return None
@@ -88,52 +90,64 @@ def _estimate(execution: Execution, now: datetime) -> datetime | None:
 
 
 def _advice(
-    visit: PageContext,
-    say: Words,
+    context: PageContext,
     execution: Execution,
     waits: Sequence[Wait],
     unsure: int,
     estimate: datetime | None,
     now: datetime,
 ) -> tuple[Literal["wait", "act", "none"], str]:
-    """Whose turn it is, and a sentence that says so."""
+    """Return who has to act, and a sentence that says so."""
     match execution.status:
         case "TRAVADO":
-            return _stuck_advice(say, execution.stuck)
+            return _stuck_advice(context, execution.stuck)
         case "ERRO":
-            return "act", say("next you")
+            return "act", context.gettext("It no longer resumes automatically: continue once the cause is fixed.")
         case "CANCELADO":
-            return "none", say("was cancelled" if execution.run.is_over else "being cancelled")
+            return "none", _describe_cancellation(context, execution)
         case "CONCLUIDO" | "CONCLUIDO_COM_ERROS":
-            return _ended_advice(visit, say, execution, unsure)
+            return _ended_advice(context, execution, unsure)
         case "PENDENTE" | "EM_ANDAMENTO":
-            return _running_advice(visit, say, execution, waits, estimate, now)
+            return _running_advice(context, execution, waits, estimate, now)
 
 
-def _stuck_advice(say: Words, stuck: Stuck | None) -> tuple[Literal["wait", "act"], str]:
+def _stuck_advice(context: PageContext, stuck: Stuck | None) -> tuple[Literal["wait", "act"], str]:
     if stuck is None:
-        return "act", say("next you")
+        return "act", context.gettext("It no longer resumes automatically: continue once the cause is fixed.")
     if stuck.cause in BLOCKING_CAUSES:
-        return "act", say("next mend")
+        return "act", context.gettext(
+            "It resumes automatically as soon as this is fixed, and does not fail because of it."
+        )
     if stuck.resumes < stuck.max_resumes:
-        return "wait", say("next resume", times=stuck.resumes, most=stuck.max_resumes)
-    return "act", say("next you")
+        return "wait", context.gettext(
+            "It is about to resume automatically (resumed %(times)s of %(most)s times). You can wait, or continue now.",
+            times=stuck.resumes,
+            most=stuck.max_resumes,
+        )
+    return "act", context.gettext("It no longer resumes automatically: continue once the cause is fixed.")
 
 
-def _ended_advice(
-    visit: PageContext, say: Words, execution: Execution, unsure: int
-) -> tuple[Literal["act", "none"], str]:
+def _ended_advice(context: PageContext, execution: Execution, unsure: int) -> tuple[Literal["act", "none"], str]:
     failed = execution.counts["ERRO"]
     if failed:
-        return "act", say("act one error") if failed == 1 else say("act errors", count=visit.formats.number(failed))
+        return "act", context.ngettext(
+            "One document has no label. See below what to do about it, then rerun only it.",
+            "%(count)s documents have no label. See below what to do about each, then rerun only them.",
+            failed,
+            count=context.formats.number(failed),
+        )
     if unsure:
-        return "act", say("act check", count=visit.formats.number(unsure))
-    return "none", say("all done")
+        return "act", context.ngettext(
+            "Done. One label has low confidence: please check it.",
+            "Done. %(count)s labels have low confidence: please check them.",
+            unsure,
+            count=context.formats.number(unsure),
+        )
+    return "none", context.gettext("Done: nothing needs your attention.")
 
 
 def _running_advice(
-    visit: PageContext,
-    say: Words,
+    context: PageContext,
     execution: Execution,
     waits: Sequence[Wait],
     estimate: datetime | None,
@@ -141,14 +155,28 @@ def _running_advice(
 ) -> tuple[Literal["wait", "act"], str]:
     held = [wait for wait in waits if wait.reason in CAUSES_FOR_PEOPLE]
     if waits and len(held) == len(waits):
-        return "act", say("act because", why=describe_cause(say, held[0].reason))
+        return "act", context.gettext("It needs your attention: %(why)s.", why=describe_cause(context, held[0].reason))
     if estimate is not None and estimate > now:
-        return "wait", say("wait estimate", time=visit.formats.ago(estimate, now))
+        return "wait", context.gettext(
+            "Classification in progress: it should finish %(time)s. You do not need to do anything.",
+            time=context.formats.ago(estimate, now),
+        )
     paused = [wait for wait in waits if wait.reason in TEMPORARY_CAUSES]
     if paused and len(paused) == len(waits):
-        return "wait", say("wait until", why=describe_cause(say, paused[0].reason))
-    return "wait", say("wait to begin" if execution.status == "PENDENTE" else "wait for it")
+        return "wait", context.gettext(
+            "You do not need to do anything: %(why)s, and it continues automatically.",
+            why=describe_cause(context, paused[0].reason),
+        )
+    if execution.status == "PENDENTE":
+        return "wait", context.gettext("It starts automatically: you do not need to do anything.")
+    return "wait", context.gettext("Classification in progress: you do not need to do anything.")
 
 
-def describe_cause(say: Words, cause: str) -> str:
-    return say(f"cause {cause}") if f"cause {cause}" in KNOWN else say("cause unknown")
+def _describe_cancellation(context: PageContext, execution: Execution) -> str:
+    if execution.run.is_over:
+        return context.gettext("It was cancelled. Labels that existed by then are kept.")
+    return context.gettext("It is being cancelled: running documents finish first.")
+
+
+def describe_cause(context: PageContext, cause: str) -> str:
+    return context.translate(CAUSES.get(cause, UNKNOWN_CAUSE))

@@ -11,14 +11,16 @@ from retoma import Client
 from retoma.errors import Conflict
 from retoma.records import Run
 from retoma.server import Page, PageContext
+from retoma.translations import N_
 from retoma_apps.classifier import executions, projects
 from retoma_apps.classifier.executions import Execution
 from retoma_apps.classifier.models import MOST_DOCUMENTS, ROUTE
 from retoma_apps.classifier.pages import forms
 from retoma_apps.classifier.pages.badges import BAR_FILLS, EXECUTION_BADGES
+from retoma_apps.classifier.pages.common import common_values
 from retoma_apps.classifier.pages.ended_run_cache import EndedRunCache
 from retoma_apps.classifier.pages.forms import Form
-from retoma_apps.classifier.pages.words import Words
+from retoma_apps.classifier.pages.messages import describe_error_code
 from retoma_apps.classifier.projects import MIN_EXAMPLES_TO_MEASURE, OfflineAccuracies, StoredProject
 from retoma_apps.classifier.reading.errors import Code
 from retoma_apps.providers.llm import Accuracy
@@ -39,81 +41,79 @@ class ProjectPages:
     @property
     def pages(self) -> tuple[Page, ...]:
         return (
-            Page(ROUTE, self.show_all, self.create, nav="Classifier"),
+            Page(ROUTE, self.show_all, self.create, nav=N_("Classifier")),
             Page(ROUTE.rstrip("/"), _redirect_to_projects),
             Page(f"{ROUTE}{{projeto}}", self.show, self.change),
         )
 
-    async def show_all(self, visit: PageContext, status: int = 200, form: Form | None = None) -> Response:
-        found = await projects.list_projects(visit.client, None)
-        recent = await self._list_executions(visit.client, None, RECENT)
-        return visit.render(
+    async def show_all(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
+        found = await projects.list_projects(context.client, None)
+        recent = await self._list_executions(context.client, None, RECENT)
+        return context.render(
             "classifier.html",
             status,
             projects=found,
-            last=await self._latest_executions(visit.client, found, recent),
+            last=await self._latest_executions(context.client, found, recent),
             names={each.id: each.project.nome for each in found},
             executions=recent,
-            form=form or (forms.empty_form() if "novo" in visit.query else None),
-            **await self._common_values(visit),
+            form=form or (forms.empty_form() if "novo" in context.query else None),
+            **await self._common_values(context),
         )
 
-    async def create(self, visit: PageContext) -> Response:
-        say = Words(visit.language)
+    async def create(self, context: PageContext) -> Response:
         try:
-            kept = await projects.create_project(visit.client, forms.parse_project(visit.fields, say), None)
+            kept = await projects.create_project(
+                context.client, forms.parse_project(context.fields, context.translator), None
+            )
         except forms.InvalidForm as error:
-            return await self.show_all(visit, 422, Form(forms.submitted_fields(visit.fields), error.errors))
-        return visit.redirect(f"{ROUTE}{kept.id}", "criado")
+            return await self.show_all(context, 422, Form(forms.submitted_fields(context.fields), error.errors))
+        return context.redirect(f"{ROUTE}{kept.id}", "criado")
 
-    async def show(self, visit: PageContext, status: int = 200, form: Form | None = None) -> Response:
-        kept = await projects.get_project(visit.client, visit.request.path_params["projeto"])
-        visit.path = f"{ROUTE}{kept.id}"
-        if form is None and "editar" in visit.query:
+    async def show(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
+        kept = await projects.get_project(context.client, context.request.path_params["projeto"])
+        context.path = f"{ROUTE}{kept.id}"
+        if form is None and "editar" in context.query:
             form = forms.project_form(kept.project)
-        return visit.render(
+        return context.render(
             "classifier_project.html",
             status,
             kept=kept,
             form=form,
             names={kept.id: kept.project.nome},
-            executions=await self._list_executions(visit.client, kept.id, RECENT_OF_PROJECT),
+            executions=await self._list_executions(context.client, kept.id, RECENT_OF_PROJECT),
             most=MOST_DOCUMENTS,
-            refusals=_refusal_messages(Words(visit.language)),
-            **await self._common_values(visit, kept),
+            refusals=_refusal_messages(context),
+            **await self._common_values(context, kept),
         )
 
-    async def change(self, visit: PageContext) -> Response:
-        """What a colleague has changed meanwhile is shown beside what was written, and nothing is saved over it."""
-        say = Words(visit.language)
-        kept = await projects.get_project(visit.client, visit.request.path_params["projeto"])
-        if "excluir" in visit.fields:
-            await visit.client.tenants.delete_profile(kept.id)
-            return visit.redirect(ROUTE, "excluido")
+    async def change(self, context: PageContext) -> Response:
+        """Save the form. If someone else saved in the meantime, show both versions and save nothing."""
+        kept = await projects.get_project(context.client, context.request.path_params["projeto"])
+        if "excluir" in context.fields:
+            await context.client.tenants.delete_profile(kept.id)
+            return context.redirect(ROUTE, "excluido")
         try:
-            value = forms.parse_project(visit.fields, say, kept.project)
-            await projects.update_project(visit.client, kept.id, value, _submitted_revision(visit))
+            value = forms.parse_project(context.fields, context.translator, kept.project)
+            await projects.update_project(context.client, kept.id, value, _submitted_revision(context))
         except forms.InvalidForm as error:
-            return await self.show(visit, 422, _rejected_form(visit, error.errors))
+            return await self.show(context, 422, _rejected_form(context, error.errors))
         except Conflict:
             return await self.show(
-                visit, 409, _rejected_form(visit, {}, await projects.get_project(visit.client, kept.id))
+                context, 409, _rejected_form(context, {}, await projects.get_project(context.client, kept.id))
             )
-        return visit.redirect(f"{ROUTE}{kept.id}", "salvo")
+        return context.redirect(f"{ROUTE}{kept.id}", "salvo")
 
-    async def _common_values(self, visit: PageContext, stored: StoredProject | None = None) -> dict[str, Any]:
-        say = Words(visit.language)
+    async def _common_values(self, context: PageContext, stored: StoredProject | None = None) -> dict[str, Any]:
         accuracy, is_measured = await self._get_accuracy(stored) if stored and self._is_offline else (None, True)
         return {
-            "w": say,
-            "now": await visit.client.now(),
+            "now": await context.client.now(),
             "badges": EXECUTION_BADGES,
             "bar_fills": BAR_FILLS,
             "is_offline": self._is_offline,
             "accuracy": accuracy,
             "is_measured": is_measured,
             "fewest": MIN_EXAMPLES_TO_MEASURE,
-            "said": say.said(visit.query.get("notice", "")),
+            **common_values(context),
         }
 
     async def _get_accuracy(self, stored: StoredProject) -> tuple[Accuracy | None, bool]:
@@ -142,26 +142,31 @@ class ProjectPages:
         return last
 
 
-def _refusal_messages(say: Words) -> dict[str, str]:
-    """What the page says of a file that is not taken, by code."""
-    return {code: say.code(code) for code in get_args(Code)} | {"FILE_TOO_LARGE": say("upload too large")}
-
-
-async def _redirect_to_projects(visit: PageContext) -> Response:
-    return visit.redirect(ROUTE)
-
-
-def _rejected_form(visit: PageContext, errors: dict[str, str], newer: StoredProject | None = None) -> Form:
-    fields = forms.submitted_fields(visit.fields) | {
-        "revisao": str(newer.revision) if newer else visit.fields.get("revisao", "")
+def _refusal_messages(context: PageContext) -> dict[str, str]:
+    """Return the messages about files that are not accepted, by code."""
+    too_large = context.gettext(
+        "Too large. A document may have 50 MB, and a zip 2,000 files of 2 GB in total. Split it or make it smaller."
+    )
+    return {code: describe_error_code(context.translator, code) for code in get_args(Code)} | {
+        "FILE_TOO_LARGE": too_large
     }
-    form = Form(fields, errors, has_examples="exemplos" in visit.fields)
+
+
+async def _redirect_to_projects(context: PageContext) -> Response:
+    return context.redirect(ROUTE)
+
+
+def _rejected_form(context: PageContext, errors: dict[str, str], newer: StoredProject | None = None) -> Form:
+    fields = forms.submitted_fields(context.fields) | {
+        "revisao": str(newer.revision) if newer else context.fields.get("revisao", "")
+    }
+    form = Form(fields, errors, has_examples="exemplos" in context.fields)
     if newer is None:
         return form
     theirs = forms.changed_fields(fields, forms.project_fields(newer.project))
     return replace(form, newer_fields=theirs if form.has_examples else theirs | {"exemplos": ""}, has_conflict=True)
 
 
-def _submitted_revision(visit: PageContext) -> int:
-    given = visit.fields.get("revisao", "")
+def _submitted_revision(context: PageContext) -> int:
+    given = context.fields.get("revisao", "")
     return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else -1

@@ -10,10 +10,11 @@ from urllib.parse import quote, urlencode
 from uuid import UUID
 
 from retoma.records import Item
+from retoma.server import PageContext
 from retoma.states import JobState
 from retoma_apps.classifier.executions import document_to_json
 from retoma_apps.classifier.pages.badges import DOCUMENT_BADGES, NEEDS_CHECK_BADGE, Badge
-from retoma_apps.classifier.pages.words import Words
+from retoma_apps.classifier.pages.messages import DOCUMENT_STATUS_NAMES, describe_error_code
 
 LONGEST_MESSAGE = 160
 EMPTY_CELL = "\N{EN DASH}"
@@ -24,7 +25,7 @@ class Table:
     """What all rows have in common. `query` are the filters, which an act comes back to."""
 
     run: UUID
-    say: Words
+    context: PageContext
     labels: Sequence[str]
     min_confidence: float
     csrf: str
@@ -49,23 +50,26 @@ class Table:
         file = f"/execucoes/{self.run}/arquivo?codigo={quote(shown['codigo'], safe='')}"
         status = "REVER" if shown["rever"] else shown["status"]
         look = NEEDS_CHECK_BADGE if shown["rever"] else DOCUMENT_BADGES[shown["status"]]
+        attempts = self.context.gettext("Attempts")
         return (
             f'<tr id="d{number}" data-c="{code}" data-s="{status}">'
             f'<td class="lead wrapany"><a class="doc" href="{file}">{code}</a></td>'
-            f'<td class="st">{_render_badge(look, self.say(f"document {status}"))}</td>'
+            f'<td class="st">{_render_badge(look, self.context.translate(DOCUMENT_STATUS_NAMES[status]))}</td>'
             f"{self._render_label(shown, number, editing=editing)}"
             f"{self._render_confidence(shown)}"
-            f'<td class="n" data-l="{self.say("attempts")}">{shown["tentativas"]}</td>'
+            f'<td class="n" data-l="{attempts}">{shown["tentativas"]}</td>'
             f"{self._render_error(shown)}"
             f'<td class="n acts full">{self._render_actions(shown, number, editing=editing)}</td></tr>\n'
         )
 
     def _render_label(self, shown: Mapping[str, Any], number: int, *, editing: bool) -> str:
-        head = f'<td class="wrapany full" data-l="{self.say("label")}">'
+        label = self.context.gettext("Label")
+        head = f'<td class="wrapany full" data-l="{label}">'
         if editing:
             return f"{head}{self._render_label_form(shown, number)}</td>"
         if shown["duplicado_de"]:
-            return f'{head}<span class="faint">{escape(self.say("same as", code=shown["duplicado_de"]))}</span></td>'
+            same = self.context.gettext("same as %(code)s", code=shown["duplicado_de"])
+            return f'{head}<span class="faint">{escape(same)}</span></td>'
         if not shown["rotulo"]:
             return f'<td class="none">{EMPTY_CELL}</td>'
         why = f' title="{escape(shown["justificativa"])}"' if shown["justificativa"] else ""
@@ -76,18 +80,19 @@ class Table:
         if not shown["corrigido"]:
             return ""
         if shown["rotulo_modelo"] is None:
-            said = self.say("model said nothing")
+            said = self.context.gettext("by a person")
         elif shown["rotulo_modelo"] == shown["rotulo"]:
-            said = self.say("confirmed")
+            said = self.context.gettext("confirmed by a person")
         else:
-            said = self.say("model said", label=shown["rotulo_modelo"])
+            said = self.context.gettext("the model said %(label)s", label=shown["rotulo_modelo"])
         return f' <span class="former">{_render_icon("hand")}{escape(said)}</span>'
 
     def _render_confidence(self, shown: Mapping[str, Any]) -> str:
         if shown["confianca"] is None or shown["corrigido"]:
             return f'<td class="n none">{EMPTY_CELL}</td>'
         number = f"{shown['confianca']:.2f}".replace(".", self.comma)
-        return f'<td class="n" data-l="{self.say("confidence")}">{number}</td>'
+        label = self.context.gettext("Confidence")
+        return f'<td class="n" data-l="{label}">{number}</td>'
 
     def _render_error(self, shown: Mapping[str, Any]) -> str:
         code = shown["erro_codigo"]
@@ -96,8 +101,9 @@ class Table:
         if shown["status"] != "ERRO":
             return f'<td class="full faint"><code>{escape(code)}</code></td>'
         message = escape(str(shown["erro_detalhe"] or "")[:LONGEST_MESSAGE])
+        meaning = escape(describe_error_code(self.context.translator, code))
         return (
-            f'<td class="full errline wrapany" title="{message}">{escape(self.say.code(code))} '
+            f'<td class="full errline wrapany" title="{message}">{meaning} '
             f'<code class="faint">{escape(code)}</code></td>'
         )
 
@@ -106,27 +112,30 @@ class Table:
             return ""
         made = [self._render_edit_link(number)]
         if shown["rever"]:
-            made.insert(0, _render_button("confirmar", number, self.say("confirm")))
+            made.insert(0, _render_button("confirmar", number, self.context.pgettext("action", "Confirm")))
         if shown["status"] == "ERRO":
-            made.append(_render_button("pular", number, self.say("skip")))
+            made.append(_render_button("pular", number, self.context.pgettext("action", "Skip")))
         return "".join(made)
 
     def _render_edit_link(self, number: int) -> str:
         address = escape(f"?{urlencode({**self.query, 'corrigir': number})}#d{number}")
-        return f'<a class="btn small quiet" data-edit="{number}" href="{address}">{self.say("correct")}</a>'
+        correct = self.context.pgettext("action", "Correct")
+        return f'<a class="btn small quiet" data-edit="{number}" href="{address}">{correct}</a>'
 
     def _render_label_form(self, shown: Mapping[str, Any], number: int) -> str:
         options = "".join(
             f'<option value="{escape(label)}"{" selected" if label == shown["rotulo"] else ""}>{escape(label)}</option>'
             for label in ("", *self.labels)
         )
+        label = self.context.gettext("Correct label")
+        save, cancel = self.context.pgettext("action", "Save"), self.context.pgettext("action", "Cancel")
         return (
             f'<form class="row relabel" method="post" action="{self.address("/corrigir")}">'
             f'<input type="hidden" name="csrf" value="{self.csrf}"><input type="hidden" name="n" value="{number}">'
-            f'<select name="rotulo" required aria-label="{self.say("choose label")}">{options}</select>'
-            f'<button class="btn small primary">{self.say("keep label")}</button>'
+            f'<select name="rotulo" required aria-label="{label}">{options}</select>'
+            f'<button class="btn small primary">{save}</button>'
             f'<a class="btn small quiet" data-leave="{number}" href="{self.address()}#d{number}">'
-            f"{self.say('leave')}</a>"
+            f"{cancel}</a>"
             "</form>"
         )
 
