@@ -64,6 +64,7 @@ class Domain:
 DOMAINS = (
     Domain("retoma", ROOT / "src/retoma"),
     Domain("classifier", ROOT / "src/retoma_apps/classifier"),
+    Domain("videos", ROOT / "src/retoma_apps/videos"),
 )
 
 

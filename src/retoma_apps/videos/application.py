@@ -17,8 +17,8 @@ from retoma_apps.providers.llm import OpenRouter, OpenRouterSettings
 from retoma_apps.providers.speech import Azure, AzureSettings, ElevenLabs, ElevenLabsSettings, Espeak, Speech
 from retoma_apps.providers.youtube import Channel, LocalChannel, YouTube, YouTubeSettings
 from retoma_apps.videos.demo import create_demo
+from retoma_apps.videos.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
-from retoma_apps.videos.pages.words import LABELS
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.routes import router
 from retoma_apps.videos.services import Services
@@ -43,7 +43,8 @@ def make_app(services: Services) -> App:
         templates=TEMPLATES,
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,
-        labels=LABELS,
+        labels=STEP_LABELS,
+        locale=LOCALE,
         files=services.files,
         demo=create_demo(services),
     )

@@ -179,7 +179,7 @@ async def test_the_measured_accuracy_is_shown(classifier_pages: ClassifierPages)
     ]
     project = await classifier_pages.classifier_app.project(exemplos=many)
     async with asyncio.timeout(WAIT_TIMEOUT):
-        while "está sendo medido" in (shown := await classifier_pages.read(project)):
+        while "Medindo a precisão" in (shown := await classifier_pages.read(project)):
             continue
     assert "Acertou 100% de 24 exemplos que não tinha visto." in shown
 
@@ -214,11 +214,13 @@ async def test_the_page_says_whether_to_wait_or_to_take_action(classifier_pages:
     )
     assert "Começa automaticamente: não precisa fazer nada." in await classifier_pages.read(f"execucoes/{execution}")
     await classifier_pages.classifier_app.api.sandbox.clock.advance(timedelta(minutes=1))
-    assert "Precisa da sua atenção: nenhum worker está em execução" in await classifier_pages.read(f"execucoes/{execution}")
+    assert "Precisa da sua atenção: nenhum worker está em execução" in await classifier_pages.read(
+        f"execucoes/{execution}"
+    )
     await classifier_pages.classifier_app.work()
     shown = await classifier_pages.read(f"execucoes/{execution}")
     assert "Um documento ficou sem rótulo" in shown
-    assert "O que falhou e o que fazer 1 Este tipo de arquivo não é lido aqui. Envie PDF" in shown
+    assert "O que falhou e o que fazer 1 Este tipo de arquivo não é aceito. Envie PDF" in shown
     assert "nothing needs you" in await classifier_pages.read(
         f"execucoes/{await classifier_pages.classifier_app.run_execution()}", "en"
     )
@@ -370,10 +372,10 @@ async def test_stuck_episodes_and_the_cause_of_the_failure_are_shown(classifier_
     told = " ".join(
         visible_text(await classifier_pages.visitor.get(f"/runs/{execution}", Accept_Language="en")).split()
     )
-    assert "and did not go on; nothing that it has done is lost." in told
+    assert "and was not resumed; no completed work is lost." in told
     assert "Stuck episodes 2" in told
     assert await classifier_pages.submit_form(f"execucoes/{execution}/retomar") == "A execução foi retomada."
-    assert "did not go on; nothing" not in visible_text(
+    assert "was not resumed; no completed" not in visible_text(
         await classifier_pages.visitor.get(f"/runs/{execution}", Accept_Language="en")
     )
 

@@ -14,7 +14,6 @@ from retoma_apps.videos.models import Channel, is_channel_name
 from retoma_apps.videos.pages import forms
 from retoma_apps.videos.pages.common import PageSupport
 from retoma_apps.videos.pages.forms import CHANNEL_FIELDS, Form, InvalidForm
-from retoma_apps.videos.pages.words import Words
 
 ROUTE = "/videos/channels"
 
@@ -27,68 +26,70 @@ class ChannelPages:
     def pages(self) -> tuple[Page, ...]:
         return (Page(ROUTE, self.show_all, self.add), Page(f"{ROUTE}/{{name}}", self.show, self.change))
 
-    async def show_all(self, visit: PageContext, status: int = 200, form: Form | None = None) -> Response:
-        kept = {each.tenant: Channel.model_validate(each.value) for each in await visit.client.tenants.list_profiles()}
-        return visit.render(
+    async def show_all(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
+        kept = {
+            each.tenant: Channel.model_validate(each.value) for each in await context.client.tenants.list_profiles()
+        }
+        return context.render(
             "videos_channels.html",
             status,
-            names=await self._common.list_channels(visit.client),
+            names=await self._common.list_channels(context.client),
             kept=kept,
             usual=Channel(),
             form=form or Form({"channel": ""}),
-            **await self._common.get_values(visit),
+            **await self._common.get_values(context),
         )
 
-    async def add(self, visit: PageContext) -> Response:
+    async def add(self, context: PageContext) -> Response:
         """To the form of the channel of this name, which is there with its first video or when it is saved."""
-        name = forms.submitted_fields(visit.fields, ("channel",))["channel"]
+        name = forms.submitted_fields(context.fields, ("channel",))["channel"]
         if not is_channel_name(name):
-            wrong = {"channel": Words(visit.language)("wrong channel")}
-            return await self.show_all(visit, 422, Form({"channel": name}, wrong))
-        return visit.redirect(_address(name))
+            wrong = {"channel": context.gettext("Enter a name of 1 to 100 characters, without a slash.")}
+            return await self.show_all(context, 422, Form({"channel": name}, wrong))
+        return context.redirect(_address(name))
 
-    async def show(self, visit: PageContext, status: int = 200, form: Form | None = None) -> Response:
-        name = _name(visit)
-        visit.path = _address(name)
-        channel, revision = await get_channel_and_revision(visit.client, name)
-        return visit.render(
+    async def show(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
+        name = _name(context)
+        context.path = _address(name)
+        channel, revision = await get_channel_and_revision(context.client, name)
+        return context.render(
             "videos_channel.html",
             status,
             name=name,
-            action=visit.path,
+            action=context.path,
             revision=revision,
             form=form or forms.channel_form(channel),
             voices=forms.list_voice_choices(self._common.services.voices),
-            **await self._common.get_values(visit),
+            **await self._common.get_values(context),
         )
 
-    async def change(self, visit: PageContext) -> Response:
-        name, given = _name(visit), forms.submitted_fields(visit.fields, CHANNEL_FIELDS)
-        kept = await get_channel(visit.client, name)
+    async def change(self, context: PageContext) -> Response:
+        name, given = _name(context), forms.submitted_fields(context.fields, CHANNEL_FIELDS)
+        kept = await get_channel(context.client, name)
         form = Form(given)
         try:
-            channel = forms.parse_channel(given, Words(visit.language), self._common.services.voices, kept.voice)
-            await visit.client.tenants.set_profile(name, channel.model_dump(), revision=_submitted_revision(visit))
+            channel = forms.parse_channel(given, context.translator, self._common.services.voices, kept.voice)
+            await context.client.tenants.set_profile(name, channel.model_dump(), revision=_submitted_revision(context))
         except InvalidForm as error:
-            return await self.show(visit, 422, replace(form, errors=error.errors))
+            return await self.show(context, 422, replace(form, errors=error.errors))
         except Conflict:
-            return await self.show(visit, 409, replace(form, has_conflict=True))
+            return await self.show(context, 409, replace(form, has_conflict=True))
         except InvalidInput as error:
-            return await self.show(visit, 422, replace(form, errors={"style": str(error)}))
-        return visit.redirect(_address(name), "saved")
+            return await self.show(context, 422, replace(form, errors={"style": str(error)}))
+        return context.redirect(_address(name), "saved")
 
 
 def _address(name: str) -> str:
     return f"{ROUTE}/{quote(name, safe='')}"
 
 
-def _name(visit: PageContext) -> str:
-    name: str = visit.request.path_params["name"]
+def _name(context: PageContext) -> str:
+    name: str = context.request.path_params["name"]
     if not is_channel_name(name):
         raise NotFound("there is no such channel")
     return name
 
 
-def _submitted_revision(visit: PageContext) -> int:
-    given = visit.fields.get("revision", "")
+def _submitted_revision(context: PageContext) -> int:
+    given = context.fields.get("revision", "")
     return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else -1

@@ -1,4 +1,4 @@
-"""What all pages of videos have: words, the time, and what is offline."""
+"""Values that all templates of the video pages use."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from retoma import Client
 from retoma.server import PageContext
+from retoma_apps.videos.pages import messages
 from retoma_apps.videos.pages.offline import offline_variables
-from retoma_apps.videos.pages.words import Words
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.services import Services
 
@@ -18,17 +18,23 @@ class PageSupport:
     def __init__(self, services: Services) -> None:
         self.services = services
 
-    async def get_values(self, visit: PageContext) -> dict[str, Any]:
-        say = Words(visit.language)
+    async def get_values(self, context: PageContext) -> dict[str, Any]:
+        notice = context.query.get("notice", "")
         return {
-            "w": say,
-            "now": await visit.client.now(),
+            "stage_name": lambda stage: context.translate(messages.STAGE_NAMES[stage]),
+            "field_label": lambda name: context.translate(messages.FIELD_LABELS[name]),
+            "field_hint": lambda name: context.translate(messages.FIELD_HINTS[name]),
+            "language_name": lambda language: context.translate(messages.LANGUAGE_NAMES[language]),
+            "offline_name": lambda service: context.translate(messages.OFFLINE_NAMES[service]),
+            "offline_sentence": lambda service: context.translate(messages.OFFLINE_SENTENCES[service]),
+            "now": await context.client.now(),
             "offline": offline_variables(self.services),
-            "said": say.said(visit.query.get("notice", "")),
+            # The address names it, and anyone can write an address.
+            "own_notice": context.translate(messages.NOTICES[notice]) if notice in messages.NOTICES else None,
         }
 
     async def list_channels(self, client: Client) -> list[str]:
-        """Those that were set up, and those that have had a video of late."""
+        """List the channels that were set up and those with recent videos."""
         recent = await client.runs.list(pipeline=longform.name, limit=RECENT, with_input=False)
         named = [*(each.tenant for each in await client.tenants.list_profiles()), *(run.tenant for run in recent)]
         return sorted(set(named), key=str.casefold) or ["principal"]

@@ -1,4 +1,4 @@
-"""The forms of an order and of a channel: what people write, and what is wrong with it."""
+"""The forms of an order and of a channel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from retoma.translations import Translator
 from retoma_apps.providers.speech import KNOWN_VOICES
 from retoma_apps.videos.models import Channel, Order
-from retoma_apps.videos.pages.words import Words
+from retoma_apps.videos.pages.messages import FIELD_ERRORS
 from retoma_apps.videos.voices import can_speak
 
 TIME_FIELDS = ("start_at", "scheduled_for")
@@ -22,7 +23,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Form:
-    """What stands in the fields, and what is wrong with each. `is_bounced` if a colleague has saved meanwhile."""
+    """The text of each field and what is wrong with it. `has_conflict` if someone else saved in the meantime."""
 
     fields: dict[str, str]
     errors: dict[str, str] = field(default_factory=dict)
@@ -30,7 +31,7 @@ class Form:
 
 
 class InvalidForm(Exception):
-    """`found` are sentences by field."""
+    """`errors` are messages by field."""
 
     def __init__(self, errors: dict[str, str]) -> None:
         self.errors = errors
@@ -45,44 +46,44 @@ def channel_form(channel: Channel) -> Form:
 
 
 def submitted_fields(fields: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """The fields of ours among those that came."""
+    """Return the fields of this form."""
     return {name: fields.get(name, "").replace("\0", "").replace("\r\n", "\n").strip() for name in names}
 
 
-def parse_order(fields: Mapping[str, str], say: Words) -> Order:
-    """Raises Wrong."""
+def parse_order(fields: Mapping[str, str], translator: Translator) -> Order:
+    """Raise `InvalidForm` if a field is wrong."""
     values = {name: value for name, value in fields.items() if value or name == "channel"}
     values |= {name: _parse_time(fields[name]) or fields[name] for name in TIME_FIELDS if fields[name]}
-    return _validate(Order, values, say, invalid={"topic"} - values.keys())
+    return _validate(Order, values, translator, invalid={"topic"} - values.keys())
 
 
 def parse_channel(
-    fields: Mapping[str, str], say: Words, voices: Mapping[str, object], current_voice: str = ""
+    fields: Mapping[str, str], translator: Translator, voices: Mapping[str, object], current_voice: str = ""
 ) -> Channel:
-    """Raises Wrong. The voice that is `kept` stays, whether or not there is a key for it."""
+    """Raise `InvalidForm` if a field is wrong. The current voice is accepted even if it has no key."""
     values = {**fields, "budget": fields["budget"].replace(",", ".")}
     fits = can_speak(fields["voice"], fields["language"], voices, current_voice)
-    return _validate(Channel, values, say, invalid=set() if fits else {"voice"})
+    return _validate(Channel, values, translator, invalid=set() if fits else {"voice"})
 
 
 def list_voice_choices(voices: Mapping[str, object]) -> list[str]:
-    """Known voices that can speak here; others can be written."""
+    """List known voices that have a key here; the form accepts others too."""
     return [name for name, known in KNOWN_VOICES.items() if known.provider in voices]
 
 
-def _validate(kind: type[Model], values: Mapping[str, object], say: Words, invalid: set[str]) -> Model:
+def _validate(kind: type[Model], values: Mapping[str, object], translator: Translator, invalid: set[str]) -> Model:
     wrong, made = set(invalid), None
     try:
         made = kind.model_validate(values)
     except ValidationError as error:
         wrong |= {str(each["loc"][0]) for each in error.errors()}
     if wrong or made is None:
-        raise InvalidForm({name: say(f"wrong {name}") for name in sorted(wrong)})
+        raise InvalidForm({name: translator.translate(FIELD_ERRORS[name]) for name in sorted(wrong)})
     return made
 
 
 def _parse_time(text: str) -> str | None:
-    """A moment as browsers write it, which people mean as UTC."""
+    """Return the time that a browser sends, which is in UTC by the label of its field."""
     try:
         at = datetime.fromisoformat(text)
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()

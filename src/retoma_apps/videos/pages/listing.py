@@ -11,13 +11,14 @@ from starlette.responses import Response
 
 from retoma.errors import InvalidInput
 from retoma.server import Page, PageContext
+from retoma.translations import N_
 from retoma_apps.videos.channels import TooLate, start_video
 from retoma_apps.videos.overview import get_overview
 from retoma_apps.videos.pages import forms
 from retoma_apps.videos.pages.badges import STAGE_BADGES
 from retoma_apps.videos.pages.common import PageSupport
 from retoma_apps.videos.pages.forms import ORDER_FIELDS, Form, InvalidForm
-from retoma_apps.videos.pages.words import Words
+from retoma_apps.videos.pages.messages import TIME_ERRORS
 from retoma_apps.videos.pipeline import longform
 
 ROUTE = "/videos/"
@@ -31,16 +32,16 @@ class VideoListPages:
     @property
     def pages(self) -> tuple[Page, ...]:
         return (
-            Page(ROUTE, self.show, self.order, nav="Videos"),
+            Page(ROUTE, self.show, self.order, nav=N_("Videos")),
             Page(ROUTE.rstrip("/"), _redirect_to_videos),
         )
 
-    async def show(self, visit: PageContext, status: int = 200, form: Form | None = None) -> Response:
-        found = await visit.client.runs.list(pipeline=longform.name, before=_page_start(visit), limit=PAGE_SIZE)
-        rows = [await get_overview(visit.client, run) for run in found]
-        if form is None and ("new" in visit.query or not rows):
+    async def show(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
+        found = await context.client.runs.list(pipeline=longform.name, before=_page_start(context), limit=PAGE_SIZE)
+        rows = [await get_overview(context.client, run) for run in found]
+        if form is None and ("new" in context.query or not rows):
             form = forms.empty_order_form(found[0].tenant if found else "principal")
-        return visit.render(
+        return context.render(
             "videos.html",
             status,
             rows=rows,
@@ -49,24 +50,25 @@ class VideoListPages:
             key=str(uuid4()),
             badges=STAGE_BADGES,
             safe_link=safe_link,
-            channels=await self._common.list_channels(visit.client) if form else [],
-            **await self._common.get_values(visit),
+            channels=await self._common.list_channels(context.client) if form else [],
+            **await self._common.get_values(context),
         )
 
-    async def order(self, visit: PageContext) -> Response:
+    async def order(self, context: PageContext) -> Response:
         """A form that is sent twice orders one video."""
-        given = forms.submitted_fields(visit.fields, ORDER_FIELDS)
+        given = forms.submitted_fields(context.fields, ORDER_FIELDS)
         try:
-            order = forms.parse_order(given, Words(visit.language))
-            key = visit.fields.get("key", "")[:100] or None
-            await start_video(visit.client, order, key=key and f"page {key}")
+            order = forms.parse_order(given, context.translator)
+            key = context.fields.get("key", "")[:100] or None
+            await start_video(context.client, order, key=key and f"page {key}")
         except InvalidForm as error:
-            return await self.show(visit, 422, Form(given, error.errors))
+            return await self.show(context, 422, Form(given, error.errors))
         except TooLate as error:
-            return await self.show(visit, 422, Form(given, {error.field: Words(visit.language)(error.message_key)}))
+            message = context.translate(TIME_ERRORS[error.message_key])
+            return await self.show(context, 422, Form(given, {error.field: message}))
         except InvalidInput as error:
-            return await self.show(visit, 422, replace(Form(given), errors={"channel": str(error)}))
-        return visit.redirect(ROUTE, "ordered")
+            return await self.show(context, 422, replace(Form(given), errors={"channel": str(error)}))
+        return context.redirect(ROUTE, "ordered")
 
 
 def safe_link(upload: Mapping[str, Any]) -> str | None:
@@ -75,12 +77,12 @@ def safe_link(upload: Mapping[str, Any]) -> str | None:
     return url if url.startswith(("https://", f"{ROUTE}channel/")) else None
 
 
-def _page_start(visit: PageContext) -> UUID | None:
+def _page_start(context: PageContext) -> UUID | None:
     try:
-        return UUID(visit.query.get("before", ""))
+        return UUID(context.query.get("before", ""))
     except ValueError:
         return None
 
 
-async def _redirect_to_videos(visit: PageContext) -> Response:
-    return visit.redirect(ROUTE)
+async def _redirect_to_videos(context: PageContext) -> Response:
+    return context.redirect(ROUTE)

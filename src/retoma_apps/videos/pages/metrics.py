@@ -1,4 +1,4 @@
-"""How the work goes, against the targets that were set for it."""
+"""Metrics of the videos, compared with their targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from retoma.records import PipelineMetrics, ReviewMetrics
 from retoma.server import Page, PageContext
 from retoma_apps.videos.pages.common import PageSupport
-from retoma_apps.videos.pages.words import Words
+from retoma_apps.videos.pages.messages import METRIC_NAMES, METRIC_RESULTS
 from retoma_apps.videos.pipeline import longform
 
 ROUTE = "/videos/metrics"
@@ -26,7 +26,7 @@ MAX_FAILED_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Metric:
-    """`value` is in seconds, or a share; None if there is nothing to tell of yet. `of` says what it was made of."""
+    """`value` is in seconds or a share; None without data. `basis` says what it was computed from."""
 
     name: str
     value: float | None
@@ -51,29 +51,35 @@ class MetricsPage:
     def pages(self) -> tuple[Page, ...]:
         return (Page(ROUTE, self.show),)
 
-    async def show(self, visit: PageContext) -> Response:
-        values = await self._common.get_values(visit)
+    async def show(self, context: PageContext) -> Response:
+        values = await self._common.get_values(context)
         since = values["now"] - PERIOD
-        asked = await visit.client.reviews.get_metrics(longform.name, since)
-        ran = await visit.client.metrics.get_pipeline(longform.name, since, exclude_steps=WAITING_STEPS)
-        return visit.render("videos_metrics.html", metrics=list(_metrics(visit, asked, ran)), **values)
+        asked = await context.client.reviews.get_metrics(longform.name, since)
+        ran = await context.client.metrics.get_pipeline(longform.name, since, exclude_steps=WAITING_STEPS)
+        return context.render(
+            "videos_metrics.html",
+            metrics=list(_metrics(context, asked, ran)),
+            metric_name=lambda metric: context.translate(METRIC_NAMES[metric.name]),
+            metric_result=lambda metric: context.translate(METRIC_RESULTS[metric.result]),
+            **values,
+        )
 
 
-def _metrics(visit: PageContext, reviews: ReviewMetrics, runs: PipelineMetrics) -> Iterator[Metric]:
-    say, number = Words(visit.language), visit.formats.number
+def _metrics(context: PageContext, reviews: ReviewMetrics, runs: PipelineMetrics) -> Iterator[Metric]:
+    gettext, number = context.gettext, context.formats.number
 
-    def counted(name: str, part: int, count: int) -> str:
-        return say(name, part=number(part), count=number(count))
+    def counts(part: int, count: int) -> dict[str, str]:
+        return {"part": number(part), "count": number(count)}
 
-    decisions = say("of reviews", count=number(reviews.decided))
-    median = visit.formats.duration(runs.median_seconds)
+    decisions = gettext("%(count)s decisions", count=number(reviews.decided))
+    median = context.formats.duration(runs.median_seconds)
     yield Metric("wait", reviews.mean_wait, MAX_REVIEW_WAIT, False, decisions)
     yield Metric(
         "first",
         _share(reviews.approved_at_once, reviews.first_decided),
         MIN_APPROVED_SHARE,
         True,
-        counted("of first", reviews.approved_at_once, reviews.first_decided),
+        gettext("%(part)s of %(count)s first decisions", **counts(reviews.approved_at_once, reviews.first_decided)),
         is_minimum=True,
     )
     yield Metric(
@@ -81,13 +87,27 @@ def _metrics(visit: PageContext, reviews: ReviewMetrics, runs: PipelineMetrics) 
         _share(runs.retried, runs.steps),
         MAX_RETRIED_SHARE,
         True,
-        counted("of steps", runs.retried, runs.steps),
+        gettext(
+            "%(part)s of %(count)s finished steps, including videos in progress", **counts(runs.retried, runs.steps)
+        ),
     )
     yield Metric(
-        "time", runs.mean_seconds, MAX_RUN_SECONDS, False, say("of times", count=number(runs.timed), time=median)
+        "time",
+        runs.mean_seconds,
+        MAX_RUN_SECONDS,
+        False,
+        gettext(
+            "finished videos, published or scheduled: %(count)s; half of them within %(time)s",
+            count=number(runs.timed),
+            time=median,
+        ),
     )
     yield Metric(
-        "failed", _share(runs.failed, runs.ended), MAX_FAILED_SHARE, True, counted("of runs", runs.failed, runs.ended)
+        "failed",
+        _share(runs.failed, runs.ended),
+        MAX_FAILED_SHARE,
+        True,
+        gettext("%(part)s of %(count)s videos that ended", **counts(runs.failed, runs.ended)),
     )
 
 

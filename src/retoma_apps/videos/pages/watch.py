@@ -8,7 +8,6 @@ from retoma.errors import NotFound
 from retoma.server import Page, PageContext
 from retoma_apps.providers.youtube import LocalChannel, LocalVideo, is_mark
 from retoma_apps.videos.pages.common import PageSupport
-from retoma_apps.videos.pages.words import Words
 
 ROUTE = "/videos/channel/{id}"
 MAX_OTHERS = 12
@@ -24,31 +23,31 @@ class WatchPages:
     def pages(self) -> tuple[Page, ...]:
         return (Page(ROUTE, self.show), Page(f"{ROUTE}/video", self.play), Page(f"{ROUTE}/thumbnail", self.picture))
 
-    async def show(self, visit: PageContext) -> Response:
-        channel, video = await self._find_video(visit)
+    async def show(self, context: PageContext) -> Response:
+        channel, video = await self._find_video(context)
         others = [each for each in await channel.videos() if each.video_id != video.video_id]
-        return visit.render(
+        return context.render(
             "videos_watch.html",
             video=video,
             tags=[tag for tag in video.tags if not is_mark(tag)],
             others=others[:MAX_OTHERS],
-            **await self._common.get_values(visit),
+            **await self._common.get_values(context),
         )
 
-    async def play(self, visit: PageContext) -> Response:
+    async def play(self, context: PageContext) -> Response:
         """Whole, or the part that a player asks for."""
-        _, video = await self._find_video(visit)
+        _, video = await self._find_video(context)
         return FileResponse(video.video, headers=HEADERS, media_type="video/mp4")
 
-    async def picture(self, visit: PageContext) -> Response:
-        _, video = await self._find_video(visit)
+    async def picture(self, context: PageContext) -> Response:
+        _, video = await self._find_video(context)
         if video.thumbnail is None:
-            raise NotFound(Words(visit.language)("no local"))
+            raise NotFound(context.gettext("This video does not exist here."))
         return FileResponse(video.thumbnail, headers=HEADERS, media_type=_PICTURES[video.thumbnail.suffix])
 
-    async def _find_video(self, visit: PageContext) -> tuple[LocalChannel, LocalVideo]:
+    async def _find_video(self, context: PageContext) -> tuple[LocalChannel, LocalVideo]:
         """The id is looked up by the channel, which takes nothing for one that is none."""
         channel = self._common.services.channel("")
-        if isinstance(channel, LocalChannel) and (video := await channel.video(visit.request.path_params["id"])):
+        if isinstance(channel, LocalChannel) and (video := await channel.video(context.request.path_params["id"])):
             return channel, video
-        raise NotFound(Words(visit.language)("no local"))
+        raise NotFound(context.gettext("This video does not exist here."))

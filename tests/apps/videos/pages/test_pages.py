@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
-from string import Formatter
 
 from retoma import Decision
 from retoma_apps.providers.speech import KNOWN_VOICES, Espeak
@@ -11,10 +10,9 @@ from retoma_apps.providers.youtube import VideoToPublish, mark_of
 from retoma_apps.videos.channels import get_channel
 from retoma_apps.videos.demo import create_demo
 from retoma_apps.videos.models import Channel
-from retoma_apps.videos.pages import forms, words
+from retoma_apps.videos.pages import forms, messages
 from retoma_apps.videos.pages.badges import STAGE_BADGES
 from retoma_apps.videos.pages.offline import VARIABLES
-from retoma_apps.videos.pages.words import Words
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.stages import Stage
 from tests.apps.videos.pages.test_reviews import text_of
@@ -40,18 +38,10 @@ CHANNEL = {
 PLAINLY = "local-0123456789ab"
 
 
-def test_every_word_is_there_in_both_languages_with_the_same_blanks() -> None:
-    for name, sentences in words._WORDS.items():
-        blanks = [{blank for _, blank, *_ in Formatter().parse(each) if blank} for each in sentences]
-        assert blanks[0] == blanks[1], name
-        assert all(sentences), name
-
-
-def test_every_stage_step_and_stand_in_has_its_words() -> None:
-    assert set(STAGE_BADGES) == set(Stage)
-    needed = {f"stage {each}" for each in Stage} | {f"step {each}" for each in longform.steps}
-    needed |= {f"{kind} {what}" for kind in ("offline", "short") for what in VARIABLES}
-    assert needed <= words.KNOWN
+def test_every_stage_step_and_offline_service_has_a_message() -> None:
+    assert set(STAGE_BADGES) == set(messages.STAGE_NAMES) == set(Stage)
+    assert set(longform.steps) == set(messages.STEP_LABELS)
+    assert set(VARIABLES) == set(messages.OFFLINE_NAMES) == set(messages.OFFLINE_SENTENCES)
 
 
 async def test_a_list_that_is_empty_begins_with_an_order(video_pages: VideoPages) -> None:
@@ -81,14 +71,14 @@ async def test_a_video_ordered_for_later_says_when_it_starts(video_pages: VideoP
 
 async def test_errors_of_an_order_are_shown_at_their_fields(video_pages: VideoPages) -> None:
     for field, written, sentence in (
-        ("topic", " ", "Diga o tema, com 3 a 300 letras."),
-        ("topic", "x" * 301, "Diga o tema, com 3 a 300 letras."),
-        ("channel", "", "Um nome de 1 a 100 letras, sem barra."),
+        ("topic", " ", "Diga o tema, com 3 a 300 caracteres."),
+        ("topic", "x" * 301, "Diga o tema, com 3 a 300 caracteres."),
+        ("channel", "", "Informe um nome de 1 a 100 caracteres, sem barra."),
         ("language", "fr", "Escolha um dos idiomas."),
         ("start_at", "amanhã", "Um dia e uma hora"),
-        ("start_at", "2029-12-31T12:00", "Essa hora já passou."),
+        ("start_at", "2029-12-31T12:00", "Esse horário já passou."),
         ("scheduled_for", "amanhã", "Um dia e uma hora"),
-        ("scheduled_for", "2029-12-31T12:00", "Essa hora já passou."),
+        ("scheduled_for", "2029-12-31T12:00", "Esse horário já passou."),
     ):
         bounced = await video_pages.send("/videos/", ORDER | {field: written}, language="pt")
         assert bounced.status_code == 422
@@ -168,7 +158,10 @@ async def test_every_page_says_what_is_offline_and_what_would_change_it(video_pa
 
 def test_a_channel_is_the_same_after_it_was_in_a_form() -> None:
     channel = Channel(language="en", voice="espeak_en", style="a\nb", seconds=75, budget=2.5, account="main")
-    assert forms.parse_channel(forms.channel_form(channel).fields, Words("en"), {"espeak": None}) == channel
+    assert (
+        forms.parse_channel(forms.channel_form(channel).fields, messages.create_translator("en"), {"espeak": None})
+        == channel
+    )
 
 
 async def test_a_channel_is_set_by_its_form_and_new_orders_follow_it(video_pages: VideoPages) -> None:
@@ -219,7 +212,7 @@ async def test_a_colleagues_change_is_not_saved_over(video_pages: VideoPages) ->
     await video_pages.send("/videos/channels/financas", CHANNEL)
     late = await video_pages.send("/videos/channels/financas", CHANNEL | {"style": "loud"})
     assert late.status_code == 409
-    assert "Somebody has changed it meanwhile" in late.text
+    assert "Someone else changed it in the meantime" in late.text
     assert "loud" in late.text
     assert (await get_channel(video_pages.client, "financas")).style == "calm"
     again = await video_pages.send("/videos/channels/financas", CHANNEL | {"style": "loud", "revision": "1"})
@@ -278,7 +271,7 @@ async def test_metrics_say_in_words_whether_their_targets_are_met(video_pages: V
     await sandbox.work()
     shown = text_of(await video_pages.read("/videos/metrics", language="pt"))
     assert "Espera média por uma decisão 4 decisões 3 h menos de 2 h Fora da meta" in shown
-    assert "Aprovados na primeira vez 4 de 4 primeiras decisões 100 % mais de 85 % Na meta" in shown
-    of_times = "vídeos prontos, publicados ou à espera do seu dia: 1; metade em até 0 s"
-    assert f"Do início ao fim, sem a espera por pessoas {of_times} 0 s menos de 30 min Na meta" in shown
-    assert "Falharam de vez 0 de 1 vídeos encerrados 0 % menos de 2 % Na meta" in shown
+    assert "Aprovados na primeira revisão 4 de 4 primeiras decisões 100% mais de 85% Na meta" in shown
+    of_times = "vídeos prontos, publicados ou agendados: 1; metade em até 0 s"
+    assert f"Do início ao fim, sem as revisões {of_times} 0 s menos de 30 min Na meta" in shown
+    assert "Falharam em definitivo 0 de 1 vídeos encerrados 0% menos de 2% Na meta" in shown

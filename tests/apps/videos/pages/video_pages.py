@@ -33,6 +33,7 @@ from retoma_apps.videos.models import (
     Thumbnails,
     Upload,
 )
+from retoma_apps.videos.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
 from retoma_apps.videos.services import Services
 from tests.apps.videos.small_services import make_small_services
@@ -198,14 +199,17 @@ class VideoPages:
 async def running_video_pages(database: Database, folder: Path, says: str = "plainly") -> AsyncIterator[VideoPages]:
     channel = LocalChannel(folder / "channel", url=WATCH_URL)
     services = replace(make_small_services(folder), channel=lambda _: channel)
+    pipeline = make_canned_services(says)
     app = App(
         "videos",
-        pipelines=[make_canned_services(says)],
+        pipelines=[pipeline],
         resources={"services": services},
         pages=create_pages(services),
         templates=TEMPLATES,
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,
+        labels={step: label for step, label in STEP_LABELS.items() if step in pipeline.steps},
+        locale=LOCALE,
         files=services.files,
     )
     here = {"address": "127.0.0.1", "host": "127.0.0.1:8765"}
