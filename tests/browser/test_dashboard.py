@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+from zoneinfo import ZoneInfo
+
 import pytest
 from playwright.async_api import expect
 
@@ -67,3 +70,28 @@ async def test_a_person_logs_in_and_out(database: Database) -> None:
         await page.get_by_role("button", name="Log out").click()
         await expect(page.get_by_role("status")).to_have_text("You have logged out.")
         assert screen.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("language", "pattern", "note"),
+    [
+        ("en", "%Y-%m-%d %H:%M:%S", "Times are shown in America/Sao_Paulo."),
+        ("pt-BR", "%d/%m/%Y %H:%M:%S", "Os horários são exibidos em America/Sao_Paulo."),
+    ],
+)
+async def test_times_are_in_the_viewers_zone_from_the_first_page_on(
+    screen: Screen, language: str, pattern: str, note: str
+) -> None:
+    started = await screen.sandbox.client.start("film", {"topic": "tea"})
+    run = await screen.sandbox.client.runs.get(started.id)
+    page = await screen.blank(timezone_id="America/Sao_Paulo", locale=language)
+    for server_zone in ("UTC", "America/Sao_Paulo"):  # as the script rewrites the first page, and as the server renders
+        await page.goto(f"{screen.address}/runs/{run.id}")
+        await expect(page.locator("html")).to_have_attribute("data-time-zone", server_zone)
+        shown = page.locator("#facts time").first
+        await expect(shown).to_have_text(run.run_at.astimezone(ZoneInfo("America/Sao_Paulo")).strftime(pattern))
+        await expect(shown).to_have_attribute("title", f"{run.run_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+        await expect(page.locator("footer.foot")).to_contain_text(note)
+    await screen.sandbox.work()
+    await expect(page.locator("#facts time").nth(1)).to_be_visible()  # the end, which a live update has brought
+    assert note in await page.locator("footer.foot").inner_text()

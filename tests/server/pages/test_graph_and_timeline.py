@@ -111,10 +111,14 @@ def test_steps_are_right_of_their_dependencies_and_internal_ones_are_omitted() -
 def test_numbers_and_times_are_those_of_the_language() -> None:
     english, portuguese = Formats("en"), Formats("pt")
     assert (english.number(1234567), portuguese.number(1234567)) == ("1,234,567", "1.234.567")
-    assert (english.duration(1.25), portuguese.duration(1.25)) == ("1.2 s", "1,2 s")
-    assert english.duration(timedelta(hours=26, minutes=5)) == "1 d 2 h"
-    assert english.duration(3600) == "1 h"
+    assert (english.duration(1.25), portuguese.duration(1.25)) == ("1.2 sec", "1,2 s")
+    assert english.duration(timedelta(hours=26, minutes=5)) == "1 day 2 hr"
+    assert english.duration(3600) == "1 hr"
+    assert portuguese.duration(timedelta(days=2, hours=4)) == "2 dias 4 h"
     assert portuguese.ago(at(0), at(5)) == "há 5 min"
+    assert (english.percent(0.125), portuguese.percent(0.125)) == ("12.5%", "12,5%")
+    assert (english.money(1_234_500_000), portuguese.money(1_230)) == ("1,234.50", "0,0012")
+    assert (english.exact(0.1), portuguese.exact(1234.125)) == ("0.1", "1.234,125")
 
 
 def a_failed_attempt(began: float, ended: float, again: float | None = None) -> FailedAttempt:

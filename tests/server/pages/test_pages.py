@@ -60,7 +60,7 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
 
 
 @pytest.mark.parametrize(
-    ("language", "said"), [("en", "All times are in UTC."), ("pt-BR", "Todos os horários em UTC.")]
+    ("language", "said"), [("en", "Times are shown in UTC."), ("pt-BR", "Os horários são exibidos em UTC.")]
 )
 async def test_every_page_speaks_the_visitors_language(open_pages: OpenPages, language: str, said: str) -> None:
     async with open_pages() as visitor:
@@ -90,7 +90,7 @@ async def test_the_language_and_the_theme_that_were_chosen_stay(open_pages: Open
         await visitor.get("/?lang=pt")
         await visitor.get("/?theme=dark")
         answer = await visitor.get("/runs", Accept_Language="en")
-        assert '<html lang="pt-BR" data-theme="dark">' in answer.text
+        assert '<html lang="pt-BR" data-time-zone="UTC" data-theme="dark">' in answer.text
 
 
 class Elements(HTMLParser):

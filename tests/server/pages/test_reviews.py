@@ -57,7 +57,7 @@ async def test_a_review_shows_texts_pictures_and_recordings(visitor: Visitor) ->
         rf'<audio controls preload="metadata" src="/api/v1/runs/{review.run}/files/[0-9a-f]{{64}}"', page.text
     )
     assert re.search(rf'<img src="/api/v1/runs/{review.run}/files/[0-9a-f]{{64}}" alt="capa.png"', page.text)
-    assert "due in 2 h" in visible_text(page)
+    assert "due in 2 hr" in visible_text(page)
 
 
 async def test_hostile_text_in_what_is_reviewed_stays_text(visitor: Visitor) -> None:
@@ -336,7 +336,7 @@ async def test_a_step_that_asks_for_help_is_accepted_run_again_or_rejected(visit
 
 async def test_the_list_groups_by_kind_tells_what_is_late_and_filters_by_address(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox, topic="late one")
-    for minutes, colour, said in ((59, "", "in 1 h 1 min"), (2, " c-warn", "in 59 min"), (45, " c-fail", "in 14 min")):
+    for minutes, colour, said in ((59, "", "in 1 hr 1 min"), (2, " c-warn", "in 59 min"), (45, " c-fail", "in 14 min")):
         await visitor.api.sandbox.clock.advance(timedelta(minutes=minutes))
         page = await visitor.get("/reviews")
         assert (f'<td class="n{colour}" data-l="Due">' in page.text, said in visible_text(page)) == (True, True), said

@@ -96,7 +96,7 @@ async def test_a_run_that_waited_for_hours_is_drawn_with_that_time_squeezed(visi
     review = await start_until_review(visitor.api.sandbox)
     await visitor.api.sandbox.clock.advance(timedelta(hours=3))
     page = await visitor.get(f"/runs/{review.run}")
-    assert (page.status_code, "in review 3 h" in visible_text(page)) == (200, True)
+    assert (page.status_code, "in review 3 hr" in visible_text(page)) == (200, True)
     ticks = re.findall(r'text-anchor="(start|end)"[^>]*>(\d\d:\d\d):', page.text)
     assert ticks == [("start", "12:00"), ("end", "15:00")]
 

@@ -71,8 +71,8 @@ def token_of(answer: httpx2.Response) -> str:
 
 
 def visible_text(answer: httpx2.Response) -> str:
-    """Its text as people read it."""
-    return html.unescape(re.sub(r"<[^>]+>", " ", answer.text))
+    """Return its text as people read it. A time is part of its sentence."""
+    return html.unescape(re.sub(r"<[^>]+>", " ", re.sub(r"</?time[^>]*>", "", answer.text)))
 
 
 def visit_pages(open_api: OpenApi) -> OpenPages:

@@ -1,67 +1,81 @@
-"""Numbers, times and durations as people of a language read them."""
+"""Numbers, times and durations in the viewer's language and time zone, formatted by Babel."""
 
 from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
-from retoma.translations import Translator
+from babel.dates import format_datetime
+from babel.numbers import format_decimal, format_percent, parse_pattern
+from babel.units import format_unit
+from markupsafe import Markup
+
+from retoma.translations import LOCALES, Translator
 
 MAX_JSON_LENGTH = 200_000
 NOTHING = "\N{EN DASH}"
 _SIZES = ("B", "kB", "MB", "GB", "TB")
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_UNITS = ((86_400, "duration-day"), (3_600, "duration-hour"), (60, "duration-minute"), (1, "duration-second"))
+_ROUNDED = "#,##0.#"
+_ROUNDED_PATTERN = parse_pattern(_ROUNDED)
+_EXACT = parse_pattern("#,##0.####################")
+_MONEY = parse_pattern("#,##0.00##")
+_SHARE = parse_pattern("#,##0.#%")
+# Static scripts write the same formats (static/time_zone.js).
+_TIMES = {
+    "en": {"datetime": "yyyy-MM-dd HH:mm:ss", "minute": "yyyy-MM-dd HH:mm", "clock": "HH:mm:ss"},
+    "pt": {"datetime": "dd/MM/yyyy HH:mm:ss", "minute": "dd/MM/yyyy HH:mm", "clock": "HH:mm:ss"},
+}
 
 
 class Formats:
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, zone: tzinfo = UTC) -> None:
         self.language = language
+        self._zone = zone
+        self._locale = LOCALES[language]
         self._translator = Translator(language)
 
     def number(self, value: float) -> str:
-        shown = f"{value:,.1f}" if isinstance(value, float) and not value.is_integer() else f"{value:,.0f}"
-        return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
-
-    def percent(self, share: float) -> str:
-        return f"{self.number(share * 100)}%"
+        """Round to one decimal place."""
+        return format_decimal(value, _ROUNDED_PATTERN, self._locale)
 
     def exact(self, value: float) -> str:
-        """With all digits that are not nothing."""
-        shown = f"{int(value) if value == int(value) else value:,}"
-        return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
+        """Show all digits."""
+        return format_decimal(value, _EXACT, self._locale)
+
+    def decimal(self, value: float, places: int) -> str:
+        """Show exactly so many decimal places."""
+        return format_decimal(value, f"#,##0.{'0' * places}", self._locale)
+
+    def percent(self, share: float) -> str:
+        return format_percent(share, _SHARE, self._locale)
 
     def money(self, micros: int) -> str:
-        """US dollars, with all that is not nothing."""
-        shown = f"{micros / 1_000_000:,.2f}" if micros % 10_000 == 0 else f"{micros / 1_000_000:,.4f}"
-        return shown.translate(str.maketrans(",.", ".,")) if self.language == "pt" else shown
+        """Show US dollars, without the currency, with two to four decimal places."""
+        return format_decimal(Decimal(micros) / 1_000_000, _MONEY, self._locale)
 
     def size(self, count: int) -> str:
-        """Bytes in the largest unit of a thousand that fits."""
+        """Show bytes in the largest unit of a thousand that fits."""
         shown, unit = float(count), 0
         while shown >= 1000 and unit < len(_SIZES) - 1:
             shown, unit = shown / 1000, unit + 1
         return f"{self.number(round(shown, 1))} {_SIZES[unit]}"
 
     def duration(self, value: timedelta | float | None) -> str:
-        """In its two largest units; less than ten seconds with a tenth."""
+        """Show the two largest units; less than ten seconds with a tenth."""
         if value is None:
             return NOTHING
         seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
         if seconds < 10:
-            return f"{self.number(max(0.0, round(seconds, 1)))} s"
-        return " ".join(_split_duration(round(seconds)))
+            return _format_unit(max(0.0, round(seconds, 1)), "duration-second", self._locale)
+        return " ".join(_format_unit(count, unit, self._locale) for count, unit in _split_duration(round(seconds)))
 
     def between(self, first: datetime | None, last: datetime | None) -> str:
         return NOTHING if first is None or last is None else self.duration(last - first)
-
-    def time(self, at: datetime | None) -> str:
-        """In UTC, as logs have it."""
-        if at is None:
-            return NOTHING
-        pattern = "%d/%m/%Y %H:%M:%S" if self.language == "pt" else "%Y-%m-%d %H:%M:%S"
-        return f"{at.astimezone(UTC):{pattern}}"
 
     def ago(self, at: datetime | None, now: datetime) -> str:
         if at is None:
@@ -70,24 +84,61 @@ class Formats:
         gettext = self._translator.gettext
         return gettext("in %(time)s", time=time) if at > now else gettext("%(time)s ago", time=time)
 
+    def time(self, at: datetime | None) -> str:
+        """Return an element with the date and the time of day; its tooltip has them in UTC."""
+        return self._element(at, "datetime")
+
+    def minute(self, at: datetime | None) -> str:
+        """Return an element like `time`, without seconds."""
+        return self._element(at, "minute")
+
+    def clock(self, at: datetime | None) -> str:
+        """Return an element like `time`, with the time of day only."""
+        return self._element(at, "clock")
+
+    def clock_text(self, at: datetime) -> str:
+        """Return the time of day as text, where no element can be."""
+        return self._text(at, "clock")
+
+    def iso(self, at: datetime) -> str:
+        return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    def utc(self, at: datetime) -> str:
+        """Return the tooltip of a time."""
+        return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+    def _element(self, at: datetime | None, name: str) -> str:
+        if at is None:
+            return NOTHING
+        element = Markup('<time datetime="{}" title="{}" data-format="{}">{}</time>')
+        return element.format(self.iso(at), self.utc(at), name, self._text(at, name))
+
+    def _text(self, at: datetime, name: str) -> str:
+        return format_datetime(at, _TIMES[self.language][name], tzinfo=self._zone, locale=self._locale)
+
 
 def humanize(name: str) -> str:
-    """The name of a property, as people read it."""
+    """Return the name of a property as a label."""
     return re.sub(r"\burl\b", "URL", name.replace("_", " ").capitalize(), flags=re.IGNORECASE)
 
 
 def format_json(value: Any) -> str:
-    """JSON for people, cut where it is too long to be read."""
+    """Return indented JSON, cut if it is too long to read."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return text if len(text) <= MAX_JSON_LENGTH else f"{text[:MAX_JSON_LENGTH]}\n…"
 
 
-def _split_duration(seconds: int) -> list[str]:
-    parts: list[str] = []
-    for size, name in _UNITS:
+@lru_cache(maxsize=4_096)
+def _format_unit(count: float, unit: str, locale: str) -> str:
+    return format_unit(count, unit, "short", _ROUNDED, locale)
+
+
+def _split_duration(seconds: int) -> list[tuple[int, str]]:
+    parts: list[tuple[int, str]] = []
+    for size, unit in _UNITS:
         count, seconds = divmod(seconds, size)
         if count or parts:
-            parts.append(f"{count} {name}")
+            parts.append((count, unit))
         if len(parts) == 2:
             break
-    return [part for part in parts if not part.startswith("0 ")]
+    return [part for part in parts if part[0]]

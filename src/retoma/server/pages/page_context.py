@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo, available_timezones
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 HEADERS = {**PAGE_HEADERS, "Vary": "Cookie, Accept-Language"}
 THEMES = ("auto", "light", "dark")
+TIME_ZONE_COOKIE = "retoma-time-zone"
 COOKIE_SECONDS = 365 * 86_400
 MAX_INLINE_PARSE_BYTES = 64 * 1024  # bytes; a longer form is parsed in a thread
 
@@ -111,7 +113,13 @@ class PageContext:
 
     @cached_property
     def formats(self) -> Formats:
-        return Formats(self.language)
+        return Formats(self.language, self.time_zone)
+
+    @cached_property
+    def time_zone(self) -> ZoneInfo:
+        """The zone that the viewer's browser reported in a cookie (static/time_zone.js); UTC until then."""
+        name = self.request.cookies.get(TIME_ZONE_COOKIE, "")
+        return ZoneInfo(name) if name in _list_time_zones() else ZoneInfo("UTC")
 
     def get_path_id(self, name: str) -> UUID:
         """The id in the path. Raises NotFound if it is none."""
@@ -237,6 +245,12 @@ class PageContext:
         ours = [(path, icon, self.translate(name), waiting.get(path, 0)) for path, icon, name in NAVIGATION]
         own = [(page.path, "doc", self.gettext(page.nav), 0) for page in self.site.application_pages if page.nav]
         return [*ours[:1], *own, *ours[1:]]
+
+
+@cache
+def _list_time_zones() -> frozenset[str]:
+    """Only a known name may reach `ZoneInfo`, which looks for a file of that name."""
+    return frozenset(available_timezones())
 
 
 def _parse_form(form: bytes) -> list[tuple[str, str]]:

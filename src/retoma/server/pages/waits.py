@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
+
+from markupsafe import Markup
 
 from retoma.records import Stuck, Wait
 from retoma.server.pages.page_context import PageContext
@@ -46,13 +49,14 @@ def explain_stuck_runs(context: PageContext, stuck: list[Stuck]) -> list[tuple[S
 
 def explain_cause(context: PageContext, cause: str, data: Mapping[str, Any]) -> str:
     """Return the recorded explanation, in English, of a cause that has no translation."""
-    about = {name: data.get(name) or "" for name in ("queue", "pool", "step", "until")}
+    about = {name: data.get(name) or "" for name in ("queue", "pool", "step")}
+    until = context.formats.time(_parse_time(data.get("until")))
     if cause in WAIT_REASONS:
-        why = context.translate(WAIT_REASONS[cause], **about)
+        why = context.translate(WAIT_REASONS[cause], until=until, **about)
     else:
         why = str(data.get("explanation") or cause)
     where = " · ".join(str(data[name]) for name in ("step", "item") if data.get(name))
-    return f"{where}: {why}" if where else why
+    return Markup("{}: {}").format(where, why) if where else why
 
 
 def explain_wait(context: PageContext, wait: Wait) -> str:
@@ -63,8 +67,15 @@ def explain_wait(context: PageContext, wait: Wait) -> str:
         WAIT_REASONS[wait.reason], queue=wait.queue, pool=wait.pool or "", until=until, step=wait.step
     )
     if wait.jobs == 1:
-        return f"{who}: {why}"
+        return Markup("{}: {}").format(who, why)
     return context.gettext("%(who)s, %(jobs)s jobs: %(why)s", who=who, jobs=context.formats.number(wait.jobs), why=why)
+
+
+def _parse_time(value: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(value)) if value else None
+    except ValueError:
+        return None
 
 
 def describe_resolution(context: PageContext, episode: StuckEpisode) -> str:

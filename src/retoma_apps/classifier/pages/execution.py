@@ -112,7 +112,6 @@ def _table(context: PageContext, run: Run) -> Table:
         context.csrf_token,
         asked,
         only_unsure=asked.get("status") == NEEDS_CHECK,
-        comma="," if context.language == "pt" else ".",
     )
 
 

@@ -31,7 +31,6 @@ class Table:
     csrf: str
     query: Mapping[str, str]
     only_unsure: bool = False
-    comma: str = "."
 
     @property
     def path(self) -> str:
@@ -90,7 +89,7 @@ class Table:
     def _render_confidence(self, shown: Mapping[str, Any]) -> str:
         if shown["confianca"] is None or shown["corrigido"]:
             return f'<td class="n none">{EMPTY_CELL}</td>'
-        number = f"{shown['confianca']:.2f}".replace(".", self.comma)
+        number = self.context.formats.decimal(shown["confianca"], 2)
         label = self.context.gettext("Confidence")
         return f'<td class="n" data-l="{label}">{number}</td>'
 

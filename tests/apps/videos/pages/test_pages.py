@@ -75,9 +75,9 @@ async def test_errors_of_an_order_are_shown_at_their_fields(video_pages: VideoPa
         ("topic", "x" * 301, "Diga o tema, com 3 a 300 caracteres."),
         ("channel", "", "Informe um nome de 1 a 100 caracteres, sem barra."),
         ("language", "fr", "Escolha um dos idiomas."),
-        ("start_at", "amanhã", "Um dia e uma hora"),
+        ("start_at", "amanhã", "Informe data e hora"),
         ("start_at", "2029-12-31T12:00", "Esse horário já passou."),
-        ("scheduled_for", "amanhã", "Um dia e uma hora"),
+        ("scheduled_for", "amanhã", "Informe data e hora"),
         ("scheduled_for", "2029-12-31T12:00", "Esse horário já passou."),
     ):
         bounced = await video_pages.send("/videos/", ORDER | {field: written}, language="pt")
