@@ -1,4 +1,4 @@
-"""Pools, queues and workers: what there is to work with."""
+"""The pages of pools, queues and workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks that are or were owed; those given up can be sent again from here."""
+"""The deliveries of webhooks; dead letters can be redelivered here."""
 
 from __future__ import annotations
 

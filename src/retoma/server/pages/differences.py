@@ -1,4 +1,4 @@
-"""What has changed between two results, line by line, and within a line word by word. Pure."""
+"""Compare two results line by line, and changed lines word by word. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Line:
-    """`cut` stands for lines that are left out because nothing changed in them."""
+    """`cut` replaces unchanged lines that are omitted."""
 
     kind: Literal["same", "add", "del", "cut"]
     pieces: tuple[Piece, ...] = ()
@@ -61,7 +61,7 @@ def diff_results(previous: Any, current: Any) -> Difference:
 
 
 def find_replaced_files(previous: Any, current: Any) -> Iterator[tuple[Any, Any]]:
-    """Each file that stood in a result, with what stands in its place now: another file, or None."""
+    """Yield each file of the previous result that changed, with the current file or None."""
     if is_file(previous):
         now = current if is_file(current) else None
         if now is None or now["file"] != previous["file"]:
@@ -85,7 +85,7 @@ def _diff_block(tag: str, first: list[str], last: list[str], by_words: bool) -> 
 
 
 def _diff_words(old: str, new: str) -> list[Line]:
-    """One line that became another, with the words that did."""
+    """Compare two lines word by word."""
     first, last = _WORDS.findall(old), _WORDS.findall(new)
     if len(first) > MAX_WORDS_PER_LINE or len(last) > MAX_WORDS_PER_LINE:
         return [_make_line("del", old), _make_line("add", new)]
@@ -104,7 +104,7 @@ def _to_lines(value: Any) -> list[str]:
 
 
 def _outline(value: Any, name: str = "", margin: str = "") -> Iterator[str]:
-    """As an outline: a name and what it is on a line, and what has parts or lines of its own below it."""
+    """Yield an outline: a name and its value per line, nested values and long texts indented below."""
     if is_file(value):
         value = f"{value.get('name') or ''} ({value['file'][:13]})".strip()
     inner = f"{margin}  " if name else margin
@@ -132,5 +132,5 @@ def _outline_leaf(value: Any, name: str, margin: str, inner: str) -> Iterator[st
 
 
 def _round(value: float) -> float:
-    """To three places, or three digits of what is less than 1."""
+    """Round to three decimal places, or to three significant digits below 1."""
     return round(value, 3) if abs(value) >= 1 else float(f"{value:.3g}")

@@ -1,4 +1,4 @@
-"""What a person puts right in a run: a result of their own, an item left out."""
+"""Edit a result of a run or skip an item."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESULT_FIELDS = forms.build_fields({})
 
 
 async def edit_result(context: PageContext) -> Response:
-    """What cannot be taken comes back in the form, as it was written."""
+    """Replace the result. A rejected text is shown again in the form."""
     run = context.get_path_id("run")
     value, wrong = forms.parse_form(RESULT_FIELDS, context.fields)
     if wrong:
@@ -47,7 +47,7 @@ async def _show_rejected_form(context: PageContext, status: int, error: str) -> 
 
 
 def _explain_invalid(context: PageContext, error: InvalidInput) -> str:
-    """What the type of the result says of it."""
+    """Return the validation error of the result."""
     if not isinstance(error.__cause__, ValidationError):
         return str(error)
     return context.translate_errors(forms.map_validation_errors(RESULT_FIELDS, context.fields, error.__cause__))[
@@ -63,5 +63,5 @@ def _get_item(context: PageContext) -> str:
     return context.query.get("item", "")
 
 
-# A form that bounces leaves its own address in the browser: whoever reloads it sees the run.
+# A rejected form leaves its own address in the browser: reloading it shows the run.
 PAGES = (Page("/runs/{run}/edit", run_page.show_run, edit_result), Page("/runs/{run}/skip", submit=skip_item))

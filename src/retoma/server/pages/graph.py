@@ -1,4 +1,4 @@
-"""A run's graph as a drawing: steps in columns by what they need, lines from need to step. Pure."""
+"""Draw a run's graph: steps in columns by their dependencies, with lines between them. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Drawing:
 
 
 def draw_graph(graph: Graph, progress: Mapping[str, StepProgress], waiting_for_review: Container[str] = ()) -> Drawing:
-    """Only what the user wrote: a hidden step's lines go through it. `asking` are the steps that wait for people."""
+    """Draw the steps that the user wrote; lines pass through internal steps. `waiting_for_review` steps are marked."""
     edges = list_visible_edges(graph)
     columns = _assign_columns([step.name for step in graph.steps if not step.internal], edges)
     places = _assign_positions(columns)
@@ -55,7 +55,7 @@ def draw_graph(graph: Graph, progress: Mapping[str, StepProgress], waiting_for_r
 
 
 def list_dependencies(graph: Graph) -> dict[str, list[str]]:
-    """Which steps must be over before a step's first job can be ready; items of one list follow each other freely."""
+    """Return the steps that must end before a step's first job is ready; items of one list are independent."""
     each = {step.name for step in graph.steps if step.each}
     found: dict[str, list[str]] = {}
     for first, last in list_visible_edges(graph):
@@ -65,7 +65,7 @@ def list_dependencies(graph: Graph) -> dict[str, list[str]]:
 
 
 def summarize_state(step: StepProgress | None) -> JobState | None:
-    """One state for all jobs of a step: the one that says most about what it needs. None: it has none yet."""
+    """Return the most important state of a step's jobs, or None if it has no jobs yet."""
     order = (
         JobState.FAILED,
         JobState.QUARANTINED,

@@ -1,4 +1,4 @@
-"""The items of a run as a table: a page of them, by state and by text."""
+"""The items of a run as a table, filtered by state and text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_SEARCH_LENGTH = 500
 
 
 async def load_items(context: PageContext, run: Run, graph: Graph) -> dict[str, Any]:
-    """What the template needs; `source` is None where the run has no items."""
+    """Return the values for the template; `source` is None if the run has no items."""
     given, asked = list_item_sources(graph), context.query
     source = asked["items"] if asked.get("items") in given else next(iter(given), None)
     if source is None:

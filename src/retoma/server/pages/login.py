@@ -1,4 +1,4 @@
-"""Login with the one password, and logout."""
+"""Log in with the administrator's password, and log out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _render_form(context: PageContext, to: str, status: int = 200, wrong_passwor
 
 
 def _safe_redirect_path(to: str) -> str:
-    """Only a path of this server: `//elsewhere` and `/\\elsewhere` are other hosts to a browser."""
+    """Return the path if it is on this server: to a browser, `//elsewhere` and `/\\elsewhere` are other hosts."""
     plain = to.startswith("/") and to[1:2] not in ("/", "\\") and to.isprintable()
     return to if plain else "/"
 

@@ -1,4 +1,4 @@
-"""Which request is for a page, and what surrounds each: who visits, and an answer that people can read."""
+"""Route requests to pages, find their viewers and render errors as pages."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ _OTHER_ERROR = N_("This did not work")
 
 
 class PagesMiddleware:
-    """In front of the API. What is not a page goes on to it; an application's own route wins over a page of ours. A
-    person whose address leads nowhere is told so by a page."""
+    """Serve pages in front of the API, which gets all other requests. A route of the application wins over a page of
+    Retoma. An unknown address that a browser asks for gets an error page."""
 
     def __init__(self, app: ASGIApp, page_site: PageSite) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The overview: what needs somebody, and how everything goes."""
+"""The overview: current status and what needs attention."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StatCard:
 
 @dataclass(frozen=True)
 class Task:
-    """Something that needs somebody, with the one place where it is solved."""
+    """Something that needs attention, with the page where it can be resolved."""
 
     icon: str
     colour: str
@@ -177,7 +177,7 @@ def _review_tasks(context: PageContext, review_counts: list[ReviewCount], now: d
 
 
 def _unserved_queue_tasks(context: PageContext, snapshot: MetricsSnapshot) -> list[Task]:
-    """Queues with work and nobody to do it."""
+    """List queues with jobs but without workers."""
     left = [queue for queue in snapshot.queues if queue.jobs.get("ready") and not queue.workers]
     return [
         Task(

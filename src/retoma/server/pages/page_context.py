@@ -1,4 +1,4 @@
-"""One request of a person for a page."""
+"""The context of one request for a page."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ Chosen = TypeVar("Chosen", bound=StrEnum)
 
 
 class PageContext:
-    """`token` is the session's; without one the visitor may see only what is open to everyone."""
+    """`token` is the session's; without one, only public pages are shown."""
 
     def __init__(self, site: PageSite, request: Request, token: str | None) -> None:
         self.site = site
@@ -88,9 +88,9 @@ class PageContext:
         self.token = token
         self.fields: dict[str, str] = {}
         self._form_pairs: list[tuple[str, str]] = []
-        self.open_review_count = 0  # reviews that are open
+        self.open_review_count = 0  # shown in the navigation
         self.by = ADMINISTRATOR
-        self.path = request.url.path  # of the page that is shown, which a form that bounces is not
+        self.path = request.url.path  # of the page that is shown; a rejected form is shown on another page's path
 
     @property
     def client(self) -> Client:
@@ -98,7 +98,7 @@ class PageContext:
 
     @property
     def query(self) -> dict[str, str]:
-        """What stands in the address after `?`; the last of each name."""
+        """The query parameters; the last value of each name."""
         return {name: value for name, value in self.request.query_params.items() if "\0" not in value}
 
     @cached_property
@@ -122,14 +122,14 @@ class PageContext:
         return ZoneInfo(name) if name in _list_time_zones() else ZoneInfo("UTC")
 
     def get_path_id(self, name: str) -> UUID:
-        """The id in the path. Raises NotFound if it is none."""
+        """Return the id in the path, or raise `NotFound` if it is not one."""
         try:
             return UUID(self.request.path_params[name])
         except ValueError:
             raise NotFound(self.gettext("This is not a valid id.")) from None
 
     def get_query_choice(self, name: str, kind: type[Chosen]) -> Chosen | None:
-        """The member that the address names; None if it names none."""
+        """Return the member that the query names, or None."""
         return next((each for each in kind if each == self.query.get(name)), None)
 
     @cached_property
@@ -159,7 +159,7 @@ class PageContext:
         return self.gettext(labels[step]) if step in labels else step
 
     def translate_errors(self, errors: Mapping[str, FieldError]) -> dict[str, str]:
-        """By the name of its field, what is wrong with what was typed there."""
+        """Return the messages by the names of their fields."""
         return {name: self._translate_error(each) for name, each in errors.items()}
 
     def _translate_error(self, error: FieldError) -> str:
@@ -171,7 +171,7 @@ class PageContext:
         return f"{error.path}: {sentence}" if error.path else sentence
 
     async def read_form(self, limits: FormLimits = AUTHENTICATED_FORM_LIMITS) -> None:
-        """Take in the form, after making sure that a page of ours sent it."""
+        """Read the form, after checking that a page of this server sent it."""
         self.site.sessions.check_origin(self.request)
         body = await self.request.body()
         if len(body) > limits.size:
@@ -185,11 +185,11 @@ class PageContext:
         self.fields = dict(self._form_pairs)
 
     def get_field_values(self, name: str) -> list[str]:
-        """All that the form says under this name."""
+        """Return all values that the form has under this name."""
         return [value for field, value in self._form_pairs if field == name]
 
     def check_form(self) -> None:
-        """Raise a Problem unless the form was made for this person's session."""
+        """Raise a `Problem` unless the form belongs to this session."""
         self.site.sessions.check_csrf(self.token or "", self.fields.get("csrf"))
 
     @property
@@ -197,7 +197,7 @@ class PageContext:
         return self.request.headers.get("content-type", "").partition(";")[0] == "application/x-www-form-urlencoded"
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
-        """A page from a template. What the values hold is text, whatever it looks like."""
+        """Render a page. Values are escaped."""
         answer = HTMLResponse(self.render_to_string(template, **values), status, HEADERS)
         for name, chosen, kept in (("lang", self.language, "retoma-language"), ("theme", self.theme, "retoma-theme")):
             if name in self.request.query_params:
@@ -205,12 +205,12 @@ class PageContext:
         return answer
 
     def render_to_string(self, template: str, **values: Any) -> str:
-        """The HTML that a template makes of these."""
+        """Render a template to HTML."""
         ours = {"context": self, "f": self.formats, "here": self.path, "nav": self._build_nav()}
         return self.site.get_templates(self.language).get_template(template).render(values | ours)
 
     def redirect(self, path: str, notice: str | None = None, **asked: str) -> Response:
-        """After an act: to a page of ours, which says how it went. `notice` is a word of ours, never text."""
+        """Redirect to a page after an action. `notice` is a key of `NOTICES` or of the application, never text."""
         query = urlencode({name: value for name, value in (asked | {"notice": notice}).items() if value})
         return RedirectResponse(f"{path}?{query}" if query else path, 303, HEADERS)
 
@@ -219,12 +219,12 @@ class PageContext:
         return "" if self.token is None else csrf_token(self.token)
 
     def new_idempotency_key(self) -> str:
-        """Return the idempotency key of one form: sent twice, its act is done once."""
+        """Return the idempotency key of one form: if it is sent twice, its action happens once."""
         return uuid4().hex
 
     @property
     def idempotency_key(self) -> str | None:
-        """The key of the form that was sent."""
+        """The idempotency key of the submitted form."""
         return self.fields.get("key") or None
 
     @property
@@ -234,13 +234,13 @@ class PageContext:
         return self.translate(NOTICES[name]) if name in NOTICES else None
 
     def with_query(self, **changes: object) -> str:
-        """The address of this page with other values after `?`; None takes one away."""
+        """Return the address of this page with other query parameters; None removes one."""
         kept = {name: value for name, value in self.query.items() if name not in ("notice", "lang", "theme")}
         merged = {name: value for name, value in (kept | changes).items() if value not in (None, "")}
         return f"{self.path}?{urlencode(merged)}" if merged else self.path
 
     def _build_nav(self) -> list[tuple[str, str, str, int]]:
-        """Address, icon and name of each place, and how much waits there for people."""
+        """Return path, icon, name and number of open reviews of each entry."""
         waiting = {"/reviews": self.open_review_count}
         ours = [(path, icon, self.translate(name), waiting.get(path, 0)) for path, icon, name in NAVIGATION]
         own = [(page.path, "doc", self.gettext(page.nav), 0) for page in self.site.application_pages if page.nav]
@@ -258,6 +258,6 @@ def _parse_form(form: bytes) -> list[tuple[str, str]]:
 
 
 def _negotiate_language(header: str) -> str:
-    """The first language of the browser's list that we speak."""
+    """Return the first supported language of the browser's list."""
     wanted = (part.partition(";")[0].strip().lower()[:2] for part in header.split(","))
     return next((language for language in wanted if language in LANGUAGES), LANGUAGES[0])

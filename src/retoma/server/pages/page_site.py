@@ -1,4 +1,4 @@
-"""What all pages of a server share: where their data comes from, who may see them, and their templates."""
+"""What all pages of a server share: the client, authentication, sessions and templates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PageSite:
         self._templates: dict[str, Environment] = {}
 
     async def count_open_reviews(self) -> int:
-        """How much waits for people, as it was at most a second ago."""
+        """Count open reviews; the number is at most a second old."""
         count, read_at = self._cached_count
         if monotonic() - read_at >= COUNT_TTL_SECONDS:
             count = sum(each.open for each in await self.client.reviews.count_open())

@@ -1,4 +1,4 @@
-"""Have parts of a run made anew, or make a run like it with another input."""
+"""Rerun parts of a run, or fork it with another input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def rerun_steps(context: PageContext) -> Response:
 
 
 async def fork_run(context: PageContext) -> Response:
-    """What the pipeline's input refuses comes back in the form, as it was typed."""
+    """Fork the run. A rejected form is shown again as it was filled in."""
     run = await context.client.runs.get(context.get_path_id("run"))
     fields = run_page.build_input_fields(context, run)
     value, wrong = forms.parse_form(fields, context.fields)
@@ -46,7 +46,7 @@ async def fork_run(context: PageContext) -> Response:
 def _translate_validation_errors(
     context: PageContext, fields: list[forms.Field], error: InvalidInput
 ) -> dict[str, str]:
-    """Each at its field; what belongs to none at the first."""
+    """Return the messages by field; those that belong to no field go to the first."""
     if not isinstance(error.__cause__, ValidationError):
         return {fields[0].name: str(error)} if fields else {}
     found = forms.map_validation_errors(fields, context.fields, error.__cause__)
@@ -72,6 +72,6 @@ def _parse_selection(context: PageContext, step: str) -> tuple[list[str], Mappin
 
 PAGES = (
     Page("/runs/{run}/rerun", submit=rerun_steps),
-    # Whoever reloads a form that bounced sees the run.
+    # Reloading a rejected form shows the run.
     Page("/runs/{run}/fork", run_page.show_run, fork_run),
 )

@@ -1,4 +1,4 @@
-"""One review: what a person is asked about, and how they answer."""
+"""The page of one review: its subject, its forms and its history."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NOTES_REQUIRED = {
 
 @dataclass(frozen=True)
 class RejectedForm:
-    """What a person sent that could not be taken: which act, at which fields, and why."""
+    """A submitted form that was rejected: its action, its fields and why."""
 
     action: str
     submitted: Mapping[str, str]
@@ -110,7 +110,7 @@ async def show_review(context: PageContext, status: int = 200, rejected: Rejecte
 
 
 async def decide_review(context: PageContext) -> Response:
-    """What cannot be taken comes back in its form, as it was typed."""
+    """Decide the review. A rejected form is shown again as it was filled in."""
     review = await context.client.reviews.get(context.get_path_id("review"))
     act = context.fields.get("action", "")
     if act not in ("approve", "edit", "send_back", "reject"):
@@ -136,7 +136,7 @@ async def undo_decision(context: PageContext) -> Response:
 
 
 async def claim_review(context: PageContext) -> Response:
-    """Others see from now on that this person looks at it."""
+    """Show others that this person is reviewing it."""
     review = context.get_path_id("review")
     await context.client.reviews.claim(review, by=context.by)
     return (
@@ -170,7 +170,7 @@ def _render_application_content(
     run: Run,
     **seen: Any,
 ) -> str:
-    """What the application's own template makes of it; nothing where it has none."""
+    """Render the application's own template for this review, or nothing if it has none."""
     app = context.client.app
     template = app.review_templates.get(review.step) if app and review.planned else None
     if template is None:
@@ -193,7 +193,7 @@ def _list_files(review: Review, subjects: Mapping[str, Subject]) -> Iterator[Fil
 async def _find_previous(
     context: PageContext, review: Review, graph: Graph, subjects: Mapping[str, Subject]
 ) -> dict[str, Subject]:
-    """What each subject was before it was made anew, where it was."""
+    """Return the previous revision of each subject that has one."""
     each = {step.name for step in graph.steps if step.each}
     found: dict[str, Subject] = {}
     for step, subject in subjects.items():
@@ -209,7 +209,7 @@ def _find_replaced_files(previous: Subject, current: Subject) -> list[tuple[Any,
 
 
 def _diff_edit(context: PageContext, review: Review, subjects: Mapping[str, Subject]) -> differences.Difference | None:
-    """How what was approved differs from what stood, where a person edited that."""
+    """Compare the approved value with the result that a person edited, if they did."""
     if review.value is None or has_form(review, _find_pipeline(context, review)):
         return None
     return next((differences.diff_results(value, review.value) for value in _current_values(review, subjects)), None)
@@ -218,7 +218,7 @@ def _diff_edit(context: PageContext, review: Review, subjects: Mapping[str, Subj
 def _list_lost_input(
     context: PageContext, review: Review, subjects: Mapping[str, Subject], rejected: RejectedForm | None
 ) -> list[tuple[str, str]]:
-    """What a person had typed or chosen who came second, with the label of each field."""
+    """List what the second reviewer had filled in, with the label of each field."""
     if rejected is None or rejected.winner is None:
         return []
     fields = [*_build_fields(context, review, subjects), *_build_feedback_fields(context, review)]
@@ -232,7 +232,7 @@ def _list_lost_input(
 
 
 def _build_fields(context: PageContext, review: Review, subjects: Mapping[str, Subject]) -> list[forms.Field]:
-    """What approval gives, to be filled in or changed. None where this server does not know its type."""
+    """Return the fields of the approved value; none if this server does not know its type."""
     pipeline = _find_pipeline(context, review)
     form = get_form(review, pipeline)
     if form is None:
@@ -244,7 +244,7 @@ def _build_fields(context: PageContext, review: Review, subjects: Mapping[str, S
 
 
 def _build_feedback_fields(context: PageContext, review: Review) -> list[forms.Field]:
-    """What may be filled in to send it back, beside notes."""
+    """Return the fields of the feedback form, besides the notes."""
     form = get_feedback_form(review, _find_pipeline(context, review))
     return (
         []
@@ -254,7 +254,7 @@ def _build_feedback_fields(context: PageContext, review: Review) -> list[forms.F
 
 
 def _takes_comments(context: PageContext, review: Review, subjects: Mapping[str, Subject]) -> bool:
-    """Whether something is played whose moments can be named, unless the feedback form says `comments: false`."""
+    """Return whether there is audio or video to comment on and the feedback form does not say `comments: false`."""
     form = get_feedback_form(review, _find_pipeline(context, review))
     is_played = any(file.media_type.startswith(PLAYABLE_MEDIA) for file in _list_files(review, subjects))
     return is_played and (form is None or forms.build_schema(form).get("comments") is not False)
@@ -270,7 +270,7 @@ def _fill_feedback_fields(context: PageContext, review: Review, rejected: Reject
 
 
 async def _find_submitted_fields(context: PageContext, review: Review, action: str) -> list[forms.Field]:
-    """The fields of the form that a person has sent."""
+    """Return the fields of the submitted form."""
     if action == "send_back":
         return _build_feedback_fields(context, review)
     return (
@@ -281,14 +281,14 @@ async def _find_submitted_fields(context: PageContext, review: Review, action: s
 
 
 def _current_values(review: Review, subjects: Mapping[str, Subject]) -> list[Any]:
-    """The value that is approved if nobody changes it."""
+    """Return the value that is approved without an edit, if there is exactly one."""
     if not review.planned:
         return [review.reason["value"]] if "value" in (review.reason or {}) else []
     return [next(iter(subjects.values())).value] if len(subjects) == 1 else []
 
 
 def _suggest_values(schema: Mapping[str, Any], subjects: Mapping[str, Subject]) -> dict[str, Any]:
-    """Texts and numbers that the subjects have under the names of the form's fields."""
+    """Return texts and numbers of the subjects under the names of the form's fields."""
     known: dict[str, Any] = {}
     for subject in subjects.values():
         if isinstance(subject.value, dict):
@@ -298,7 +298,7 @@ def _suggest_values(schema: Mapping[str, Any], subjects: Mapping[str, Subject]) 
 
 
 async def _list_items(context: PageContext, review: Review, graph: Graph) -> list[str]:
-    """Items of a step that work may go back to."""
+    """List items of a step to which the review can be sent back."""
     sources = {step.name: step.source for step in graph.steps if step.each}
     source = next((sources[step] for step in review.can_send_back_to if step in sources), None)
     if source is None or review.item:
@@ -307,7 +307,7 @@ async def _list_items(context: PageContext, review: Review, graph: Graph) -> lis
 
 
 async def _find_next_review(context: PageContext, review: Review) -> UUID | None:
-    """Another that waits, of the same kind if there is one."""
+    """Return another open review, of the same kind if possible."""
     for step in (review.step, None):
         for each in await context.client.reviews.list(step=step, limit=2):
             if each.id != review.id:
@@ -389,7 +389,7 @@ def _explain_invalid(context: PageContext, action: str, error: InvalidInput) -> 
 def _translate_validation_errors(
     context: PageContext, fields: list[forms.Field], error: InvalidInput
 ) -> dict[str, str]:
-    """What the type of the value says of each field."""
+    """Return the validation errors by field."""
     cause = error.__cause__
     if not isinstance(cause, ValidationError):
         return {fields[0].name: str(cause)} if cause and len(fields) == 1 else {}
@@ -397,7 +397,7 @@ def _translate_validation_errors(
 
 
 def _fill_fields(fields: list[forms.Field], rejected: RejectedForm | None) -> list[forms.Field]:
-    """As a person left it; who sent another form has typed nothing here."""
+    """Fill the fields with the submitted text, unless another form was submitted."""
     if rejected is None or rejected.action not in ("approve", "edit"):
         return fields
     has_typed = any(each.name in rejected.submitted for each in forms.iterate_controls(fields))

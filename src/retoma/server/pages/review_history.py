@@ -1,4 +1,4 @@
-"""What happened at the reviews of a run, as people read it."""
+"""The history of a run's reviews as text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class HistoryEntry:
 
 
 async def list_history(context: PageContext, review: Review) -> list[HistoryEntry]:
-    """The same question over all revisions of its run, the newest first."""
+    """List what happened to this review over all revisions of its run, newest first."""
     events = await context.client.runs.list_events(review.run, kinds=("review",), limit=MAX_EVENTS)
     asked = await context.client.reviews.list(
         run=review.run, step=review.step, states=list(ReviewState), limit=MAX_EVENTS
@@ -61,7 +61,7 @@ def format_review_feedback(context: PageContext, review: Review) -> str:
 
 
 def format_feedback(context: PageContext, pipeline: str, step: str, feedback: Mapping[str, Any]) -> str:
-    """All that a person said who sent work back at the review `step`: notes, moments, items, what they filled in."""
+    """Return all feedback of a review that was sent back: notes, timed comments, items and form fields."""
     read = Feedback.from_json(feedback)
     labels = _feedback_labels(context, pipeline, step) if read.extra else {}
     extra = [f"{labels.get(name, name)}: {_format_value(context, value)}" for name, value in read.extra.items()]
@@ -71,7 +71,7 @@ def format_feedback(context: PageContext, pipeline: str, step: str, feedback: Ma
 
 
 def _feedback_labels(context: PageContext, pipeline: str, step: str) -> dict[str, str]:
-    """What the review's feedback form calls its fields; nothing where this server does not know it."""
+    """Return the labels of the feedback form's fields; none if this server does not know the form."""
     known = context.client.app.pipelines.get(pipeline) if context.client.app else None
     held = known.steps[step].review if known and step in known.steps else None
     form = held.feedback_form if held else None

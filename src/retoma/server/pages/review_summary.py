@@ -1,4 +1,4 @@
-"""What is said of a review wherever it is shown."""
+"""Texts about reviews that several pages show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WARN_BEFORE, FAIL_BEFORE = timedelta(hours=1), timedelta(minutes=15)
 
 
 def get_urgency(review: Review, now: datetime) -> Urgency:
-    """The colour of its due time: amber in the last hour, red in its last quarter and when it has passed."""
+    """Return the colour of the due time: amber in the last hour, red in the last 15 minutes and when overdue."""
     if review.due_at is None or not review.is_open:
         return ""
     left = review.due_at - now
@@ -24,7 +24,7 @@ def get_urgency(review: Review, now: datetime) -> Urgency:
 
 
 def describe_decision(context: PageContext, winner: Review) -> str:
-    """Who was first, when, and what they decided."""
+    """Say who decided, when and what."""
     if winner.decided_by is None:
         return context.gettext("This review is closed: %(state)s.", state=context.get_state_name(winner.state).lower())
     state = context.get_state_name(winner.state).lower()
@@ -37,7 +37,7 @@ def describe_decision(context: PageContext, winner: Review) -> str:
 
 
 def explain_conflict(context: PageContext, error: Conflict) -> str:
-    """Why a decision was refused because of what is there."""
+    """Explain why a decision conflicts with the current state."""
     match error:
         case AlreadyDecided():
             return describe_decision(context, error.winner)
@@ -53,7 +53,7 @@ def explain_conflict(context: PageContext, error: Conflict) -> str:
 
 
 def explain_not_approved(context: PageContext, error: Exception) -> str:
-    """Why one of many, approved as they are, was not."""
+    """Explain why one of several reviews was not approved."""
     match error:
         case Conflict():
             return explain_conflict(context, error)
@@ -66,5 +66,5 @@ def explain_not_approved(context: PageContext, error: Exception) -> str:
 
 
 def build_file_url(run: Run, file: File | Mapping[str, Any]) -> str:
-    """Where a file is that the run's data names, for a player, a picture or a link."""
+    """Return the address of a file in the run's data."""
     return f"/api/v1/runs/{run.id}/files/{file.file if isinstance(file, File) else file['file']}"

@@ -1,4 +1,4 @@
-"""What waits for people, by kind, with its filters in the address; many can be approved at once."""
+"""The list of reviews by kind, with its filters in the query; several can be approved at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILTERS = ("pipeline", "step", "tenant", "assignee", "state", "after")
 
 @dataclass(frozen=True)
 class Row:
-    """`about` is what its run is about; `urgency` the colour of its due time."""
+    """`about` is the subject of the run; `urgency` the colour of the due time."""
 
     review: Review
     about: str
@@ -41,7 +41,7 @@ class ReviewGroup:
 
 @dataclass(frozen=True)
 class ApprovalOutcome:
-    """How one of many decisions ended."""
+    """The result of one of several approvals."""
 
     review: UUID
     about: str
@@ -68,7 +68,7 @@ async def show_reviews(context: PageContext, outcomes: list[ApprovalOutcome] | N
 
 
 async def approve_reviews(context: PageContext) -> Response:
-    """Each of those that were checked, as it was seen; what cannot be approved says why."""
+    """Approve the checked reviews at the revisions that were shown, and report why others could not be approved."""
     chosen = [
         each for each in map(_parse_checked, context.get_field_values("review")[:MAX_APPROVALS]) if each is not None
     ]
@@ -128,7 +128,7 @@ async def _build_outcome(context: PageContext, decided: DecisionResult) -> Appro
 
 
 def _parse_checked(text: str) -> tuple[UUID, int] | None:
-    """A review and the revision of it that the person saw."""
+    """Return a review and the revision that was shown, or None."""
     review, _, revision = text.partition(":")
     try:
         return UUID(review), int(revision)

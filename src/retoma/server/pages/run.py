@@ -1,4 +1,4 @@
-"""One run: how far it is, why it waits, what happened, and what came of each step."""
+"""The page of one run: progress, waits, events and the results of each step."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ EVENT_NAMES = {
 
 @dataclass(frozen=True)
 class RejectedEdit:
-    """What a person wrote in place of a result and could not be taken, and why."""
+    """An edited result that was rejected, and why."""
 
     text: str
     error: str
@@ -64,11 +64,11 @@ async def show_run(
     rejected_edit: RejectedEdit | None = None,
     rejected_fork: list[forms.Field] | None = None,
 ) -> Response:
-    """`fork` is the form for another run as a person left it."""
+    """Show a run. `rejected_fork` is a rejected form for a new run, as it was filled in."""
     client = context.client
     run = await client.runs.get(context.get_path_id("run"))
     context.path = f"/runs/{run.id}"
-    last = await client.runs.get_last_event_id(run.id)  # before what is shown, so that nothing is missed after it
+    last = await client.runs.get_last_event_id(run.id)  # read first, so no later event is missed
     shape = await client.runs.get_graph(run)
     progress = {step.step: step for step in await client.runs.get_progress(run.id)}
     steps = [progress[step.name] for step in shape.steps if not step.internal and step.name in progress]
@@ -134,7 +134,7 @@ async def show_stuck_runs(context: PageContext) -> Response:
 def _load_reviews(
     reviews: list[Review], graph_definition: Graph, progress: Mapping[str, StepProgress]
 ) -> dict[str, Any]:
-    """What people are asked, and how that colours steps and jobs."""
+    """Return the open reviews and how they change the states of steps and jobs."""
     asking = {(review.step, review.item) for review in reviews if review.applied_at is None}
     steps = {step for step, _ in asking}
     still_open = [review for review in reviews if review.is_open]
@@ -159,7 +159,7 @@ def _allowed_actions(run: Run, job: Job | None) -> dict[str, bool]:
 
 
 async def _load_stuck_state(context: PageContext, run: Run) -> dict[str, Any]:
-    """Why it waits, when it ends, and each time that it stood still."""
+    """Return why the run waits, when it should end and its stuck episodes."""
     client, halts = context.client, await list_stuck_episodes(context.client, run)
     return {
         "waits": [] if run.is_over else [explain_wait(context, wait) for wait in await client.runs.list_waits(run.id)],
@@ -189,7 +189,7 @@ async def _load_failures(context: PageContext, run: Run) -> dict[str, Any]:
 
 
 async def _load_results(context: PageContext, run: Run, graph_definition: Graph, job: Job | None) -> dict[str, Any]:
-    """The files of the run, and what the chosen job was made of and has given."""
+    """Return the files of the run, and the input and output of the selected job."""
     app = context.client.app
     return {
         "found_files": await context.client.files.list(run, limit=MAX_FILES),
@@ -231,7 +231,7 @@ async def _build_waterfall(
 
 
 async def _load_selected_step(context: PageContext, run: Run, steps: list[StepProgress]) -> dict[str, Any]:
-    """The step that the address names, with a page of its jobs, or with one of them and its attempts."""
+    """Return the step in the query with a page of its jobs, or with one job and its attempts."""
     asked = context.query
     step = next((each for each in steps if each.step == asked.get("step")), None)
     if step is None:
@@ -258,7 +258,7 @@ async def _load_selected_step(context: PageContext, run: Run, steps: list[StepPr
 
 
 async def _list_reviews(context: PageContext, run: Run) -> list[Review]:
-    """The reviews of a run: all that are open, and of the others the first."""
+    """List all open reviews of a run, then the first of the decided ones."""
     still = await context.client.reviews.list(run=run.id, limit=MAX_RUN_REVIEWS)
     rest = await context.client.reviews.list(run=run.id, states=DECIDED_STATES, limit=MAX_RUN_REVIEWS)
     return [*still, *rest]
@@ -267,7 +267,7 @@ async def _list_reviews(context: PageContext, run: Run) -> list[Review]:
 async def _load_step_history(
     context: PageContext, run: Run, job: Job | None
 ) -> list[tuple[StepRevision, differences.Difference | None]]:
-    """The revisions of a job, the newest first, each with what it changed of the one before."""
+    """Return the revisions of a job, newest first, each with its changes."""
     if job is None:
         return []
     found = await context.client.runs.get_step_history(run.id, job.step, job.item, limit=MAX_STEP_REVISIONS + 1)
@@ -287,7 +287,7 @@ def _list_groups(context: PageContext, run: Run) -> list[str]:
 
 
 def build_input_fields(context: PageContext, run: Run) -> list[forms.Field]:
-    """The input of this run, to be changed for another; nothing where this server does not know its type."""
+    """Return the input of this run as fields for a new run; none if this server does not know its type."""
     app = context.client.app
     pipeline = app.pipelines.get(run.pipeline) if app else None
     if pipeline is None or pipeline.inputs is None:
@@ -296,7 +296,7 @@ def build_input_fields(context: PageContext, run: Run) -> list[forms.Field]:
 
 
 async def _load_item_value(context: PageContext, run: Run, graph_definition: Graph, job: Job | None) -> Any:
-    """The item itself, of a job that goes over one."""
+    """Return the value of the job's item, if it has one."""
     source = next((step.source for step in graph_definition.steps if job is not None and step.name == job.step), None)
     if job is None or source is None:
         return None

@@ -1,4 +1,4 @@
-"""The list of runs, with its filters in the address."""
+"""The list of runs, with its filters in the query."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _parse_id(text: str) -> UUID | None:
 
 
 def _parse_day(text: str) -> datetime | None:
-    """Return the first moment of a day, in UTC as all times of the pages."""
+    """Return the start of a day in UTC, as the label of the field says."""
     try:
         return datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC) if text else None
     except ValueError:

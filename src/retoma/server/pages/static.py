@@ -1,4 +1,4 @@
-"""The stylesheet and the scripts, ours and an application's own, which anyone may read."""
+"""Serve the stylesheets and scripts of Retoma and of the application, without a login."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def serve_application_file(context: PageContext) -> Response:
 
 @cache
 def _read_application_files(folder: Path) -> dict[str, bytes]:
-    """Read once: what a request names is looked up here, and never becomes a path."""
+    """Read the files once: a name in a request is looked up here and never becomes a path."""
     return _read_files(folder.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Each time that a run stood still: why, and how it went on."""
+"""The stuck episodes of a run: their causes and how they were resolved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Resolution = Literal["still", "itself", "watchdog", "person", "not"]
 
 @dataclass(frozen=True)
 class StuckEpisode:
-    """`resumed` is None while the run stands still, and if it ended so: given up, cancelled or beyond its deadline."""
+    """`resumed` is None while the run is stuck, and if it ended that way: failed, cancelled or past its deadline."""
 
     stuck: Event
     resumed: Event | None
@@ -31,7 +31,7 @@ class StuckEpisode:
 
     @property
     def last_progress(self) -> str:
-        """The item whose result was the last before; if it has none, the step."""
+        """The item of the last result before, or its step."""
         return str(self.data.get("last_item") or self.data.get("last_step") or "")
 
     @property
@@ -40,7 +40,7 @@ class StuckEpisode:
 
 
 async def list_stuck_episodes(client: Client, run: Run) -> list[StuckEpisode]:
-    """The newest first."""
+    """List the stuck episodes of a run, newest first."""
     made: list[StuckEpisode] = []
     after: Event | None = None
     is_newest = True
@@ -55,7 +55,7 @@ async def list_stuck_episodes(client: Client, run: Run) -> list[StuckEpisode]:
 
 
 def find_fatal_episode(episodes: list[StuckEpisode], run: Run) -> StuckEpisode | None:
-    """The one in which a failed run has stopped; None if it failed otherwise."""
+    """Return the episode that ended a failed run, or None if it failed for another reason."""
     if run.state is not RunState.FAILED or not episodes:
         return None
     last = episodes[0]

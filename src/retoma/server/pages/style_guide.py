@@ -1,4 +1,4 @@
-"""Every element once: the page for checking a change of the stylesheet."""
+"""Every element once, to check changes to the stylesheet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comments about moments of a recording, as people type them: one to a line, `1:23 text` or `1:23-1:40 text`. Pure."""
+"""Parse timed comments, one per line: `1:23 text` or `1:23-1:40 text`. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COMMENT_LINE = re.compile(rf"\s*{_TIMECODE}(?:\s*[-\N{{EN DASH}}]\s*{_TIMECODE}
 
 
 def parse_comments(submitted: str) -> Iterator[Comment]:
-    """Without a time a comment is about the whole."""
+    """Yield the comments; one without a time is about the whole recording."""
     for line in submitted.splitlines():
         if matched := _COMMENT_LINE.fullmatch(line):
             *times, text = matched.groups()

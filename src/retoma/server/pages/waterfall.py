@@ -1,6 +1,6 @@
-"""When each step waited, worked, had its work done outside, and waited for a person, on one axis. Pure.
+"""When each step was queued, ran, waited for external work and for a reviewer, on one axis. Pure.
 
-Where nothing went on for long, the axis is squeezed: the band has one width, whatever its length.
+Long idle periods are compressed into bands of one width.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ TOTALS = {
 
 @dataclass(frozen=True)
 class Bar:
-    """Percent of the axis. `kind` is queue, run, bad (an attempt that failed), again (a wait for the next), outside,
-    human (a wait for a person)."""
+    """Percent of the axis. `kind` is queue, run, bad (a failed attempt), again (the delay before a retry), external or
+    human (a wait for a reviewer)."""
 
     kind: str
     x: float
@@ -49,7 +49,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """Of a step, or of one `item` of it."""
+    """The bars of a step, or of one of its items."""
 
     step: str
     item: str | None
@@ -59,8 +59,8 @@ class Lane:
 
 @dataclass(frozen=True)
 class Band:
-    """`label_x` is where the label stands, by its `anchor`: within the axis, also of a band at its end. None: it has
-    none, for want of room; `on_phones` says whether it has one on a narrow screen too."""
+    """`label_x` is the position of the label's `anchor`, always within the axis, or None if there is no room for it.
+    `on_phones` if the label is shown on a narrow screen too."""
 
     x: float
     width: float
@@ -83,7 +83,7 @@ class Waterfall:
     ticks: list[Tick]
     totals: dict[str, timedelta]
     review_time: timedelta
-    """For how long people were asked. Reviews that were open at once count once."""
+    """How long reviews were open. Overlapping reviews count once."""
 
 
 def draw_waterfall(
@@ -130,7 +130,7 @@ def draw_waterfall(
 def _add_item_lane(
     lanes: list[Lane], job: Job | None, failed_attempts: Sequence[FailedAttempt], axis: Axis, end: datetime
 ) -> list[Lane]:
-    """The lane of one item stands below that of its step."""
+    """Insert the lane of one item below that of its step."""
     if job is None:
         return lanes
     worked = _attempt_parts(
@@ -143,7 +143,7 @@ def _add_item_lane(
 
 
 class Axis:
-    """Maps times to percent, with what is idle for long squeezed into bands."""
+    """Maps times to percent, with long idle periods compressed into bands."""
 
     def __init__(self, start: datetime, end: datetime, active: list[Span]) -> None:
         self._idle = list(_find_idle_spans(start, max(start, end), active))
@@ -166,13 +166,13 @@ class Axis:
         return round(min(100.0, seconds * self._per_second + bands), 2)
 
     def _tick_times(self) -> list[datetime]:
-        """Only both ends where bands lie between them: times would not be evenly spaced."""
+        """Return only both ends if there are bands, since times between them would not be evenly spaced."""
         last = 1 if self._idle else TICK_COUNT - 1
         return [self._start + (self._end - self._start) * number / last for number in range(last + 1)]
 
 
 def _label_bands(bands: list[Band]) -> list[Band]:
-    """With labels where they do not touch each other; the longest band has one in any case."""
+    """Label bands where labels do not overlap; the longest band always has one."""
     if not bands:
         return []
     longest = max(bands, key=lambda band: band.duration)
@@ -205,7 +205,7 @@ def _find_idle_spans(start: datetime, end: datetime, active: list[Span]) -> Iter
 
 
 def _end_of_step(step: StepProgress) -> datetime | None:
-    """When its last job ended; None while one has not, or there is none."""
+    """Return when the last job ended; None while one is running or there is none."""
     return step.ended_at if step.jobs and all(state in JOB_FINAL_STATES for state in step.jobs) else None
 
 
@@ -228,9 +228,9 @@ def _build_parts(
 
 
 def _add_reviews(parts: list[Part], reviews: Sequence[Review], end: datetime) -> list[Part]:
-    """While a person is asked, a job is in no queue, and a step whose items are reviewed does no work.
+    """Remove queue and run time during reviews: a reviewed job is not queued.
 
-    All rounds of a review are shown. Of a step that asks for help with an item, others are worked on meanwhile.
+    All rounds of a review are shown. If a step asks for help with one item, its other items still run.
     """
     shown = [review for review in reviews if review.planned or not review.item]
     asked = _merge_spans([_review_span(review, end) for review in shown])
@@ -252,7 +252,7 @@ def _review_span(review: Review, end: datetime) -> Span:
 
 
 def _merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """The same time as spans that do not overlap, in their order."""
+    """Merge spans that overlap, in order."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda each: each.start):
         if found and span.start <= found[-1].end:
@@ -263,7 +263,7 @@ def _merge_spans(spans: Iterable[Span]) -> list[Span]:
 
 
 def _subtract_spans(span: Span, holes: Iterable[Span]) -> list[Span]:
-    """What is left of it outside of these, which do not overlap."""
+    """Return the parts of the span outside the holes, which do not overlap."""
     if not holes:
         return [span]
     left, reached = [], span.start
@@ -280,7 +280,7 @@ def _sum_spans(spans: Iterable[Span]) -> timedelta:
 
 
 def _attempt_parts(failed_attempts: Sequence[FailedAttempt], last: StepProgress | Job, end: datetime) -> list[Part]:
-    """Attempts in their order, and between them the wait for the next, first because it was put off."""
+    """Return the attempts in order, with the retry delay and the queue time between them."""
     over = _end_of_step(last) if isinstance(last, StepProgress) else last.ended_at
     is_told = any(each.started_at == last.started_at for each in failed_attempts)
     current = [] if last.started_at is None or is_told else [("run", Span(last.started_at, over or end))]
@@ -300,7 +300,7 @@ def _build_lane(step: StepProgress, parts: list[Part], axis: Axis) -> Lane:
 
 
 def _measure(parts: list[Part]) -> timedelta | None:
-    """From the first attempt to the end of the last; of a step that asked people, their time and that of its work."""
+    """Return the time from the first attempt to the end of the last; with reviews, the sum of review and run time."""
     runs = [span for kind, span in parts if kind in ("run", "bad")]
     asked = [span for kind, span in parts if kind == "human"]
     if asked:

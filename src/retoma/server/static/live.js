@@ -1,5 +1,5 @@
-// Keeps what is marked `data-live` up to date: asks for this same page again when the server tells that something
-// happened, and now and then in any case. What a person is using stays as it is.
+// Refreshes the parts marked `data-live`: fetches this page again after each event of the server, and regularly in any
+// case. A part that a person is using stays as it is.
 
 const KINDS = ["start", "result", "failure", "retry", "action", "stuck", "resume", "review", "end"];
 const SHORTEST = 1000;
@@ -20,7 +20,7 @@ function listen() {
   if (source || !address || document.hidden) return;
   heard = Date.now();
   source = new EventSource(address);
-  // What happened between the making of this page and the first event is not told.
+  // Events between the rendering of this page and the opening of the stream are not sent.
   source.addEventListener("open", soon);
   source.addEventListener("ping", hear);
   for (const kind of KINDS) source.addEventListener(kind, () => { hear(); soon(); });
@@ -63,7 +63,7 @@ async function refresh() {
   follow(fresh.querySelector("[data-live-dot]")?.dataset.stream ?? "");
 }
 
-// A run that is over has no stream any more, and one that goes on again has one.
+// A run that has ended has no stream; one that was resumed has one again.
 function follow(next) {
   address = next;
   if (!address) stop();
@@ -84,7 +84,7 @@ function plain(part) {
     each.removeAttribute("open");
     each.removeAttribute("data-opened");
   }
-  // Every answer has new keys: they alone are no change.
+  // Every response has new keys: they alone are not a change.
   for (const each of copy.querySelectorAll("input[name=key]")) each.removeAttribute("value");
   return copy.innerHTML;
 }

@@ -1,9 +1,8 @@
-// A review's page: says that somebody looks at it, counts down while a decision can be undone, takes the moment of a
-// player into a comment, goes to what was refused, and asks before an approval drops what was typed elsewhere. Without
-// this script the same forms do the same by hand.
+// The page of a review: claims it, counts down while a decision can be undone, inserts the player's time into a comment,
+// scrolls to a rejected field, and asks before an approval discards other input. The forms work without this script.
 
 const SECOND = 1000;
-const CLAIMED = 5 * 60 * SECOND; // half of what the server remembers
+const CLAIMED = 5 * 60 * SECOND; // half of the time for which the server keeps a claim
 
 function claim() {
   const form = document.querySelector("[data-claim]");
@@ -13,7 +12,7 @@ function claim() {
   fetch(form.action, { method: "POST", body: given, redirect: "error" }).then(() => { form.hidden = true; }, () => {});
 }
 
-// The page may be filled anew while it counts: what is on it then counts.
+// The page may be refreshed during the countdown: the current element counts.
 function count() {
   const place = document.querySelector("[data-countdown]");
   if (!place) return;
@@ -57,7 +56,7 @@ function isChanged(control) {
   return control.matches("input, textarea") && control.value !== control.defaultValue;
 }
 
-// What was refused came back as the form's own content, and is no less typed.
+// A rejected form comes back with its input as content, which counts as input too.
 function holdsWork(form) {
   return Boolean(form) && (form.closest(".on") !== null || [...form.elements].some(isChanged));
 }
@@ -74,7 +73,7 @@ function showWrong() {
 }
 
 claim();
-window.addEventListener("load", showWrong); // after the browser has gone to the place that the address names
+window.addEventListener("load", showWrong); // after the browser has scrolled to the address's fragment
 document.getElementById("approve")?.addEventListener("submit", ask);
 setInterval(claim, CLAIMED);
 document.addEventListener("visibilitychange", claim);

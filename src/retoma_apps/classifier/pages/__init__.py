@@ -1,1 +1,1 @@
-"""The page of the classifier, `/classificador/`: projects, uploads, and executions that are followed live."""
+"""The pages of the classifier, `/classificador/`: projects, uploads and live executions."""

@@ -1,4 +1,4 @@
-"""How statuses look: icons and colours of the engine's states, which no colour stands alone for."""
+"""Icons and colours of statuses. No colour is the only sign of a status."""
 
 from __future__ import annotations
 

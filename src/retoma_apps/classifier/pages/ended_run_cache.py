@@ -1,4 +1,4 @@
-"""What is known of executions that have ended, which stays so until their next round."""
+"""A cache of values of ended executions, which do not change until their next round."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 
 class EndedRunCache(Generic[Value]):
-    """Keeps the last few. An execution that may still change is looked at anew each time."""
+    """Caches the last few. Values of an execution that may still change are loaded each time."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[UUID, int], Value] = {}

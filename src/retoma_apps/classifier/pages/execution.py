@@ -1,4 +1,4 @@
-"""One execution: how it stands, every document in a row, and what a person may do."""
+"""The page of one execution: its state, its documents and its actions."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from retoma_apps.classifier.states import DOCUMENT_STATUS_BY_JOB_STATE, DOCUMENT
 PATH = f"{ROUTE}execucoes/{{execucao}}"
 CHANGEABLE = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
 NEEDS_CHECK = "REVER"
-CHUNK = 1_000  # rows that are made and sent at a time
-MAX_CHANGED_ROWS = 200  # rows of one look at what has changed
+CHUNK = 1_000  # rows that are rendered and sent at a time
+MAX_CHANGED_ROWS = 200  # rows of one partial update
 MAX_RUNNING_ROWS = 50
 FIRST = 1  # the position of the first document
-ROWS_PLACEHOLDER = '<tr id="rows"></tr>'  # where the rows come in what the template made
+ROWS_PLACEHOLDER = '<tr id="rows"></tr>'  # where the rows go in the rendered template
 SUMMARY_TIMEOUT = timedelta(seconds=4)
 _ERROR_GROUPS = EndedRunCache[list[tuple[str, int]]]()
 
 
 async def show(context: PageContext) -> Response:
-    """Begins to answer before the documents are read: the head is there at once, however many there are."""
+    """Stream the page: its head is sent before the documents are read, however many there are."""
     run = await _get_run(context)
     context.path = f"{ROUTE}execucoes/{run.id}"
     values, table = await _template_values(context, run)
@@ -54,7 +54,7 @@ async def show(context: PageContext) -> Response:
 
 
 async def show_parts(context: PageContext) -> Response:
-    """What may have changed: all but the rows, those that the address names by their numbers, and those at work."""
+    """Return all parts except the table, plus the rows that the query names or that are running."""
     run = await _get_run(context)
     context.path = f"{ROUTE}execucoes/{run.id}"
     values, table = await _template_values(context, run)
@@ -70,7 +70,7 @@ async def _get_run(context: PageContext) -> Run:
 
 async def _template_values(context: PageContext, run: Run) -> tuple[dict[str, Any], Table]:
     client = context.client
-    last = await client.runs.get_last_event_id(run.id)  # before all else, so that nothing is missed
+    last = await client.runs.get_last_event_id(run.id)  # read first, so no later event is missed
     now = await client.now()
     stands = await get_overview(context, run, now)
     table = _table(context, run)
@@ -116,7 +116,7 @@ def _table(context: PageContext, run: Run) -> Table:
 
 
 async def _project_name(client: Client, tenant: str) -> str:
-    """Of a project that is gone, the id."""
+    """Return the project's name, or its id if it was deleted."""
     try:
         return str((await client.tenants.get_profile(tenant)).value["nome"])
     except NotFound:
@@ -124,7 +124,7 @@ async def _project_name(client: Client, tenant: str) -> str:
 
 
 def _bar_segments(overview: Overview) -> list[tuple[str, DocumentStatus, float, float]]:
-    """Class, status, begin and width of each part, in percent."""
+    """Return class, status, start and width of each segment, in percent."""
     total, begin, made = max(1, overview.execution.total), 0.0, []
     for status, fill in BAR_FILLS.items():
         width = 100 * overview.execution.counts[status] / total
@@ -192,7 +192,7 @@ def _matches(item: Item, status: str, search: str) -> bool:
 
 
 async def _render_changed_rows(context: PageContext, table: Table, run: Run, overview: Overview) -> AsyncIterator[str]:
-    """Only what the filters let through: the page takes out what it asked for and does not get."""
+    """Render the rows that match the filters: the page removes rows that it asked for and did not get."""
     codes = _codes_at(run, context.query.get("n", ""))
     edited = context.query.get("corrigir", "") if run.state in CHANGEABLE else ""
     for item in await (_list_named(context, run, overview, codes) if codes else _list_running(context, run)):
@@ -230,7 +230,7 @@ Action = Callable[[PageContext, Run], Awaitable[str]]
 
 
 def _action_page(action: Action) -> Callable[[PageContext], Awaitable[Response]]:
-    """An act, after which the page is shown as it was looked at, and says how it went."""
+    """Wrap an action: it redirects to the page with the same filters and a notice."""
 
     async def acted(context: PageContext) -> Response:
         run = await _get_run(context)
@@ -258,7 +258,7 @@ async def _resume(context: PageContext, run: Run) -> str:
 
 
 async def _rerun(context: PageContext, run: Run) -> str:
-    """A run that stands still must end before what failed in it is made again: it goes on first."""
+    """Rerun the failed documents. A stuck run is resumed first, because it must end before its errors can rerun."""
     try:
         made = await context.client.runs.rerun_failed(run.id, by=context.by, key=context.idempotency_key)
     except RunBusy:
@@ -284,7 +284,7 @@ async def _correct(context: PageContext, run: Run) -> str:
 
 
 async def _confirm(context: PageContext, run: Run) -> str:
-    """The model's label, as a person's."""
+    """Record the model's label as confirmed by a person."""
     code = _requested_code(context, run)
     shown, _ = await executions.list_documents(context.client, run, only=[code], limit=1)
     if not shown:
@@ -310,7 +310,7 @@ async def _save_label(context: PageContext, run: Run, code: str, label: str) -> 
 
 
 async def _retry_after_summary(client: Client, run: Run, action: Callable[[Run], Awaitable[Any]]) -> None:
-    """After each correction the summary is made again, which takes a moment; who corrects many need not wait for it."""
+    """Run the action; if the summary of an earlier correction is still running, wait for it and try again."""
     try:
         await action(run)
     except RunBusy:

@@ -23,7 +23,7 @@ FIELDS = (
     "max_retries_execucao",
     "max_retries_documento",
 )
-LARGEST_TEXT = 400_000  # letters of examples that a browser's form can carry
+LARGEST_TEXT = 400_000  # characters of examples that a browser's form can hold
 LINE_BREAK_MARK = "↵"
 _COLON = re.compile(r"(?<!\\):")
 _NUMBERS = ("confianca_minima", "max_retries_execucao", "max_retries_documento")

@@ -1,4 +1,4 @@
-"""Projects: all of them with what was done last, and each with its form and its uploads."""
+"""The pages of projects: the list with recent executions, and each with its form and uploads."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from retoma_apps.providers.llm import Accuracy
 
 RECENT = 12
 RECENT_OF_PROJECT = 25
-SECONDS_TO_MEASURE = 0.3  # that a page waits; what takes longer is there at the next look
+SECONDS_TO_MEASURE = 0.3  # how long a page waits; a longer measurement is shown at the next refresh
 
 
 class ProjectPages:
-    """`is_offline` is whether labels come from the model of this machine, which learns from examples alone."""
+    """`is_offline` if the labels come from the model of this machine, which learns only from examples."""
 
     def __init__(self, accuracies: OfflineAccuracies, *, is_offline: bool) -> None:
         self._is_offline = is_offline
@@ -117,7 +117,7 @@ class ProjectPages:
         }
 
     async def _get_accuracy(self, stored: StoredProject) -> tuple[Accuracy | None, bool]:
-        """Of this revision of a project, and whether it has been measured already."""
+        """Return the accuracy for this revision of a project, and whether the measurement is finished."""
         if len(stored.project.exemplos) < MIN_EXAMPLES_TO_MEASURE:
             return None, True
         return await self._accuracies.get(stored, SECONDS_TO_MEASURE)
@@ -132,7 +132,7 @@ class ProjectPages:
     async def _latest_executions(
         self, client: Client, stored_projects: list[StoredProject], recent: list[Execution]
     ) -> dict[str, Execution]:
-        """The newest execution of each project that has one."""
+        """Return the newest execution of each project that has one."""
         last: dict[str, Execution] = {}
         for each in recent:
             last.setdefault(each.run.tenant, each)

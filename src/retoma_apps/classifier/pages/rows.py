@@ -1,4 +1,4 @@
-"""The rows of the table of documents, without a template: there are thousands of them on one page."""
+"""Render the rows of the documents without a template: one page can have thousands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EMPTY_CELL = "\N{EN DASH}"
 
 @dataclass(frozen=True)
 class Table:
-    """What all rows have in common. `query` are the filters, which an act comes back to."""
+    """What all rows share. `query` has the filters, to which actions return."""
 
     run: UUID
     context: PageContext
@@ -41,7 +41,7 @@ class Table:
         return escape(f"{self.path}{path}{'?' if query else ''}{query}")
 
     def render_row(self, item: Item, *, editing: bool = False) -> str:
-        """`editing` shows the form for its label. Nothing if the filters leave it out."""
+        """Render a row, or nothing if the filters exclude it. `editing` shows the form for its label."""
         shown = document_to_json(item, self.min_confidence)
         if self.only_unsure and not shown["rever"]:
             return ""
@@ -75,7 +75,7 @@ class Table:
         return f'{head}<span class="strong"{why}>{escape(shown["rotulo"])}</span>{self._render_model_label(shown)}</td>'
 
     def _render_model_label(self, shown: Mapping[str, Any]) -> str:
-        """What the model had said, which stays in sight."""
+        """Render the model's label of a corrected document."""
         if not shown["corrigido"]:
             return ""
         if shown["rotulo_modelo"] is None:
@@ -140,7 +140,7 @@ class Table:
 
 
 def pending_item(entry: Mapping[str, Any], position: int) -> Item:
-    """A document of an execution that has not begun yet."""
+    """Return a document of an execution that has not started yet."""
     state = JobState.SKIPPED if entry.get("duplicado_de") else JobState.WAITING
     return Item(entry["codigo"], position, entry, state, "", 0, None, None, None, None, None, None, None)
 
@@ -154,5 +154,5 @@ def _render_icon(name: str) -> str:
 
 
 def _render_button(form: str, number: int, word: str) -> str:
-    """Of a form that stands once on the page."""
+    """Render a button of a form that the page has once."""
     return f'<button class="btn small" form="{form}" name="n" value="{number}">{word}</button>'

@@ -1,1 +1,1 @@
-"""The pages of videos, `/videos/`: what is being made, channels, what is published here, and what reviewers see."""
+"""The pages of videos, `/videos/`: the list, channels, local publications and the contents of reviews."""

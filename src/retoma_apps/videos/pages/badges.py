@@ -1,4 +1,4 @@
-"""How stages look: icons and colours of the engine's states, which no colour stands alone for."""
+"""Icons and colours of stages. No colour is the only sign of a stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels: all of them, and each with the form of what its videos have in common."""
+"""The pages of channels: the list, and each with the form of its settings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ChannelPages:
         )
 
     async def add(self, context: PageContext) -> Response:
-        """To the form of the channel of this name, which is there with its first video or when it is saved."""
+        """Redirect to the form of this channel, which exists from its first video or save on."""
         name = forms.submitted_fields(context.fields, ("channel",))["channel"]
         if not is_channel_name(name):
             wrong = {"channel": context.gettext("Enter a name of 1 to 100 characters, without a slash.")}

@@ -11,7 +11,7 @@ from retoma_apps.videos.pages.offline import offline_variables
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.services import Services
 
-RECENT = 100  # videos whose channels are known, whether or not they were set up
+RECENT = 100  # recent videos whose channels are listed even if they were not set up
 
 
 class PageSupport:

@@ -1,4 +1,4 @@
-"""All videos, the newest first, and the form that orders one."""
+"""The list of videos, newest first, and the form to order one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class VideoListPages:
         )
 
     async def order(self, context: PageContext) -> Response:
-        """A form that is sent twice orders one video."""
+        """Order a video. A form that is sent twice orders one."""
         given = forms.submitted_fields(context.fields, ORDER_FIELDS)
         try:
             order = forms.parse_order(given, context.translator)
@@ -72,7 +72,7 @@ class VideoListPages:
 
 
 def safe_link(upload: Mapping[str, Any]) -> str | None:
-    """Only what is a page of ours, or of a channel: what a provider says is no more than text."""
+    """Return the video's address if it is HTTPS or a local page: a provider's text is not trusted."""
     url = str(upload.get("url", ""))
     return url if url.startswith(("https://", f"{ROUTE}channel/")) else None
 

@@ -16,7 +16,7 @@ from retoma_apps.videos.pipeline import longform
 
 ROUTE = "/videos/metrics"
 PERIOD = timedelta(days=30)
-WAITING_STEPS = ["publication"]  # it waits for the day, and for the channel
+WAITING_STEPS = ["publication"]  # waits for the scheduled time and the channel
 MAX_REVIEW_WAIT = 2 * 3600
 MIN_APPROVED_SHARE = 0.85
 MAX_RETRIED_SHARE = 0.10

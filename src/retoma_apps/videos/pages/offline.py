@@ -1,4 +1,4 @@
-"""What is done on this machine in place of a service, and the variables that would change it."""
+"""What this machine does instead of a service, and the variables that would change it."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ VARIABLES = {
 
 
 def offline_variables(services: Services) -> dict[str, tuple[str, ...]]:
-    """By what is offline, the variables."""
+    """Return the variables by offline service."""
     return {what: VARIABLES[what] for what in services.offline_services}

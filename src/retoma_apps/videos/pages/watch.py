@@ -1,4 +1,4 @@
-"""The channel of this machine: a page that plays a video as its viewers would see it."""
+"""The local channel: a page that plays a published video."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WatchPages:
         )
 
     async def play(self, context: PageContext) -> Response:
-        """Whole, or the part that a player asks for."""
+        """Send the whole file, or the range that a player asks for."""
         _, video = await self._find_video(context)
         return FileResponse(video.video, headers=HEADERS, media_type="video/mp4")
 
@@ -46,7 +46,7 @@ class WatchPages:
         return FileResponse(video.thumbnail, headers=HEADERS, media_type=_PICTURES[video.thumbnail.suffix])
 
     async def _find_video(self, context: PageContext) -> tuple[LocalChannel, LocalVideo]:
-        """The id is looked up by the channel, which takes nothing for one that is none."""
+        """Look up the video by its id, which the channel validates."""
         channel = self._common.services.channel("")
         if isinstance(channel, LocalChannel) and (video := await channel.video(context.request.path_params["id"])):
             return channel, video

@@ -1,9 +1,8 @@
-"""A form made from a JSON schema, and what a person typed into it as JSON again.
+"""Build a form from a JSON schema, and parse the submitted form to JSON.
 
-A field that is a text, a number, a yes or no, a choice, a list of texts or texts by name has a control of its own, and
-so has each field of the objects of a list, if they are as simple; all else is JSON. What a schema says under a
-language's name, `{"pt": {"title": ..., "description": ...}}`, is said in it. What it calls `hidden` is not offered and
-stays as it is.
+Texts, numbers, booleans, choices, lists of texts and texts by name have their own controls, and so have the fields of
+objects in a list if they are as simple; all others are edited as JSON. A schema can have a title and a description in
+another language: `{"pt": {"title": ..., "description": ...}}`. A `hidden` field is not shown and keeps its value.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ class FieldError(ValueError):
 
 @dataclass(frozen=True)
 class Field:
-    """`name` is what the form calls it, `typed` what stands in it, `key` the property it is, None if it is the whole.
+    """`name` is its name in the form, `text` its content, `key` its property, or None if it is the whole value.
 
-    `wrong` says what is wrong with it, in the words of whoever refused it. `entries` are the fields of each object of a
-    list, `standing` is what a hidden one stays.
+    `error` is the message about it. `entries` are the fields of each object of a list, `hidden_value` is the value
+    that a hidden field keeps.
     """
 
     name: str
@@ -78,5 +78,5 @@ def get_text(field: Field, submitted: Mapping[str, str]) -> str:
 
 
 def is_empty_entry(entry: Sequence[Field], submitted: Mapping[str, str]) -> bool:
-    """Whether none of its texts is left."""
+    """Return whether all its texts are empty."""
     return not any(get_text(field, submitted).strip() for field in entry if field.kind in TEXT_KINDS)

@@ -1,4 +1,4 @@
-"""What a person typed, as JSON again."""
+"""Parse a submitted form to JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from retoma.translations import N_
 
 
 def parse_form(fields: Sequence[Field], submitted: Mapping[str, str]) -> tuple[Any, dict[str, FieldError]]:
-    """What was typed, as JSON; and by name of the field what cannot be that."""
+    """Return the submitted value as JSON, and the errors by field name."""
     value: dict[str, Any] = {}
     wrong: dict[str, FieldError] = {}
     for field in fields:
@@ -39,7 +39,7 @@ def parse_form(fields: Sequence[Field], submitted: Mapping[str, str]) -> tuple[A
 
 
 def fill_fields(fields: Iterable[Field], submitted: Mapping[str, str], errors: Mapping[str, str]) -> list[Field]:
-    """The form as a person left it, with what is wrong at each field."""
+    """Return the fields with the submitted texts and errors."""
     return [
         replace(
             field,

@@ -1,4 +1,4 @@
-"""The fields of a JSON schema, filled with a value."""
+"""Build the fields of a JSON schema, filled with a value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXTRA_ENTRIES = 2  # empty ones, after those that are there
 
 
 def build_schema(form: Any) -> dict[str, Any]:
-    """Nothing for a type that JSON schema cannot tell of: it is then edited as JSON."""
+    """Return an empty schema for a type without one: it is then edited as JSON."""
     try:
         return TypeAdapter(form).json_schema()
     except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError):
@@ -31,7 +31,7 @@ def build_schema(form: Any) -> dict[str, Any]:
 def build_fields(
     schema: Mapping[str, Any], value: Any = MISSING, *, name: str = ROOT_NAME, language: str = "en"
 ) -> list[Field]:
-    """The fields of an object, or one for anything else, filled with `value` or with what the schema says."""
+    """Return the fields of an object, or one field for any other value, filled with `value` or the schema's default."""
     whole = _resolve_reference(schema, schema)
     properties = whole.get("properties")
     if whole.get("hidden") or whole.get("type") != "object" or not properties or len(properties) > MAX_FIELDS:
@@ -75,7 +75,7 @@ def _build_field(
 def _build_entries(
     root: Mapping[str, Any], name: str, schema: Mapping[str, Any], value: Any, language: str
 ) -> tuple[tuple[Field, ...], ...]:
-    """The fields of each object of a list, and of some more; none if it would not be read again as it was."""
+    """Return the fields of each object of a list plus some empty ones; none if that would change the value."""
     properties = _resolve_reference(root, schema.get("items") or {}).get("properties")
     standing = [] if value is None else value
     if schema.get("type") != "array" or not properties or not _are_objects(standing):
@@ -97,7 +97,7 @@ def _clear_texts(entry: Iterable[Field]) -> tuple[Field, ...]:
 
 
 def _can_edit_entries(entries: Sequence[Sequence[Field]], value: list[Any]) -> bool:
-    """Whether they are simple, and what is shown in them is read again as it was."""
+    """Return whether the entries are simple and parse to the same value."""
     each = [field for entry in entries for field in entry]
     kinds = {field.kind for field in each}
     if len(each) > MAX_ENTRY_FIELDS or kinds & {"entries", "json"} or kinds.isdisjoint(TEXT_KINDS):
@@ -144,7 +144,7 @@ def _is_long(schema: Mapping[str, Any], value: str) -> bool:
 
 
 def _fits_lines(value: Any) -> bool:
-    """Whether a list can be shown one to a line, and be read again as it was."""
+    """Return whether a list can be edited one per line without loss."""
     texts = value or []
     return all(isinstance(each, str) and each.strip() == each != "" and "\n" not in each for each in texts)
 
@@ -181,7 +181,7 @@ def _format_value(kind: Kind, value: Any) -> str:
 
 
 def _strip_null(root: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """What it is if it is not null, and whether it may be null."""
+    """Return the schema without null, and whether null is allowed."""
     found = _resolve_reference(root, schema)
     parts = [_resolve_reference(root, part) for part in found.get("anyOf", ())]
     others = [part for part in parts if part.get("type") != "null"]

@@ -1,4 +1,4 @@
-"""What pydantic says of a value, at the fields that it was typed into."""
+"""Map pydantic's validation errors to the fields of a form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retoma.translations import N_
 
 Location = tuple[str | int, ...]
 _CONTEXT_KEYS = ("gt", "ge", "lt", "le", "min_length", "max_length", "expected")
-# What pydantic calls a mistake, and the word for it.
+# The message by pydantic's error type.
 _MESSAGE_BY_TYPE = {
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), NOT_WHOLE),
     **dict.fromkeys(("float_parsing", "float_type", "finite_number"), NOT_A_NUMBER),
@@ -40,7 +40,7 @@ _MESSAGE_BY_TYPE = {
 def map_validation_errors(
     fields: Sequence[Field], submitted: Mapping[str, str], error: ValidationError
 ) -> dict[str, FieldError]:
-    """What the type of the value says of each field, by the field's name."""
+    """Return the validation errors by field name."""
     found: dict[str, FieldError] = {}
     for each in error.errors(include_input=False, include_url=False):
         name, within = _find_field(fields, submitted, each["loc"])
@@ -52,7 +52,7 @@ def map_validation_errors(
 def _find_field(
     fields: Sequence[Field], submitted: Mapping[str, str], location: Location
 ) -> tuple[str | None, Location]:
-    """The field that a complaint about this part of the value belongs to, and the part of that field."""
+    """Return the field that this part of the value belongs to, and the path within it."""
     for field in visible_fields(fields):
         if field.key is None or location[:1] == (field.key,):
             within = location if field.key is None else location[1:]
@@ -61,7 +61,7 @@ def _find_field(
 
 
 def _find_entry_field(field: Field, submitted: Mapping[str, str], within: Location) -> tuple[str, Location] | None:
-    """Entries that were left out are not counted in the value."""
+    """Find the field in a list: entries that were cleared are not counted in the value."""
     entries = dict(enumerate(entry for entry in field.entries if not is_empty_entry(entry, submitted)))
     entry = next((entries[number] for number in within[:1] if isinstance(number, int) and number in entries), ())
     name, rest = _find_field(entry, submitted, within[1:])
@@ -69,7 +69,7 @@ def _find_entry_field(field: Field, submitted: Mapping[str, str], within: Locati
 
 
 def _build_error(error: ErrorDetails, within: str) -> FieldError:
-    """In our words, where we have some."""
+    """Return a translatable message, or pydantic's own."""
     about = error.get("ctx", {})
     name = _MESSAGE_BY_TYPE.get(error["type"])
     if name is None:

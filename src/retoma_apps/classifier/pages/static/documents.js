@@ -1,5 +1,5 @@
-// Keeps an execution up to date: asks for the rows that events name, and for all that stands around the table. A row or
-// a part that somebody is using stays as it is until they have left it.
+// Refreshes an execution: fetches the rows that events name and the parts around the table. A row or a part that a
+// person is using stays as it is until they leave it.
 
 const KINDS = ["start", "result", "failure", "retry", "action", "stuck", "resume", "end"];
 const SHORTEST = 500;
@@ -109,14 +109,14 @@ async function fetched(ids, edit) {
   return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
 
-// The stream ends with the execution; what it had not told by then is asked for.
+// The stream ends with the execution; fetch the rows whose events were not sent by then.
 function sweep() {
   if (isFiltered) for (const id of rows.values()) changed.add(id);
   for (const row of table.querySelectorAll("tr[data-s=PENDENTE], tr[data-s=PROCESSANDO]")) changed.add(row.id);
   if (changed.size) soon();
 }
 
-// What somebody looks at, so that it is where it was after all above it has changed.
+// The element in view, to keep its position after everything above it has changed.
 function looked() {
   if (scrollY === 0) return null;
   const under = document.elementFromPoint(innerWidth / 2, innerHeight / 2);
@@ -138,14 +138,14 @@ function place(fresh, used) {
   }
 }
 
-// In the order in which the documents were sent; the row that says that there are none is the last.
+// In the order of the upload; the row for an empty list is the last.
 function insert(row) {
   const body = table.querySelector("tbody");
   const number = Number(row.id.slice(1));
   body.insertBefore(row, [...body.rows].find((each) => !each.id || Number(each.id.slice(1)) > number) ?? null);
 }
 
-// What was asked for and is not in the answer does not match the filters any more.
+// A row that was requested and is not in the response no longer matches the filters.
 function leave(ids, fresh, used) {
   for (const id of ids.filter((each) => !fresh.getElementById(each))) {
     const row = document.getElementById(id);
@@ -154,8 +154,8 @@ function leave(ids, fresh, used) {
   }
 }
 
-// What a person has marked, focused or opened. Asked for once before changes: each time it makes the browser lay out
-// the whole page.
+// What a person has selected, focused or opened. Read once before changes: each read makes the browser lay out the whole
+// page.
 function inUse() {
   const chosen = getSelection();
   const open = [...document.querySelectorAll("#main details[open], form.relabel")];
@@ -197,7 +197,7 @@ function change() {
   listen();
 }
 
-// The form for a label comes into its row, without leaving the page.
+// Shows the form for a label in its row, without leaving the page.
 async function edit(event) {
   const link = event.target.closest("[data-edit], [data-leave]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
@@ -212,7 +212,7 @@ async function edit(event) {
   (place.querySelector("select") ?? place.querySelector("[data-edit]"))?.focus({ preventScroll: true });
 }
 
-// The batch as a map, in the order in which it was sent: errors that came together are seen together.
+// The batch as a map in upload order: adjacent errors are visible as groups.
 const FILLS = { CONCLUIDO: "lo", REVER: "f-human", ERRO: "f-fail", PULADO: "f-skip", PROCESSANDO: "f-run", PENDENTE: "f-wait" };
 const FEWEST = 40;
 const ACROSS = 100;

@@ -1,5 +1,5 @@
-// Sends files one by one, a few at a time, and then starts an execution of them. What fails is tried again, and what is
-// not accepted is listed before anything is classified.
+// Uploads files, a few at a time, and then starts an execution with them. Failed uploads are retried, and files that are
+// not accepted are listed before anything is classified.
 
 const AT_ONCE = 4;
 const TRIES = 4;
@@ -45,7 +45,7 @@ function add(files) {
   show();
 }
 
-// What operating systems leave in folders.
+// Files that operating systems leave in folders.
 function isLeftover(path) {
   const name = path.split("/").at(-1).toLowerCase();
   return LEFTOVERS.includes(name) || name.startsWith("._");
@@ -108,7 +108,7 @@ async function sendOne(each) {
   }
 }
 
-// With XMLHttpRequest, because only that tells how much of a body has gone.
+// XMLHttpRequest, because only it reports the progress of an upload.
 function post(each) {
   return new Promise((resolve) => {
     const request = new XMLHttpRequest();
@@ -174,7 +174,7 @@ async function start() {
   ended(said("notStarted", { why }));
 }
 
-// With one key for one batch: however often it is sent, it begins one execution.
+// One key per batch: however often it is sent, it starts one execution.
 async function started(body) {
   for (let attempt = 1; attempt <= TRIES; attempt += 1) {
     const answer = await fetch("/execucoes", {
@@ -237,7 +237,7 @@ function over(event) {
 
 part("files").addEventListener("change", (event) => take(event.target));
 part("folder").addEventListener("change", (event) => take(event.target));
-for (const name of ["files", "folder"]) if (part(name).files.length) take(part(name)); // chosen before this script was here
+for (const name of ["files", "folder"]) if (part(name).files.length) take(part(name)); // selected before this script was loaded
 part("drop").addEventListener("dragover", over);
 part("drop").addEventListener("dragleave", () => part("drop").classList.remove("over"));
 part("drop").addEventListener("drop", drop);

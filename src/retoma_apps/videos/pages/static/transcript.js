@@ -1,4 +1,4 @@
-// A transcript that follows its player, and lines that lead to their moment. Without this script it is a text to read.
+// A transcript that follows its player and whose lines seek to their time. Without this script it is plain text.
 
 const transcript = document.querySelector("[data-transcript]");
 const player = transcript && document.getElementById(transcript.dataset.transcript);
