@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar
 from retoma.logs import get_logger
 
 T = TypeVar("T")
-log = get_logger("retoma.process_exit")
+log = get_logger(__name__)
 CLOSE_TIMEOUT = 3.0  # seconds for what is left of the event loop
 EXIT_TIMEOUT = 5.0  # seconds for threads and exit handlers after that
 FLUSH_TIMEOUT = 1.0  # seconds for the last lines: whoever reads them may have stopped reading
@@ -99,7 +99,11 @@ async def _end_within(tasks: Collection[asyncio.Future[Any]], deadline: float, k
         return True
     _, pending = await asyncio.wait(tasks, timeout=max(0.0, deadline - asyncio.get_running_loop().time()))
     if pending:
-        log.warning(f"{kind} ignore their cancellation; the process exits without them", left=_describe(pending))
+        log.warning(
+            "exit_without_tasks",
+            message=f"{kind} ignore their cancellation; the process exits without them",
+            left=_describe(pending),
+        )
     return not pending
 
 
@@ -112,7 +116,11 @@ def _describe(tasks: Collection[asyncio.Future[Any]]) -> list[str]:
 def _leave_late(code: int) -> None:
     names = [thread.name for thread in threading.enumerate() if not thread.daemon]
     with suppress(Exception):
-        log.warning("application code does not end; the process exits without it", threads=names)
+        log.warning(
+            "exit_without_threads",
+            message="application code does not end; the process exits without it",
+            threads=names,
+        )
     leave(code)
 
 

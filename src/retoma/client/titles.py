@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from retoma.define.pipeline import Pipeline
 from retoma.logs import get_logger
 
-log = get_logger("retoma.titles")
+log = get_logger(__name__)
 
 
 def make_title(pipeline: Pipeline, inputs: BaseModel | None) -> str | None:
@@ -33,5 +33,11 @@ def make_titles(pipeline: Pipeline, all_inputs: Sequence[BaseModel | None]) -> l
             titles.append(None)
             errors.append(error)
     if errors:
-        log.warning("title_failed", pipeline=pipeline.name, runs=len(errors), error=errors[0])
+        log.warning(
+            "title_failed",
+            message="the pipeline's title function failed; the runs have no title",
+            pipeline=pipeline.name,
+            runs=len(errors),
+            error=errors[0],
+        )
     return titles
