@@ -95,7 +95,7 @@ def test_a_worker_exits_though_application_code_never_ends(stubborn: Terminal, w
         run = stubborn.out("start", "stubborn", "stubborn.py", "-i", f"way={way}").strip()
         stubborn.wait_for_images()
         assert stop_and_wait(worker) == 0
-        assert "worker stopped" in worker.output.read_text()
+        assert "worker_stopped" in worker.output.read_text()
     (step,) = stubborn.json("runs", "show", run)["steps"]
     assert step["jobs"] in ({"ready": 1}, {"parked": 1}, {"succeeded": 1})
 
