@@ -96,9 +96,9 @@ def draw_waterfall(
     job: Job | None = None,
     reviews: Sequence[Review] = (),
 ) -> Waterfall:
-    """`ends` is the run's end, or now. A step is in the queue from when its needs are over.
+    """Build the timeline until `ends`, the end of the run or now. A step is queued once its dependencies have ended.
 
-    `tries` are shown one by one, of steps that have one job; `job` is of an item that gets a lane of its own.
+    `failed_attempts` are shown one by one for steps that have one job; `job` is of an item that gets its own lane.
     """
     over = {step.step: _end_of_step(step) for step in steps}
     parts = {

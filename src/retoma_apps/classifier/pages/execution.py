@@ -72,18 +72,18 @@ async def _template_values(context: PageContext, run: Run) -> tuple[dict[str, An
     client = context.client
     last = await client.runs.get_last_event_id(run.id)  # read first, so no later event is missed
     now = await client.now()
-    stands = await get_overview(context, run, now)
+    overview = await get_overview(context, run, now)
     table = _table(context, run)
     charges = await client.costs.get_totals(by=(), run=run.id)
     values = {
         "run": run,
         "now": now,
         "last_event": last,
-        "overview": stands,
-        "execution": stands.execution,
-        "status_badge": EXECUTION_BADGES[stands.status],
+        "overview": overview,
+        "execution": overview.execution,
+        "status_badge": EXECUTION_BADGES[overview.status],
         "badges": DOCUMENT_BADGES,
-        "bar": _bar_segments(stands),
+        "bar": _bar_segments(overview),
         "describe_cause": describe_cause,
         "micros": sum(each.micros for each in charges),
         "unpriced": sum(each.unpriced for each in charges),

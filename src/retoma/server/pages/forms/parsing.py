@@ -65,7 +65,7 @@ def parse_json(text: str) -> Any:
 
 
 def _parse_entries(field: Field, submitted: Mapping[str, str], errors: dict[str, FieldError]) -> list[Any]:
-    """What was typed into each, but for those that are empty; what is wrong with one is added to `wrong`."""
+    """Return the values of all entries that are not empty, and add their errors to `errors`."""
     found = [parse_form(entry, submitted) for entry in field.entries if not is_empty_entry(entry, submitted)]
     for _, each in found:
         errors.update(each)

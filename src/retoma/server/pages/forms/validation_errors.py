@@ -74,7 +74,7 @@ def _build_error(error: ErrorDetails, within: str) -> FieldError:
     name = _MESSAGE_BY_TYPE.get(error["type"])
     if name is None:
         return FieldError("%(why)s", within, why=str(about.get("error", error["msg"])))
-    told = {each: value for each, value in about.items() if each in _CONTEXT_KEYS}
-    if "expected" in told:
-        told["expected"] = told["expected"].replace("' or '", "', '")  # which only English says
-    return FieldError(name, within, **told)
+    values = {each: value for each, value in about.items() if each in _CONTEXT_KEYS}
+    if "expected" in values:
+        values["expected"] = values["expected"].replace("' or '", "', '")  # which only English says
+    return FieldError(name, within, **values)

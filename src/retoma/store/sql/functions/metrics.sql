@@ -37,17 +37,17 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 stable language sql as $$
   with open_jobs as (
-    select j.*, case when j.ready_at is not null then 'delayed' else j.state::text end as stands
+    select j.*, case when j.ready_at is not null then 'delayed' else j.state::text end as shown_state
       from (select id from retoma.runs where ended_at is null and tenant = p_tenant order by id limit p_max_runs) r,
            lateral (select * from retoma.jobs j
                      where j.run = r.id and j.state in ('waiting', 'ready', 'running', 'parked') offset 0) j
   ), next_ready as (
     select distinct on (o.queue) o.queue, o.run, o.step, o.item, o.revision
       from open_jobs o
-     where o.stands = 'ready'
+     where o.shown_state = 'ready'
      order by o.queue, o.rank
   )
-  select o.queue, o.stands, count(*), max(n.age) filter (where o.stands = 'ready')
+  select o.queue, o.shown_state, count(*), max(n.age) filter (where o.shown_state = 'ready')
     from open_jobs o
     left join (select f.queue, retoma.now() - retoma.ready_since(j) as age
                  from next_ready f
