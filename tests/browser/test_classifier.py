@@ -63,7 +63,7 @@ async def go_all_the_way(classifier_screen: ClassifierScreen, page: Page) -> Non
     await expect(page.get_by_role("status").first).to_have_text("The project has been created. Now upload documents.")
     files = [a_file(name, text.encode()) for name, text in {**TEXTS, "again.txt": TEXTS["a.txt"]}.items()]
     await page.locator("[data-files]").set_input_files(files)
-    await expect(page.locator("p[data-chosen]")).to_contain_text("Chosen: 4")
+    await expect(page.locator("p[data-chosen]")).to_contain_text("Selected: 4")
     await page.get_by_label("Name of this batch").fill("March")
     await page.get_by_role("button", name="Upload and classify").click()
     await expect(page.get_by_role("heading", name="March")).to_be_visible()

@@ -66,7 +66,7 @@ async def test_a_person_logs_in_and_out(database: Database) -> None:
         page = await screen.open("/workers")
         await page.get_by_label("Password").fill(PASSWORD)
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Workers", exact=True)).to_be_visible()
         await page.get_by_role("button", name="Log out").click()
         await expect(page.get_by_role("status")).to_have_text("You have logged out.")
         assert screen.complaints == []

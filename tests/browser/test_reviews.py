@@ -201,11 +201,11 @@ async def test_checked_ones_are_approved_at_once_and_stay_checked_while_the_list
     first = await start_until_review(newsroom.sandbox, topic="first")
     page = await newsroom.open("/reviews")
     await page.clock.set_fixed_time(NOON)  # so that the moment in which it can be undone is long enough
-    await page.get_by_label("Choose first").check()
+    await page.get_by_label("Select first").check()
     await page.get_by_role("heading", name="Reviews").click()
     await start_until_review(newsroom.sandbox, topic="second")
     await expect(page.locator("#nav .count")).to_have_text("2")
-    await expect(page.get_by_label("Choose first")).to_be_checked()
+    await expect(page.get_by_label("Select first")).to_be_checked()
     await page.get_by_role("button", name="Approve selected").click()
     await expect(page.locator("#outcomes")).to_contain_text("approved")
     await page.locator("#outcomes").get_by_role("button", name="Undo").click()
