@@ -68,7 +68,7 @@ async def go_all_the_way(classifier_screen: ClassifierScreen, page: Page) -> Non
     await page.get_by_role("button", name="Upload and classify").click()
     await expect(page.get_by_role("heading", name="March")).to_be_visible()
     await expect(page.locator("#c-head .badge")).to_have_text("PENDING")
-    await expect(page.get_by_text("once the execution is over")).to_be_visible()
+    await expect(page.get_by_text("once the execution has finished")).to_be_visible()
     await classifier_screen.work()
     await expect(page.locator("#c-head .badge")).to_have_text("DONE")
     await expect(page).to_have_title(re.compile("^DONE · March"))
