@@ -121,7 +121,7 @@ BUGS = [
     ),
     Bug(
         "a dead worker can still call",
-        f"{FUNCTIONS}/maintenance.sql",
+        f"{FUNCTIONS}/dead_workers.sql",
         "  delete from retoma.worker_links where worker = p_worker;\n",
         "",
         "tests/engine/test_leases.py::test_a_deregistered_worker_can_claim_nothing",
