@@ -62,8 +62,8 @@ class Settings(BaseSettings):
     max_connections_per_address: int = Field(
         500,
         ge=1,
-        description="Connections from one address that have not yet shown a valid key or session; beyond this limit "
-        "the oldest is closed. Trusted proxies are exempt.",
+        description="Connections from one address that have not yet presented a valid key or session; beyond this "
+        "limit the oldest is closed. Trusted proxies are exempt.",
     )
     trusted_proxies: str | None = Field(
         None,
