@@ -18,6 +18,8 @@ from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows
 
+WHY = "the pipeline's title function failed; the runs have no title"
+
 
 class Brief(BaseModel):
     topic: str = "tea"
@@ -81,8 +83,8 @@ async def test_a_title_that_fails_starts_the_run_and_is_logged(
             many = await sandbox.client.start_many(pipeline, [{}] * 20)
         assert set(await titles(sandbox, run, *(one.id for one in many))) == {None}
     assert [record.getMessage() for record in caplog.records] == [
-        'title_failed  pipeline=article runs=1 error="division by zero"',
-        'title_failed  pipeline=article runs=20 error="division by zero"',
+        f'title_failed  {WHY}  pipeline=article runs=1 error="division by zero"',
+        f'title_failed  {WHY}  pipeline=article runs=20 error="division by zero"',
     ]
 
 
