@@ -34,7 +34,7 @@ def test_every_surface_says_that_the_run_of_a_frozen_worker_is_stuck(terminal: T
                 assert terminal.state(run) == "stuck"
                 assert [each["run"] for each in terminal.json("runs", "stuck")] == [run]
                 page = server.get(f"/runs/{run}").text
-                assert "no live worker serves queue image" in page
+                assert "no running worker serves queue image" in page
                 measured = server.get("/metrics").text
                 assert 'retoma_runs{pipeline="film",state="stuck"} 1' in measured
                 assert "retoma_workers 0" in measured

@@ -65,7 +65,7 @@ def test_work_is_sent_back_beside_the_server_that_knows_its_steps(review_termina
 def test_results_are_edited_and_runs_started_beside_a_server(review_terminal: ReviewTerminal) -> None:
     run = review_terminal.run_to_completion()
     with serve_application(review_terminal):
-        assert "no result of" in review_terminal.run("runs", "edit", run, "outline", "7").stderr
+        assert "not a valid result for" in review_terminal.run("runs", "edit", run, "outline", "7").stderr
         assert review_terminal.json("runs", "edit", run, "outline", '"mine"')["revision"] == 2
         assert review_terminal.json("start", "article", "-i", "topic=tea")["created"]
         assert review_terminal.run("start", "other").returncode == 2

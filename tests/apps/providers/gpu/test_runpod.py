@@ -142,7 +142,7 @@ async def test_a_job_whose_ttl_has_passed_in_the_queue_is_lost(standin: StandIn,
 def test_every_state_of_runpod_has_its_meaning(status: str, state: str, code: str | None) -> None:
     report = _to_poll_result({"id": "x", "status": status, "output": {"video_url": "https://files.example/1.mp4"}})
     assert (report.state, report.code) == (state, code)
-    assert "not known" not in (report.message or "")
+    assert "unknown state" not in (report.message or "")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_progress_stays_between_0_and_1_whatever_is_reported(told: str, progress
 def test_an_unknown_state_is_logged_and_counts_as_running(status: object) -> None:
     report = _to_poll_result({"status": status})
     assert report.state == "running"
-    assert "not known" in (report.message or "")
+    assert "unknown state" in (report.message or "")
 
 
 def test_an_exception_that_runpods_sdk_packed_is_unpacked_without_its_traceback() -> None:
