@@ -37,13 +37,13 @@ VIDEOS = """
 from functools import cache
 from pathlib import Path
 
-from retoma.files import FileSettings, files_of
+from retoma.files import FileSettings, create_file_store
 from retoma_apps.providers.footage import Frames, OfflineFootage
 from retoma_apps.providers.images import OfflineImages
 from retoma_apps.providers.speech import Azure
 from retoma_apps.providers.youtube import YouTube, YouTubeSettings
 from retoma_apps.videos.application import make_app
-from retoma_apps.videos.services import Studio
+from retoma_apps.videos.services import Services
 from retoma_apps.videos.writing.template import TemplateWriter
 
 
@@ -53,8 +53,8 @@ def channel(account):
 
 
 app = make_app(
-    Studio(
-        files=files_of(FileSettings(home=Path("home").absolute())),
+    Services(
+        files=create_file_store(FileSettings(home=Path("home").absolute())),
         writer=TemplateWriter(),
         voices={"azure": Azure()},
         footage=OfflineFootage(Frames(320, 180, fps=10)),

@@ -949,8 +949,8 @@ async def test_the_metrics_page_shows_five_metrics_with_their_targets(database: 
     rows = re.findall(r"([A-Z][a-z ,]+) \S ((?:under|over) \d+(?: \w+|%)) No data yet", shown)
     assert rows == [
         ("Average wait for a decision", "under 2 hr"),
-        ("Approved the first time", "over 85%"),
+        ("Approved at the first review", "over 85%"),
         ("Steps that needed a retry", "under 10%"),
         ("From start to end, excluding reviews", "under 30 min"),
-        ("Failed for good", "under 2%"),
+        ("Failed permanently", "under 2%"),
     ]
