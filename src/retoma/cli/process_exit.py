@@ -21,7 +21,7 @@ T = TypeVar("T")
 log = get_logger(__name__)
 CLOSE_TIMEOUT = 3.0  # seconds for what is left of the event loop
 EXIT_TIMEOUT = 5.0  # seconds for threads and exit handlers after that
-FLUSH_TIMEOUT = 1.0  # seconds for the last lines: whoever reads them may have stopped reading
+FLUSH_TIMEOUT = 1.0  # seconds for the last lines: the reader may have stopped reading
 
 _must_leave = False  # something on the event loop never ends
 _is_service = False  # this process has run an event loop that may run application code

@@ -52,8 +52,8 @@ NOTICES = {
         "The run is resumed, but no worker is running for it. It continues when you start one: retoma worker APP"
     ),
     "rerun": N_("The failed jobs are being rerun."),
-    "anew": N_("The rerun has started."),
-    "nothing_anew": N_("There was nothing to rerun."),
+    "rerun_started": N_("The rerun has started."),
+    "nothing_to_rerun": N_("There was nothing to rerun."),
     "forked": N_("This is the new run."),
     "undone": N_("The decision has been undone."),
     "too_late": N_("Too late: the decision has already taken effect."),

@@ -25,7 +25,7 @@ async def rerun_steps(context: PageContext) -> Response:
     made = await context.client.runs.rerun(
         run, *steps, items=items, by=context.by, key=context.idempotency_key, reason=why, **options
     )
-    return context.redirect(f"/runs/{run}", "anew" if made.jobs else "nothing_anew", step=step, item=item)
+    return context.redirect(f"/runs/{run}", "rerun_started" if made.jobs else "nothing_to_rerun", step=step, item=item)
 
 
 async def fork_run(context: PageContext) -> Response:

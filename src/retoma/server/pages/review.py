@@ -404,7 +404,7 @@ def _fill_fields(fields: list[forms.Field], rejected: RejectedForm | None) -> li
     return forms.fill_fields(fields, rejected.submitted, rejected.errors) if has_typed else fields
 
 
-# Whoever reloads a form that bounced sees the review.
+# Reloading a rejected form shows the review.
 PAGES = (
     Page("/reviews/{review}", show_review, decide_review),
     Page("/reviews/{review}/undo", submit=undo_decision),

@@ -658,7 +658,7 @@ create table retoma.delivery_attempts (
   primary key (delivery, attempt)
 );
 
--- Events that were written where their run must not be locked. Whoever locks the run next turns them into deliveries.
+-- Events that were written where their run must not be locked. The next statement that locks the run turns them into deliveries.
 create table retoma.pending_webhook_events (
   id bigint generated always as identity primary key,
   run uuid not null,

@@ -214,7 +214,7 @@ begin
   end if;
   v_fatal := retoma.fatal_polls(p_worker);
   if p_died and v_fatal <> '{}' then
-    -- Lock all runs at once and before their jobs, as whoever stops runs does.
+    -- Lock all runs at once and before their jobs, in the order that stopping runs uses.
     perform retoma.lock_runs('stop', array(select j.run from retoma.running_jobs_of_worker(p_worker) j union select k.run from unnest(v_fatal) k));
     perform from retoma.jobs j
       where (j.run, j.step, j.item, j.revision) in (select k.run, k.step, k.item, k.revision from unnest(v_fatal) k)

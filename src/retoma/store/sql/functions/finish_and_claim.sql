@@ -52,7 +52,7 @@ begin
     b_outcome := retoma.resolve_outcomes(b_run, b_step, b_item, b_revision, b_outcome);
   end if;
   if cardinality(b_run) > 0 and cardinality(p_run) > 0 then
-    -- Lock both lists in one order, as whoever stops a run does.
+    -- Lock both lists in one order, which is also the order that stopping a run uses.
     perform from retoma.jobs j
        join unnest(p_run || b_run, p_step || b_step, p_item || b_item, p_revision || b_revision) as o (run, step, item, revision)
          on j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision

@@ -78,7 +78,7 @@ begin
   if exists (select from retoma.reviews v where v.next_at <= v_now) then
     released := released + retoma.process_due_reviews(p_limit);
   end if;
-  -- Pools last: whoever holds them waits for no job.
+  -- Pools last: a transaction that holds them waits for no job.
   if exists (select from retoma.pools where paused_until <= v_now or open_until <= v_now) then
     perform retoma.lock_pools();
     update retoma.pools

@@ -260,7 +260,7 @@ begin
   return p_pool;
 end $$;
 
--- Whoever writes to a pool and may then claim holds all pools, in one order.
+-- A transaction that writes to a pool and may then claim locks all pools, in one order.
 create or replace function retoma.lock_pools() returns void language sql as $$
   select from retoma.pools order by name for update;
 $$;

@@ -80,7 +80,7 @@ begin
      and (select on_failure from retoma.steps where version = v_job.version and step = p_step) = 'review';
 end $$;
 
--- The outcomes that apply, with the locks of the runs that they may stop: whoever stops a run takes its lock before its jobs.
+-- The outcomes that apply, with the locks of the runs that they may stop: stopping a run locks it before its jobs.
 create or replace function retoma.resolve_outcomes(p_run uuid[], p_step text[], p_item text[], p_revision int[], p_outcome text[])
 returns text[] language plpgsql as $$
 begin
