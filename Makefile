@@ -1,35 +1,36 @@
-# `make run` and `make test` need Python 3.11 or newer and nothing else; what they use goes into .venv.
+# `make run` and `make test` need only Python 3.11 or newer; all packages go into .venv.
 
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
 SECONDS ?= 600
 EXAMPLES ?= 5000
-# One more than there are cores, as many tests wait for processes that they started.
+# One more than the number of cores, because many tests wait for child processes.
 TESTERS ?= $(shell expr $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: help run demo test check chaos soak bench format translations lock clean
+.PHONY: help run demo test check chaos soak bench format translations snapshot lock clean
 
 help:
-	@echo 'make run     make a one-minute video from a topic, with four reviews in the browser (no key, no Docker)'
-	@echo 'make demo    a run whose worker is killed, and which picks up again'
-	@echo 'make test    every test, after make check'
-	@echo 'make check   lint, types, layers and the requirements ledger'
-	@echo 'make chaos   random kills, stalls and cuts for SECONDS=600, with a referee outside the database'
-	@echo 'make soak    the engine against its model, EXAMPLES=5000 random histories'
-	@echo 'make bench   speed, beside other engines in the same run'
-	@echo 'make format  lay out the code'
+	@echo 'make run     show all applications with sample data in the browser: videos, documents, GPU jobs (no key, no Docker)'
+	@echo 'make demo    run a pipeline whose worker is killed, and watch it resume'
+	@echo 'make test    run make check, then every test'
+	@echo 'make check   check lint, formatting, types, layers and the requirements ledger'
+	@echo 'make chaos   kill, stall and disconnect at random for SECONDS=600, with a checker outside the database'
+	@echo 'make soak    test the engine against its model with EXAMPLES=5000 random histories'
+	@echo 'make bench   measure speed, alongside other engines in the same run'
+	@echo 'make format  format the code'
 	@echo 'make translations  add new strings to the gettext catalogues and drop unused ones'
-	@echo 'make lock    resolve requirements/*.txt anew'
+	@echo 'make snapshot  write the database of a new release, which later releases are tested to upgrade'
+	@echo 'make lock    resolve requirements/*.txt again'
 
 run: .venv/run.stamp
-	@exec $(BIN)/retoma dev retoma_apps.videos --demo
+	@exec $(BIN)/retoma dev retoma_apps --demo
 
 demo: .venv/run.stamp
 	@exec $(BIN)/retoma dev --demo
 
 test: check
-	$(BIN)/python -m compileall -q src tests bench
+	$(BIN)/python -m compileall -q src standins tests bench
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 
 check: .venv/dev.stamp
@@ -54,11 +55,15 @@ format: .venv/dev.stamp
 
 translations: .venv/dev.stamp
 	$(BIN)/python tools/translations.py
+	$(BIN)/python tools/plugin_translations.py
+
+snapshot: .venv/dev.stamp
+	$(BIN)/python -m tools.release_snapshot
 
 lock: .venv/dev.stamp
 	$(BIN)/python -m pip install --quiet uv==0.13.7
 	for set in run:build dev:dev; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-		--generate-hashes --no-header pyproject.toml --extra media $$([ $${set%:*} = run ] || echo --extra classifier) --group $${set#*:} -o requirements/$${set%:*}.txt; done
+		--generate-hashes --no-header pyproject.toml --extra media --extra classifier --group $${set#*:} -o requirements/$${set%:*}.txt; done
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
@@ -68,6 +73,7 @@ clean:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo 'Python has no venv: on Debian or Ubuntu, apt-get install python3-venv' >&2; exit 1; }
 	@echo 'Installing into .venv (once)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@# For `make run`, Python compiles what it imports: compiling everything takes longer than the rest of the installation.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(filter run,$*),--no-compile) --require-hashes -r $<
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

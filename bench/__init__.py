@@ -1,4 +1,4 @@
-"""How fast Retoma is, beside others on the same machine: `python -m bench`.
+"""Benchmarks of Retoma and of other engines on the same machine: `python -m bench`.
 
-Nothing may be imported here: the peers' scripts run in environments that have no Retoma.
+Import nothing here: the scripts of the other engines run in environments without Retoma.
 """

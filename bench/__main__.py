@@ -1,4 +1,4 @@
-"""`python -m bench`: measure Retoma, and others beside it in the same run."""
+"""`python -m bench`: measure Retoma and other engines in the same run."""
 
 from __future__ import annotations
 
@@ -38,21 +38,28 @@ def main() -> None:
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)}; default: all, and --profile"
+        "measures",
+        nargs="*",
+        metavar="MEASURE",
+        help=f"what to measure: {', '.join(MEASURES)}; default: all, plus --profile",
     )
-    parser.add_argument("--repeats", type=int, default=3, help="rounds; each measures everything once")
-    parser.add_argument("--scale", type=float, default=1.0, help="a part of every count, for a quick look")
-    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="measure others too")
+    parser.add_argument("--repeats", type=int, default=3, help="number of rounds; each measures everything once")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of every count, for a quick run")
     parser.add_argument(
-        "--peer", action="append", choices=peer_environments.PEERS, help="only this peer; may be repeated"
+        "--peers", action=argparse.BooleanOptionalAction, default=True, help="also measure other engines"
     )
-    parser.add_argument("--profile", action="store_true", help="say where a job's microseconds go, and no more")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep all that was measured")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="take what --json kept instead of measuring")
-    parser.add_argument("--write", action="store_true", help=f"put the tables on {PAGE.relative_to(ROOT)}")
+    parser.add_argument(
+        "--peer", action="append", choices=peer_environments.PEERS, help="measure only this engine; repeatable"
+    )
+    parser.add_argument("--profile", action="store_true", help="only profile where the time of a job goes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all measurements to this file")
+    parser.add_argument(
+        "--read", type=Path, metavar="FILE", help="read measurements from a file of --json instead of measuring"
+    )
+    parser.add_argument("--write", action="store_true", help=f"update the tables in {PAGE.relative_to(ROOT)}")
     asked = parser.parse_args()
     if unknown := set(asked.measures) - set(MEASURES):
-        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(MEASURES)}")
     return asked
 
 
@@ -73,7 +80,7 @@ async def _run_measurements(arguments: argparse.Namespace) -> Results:
 
 
 async def _run_rounds(arguments: argparse.Namespace, rig: Rig, results: Results) -> None:
-    """Ours and theirs in turn, so that what disturbs the machine disturbs all alike."""
+    """Measure Retoma and the others in turn, so other load on the machine affects all equally."""
     chosen = arguments.measures or list(MEASURES)
     peers = _prepare_peers(arguments.peer or list(peer_environments.PEERS), results) if arguments.peers else []
     compared = [line for line in COMPARED if line in chosen]

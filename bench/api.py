@@ -1,6 +1,6 @@
-"""`python -m bench.api`: what starting runs over HTTP costs, with a server in a process of its own.
+"""`python -m bench.api`: the cost of starting runs over HTTP, with the server in its own process.
 
-Latency is open-loop: each call is due at its time, whatever became of those before it, and is measured from then.
+Latency is open-loop: each call has a scheduled time, independent of earlier calls, and is measured from then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECONDS_TO_BEGIN = 30
 
 @asynccontextmanager
 async def open_client(testbed: Testbed) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of a server that is ready, with a key."""
+    """Yield a client with an API key for a server that is ready."""
     key = (await testbed.client.api_keys.create("bench", [Scope.RUNS_WRITE])).secret
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "retoma", "serve", "bench.workloads:app", "--port", "0"),
@@ -60,7 +60,7 @@ async def read_address(process: asyncio.subprocess.Process) -> str:
 
 
 async def measure_paced_starts(client: httpx2.AsyncClient, count: int, rate: float = STARTS_A_SECOND) -> list[float]:
-    """The milliseconds of so many starts, so many a second."""
+    """Return the milliseconds of each of `count` starts at a fixed rate per second."""
     began = time.monotonic() + 0.1
     return await asyncio.gather(*(_start(client, began + number / rate) for number in range(count)))
 
@@ -73,7 +73,7 @@ async def _start(client: httpx2.AsyncClient, due: float) -> float:
 
 
 async def measure_bulk_start(client: httpx2.AsyncClient, count: int) -> float:
-    """Runs a second, of one call."""
+    """Return runs per second of one bulk call."""
     body = {"pipeline": "drain", "inputs": [{"n": number} for number in range(count)]}
     began = time.perf_counter()
     answer = await client.post("/api/v1/runs/bulk", json=body)
@@ -85,7 +85,7 @@ async def measure_bulk_start(client: httpx2.AsyncClient, count: int) -> float:
 
 
 async def measure(rig: Rig, repeats: int, *, with_worker: bool = False) -> dict[str, list[float]]:
-    """Starts and bulk starts are measured apart, because a worker would still be busy with the many."""
+    """Measure starts and bulk starts separately, because a worker would still be busy with the bulk."""
     figures: dict[str, list[float]] = {"starts": [], "bulks": []}
     for _ in range(repeats):
         async with rig.testbed() as stage, open_client(stage) as client, AsyncExitStack() as stack:
@@ -121,6 +121,6 @@ def _print_results(figures: dict[str, list[float]]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.api", description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="a part of every count, for a quick look")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of every count, for a quick run")
     parser.add_argument("--worker", action="store_true", help="let a worker run what is started, on the same machine")
     uvloop.run(_main(parser.parse_args()))

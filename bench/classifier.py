@@ -1,7 +1,7 @@
-"""`python -m bench.classifier`: what the classifier itself costs, with real PDFs and a model that answers at once.
+"""`python -m bench.classifier`: the overhead of the classifier, with real PDFs and a model that responds at once.
 
-Each document is kept as a file, read in a child process and labelled, on a database that syncs every commit. Time runs
-from the call that starts the batch until a client has seen its end, with workers that have done one document before.
+Each document is stored as a file, read in a child process and labelled, on a database that syncs every commit. The
+time is from the call that starts the batch until a client sees its end, with workers that are warmed up.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from bench.server import ROOT, open_server
 from bench.testbed import Rig
 from retoma import App, Client, Settings, connect
 from retoma.files import FileSettings, FileStore, create_file_store
-from retoma_apps.classifier.labelling import Labeller
 from retoma_apps.classifier.models import Batch, Category, Criteria, Document
 from retoma_apps.classifier.pipeline import classification
+from retoma_apps.classifier.steps.labelling import Labeller
 from retoma_apps.providers.llm import Message, Reply, Usage
 from tests.apps.classifier.papers import KINDS, papers
 
@@ -43,7 +43,9 @@ WAIT_TIMEOUT = timedelta(minutes=10)
 
 
 class InstantLlm:
-    """A model that takes no time and costs nothing, so that only our own cost shows."""
+    """A model that takes no time, so only our own overhead is measured."""
+
+    name = "instant"
 
     async def ask(self, messages: Sequence[Message], *, model: str, **_: Any) -> Reply:
         answer = {"rotulo": KINDS[0], "confianca": 1.0, "justificativa": ""}
@@ -52,7 +54,7 @@ class InstantLlm:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Seconds of one batch, and those of processor time that its workers and their children used."""
+    """Seconds of one batch, and the CPU seconds of its workers and their children."""
 
     documents: int
     saving: float
@@ -69,7 +71,7 @@ def app_of(files: FileStore) -> App:
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, for workers: its files are in the folder that RETOMA_HOME names."""
+    """Return `app` for workers; its files are in RETOMA_HOME."""
     if name != "app":
         raise AttributeError(name)
     return app_of(create_file_store(FileSettings()))
@@ -100,7 +102,7 @@ async def _save_documents(files: FileStore, count: int) -> list[Document]:
 
 
 async def _label_documents(client: Client, documents: list[Document]) -> float:
-    """Seconds until all had a label. If one has none, that is an error, not a figure."""
+    """Return the seconds until all have a label. Raise if one has none."""
     criteria = Criteria(taxonomia=[Category(rotulo=label) for label in KINDS])
     began = time.perf_counter()
     started = await client.start(classification, Batch(criterios=criteria, documentos=documents))
@@ -138,7 +140,7 @@ async def _worker(url: str, home: Path, concurrency: int) -> AsyncIterator[None]
 
 
 def _processor() -> float:
-    """Seconds that processes have used which we started and which have ended, with their own."""
+    """Return the CPU seconds of our ended child processes, including their children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,4 +1,4 @@
-"""What speed becomes when tables are full, when nothing can be vacuumed, and when nothing was ever analysed."""
+"""Measure the speed with full tables, without vacuum, and without analyze."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retoma import Pipeline
 TABLES = ("runs", "jobs", "events")
 SLICES = 10
 
-# Ids that are lower than those of any run that is started now.
+# Ids below those of any run that is started now.
 _ID = "('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid"
 
 _FINISHED_RUNS = f"""
@@ -100,7 +100,7 @@ async def fan_100k(rig: Rig) -> Samples:
 
 
 async def measure_both(rig: Rig, testbed: Testbed, name: str) -> Samples:
-    """The chain and the drain one after the other, and the drain's speed tenth by tenth."""
+    """Measure the chain, then the drain, and the drain's speed tenth by tenth."""
     chained, _ = await measure(testbed, workloads.chain, rig.count(4_000), STEPS)
     drained, curve = await measure(testbed, workloads.drain, rig.count(100_000, least=SLICES), 1)
     return {f"chain@{name}": [chained], f"drain@{name}": [drained], f"curve@{name}": curve}
@@ -117,19 +117,19 @@ async def measure(testbed: Testbed, pipeline: Pipeline, runs: int, steps: int) -
 
 
 async def insert_history(testbed: Testbed, pipeline: str, count: int, statements: tuple[str, ...]) -> None:
-    """Write history as the engine would have left it: counted by the tallies, and with vacuum having passed once."""
+    """Insert history as the engine would have left it: counted in the metrics, and vacuumed once."""
     (version, tenant) = await version_and_tenant(testbed, pipeline)
     for statement in statements:
         await testbed.connection.execute(statement, tenant, version, count)
     for table in TABLES:
         await testbed.connection.execute(f"vacuum analyze retoma.{table}")
-    for _ in range(3):  # each counts what the one before has seen
+    for _ in range(3):  # each continues where the previous one ended
         await testbed.connection.execute("select retoma.update_metric_counters($1)", 2 * count)
     await testbed.connection.execute("checkpoint")
 
 
 async def version_and_tenant(testbed: Testbed, pipeline: str) -> tuple[int, int]:
-    """As they are known once a run was started; that run is cancelled."""
+    """Return the ids of version and tenant from a run that is started and cancelled."""
     run = (await testbed.client.start(pipeline)).id
     await testbed.client.runs.cancel(run)
     (row,) = await testbed.connection.fetch("select version, tenant from retoma.runs where id = $1", run)

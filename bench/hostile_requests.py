@@ -1,7 +1,7 @@
-"""`python -m bench.hostile_requests`: how long a stranger's request can occupy the server's event loop at a stretch.
+"""`python -m bench.hostile_requests`: how long one anonymous request can block the server's event loop.
 
-Each hostile request is sent without a key, several times. What counts is the processor time of the longest callback of
-the loop: nobody else is answered meanwhile.
+Each hostile request is sent several times without a key. The result is the CPU time of the longest callback of the
+loop, because the server answers nobody else meanwhile.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def in_chunks(body: bytes, size: int) -> bytes:
 
 
 FORM = "application/x-www-form-urlencoded"
-SMALL = 65_000  # bytes: what is read of a stranger
+SMALL = 65_000  # bytes read from an anonymous client
 REQUESTS = {
     "16 MiB of strings and brackets": post("/api/v1/runs", b'"[]' * (16 * MIB // 3)),
     "16 MiB of [": post("/api/v1/runs", b"[" * 16 * MIB),
@@ -74,7 +74,7 @@ REQUESTS = {
 
 
 class LoopBlockTimer:
-    """The longest callback since the last `reset`, in milliseconds."""
+    """The longest callback since the last `reset`, in milliseconds of CPU time."""
 
     def __init__(self) -> None:
         self.longest = 0.0
@@ -107,7 +107,7 @@ def watch_loop() -> Iterator[LoopBlockTimer]:
 
 
 async def measure(rig: Rig, repeats: int) -> dict[str, float]:
-    """The longest time in milliseconds that each request occupied the loop at a stretch."""
+    """Return the longest time in milliseconds that each request blocked the loop."""
     settings = Settings(port=0)
     async with rig.testbed() as stage:
         server = make_server(app, stage.client, settings)
@@ -133,7 +133,7 @@ def send(port: int, request: bytes) -> None:
             while connection.recv(65_536):
                 pass
         except ConnectionError:
-            pass  # it was refused
+            pass  # it was rejected
 
 
 async def main(repeats: int, scale: float) -> None:

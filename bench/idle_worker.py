@@ -1,4 +1,4 @@
-"""What a worker with nothing to do costs, as it is started by everybody: with the sender of webhooks beside it."""
+"""Measure the cost of an idle worker with the default options, including the webhook sender."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND = ("-m", "retoma", "worker", "bench.workloads:app", "--until-stdin-close
 
 
 async def idle(rig: Rig) -> Samples:
-    """Statements are counted as transactions, since each of an idle worker's is one. Counted from another database."""
+    """Count statements as transactions, because each statement of an idle worker is one. Uses another database."""
     async with rig.server.fresh() as url, _worker(rig, url) as pid, rig.server.connection() as watch:
         name = urlsplit(url).path.removeprefix("/")
         await asyncio.sleep(3 * min(1.0, rig.scale * 10))
@@ -38,7 +38,7 @@ async def idle(rig: Rig) -> Samples:
 
 @asynccontextmanager
 async def _worker(rig: Rig, url: str) -> AsyncIterator[int]:
-    """Its process, once it is ready."""
+    """Yield the worker's process once it is ready."""
     environment = os.environ | {"RETOMA_DATABASE_URL": url}
     process = await asyncio.create_subprocess_exec(sys.executable, *COMMAND, cwd=ROOT, env=environment, stdin=PIPE)
     assert process.stdin is not None

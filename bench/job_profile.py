@@ -1,4 +1,4 @@
-"""Where the microseconds of a job go: Python, PostgreSQL's processes, and the statements inside the worker's call."""
+"""Profile a job: Python, PostgreSQL's processes, and the statements inside the worker's call."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ LOADS = {
 
 
 async def profile(rig: Rig) -> dict[str, Any]:
-    """Twice each: once for the times, and once more for the statements, since watching them costs time."""
+    """Run each twice: once for the times, and once for the statements, because tracing them takes time."""
     figures: dict[str, dict[str, float]] = {}
     statements: dict[str, Any] = {}
     for name, load in LOADS.items():
@@ -92,7 +92,7 @@ async def _times(testbed: Testbed, load: Load) -> dict[str, float]:
 
 
 async def _statements(testbed: Testbed, load: Load) -> Any:
-    """What each statement inside the server's functions took, or why that cannot be known."""
+    """Return the time of each statement inside the server's functions, or why it is not available."""
     name = await testbed.connection.fetchval("select current_database()")
     try:
         await testbed.connection.execute("create extension if not exists pg_stat_statements")
@@ -114,7 +114,7 @@ def _statement(row: asyncpg.Record, jobs: int) -> dict[str, Any]:
 
 
 async def _measure_starts(testbed: Testbed, start: Starts, starts: int) -> dict[str, float]:
-    """The client is this process, so that its time is what it used between two looks."""
+    """The client is this process, so its time is its own CPU time."""
     await start_sequentially(testbed, 5)
     before, began, used = await _read_cpu_times(testbed), time.perf_counter(), time.process_time()
     await start(testbed, starts)
@@ -142,7 +142,7 @@ STARTS: dict[str, tuple[Starts, int]] = {
 
 
 async def _first_steps(testbed: Testbed, starts: int) -> dict[str, float]:
-    """At 20 a second, with what the worker uses between them."""
+    """Start 20 a second, and include the worker's CPU time in between."""
     async with workers(testbed.url, 20, held=False) as (worker,):
         await start_paced(testbed, 5)
         before, idle = await _read_cpu_times(testbed), await worker.usage()
@@ -156,7 +156,7 @@ async def _first_steps(testbed: Testbed, starts: int) -> dict[str, float]:
 
 
 async def _read_cpu_times(testbed: Testbed) -> dict[int, float]:
-    """Processor time of the database's processes, by process."""
+    """Return the CPU time of the database's processes."""
     return {row["pid"]: cpu_seconds(row["pid"]) for row in await testbed.connection.fetch(_BACKENDS)}
 
 

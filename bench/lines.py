@@ -1,4 +1,4 @@
-"""What is measured: the lines of the tables with their targets, and the functions that measure them."""
+"""The lines of the tables with their targets, and the functions that measure them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Measure:
-    """`once`: it takes so long that it is not repeated."""
+    """`once`: too slow to repeat."""
 
     take: Callable[[Rig], Awaitable[Samples]]
     once: bool = False
@@ -82,7 +82,7 @@ MEASURES = {
     **{name: Measure(getattr(growth, name)) for name in CONDITIONS},
 }
 
-# The measures that peers are asked for, each as far as it can. Of `in_flight` they give `chain_1`.
+# The measures for the other engines, as far as each supports them. Of `in_flight` they report `chain_1`.
 COMPARED = (
     *("chain", "payload", "in_flight", "fan", "drain", "drain_threads"),
     *("start_one", "start_hundred", "start_bulk", "latency"),

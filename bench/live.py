@@ -1,7 +1,7 @@
-"""`python -m bench.live`: what it costs to let many watch, with a server in a process of its own.
+"""`python -m bench.live`: the cost of many live streams, with the server in its own process.
 
-Each watcher is a connection that follows all runs. Memory is what the server process grows by for each, and the delay
-is from the commit of a start until the last of them has heard of it.
+Each watcher is a connection that follows all runs. Memory is the growth of the server process per watcher; the delay
+is from the commit of a start until the last watcher has received it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Measurement:
     watchers: int
     kilobytes_each: float
     opened_per_second: float
-    delays: list[float]  # seconds until all had heard of a start
+    delays: list[float]  # seconds until all watchers have received a start
 
 
 class Watcher(asyncio.Protocol):
-    """One who watches; it remembers only whether it has heard the event that is waited for."""
+    """A watcher that records only whether it has received the expected event."""
 
     received = 0
     answered = 0
@@ -70,7 +70,7 @@ class Watcher(asyncio.Protocol):
 
 @asynccontextmanager
 async def server(testbed: Testbed) -> AsyncIterator[tuple[int, str, str]]:
-    """A server that is ready: its process, where it is, and a key."""
+    """Yield the process, the address and an API key of a server that is ready."""
     key = (await testbed.client.api_keys.create("bench", [Scope.RUNS_READ])).secret
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "retoma", "serve", "bench.workloads:app", "--port", "0"),
@@ -92,7 +92,7 @@ async def server(testbed: Testbed) -> AsyncIterator[tuple[int, str, str]]:
 
 
 async def watch(address: str, key: str, count: int) -> list[asyncio.BaseTransport]:
-    """So many more connections, each of which has been answered."""
+    """Open more connections, and wait for the first response on each."""
     place = urlsplit(address)
     request = f"GET /api/v1/live HTTP/1.1\r\nHost: {place.netloc}\r\nX-API-Key: {key}\r\n\r\n".encode()
     loop = asyncio.get_running_loop()
@@ -109,7 +109,7 @@ async def watch(address: str, key: str, count: int) -> list[asyncio.BaseTranspor
 
 
 async def measure_start_delay(testbed: Testbed, watchers: int) -> float:
-    """Seconds from the commit of a start until all have heard of it."""
+    """Return the seconds from the commit of a start until all watchers have received it."""
     Watcher.received, Watcher.wanted = 0, b"event: start"
     began = time.perf_counter()
     await testbed.client.start(drain)
@@ -135,7 +135,7 @@ async def measure(rig: Rig) -> Measurement:
 
 
 def memory(process: int) -> float:
-    """Kilobytes that are its own."""
+    """Return its private memory in kilobytes."""
     status = Path(f"/proc/{process}/status").read_text()
     (found,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
     return float(found)

@@ -1,7 +1,7 @@
-"""`python -m bench.long_transaction`: measure work alongside a transaction that somebody leaves open.
+"""`python -m bench.long_transaction`: measure throughput while a transaction stays open.
 
 Nothing that was claimed or finished since then can be vacuumed. The same batch runs in turn in a database with such a
-transaction and in one without; their ratio is the cost, whatever else the machine does meanwhile.
+transaction and in one without; their ratio is the cost, independent of other load on the machine.
 """
 
 from __future__ import annotations

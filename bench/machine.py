@@ -1,4 +1,4 @@
-"""What the figures were measured on, so that nobody compares them with those of another machine."""
+"""Describe the machine, because results of different machines are not comparable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def describe(server: Server) -> dict[str, str]:
 
 
 def get_load() -> str:
-    """Of the last 1, 5 and 15 minutes. Above zero at the beginning, somebody else was at work."""
+    """Return the load of the last 1, 5 and 15 minutes. Above zero at the start, other processes are running."""
     return ", ".join(f"{one:.2f}" for one in os.getloadavg())
 
 
@@ -39,7 +39,7 @@ def _processor() -> str:
 
 
 async def _commit(server: Server, times: int = 100) -> float:
-    """Milliseconds of the smallest transaction that is synced to disk."""
+    """Return the milliseconds of the smallest transaction that is synced to disk."""
     async with server.empty() as url, server.connection(url) as connection:
         await connection.execute("create table commits (at timestamptz)")
         taken = []

@@ -1,4 +1,4 @@
-"""The peers: each in a virtual environment of its own, each a script that prints a line of JSON for every figure."""
+"""The other engines: each has its own virtual environment and a script that prints a line of JSON per result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.server import BENCH_FOLDER, ROOT, Server, programs
 
-# Redis comes as a wheel for some machines; where it does not, one on the PATH is used.
+# Some machines have Redis as a wheel; the others use the one on the PATH.
 PEERS = {
     "dbos": ["dbos"],
     "absurd": ["absurd-sdk", "absurdctl"],
@@ -31,18 +31,18 @@ SECONDS_TO_END = 15
 
 @dataclass
 class PeerOutput:
-    """What one run of a peer's script gave. `trouble` says why there is no more."""
+    """The output of one run of a script. `trouble` says why there is no more."""
 
     figures: list[dict[str, Any]] = field(default_factory=list)
     trouble: str | None = None
 
 
 class Unavailable(Exception):
-    """Why a peer cannot be measured here."""
+    """The engine cannot be measured here; the message says why."""
 
 
 def prepare(peer: str) -> dict[str, str]:
-    """Make the peer's environment unless it is there. Gives the versions of what was asked for."""
+    """Create the environment unless it exists. Return the versions of its packages."""
     home = BENCH_FOLDER / "venvs" / peer
     python = home / "bin" / "python"
     stamp = home / "installed.txt"
@@ -81,7 +81,7 @@ def _run(command: list[str]) -> str:
 
 
 async def measure(server: Server, peer: str, lines: list[str], scale: float) -> PeerOutput:
-    """Run the peer's script once, on an empty database, for these lines. It never takes longer than its time."""
+    """Run the script once, on an empty database, for these lines, within a time limit."""
     await server.execute("checkpoint")
     async with server.empty() as url:
         log = BENCH_FOLDER / f"{peer}.log"
@@ -122,7 +122,7 @@ async def _start(peer: str, url: str, lines: list[str], scale: float, errors: An
 
 
 async def _end(process: Process) -> None:
-    """The script and whatever it started are a group of their own; nothing else is."""
+    """End the script and its children, which are their own process group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

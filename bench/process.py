@@ -1,4 +1,4 @@
-"""What a process has used so far, as the kernel tells it; zero where there is no /proc."""
+"""Read the resource usage of a process from the kernel; zero without /proc."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def megabytes(pid: int) -> float:
-    """Resident."""
+    """Return the resident memory."""
     status = Path(f"/proc/{pid}/status")
     if not status.exists():
         return 0.0

@@ -1,4 +1,4 @@
-"""Figures as tables: what was measured, beside targets and peers, ready to be put on a page."""
+"""Format the results as tables next to targets and other engines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rows = list[list[str]]
 
 @dataclass
 class Results:
-    """All that one run of the suite found out."""
+    """All results of one run of the suite."""
 
     machine: dict[str, str] = field(default_factory=dict)
     ours: dict[str, list[float]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Results:
         modes.setdefault(figure["mode"], []).append(value)
 
     def best(self, peer: str, line: str) -> tuple[str, list[float]] | None:
-        """The peer's best mode for this line, and what it reached."""
+        """Return the engine's best mode for this line, and its result."""
         modes = self.peers.get(peer, {}).get(line)
         if not modes:
             return None
@@ -51,7 +51,7 @@ class Results:
 
 
 def sections(results: Results) -> dict[str, str]:
-    """Every part of the page that this run has something to say about."""
+    """Return the sections of the page that this run has results for."""
     parts = {
         "machine": _machine(results),
         "figures": _figures(results),
@@ -63,7 +63,7 @@ def sections(results: Results) -> dict[str, str]:
 
 
 def write(page: Path, parts: dict[str, str]) -> None:
-    """Put each part between its markers, and leave the rest of the page as it is."""
+    """Write each section between its markers, and leave the rest of the page unchanged."""
     text = page.read_text()
     for name, part in parts.items():
         between = re.compile(rf"(<!-- bench:{name} -->\n).*?(<!-- /bench:{name} -->)", re.DOTALL)
@@ -145,7 +145,7 @@ def _cell(results: Results, peer: str, line: str) -> str:
 
 
 def _modes(results: Results, lines: list[str]) -> str:
-    """Which mode of each peer the table shows, by the names that the lines have on the command line."""
+    """Describe which mode of each engine the table shows, by the command-line names of the lines."""
     said = [f"- {peer}: {'; '.join(modes)}." for peer in results.peers if (modes := _modes_of(results, peer, lines))]
     return "\n".join(["Best modes:", "", *said]) if said else ""
 

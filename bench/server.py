@@ -1,4 +1,4 @@
-"""The PostgreSQL on which everything is measured, and databases on it that live for one measurement."""
+"""The PostgreSQL server for all measurements, with a new database for each."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import asyncpg
 from retoma import Settings
 from retoma.store import embedded
 from retoma.store.database import Database
-from retoma.store.scratch import drop_database
+from retoma.store.test_databases import drop_database
 
 ROOT = Path(__file__).parents[1]
-BENCH_FOLDER = ROOT / ".bench"  # whatever measuring leaves behind
+BENCH_FOLDER = ROOT / ".bench"  # if a measurement left connections open
 SAFE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-# Loaded for --profile, which turns it on for its own databases only.
+# Loaded for --profile, which enables it for its own databases only.
 WATCHED = {"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "none"}
 
 
 class Server:
-    """Makes fresh databases on the server of `url`, whose role must be allowed to."""
+    """Creates databases on the server of `url`, whose role needs that privilege."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -33,13 +33,13 @@ class Server:
 
     @asynccontextmanager
     async def empty(self) -> AsyncIterator[str]:
-        """The address of a new database with nothing in it."""
+        """Return the address of a new, empty database."""
         async with self._create_database("template0") as name:
             yield self.address(name)
 
     @asynccontextmanager
     async def fresh(self) -> AsyncIterator[str]:
-        """The address of a new database with Retoma's schema."""
+        """Return the address of a new database with Retoma's schema."""
         if self._template is None:
             self._template = await self._make_template()
         async with self._create_database(self._template) as name:
@@ -89,7 +89,7 @@ class Server:
 
 @asynccontextmanager
 async def open_server() -> AsyncIterator[Server]:
-    """BENCH_DATABASE_URL, or an embedded server of its own that syncs every commit to disk."""
+    """Open BENCH_DATABASE_URL, or an embedded server that syncs every commit to disk."""
     if url := os.environ.get("BENCH_DATABASE_URL"):
         yield await _check_durability(Server(url))
         return
@@ -108,5 +108,5 @@ async def _check_durability(server: Server) -> Server:
 
 
 def programs() -> Path:
-    """Where psql is, for peers that need it."""
+    """Return the folder of psql, for engines that need it."""
     return embedded.find_programs()

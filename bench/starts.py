@@ -1,4 +1,4 @@
-"""Starts per second, each answered after its commit, and the time from a start to its first step."""
+"""Measure starts per second, each acknowledged after its commit, and the time from a start to its first step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def start_bulk(rig: Rig) -> Samples:
 
 
 async def latency(rig: Rig) -> Samples:
-    """From before the call of `start` until the step's function begins in another process, in milliseconds."""
+    """Return the milliseconds from before the call of `start` until the step's function begins in another process."""
     async with rig.testbed() as stage, workers(stage.url, 20, held=False):
         await start_paced(stage, 5)
         waits = await start_paced(stage, rig.count(200, least=5))

@@ -1,4 +1,4 @@
-"""Where one measurement happens: a fresh database, a client, and the database's own clock."""
+"""The environment of one measurement: a new database, a client, and the database's clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ select count(*) as jobs, count(*) filter (where state <> 'succeeded' or attempt 
 
 @dataclass(frozen=True)
 class Rig:
-    """`scale` shrinks every count, for a quick look; `patience` bounds the seconds of one measurement."""
+    """`scale` reduces every count, for a quick run; `patience` limits the seconds of one measurement."""
 
     server: Server
     scale: float = 1.0
@@ -50,11 +50,11 @@ class Rig:
 
 @dataclass(frozen=True)
 class Work:
-    """Jobs that were done. Seconds are by the database's clock, from the first claim."""
+    """Completed jobs. Seconds are by the database's clock, from the first claim."""
 
     jobs: int
-    seconds: float  # until a client could see the last commit
-    seconds_to_last_call: float  # until the call that brought the last result arrived
+    seconds: float  # until a client can see the last commit
+    seconds_to_last_call: float  # until the call with the last result arrived
 
     @property
     def per_second(self) -> float:
@@ -68,7 +68,7 @@ class Testbed:
         self.connection = connection
 
     async def load(self, pipeline: Pipeline, runs: int, inputs: dict[str, Any] | None = None) -> UUID:
-        """Start runs, and let the disk come to rest. Gives the first id; ids grow with time."""
+        """Start runs, and wait until the disk is idle. Return the first id; ids grow with time."""
         first = await self.start(pipeline, runs, inputs)
         await self.connection.execute("checkpoint")
         return first
@@ -78,7 +78,7 @@ class Testbed:
         return min(run.id for run in started)
 
     async def work(self, first: UUID, jobs: int, every: float = 0.01) -> Work:
-        """Wait for the same. What was not done as it should be is an error, not a figure."""
+        """Wait for their end. Raise if any of them did not succeed."""
         seen_at = await self.wait_for_end(first, every)
         (done,) = await self.connection.fetch(_DONE, first)
         if done["jobs"] != jobs or done["others"]:
@@ -93,7 +93,7 @@ class Testbed:
         )
 
     async def wait_for_end(self, first: UUID, every: float) -> datetime:
-        """Wait for the end of every run from `first` on. Gives when that was seen, by the database's clock."""
+        """Wait for the end of every run from `first` on. Return when it was seen, by the database's clock."""
         while True:
             (row,) = await self.connection.fetch(_OVER, first)
             if row["over"]:

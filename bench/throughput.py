@@ -1,4 +1,4 @@
-"""Steps, items and jobs per second of one worker process, and of two."""
+"""Measure steps, items and jobs per second of one worker process, and of two."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def payload(rig: Rig) -> Samples:
 
 
 async def in_flight(rig: Rig) -> Samples:
-    """So many runs at a time: each wave begins when the one before it is over."""
+    """Run so many runs at a time: each wave starts when the previous one has ended."""
     async with rig.testbed() as stage, workers(stage.url, IN_FLIGHT, held=False):
         await run_wave(stage, 10)
         return {
@@ -46,7 +46,7 @@ async def run_waves(testbed: Testbed, runs: int, count: int) -> float:
 
 async def run_wave(testbed: Testbed, runs: int) -> float:
     first = await testbed.start(workloads.chain, runs)
-    # From the first claim to the last result there are as many calls as steps, so that nothing is left out.
+    # From the first claim to the last result there are as many calls as steps, so nothing is left out.
     return (await testbed.work(first, runs * STEPS, every=0.002)).seconds_to_last_call
 
 
@@ -59,7 +59,7 @@ async def fan_10k(rig: Rig) -> Samples:
 
 
 async def measure_fans(rig: Rig, items: int, times: int) -> list[float]:
-    """Items per second from the start call to the end of the join, on a warm worker; the median of so many fans."""
+    """Return items per second from the start call to the end of the join, on a warm worker, for each fan-out."""
     async with rig.testbed() as stage, workers(stage.url, IN_FLIGHT, held=False):
         await run_fan(stage, min(items, 100))
         return [median([items / await run_fan(stage, items) for _ in range(times)])]
@@ -84,7 +84,7 @@ async def drain_threads(rig: Rig) -> Samples:
 
 
 async def two(rig: Rig) -> Samples:
-    """Two processes against one, which has two connections or one."""
+    """Compare two processes with one, which has two connections or one."""
     samples: Samples = {}
     for name, pipeline, runs, steps in (
         ("chain", workloads.chain, 4_000, STEPS),
@@ -110,7 +110,7 @@ async def measure_preloaded(
     processes: int = 1,
     links: int = LINKS,
 ) -> Work:
-    """All runs are there before the workers begin."""
+    """Measure with all runs started before the workers."""
     async with rig.testbed() as stage, workers(stage.url, concurrency, processes=processes, links=links) as team:
         first = await stage.load(pipeline, runs, inputs)
         for worker in team:

@@ -1,7 +1,7 @@
-"""`python -m bench.videos`: how long a minute of film at 1080p takes, and where the time goes.
+"""`python -m bench.videos`: the time to assemble a minute of 1080p video, and where it goes.
 
-The clips are a little grainy, as footage is, and in the picture's own size; the narration is a generated tone. The
-seconds of processor of a stage are those that ffmpeg uses with it less those without it; all stages run at once.
+The clips are slightly grainy, as real footage is, and have the size of the video; the narration is a generated tone.
+The CPU seconds of a stage are those of ffmpeg with it minus those without it; all stages run at the same time.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from retoma_apps.providers import ffmpeg
-from retoma_apps.videos.media.assembly import Shot, assemble
-from retoma_apps.videos.media.narration import RATE, Joined, join
-from retoma_apps.videos.media.subtitle_lines import build_subtitle_lines
 from retoma_apps.videos.models import Line
+from retoma_apps.videos.steps.media.assembly import Shot, assemble
+from retoma_apps.videos.steps.media.narration import RATE, Joined, join
+from retoma_apps.videos.steps.media.subtitle_lines import build_subtitle_lines
 
 SHOTS = 8
 GRAIN = "noise=alls=5:allf=t,format=yuv420p"
@@ -60,7 +60,7 @@ async def narration(folder: Path, seconds: float) -> tuple[Path, list[Line]]:
 
 
 async def measure_time(what: Callable[[], Awaitable[object]]) -> tuple[float, float]:
-    """Seconds by the clock and of the processors."""
+    """Return wall-clock and CPU seconds."""
     began, used = time.perf_counter(), processor()
     await what()
     return time.perf_counter() - began, processor() - used
@@ -72,7 +72,7 @@ def processor() -> float:
 
 
 async def measure_stages(folder: Path, seconds: float, size: tuple[int, int]) -> dict[str, float]:
-    """Seconds of processor time of decoding, and of filling the picture."""
+    """Return the CPU seconds of decoding, and of scaling the picture."""
     wide, high = size
     fill = f"fps=30,scale={wide}:{high}:force_original_aspect_ratio=increase:out_range=tv,crop={wide}:{high}"
     decoding = await decode_clips(folder, seconds / SHOTS, "null")
@@ -80,7 +80,7 @@ async def measure_stages(folder: Path, seconds: float, size: tuple[int, int]) ->
 
 
 async def decode_clips(folder: Path, seconds: float, filters: str) -> float:
-    """Seconds of processor time for so much of each clip, without an encoder."""
+    """Return the CPU seconds to decode so much of each clip, without encoding."""
     used = processor()
     for number in range(SHOTS):
         given = ["-stream_loop", "-1", "-an", *ffmpeg.media_input(folder / f"clip-{number}.mp4")]

@@ -1,6 +1,6 @@
-"""A worker in a process of its own: `python -m bench.worker_main CONCURRENCY LANES`, on RETOMA_DATABASE_URL.
+"""A worker in its own process: `python -m bench.worker_main CONCURRENCY LANES`, on RETOMA_DATABASE_URL.
 
-It tells what it has used when it could begin, begins when it reads `go`, and tells again whenever it reads `usage`.
+It prints its resource usage when it is ready, starts when it reads `go`, and prints its usage when it reads `usage`.
 It ends when its standard input does.
 """
 

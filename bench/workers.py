@@ -1,4 +1,4 @@
-"""Worker processes, held back until the work is laid out."""
+"""Worker processes that wait until the runs are started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WorkerProcess:
         self._answers = process.stdout
 
     async def wait_until_ready(self) -> Usage:
-        """Once it could begin: what it has used until then."""
+        """Wait until it is ready, and return its resource usage so far."""
         self.at_first = await self._read_usage()
         return self.at_first
 
@@ -65,7 +65,7 @@ class WorkerProcess:
 async def workers(
     url: str, concurrency: int, *, processes: int = 1, links: int = LINKS, held: bool = True
 ) -> AsyncIterator[list[WorkerProcess]]:
-    """Workers of all pipelines. They take nothing before `go`, unless they are not held."""
+    """Start workers for all pipelines. They claim nothing before `go`, unless `held` is False."""
     async with AsyncExitStack() as stack:
         team = [await _start_worker(stack, url, concurrency, links) for _ in range(processes)]
         for worker in team:

@@ -1,4 +1,4 @@
-"""The pipelines that are measured: no-op work, so that only the engine's own cost shows."""
+"""The measured pipelines: no-op work, so only the engine's overhead is measured."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def s9(s8: int) -> int:
 
 
 def _payload_chain() -> Pipeline:
-    """The chain again, passing a kilobyte of JSON from step to step."""
+    """Define the chain that passes a kilobyte of JSON from step to step."""
     pipeline = Pipeline("payload_chain", inputs=Size)
 
     async def p0(payload: str) -> dict[str, str]:

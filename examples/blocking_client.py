@@ -36,4 +36,4 @@ if __name__ == "__main__":
 
 # prints: pending
 # prints: cancelled
-# prints: [('start', None), ('action', {'action': 'cancel', 'by': 'bruno'}), ('end', {'state': 'cancelled'})]
+# prints: [('start', None), ('action', {'by': 'bruno', 'action': 'cancel'}), ('end', {'state': 'cancelled'})]

@@ -13,10 +13,17 @@ class Renderer:
         print("submitted", scene)
         return f"job-1 of {scene}"
 
+    async def find(self, scene: str) -> str | None:
+        """Called only if the answer to a submission was lost."""
+        return f"job-1 of {scene}"
+
     async def status(self, external_id: str) -> PollResult:
         self.polls += 1
         print("polled", external_id)
         return PollResult("running", progress=0.5) if self.polls < 3 else PollResult("succeeded", result="dawn.mp4")
+
+    async def cancel(self, external_id: str) -> None:
+        """Called only if the run is stopped while the work is in progress."""
 
 
 film = Pipeline("film")
@@ -24,9 +31,15 @@ film = Pipeline("film")
 
 @film.step(pool=Pool("gpu", capacity=1), timeout=minutes(60))
 async def clip(*, renderer: Renderer, ctx: Context) -> str:
-    external_id = await ctx.once("submit", lambda: renderer.submit("dawn"))  # recorded: never submitted twice
-    # Parks the job, which keeps its slot.
-    video: str = await ctx.external(external_id, poll=renderer.status, poll_interval=seconds(8))
+    # The submission is recorded, so it is not repeated. Then the job parks; it keeps its slot.
+    video: str = await ctx.external(
+        lambda: renderer.submit("dawn"),
+        find=renderer.find,
+        poll=renderer.status,
+        cancel=renderer.cancel,
+        poll_interval=seconds(8),
+        key="dawn",
+    )
     return video
 
 

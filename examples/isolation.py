@@ -22,7 +22,7 @@ def pages(file: str) -> int:
 
 @scans.step
 def report(pages: Items[int]) -> str:
-    return f"{pages.by_key}, without {[(failed.key, failed.code) for failed in pages.failed]}"
+    return f"{pages.by_key}, without {[(failed.key, failed.code) for failed in pages.failures]}"
 
 
 app = App("isolation", pipelines=[scans])

@@ -4,7 +4,7 @@ import asyncio
 
 from pydantic import BaseModel
 
-from retoma import App, GiveUp, Items, Pipeline, finished, testing
+from retoma import App, GiveUp, Items, Pipeline, all_finished, testing
 
 
 class Batch(BaseModel):
@@ -21,9 +21,9 @@ def half(number: int) -> int:
     return number // 2
 
 
-@batch.step(proceed_when=finished(allow_failed=0.5))
+@batch.step(proceed_when=all_finished(allow_failed=0.5))
 def report(half: Items[int]) -> str:
-    return f"{list(half)}, without {[(failed.key, failed.code) for failed in half.failed]}"
+    return f"{list(half)}, without {[(failed.key, failed.code) for failed in half.failures]}"
 
 
 app = App("join_with_failures", pipelines=[batch])

@@ -24,7 +24,7 @@ async def clip(scene: str) -> str:
     return f"{scene}.mp4"
 
 
-@film.step
+@film.step(pool=gpu, slots=2)  # large: it needs the whole pool
 def reel(clip: Items[str]) -> list[str]:
     return list(clip)
 

@@ -8,7 +8,8 @@ from typing import Protocol
 
 import httpx2
 
-from retoma import App, PerWorker, Pipeline, RetomaError, testing
+from retoma import App, PerWorker, Pipeline, testing
+from retoma.errors import RetomaError
 
 
 class Llm(Protocol):

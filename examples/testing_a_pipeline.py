@@ -24,7 +24,7 @@ def tally(answer: Items[str]) -> str:
 
 
 async def main() -> None:
-    assert tally(Items(["yes"], failed=[FailedItem("Porto", "ERROR")])) == "1 of 2"
+    assert tally(Items(["yes"], failures=[FailedItem("Porto", "ERROR")])) == "1 of 2"
     post: dict[str, list[str]] = {"Faro": [], "Porto": ["no"]}
     async with testing.sandbox(App("survey", pipelines=[survey], resources={"post": post})) as sandbox:
         started, started_at = await sandbox.client.start(survey), await sandbox.clock.now()

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -26,12 +27,12 @@ def pytest_configure() -> None:
 def _forget_secrets() -> Iterator[None]:
     """A process remembers every secret that it has met; those of one test are none of the next one's."""
     yield
-    masking._SECRETS.forget()
+    masking._SECRETS = masking._Secrets()
 
 
 @pytest.fixture(autouse=True)
 def _plain_logs() -> None:
-    """What another test of this process has set up says nothing about this one's log lines."""
+    """Reset secrets that another test of this process has registered, so they do not affect log lines."""
     logs._IS_CONFIGURED = False
 
 
@@ -44,13 +45,29 @@ async def database() -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def open_sandbox(database: Database) -> OpenSandbox:
-    """`open_sandbox(pipeline, ..., resources={...})`: an application of these pipelines, on an empty database."""
+    """`open_sandbox(pipeline, ..., resources={...})`: an application of these pipelines, on an empty database.
+
+    Whatever a test does in it, the state of every run then follows from its facts.
+    """
     await empty_database(database)
 
-    def opened(*pipelines: Pipeline, **options: object) -> AbstractAsyncContextManager[Sandbox]:
-        return sandbox(App("test", pipelines=pipelines, **options), database)  # type: ignore[arg-type]
+    @asynccontextmanager
+    async def opened(*pipelines: Pipeline, **options: object) -> AsyncIterator[Sandbox]:
+        async with sandbox(App("test", pipelines=pipelines, **options), database) as made:  # type: ignore[arg-type]
+            yield made
+        assert await list_underived_states(database) == []
 
     return opened
+
+
+async def list_underived_states(database: Database) -> list[tuple[UUID, str, str]]:
+    """The runs whose state is not the one that their facts give, with both."""
+    async with database.connection() as connection:
+        found = await connection.fetch(
+            "select r.id, r.state::text, d.state::text from retoma.runs r, "
+            "lateral (select retoma.derive_run_state(r) as state) d where r.state <> d.state"
+        )
+    return [tuple(row) for row in found]
 
 
 @pytest.fixture
@@ -85,6 +102,7 @@ async def empty_database(database: Database) -> None:
         "external_work",
         "effects",
         "charges",
+        "inbound_events",
         "tenant_facts",
         "prices",
         "holdings",

@@ -1,4 +1,4 @@
-"""What a developer's machine may have set: accounts, and where things are kept. No test is to use them."""
+"""Settings of a developer's machine, such as accounts and folders. Tests must not use them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pydantic_settings import DotEnvSettingsSource
 PROJECT = Path(__file__).parents[1]
 PROJECT_PREFIXES = (
     "RETOMA_",
-    *("AWS_", "AZURE_SPEECH_", "ELEVENLABS_", "IMAGES_", "OPENROUTER_", "PEXELS_", "RUNPOD_", "SPEECH_", "YOUTUBE_"),
-    *("GPU_", "JOB_TIMEOUT_MS", "VIDEOS_", "WEBHOOK_"),
+    *("AWS_", "AZURE_SPEECH_", "ELEVENLABS_", "IMAGES_", "OPENROUTER_", "PEXELS_", "RUNPOD_", "SPEECH_"),
+    *("WORDPRESS_", "YOUTUBE_"),
+    *("AUTOWRITER_", "DATAFORSEO_", "GPU_", "JOB_TIMEOUT_MS", "VIDEOS_", "WEBHOOK_"),
     *("DATABASE_URL", "PORT", "REDIS_URL"),
 )
 TEST_PREFIX = "RETOMA_TEST_"

@@ -1,4 +1,4 @@
-"""Ports for servers that must be told one before they listen."""
+"""Ports for servers that need one before they listen."""
 
 from __future__ import annotations
 

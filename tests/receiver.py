@@ -1,4 +1,4 @@
-"""Servers on this machine that answer as a test says, and keep what they got."""
+"""Servers on this machine that answer as a test specifies, and record their requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Responder = Callable[[Writer], Awaitable[None]]
 
 @dataclass
 class Receiver:
-    """Answers with what is first in `script`, and when that is used up as `answer` says, or with 200."""
+    """Answers with the next entry of `script`; once that is used up with `answer`, or with 200."""
 
     url: str = ""
     port: int = 0
@@ -93,7 +93,7 @@ def respond_with(status: int, body: bytes = b"", **headers: str) -> Responder:
 
 
 def hang_up() -> Responder:
-    """Takes the request and says nothing."""
+    """Accept the request and never respond."""
 
     async def act(writer: Writer) -> None:
         writer.transport.abort()
@@ -102,8 +102,11 @@ def hang_up() -> Responder:
 
 
 def _plain(status: int, body: bytes, headers: dict[str, str]) -> bytes:
-    given = {"content-length": str(len(body)), **{name.replace("_", "-"): value for name, value in headers.items()}}
-    lines = [f"HTTP/1.1 {status} Said", *(f"{name}: {value}" for name, value in given.items())]
+    all_headers = {
+        "content-length": str(len(body)),
+        **{name.replace("_", "-"): value for name, value in headers.items()},
+    }
+    lines = [f"HTTP/1.1 {status} Said", *(f"{name}: {value}" for name, value in all_headers.items())]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 

@@ -1,4 +1,4 @@
-"""System parts that some tests need. A missing one is a skip that says what to install, and in CI a failure."""
+"""System packages that some tests need. A missing one skips the test with an install hint, and fails in CI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 def require(present: bool, what: str) -> None:
-    """`what` says what is missing and how to get it."""
+    """`what` names the missing package and how to install it."""
     if present:
         return
     if os.environ.get("CI") == "true":

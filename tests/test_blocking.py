@@ -7,12 +7,14 @@ import inspect
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import cast
 from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
 
 from retoma import App, Client, Pipeline, Retry, Settings, blocking
+from retoma.client.core import Namespace
 from retoma.errors import NotFound, RunFailed
 from retoma.store.database import Database
 from retoma.testing import fresh_database
@@ -53,7 +55,7 @@ async def worker(settings: Settings) -> AsyncIterator[None]:
         await working
 
 
-async def test_runs_are_started_awaited_and_looked_at(settings: Settings, worker: None) -> None:
+async def test_runs_are_started_awaited_and_inspected(settings: Settings, worker: None) -> None:
     def script() -> None:
         with blocking.connect(app, settings) as client:
             run = client.start("article", {"topic": "coffee"}, tenant="blog")
@@ -71,7 +73,7 @@ async def test_runs_are_started_awaited_and_looked_at(settings: Settings, worker
     await asyncio.to_thread(script)
 
 
-async def test_what_goes_wrong_is_raised_to_the_caller(settings: Settings, worker: None) -> None:
+async def test_errors_are_raised_to_the_caller(settings: Settings, worker: None) -> None:
     def script() -> None:
         with blocking.connect(app, settings) as client:
             with pytest.raises(RunFailed, match="there is nothing to say"):
@@ -97,18 +99,33 @@ def test_several_threads_may_share_a_client(settings: Settings) -> None:
         assert len({run.id for run in [*started, *many]}) == 50
 
 
-def test_a_closed_client_says_so(settings: Settings) -> None:
+def test_the_client_of_one_of_several_applications_has_its_profiles(settings: Settings) -> None:
+    with blocking.connect(App("all", includes=[app]), settings) as client:
+        scoped = client.scope_to(app)
+        assert scoped.tenants.set_profile("blog", 1).value == 1
+        assert [each.tenant for each in scoped.tenants.list_profiles()] == ["blog"]
+
+
+def test_a_closed_client_raises_a_clear_error(settings: Settings) -> None:
     with blocking.connect(app, settings) as client:
         pass
     with pytest.raises(RuntimeError, match="this client is closed"):
         client.workers.list()
 
 
-def test_it_has_every_call_of_the_client_with_the_same_signature() -> None:
-    async_only = {"close", "graph", "first_answer"}  # these take or need async code
-    calls = {name for name, _ in inspect.getmembers(Client, inspect.iscoroutinefunction) if name[0] != "_"}
-    assert "start" in calls
-    for name in calls - async_only:
-        ours, theirs = getattr(blocking.BlockingClient, name), getattr(Client, name)
-        assert inspect.signature(ours) == inspect.signature(theirs)
-        assert ours.__doc__ == theirs.__doc__
+def list_calls(kind: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(kind, inspect.iscoroutinefunction) if name[0] != "_"}
+
+
+def test_the_blocking_client_has_every_method_with_the_same_signature() -> None:
+    client = Client(app, Database("never asked", None))
+    twin = blocking.BlockingClient(client, cast(blocking.LoopThread, None))
+    namespaces = [name for name, value in vars(client).items() if isinstance(value, Namespace)]
+    assert {"runs", "api_keys"} <= set(namespaces)
+    assert "resolve_orphan" in list_calls(type(client.runs))
+    pairs = [(type(client), type(twin)), *((type(getattr(client, n)), type(getattr(twin, n))) for n in namespaces)]
+    for kind, blocking_kind in pairs:
+        for name in list_calls(kind) - {"close"}:  # `blocking.connect` closes it
+            ours, theirs = getattr(blocking_kind, name), getattr(kind, name)
+            assert inspect.signature(ours) == inspect.signature(theirs)
+            assert ours.__doc__ == theirs.__doc__

@@ -25,8 +25,8 @@ def files(tmp_path: Path) -> FileStore:
     return create_file_store(FileSettings(_env_file=None, home=tmp_path))
 
 
-async def parts(*given: bytes) -> AsyncIterator[bytes]:
-    for part in given:
+async def parts(*values: bytes) -> AsyncIterator[bytes]:
+    for part in values:
         yield part
 
 
@@ -43,13 +43,13 @@ async def test_a_file_is_named_by_its_content(files: FileStore) -> None:
     assert (opened.size, b"".join([chunk async for chunk in opened.chunks])) == (3, b"abc")
 
 
-async def test_the_same_content_is_kept_once_whatever_it_is_called(files: FileStore, tmp_path: Path) -> None:
+async def test_the_same_content_is_stored_once_under_any_name(files: FileStore, tmp_path: Path) -> None:
     first, second = await files.save(b"abc", name="a"), await files.save(parts(b"abc"), name="b")
     assert first.file == second.file
     assert list_kept(tmp_path) == [ABC]
 
 
-async def test_more_than_was_allowed_is_neither_read_nor_kept(files: FileStore, tmp_path: Path) -> None:
+async def test_content_over_the_limit_is_neither_read_nor_stored(files: FileStore, tmp_path: Path) -> None:
     read = 0
 
     async def much() -> AsyncIterator[bytes]:
@@ -84,14 +84,14 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_file_is_here_only_if_it_is_as_long_as_it_says(files: FileStore) -> None:
+async def test_a_file_is_available_only_with_its_declared_length(files: FileStore) -> None:
     saved = await files.save(b"abc")
     assert await files.has(saved)
     assert not await files.has(saved.model_copy(update={"size": 4}))
     assert not await files.has(File(file="0" * 64, size=3))
 
 
-async def test_a_file_that_is_not_here_is_told_so(files: FileStore) -> None:
+async def test_a_missing_file_is_reported(files: FileStore) -> None:
     missing = File(file="0" * 64)
     assert await files.open_file(missing) is None
     with pytest.raises(FileNotFoundError):
@@ -122,7 +122,7 @@ def age(path: Path, hours: float) -> None:
     os.utime(path, (then, then))
 
 
-async def test_the_copies_that_were_not_asked_for_the_longest_go(tmp_path: Path) -> None:
+async def test_the_least_recently_used_copies_are_evicted(tmp_path: Path) -> None:
     store = MemoryStore()
     old, older, used = [await FileStore(store, None, tmp_path).save(each * 100) for each in (b"1", b"2", b"3")]
 
@@ -138,13 +138,13 @@ async def test_the_copies_that_were_not_asked_for_the_longest_go(tmp_path: Path)
     assert (await path_of(older)).read_bytes() == b"2" * 100
 
 
-async def test_no_copy_of_the_last_hour_goes_however_many_there_are(tmp_path: Path) -> None:
+async def test_no_copy_used_within_the_last_hour_is_evicted(tmp_path: Path) -> None:
     files = FileStore(MemoryStore(), None, tmp_path, cache_bytes=0)
     paths = [await files.get_path(await files.save(each)) for each in (b"1", b"2", b"3")]
     assert all(path.exists() for path in paths)
 
 
-async def test_what_cannot_be_fetched_whole_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_incomplete_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = FileStore(MemoryStore(), None, tmp_path)
     saved = await files.save(b"abc")
 
@@ -168,13 +168,13 @@ async def test_a_large_file_passes_through(files: FileStore) -> None:
 
 
 @pytest.mark.parametrize("digest", ["", "abc", "../" * 21 + "x", "A" * 64, "0" * 65, "0" * 63 + "\n"])
-def test_what_is_no_digest_names_no_file(digest: str) -> None:
+def test_an_invalid_digest_names_no_file(digest: str) -> None:
     with pytest.raises(ValidationError):
         File(file=digest)
     assert list(find_files({"file": digest, "size": 1})) == []
 
 
-def test_files_are_found_wherever_they_stand_in_json() -> None:
+def test_files_are_found_anywhere_in_json() -> None:
     one, two = ({"file": digit * 64, "name": "", "size": 1, "media_type": "x/y"} for digit in "12")
     assert [each.file[0] for each in find_files({"a": [one, {"b": {"c": two}}], "file": "no file"})] == ["1", "2"]
     assert list(find_files(["x", None, 3, {"file": None}])) == []

@@ -1,4 +1,4 @@
-"""Which texts count as secrets, and how they are found in what is told and logged."""
+"""Which texts count as secrets, and how they are masked in messages and logs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_name_says_that_its_value_is_a_secret(name: str, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "name", ["PATH", "PWD", "OLDPWD", "COMPASS", "KEYBOARD", "MAX_TOKENS", "SSH_KEY_FILE", "TOKEN_TTL", "DISPATCH"]
 )
-def test_other_names_do_not(name: str) -> None:
+def test_other_names_are_not_secrets(name: str) -> None:
     assert not is_secret_name(name)
 
 
@@ -151,7 +151,7 @@ def test_a_stack_names_files_as_python_imports_them(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("message", "shown"),
     [
         ("No such file: '/srv/kept/files/a/b'", "No such file: '[RETOMA_HOME]/files/a/b'"),
         ("cannot list /srv/kept", "cannot list [RETOMA_HOME]"),
@@ -163,8 +163,8 @@ def test_a_stack_names_files_as_python_imports_them(monkeypatch: pytest.MonkeyPa
         ("GET https://example.com/srv/shop/1 failed", "GET https://example.com/srv/shop/1 failed"),
     ],
 )
-def test_a_message_names_no_folder_of_the_server(said: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_reveals_no_server_folder(message: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/srv/shop", "/"])
     monkeypatch.setenv("HOME", "/home/ana")
     register_home(Path("/srv/kept"))
-    assert hide_folders(said) == shown
+    assert hide_folders(message) == shown

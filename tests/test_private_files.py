@@ -1,4 +1,4 @@
-"""What is below RETOMA_HOME is for its owner alone."""
+"""Files below RETOMA_HOME are readable only by their owner."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def mode(path: Path) -> int:
 
 @pytest.fixture(autouse=True)
 def wide_umask() -> Iterator[None]:
-    former = os.umask(0o022)
+    previous = os.umask(0o022)
     yield
-    os.umask(former)
+    os.umask(previous)
 
 
 def test_a_new_home_is_private(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_folder_that_is_shared_by_design_stays_open(tmp_path: Path) -> None:
     assert mode(tmp_path) == 0o1777
 
 
-def test_what_a_link_in_the_home_leads_to_is_left_alone(tmp_path: Path) -> None:
+def test_the_target_of_a_link_in_the_home_is_not_changed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir(mode=0o755)
     (tmp_path / "home").mkdir()

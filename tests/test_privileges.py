@@ -1,4 +1,4 @@
-"""What a hidden process keeps from others, and what is left to code that has given up its privileges."""
+"""What a hidden process conceals from others, and what code without privileges can still do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ subprocess.run([sys.executable, "-I", "-S", "-c", {spy!r}], preexec_fn=drop_priv
 
 
 def spy_on_parent(user: int, *, hidden: bool) -> list[str]:
-    """What a child that gave up its privileges finds out about its parent."""
+    """Return what a child without privileges can learn about its parent."""
     script = PARENT.format(module=MODULE, hidden=hidden, spy=SPY)
     ended = subprocess.run(
         [python_of(user), "-I", "-S", "-c", script],
@@ -63,7 +63,7 @@ def python_of(user: int) -> str:
     raise AssertionError("unreachable")
 
 
-def test_root_without_privileges_cannot_look_into_a_process_that_has_them() -> None:
+def test_root_without_privileges_cannot_inspect_a_process_that_has_them() -> None:
     require(os.geteuid() == 0, "root")
     assert spy_on_parent(0, hidden=True) == ["environ PermissionError", "mem PermissionError"]
 
@@ -79,6 +79,6 @@ def test_programs_that_root_starts_gain_nothing_back() -> None:
     shown = subprocess.run(
         ["cat", "/proc/self/status"], preexec_fn=privileges.drop_privileges, capture_output=True, text=True
     )
-    told = dict(line.split(":\t") for line in shown.stdout.splitlines() if ":\t" in line)
-    assert [int(told[name], 16) for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")] == [0, 0, 0, 0]
-    assert told["NoNewPrivs"].strip() == "1"
+    reported = dict(line.split(":\t") for line in shown.stdout.splitlines() if ":\t" in line)
+    assert [int(reported[name], 16) for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")] == [0, 0, 0, 0]
+    assert reported["NoNewPrivs"].strip() == "1"

@@ -1,4 +1,4 @@
-"""Signatures, against the reference library of Standard Webhooks and against whoever tampers."""
+"""Signatures, verified with the reference library of Standard Webhooks and against tampering."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_older_header_is_the_hex_of_timestamp_and_body() -> None:
 
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
 @pytest.mark.parametrize("secret", [SECRET, OLD_STYLE], ids=["new style", "old style"])
-def test_what_we_sign_we_accept_in_either_family(family: str, secret: str) -> None:
+def test_our_signatures_verify_in_both_header_families(family: str, secret: str) -> None:
     now = datetime.now(UTC)
     headers = only(family, signing.sign_headers([secret], "msg_1", now, BODY))
     message = signing.verify([OTHER, secret], headers, BODY, now, legacy=family == "x-webhook-")
@@ -57,7 +57,7 @@ def test_what_we_sign_we_accept_in_either_family(family: str, secret: str) -> No
 
 
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
-def test_names_of_headers_come_in_any_case(family: str) -> None:
+def test_header_names_are_case_insensitive(family: str) -> None:
     now = datetime.now(UTC)
     headers = only(family, signing.sign_headers([SECRET], "msg_1", now, BODY))
     signing.verify(
@@ -81,7 +81,7 @@ def test_names_of_headers_come_in_any_case(family: str) -> None:
         ({"timestamp": "1e9"}, "not a whole number"),
     ],
 )
-def test_what_was_tampered_with_is_refused_and_never_a_crash(family: str, change: dict[str, str], why: str) -> None:
+def test_tampered_requests_are_rejected_without_a_crash(family: str, change: dict[str, str], why: str) -> None:
     now = datetime.now(UTC)
     headers = only(family, signing.sign_headers([SECRET], "msg_1", now, BODY))
     headers |= {family + name: value for name, value in change.items()}
@@ -104,7 +104,7 @@ def test_another_body_another_secret_and_another_id_are_refused(family: str) -> 
 
 @pytest.mark.parametrize("away", [timedelta(minutes=-6), timedelta(minutes=6)])
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
-def test_what_was_signed_too_long_ago_or_in_the_future_is_refused(family: str, away: timedelta) -> None:
+def test_signatures_that_are_too_old_or_in_the_future_are_rejected(family: str, away: timedelta) -> None:
     now = datetime.now(UTC)
     headers = only(family, signing.sign_headers([SECRET], "msg_1", now + away, BODY))
     with pytest.raises(BadSignature, match="differs from the current time"):
@@ -112,13 +112,13 @@ def test_what_was_signed_too_long_ago_or_in_the_future_is_refused(family: str, a
     signing.verify(SECRET, headers, BODY, now, tolerance=timedelta(minutes=7), legacy=family == "x-webhook-")
 
 
-def test_what_is_not_signed_is_refused() -> None:
+def test_unsigned_requests_are_rejected() -> None:
     for older in (False, True):
         with pytest.raises(BadSignature, match="header is missing"):
             signing.verify(SECRET, {}, BODY, datetime.now(UTC), legacy=older)
 
 
-def test_the_older_headers_alone_are_taken_only_by_who_asks_for_them() -> None:
+def test_the_older_headers_alone_are_accepted_only_on_request() -> None:
     now = datetime.now(UTC)
     stripped = only("x-webhook-", signing.sign_headers([SECRET], "msg_1", now, BODY))
     with pytest.raises(BadSignature, match="the webhook-signature header is missing"):
@@ -147,7 +147,7 @@ def test_an_empty_secret_is_refused(keys: str | list[str], older: bool) -> None:
         )
 
 
-def test_a_refusal_says_nothing_of_the_secret() -> None:
+def test_a_rejection_reveals_nothing_about_the_secret() -> None:
     headers = signing.sign_headers([OTHER], "msg_1", datetime.now(UTC), BODY)
     with pytest.raises(BadSignature) as refused:
         signing.verify(SECRET, headers, BODY, datetime.now(UTC))
@@ -162,7 +162,7 @@ def test_a_secret_that_only_looks_like_one_of_standard_webhooks_is_a_mistake() -
 
 
 @pytest.mark.parametrize("family", ["webhook-", "x-webhook-"])
-def test_signatures_are_compared_in_a_time_that_tells_nothing(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signatures_are_compared_in_constant_time(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By compare_digest, and with every secret, also when the first one fits."""
     now = datetime.now(UTC)
     headers = {name.lower(): text for name, text in signing.sign_headers([SECRET], "id", now, BODY).items()}

@@ -1,4 +1,4 @@
-"""How long tests wait for what must happen: long, as machines differ, unless it is planted that it never does."""
+"""How long tests wait for an expected event: long, as machines differ, except for planted bugs that prevent it."""
 
 from __future__ import annotations
 

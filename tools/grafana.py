@@ -126,6 +126,10 @@ def runs() -> list[Panel]:
             "Runs not started",
             [("{{pipeline}}", 'max by (pipeline) (retoma_runs_not_started{pipeline=~"$pipeline"})')],
         ),
+        graph(
+            "Orphaned effects",
+            [("{{pipeline}}", 'max by (pipeline) (retoma_orphaned_effects{pipeline=~"$pipeline"})')],
+        ),
     ]
 
 

@@ -2,8 +2,8 @@
 
     python tools/translations.py
 
-adds new strings without a translation and drops those that are no longer used. The test of the translations
-(`tests/server/pages/test_translations.py`) fails until every string is translated.
+adds new strings without a translation, drops those that are no longer used, and creates missing catalogues. The test of
+the translations (`tests/server/pages/test_translations.py`) fails until every string is translated.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ class Domain:
         return self.folder / "locale" / LANGUAGE / "LC_MESSAGES" / f"{self.name}.po"
 
     def read(self) -> Catalog:
+        """Return the catalogue, which is empty until its file exists."""
+        if not self.file.exists():
+            return Catalog(LANGUAGE)
         with self.file.open("rb") as source:
             return read_po(source, locale=LANGUAGE)
 
@@ -63,8 +66,7 @@ class Domain:
 
 DOMAINS = (
     Domain("retoma", ROOT / "src/retoma"),
-    Domain("classifier", ROOT / "src/retoma_apps/classifier"),
-    Domain("videos", ROOT / "src/retoma_apps/videos"),
+    *(Domain(each.parent.name, each.parent) for each in sorted((ROOT / "src/retoma_apps").glob("*/application.py"))),
 )
 
 
@@ -92,6 +94,7 @@ def update(domain: Domain) -> None:
 
 def write(domain: Domain, catalogue: Catalog) -> None:
     """Write a catalogue that changes only where a string does: without dates and line numbers."""
+    domain.file.parent.mkdir(parents=True, exist_ok=True)
     with domain.file.open("wb") as target:
         target.write(_HEADER.encode())
         write_po(target, catalogue, width=110, include_lineno=False, sort_output=True, omit_header=True)

@@ -1,4 +1,4 @@
-"""`python -m bench.chaos --seconds 300 --seed 7`: random faults, and a referee outside the database."""
+"""`python -m bench.chaos --seconds 300 --seed 7`: random faults, checked against a log outside the database."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bench.chaos.checker import (
     find_wrong_slots,
 )
 from bench.chaos.client import Users
-from bench.chaos.faults import WORKER_PAUSED, FaultInjector
+from bench.chaos.faults import OUTCOME_LOST, FaultInjector
 from bench.chaos.ledger import NAME, read
 from bench.chaos.operator import Operator
 from bench.chaos.processes import LogSummary, Pooler, Postgres, WorkerProcess, read_logs, until
@@ -47,54 +47,61 @@ WORKERS = 3
 USERS = 16
 LONGEST_DRAIN = 90.0
 FEWEST_RUNS_PER_SECOND = 2
-SHORT, LONG = 25.0, 120.0  # seconds in which every fault should come, and in which a late write should be refused
+SHORT, LONG = (
+    25.0,
+    120.0,
+)  # seconds after which every fault, and after which a rejected late write, must have occurred
 HOUR = 3600
 _LEFT = (
     "select (select count(*) from retoma.runs where ended_at is null)"
     " + (select count(*) from retoma.deliveries where ended_at is null)"
+    " + (select count(*) from retoma.external_work where ended_at is null)"
+    " + (select count(*) from retoma.effects where next_at is not null)"
 )
 REQUIRED_COUNTS = (
-    "outside work submitted",
+    "child runs",
+    "external work submitted",
+    "calls left behind that were cancelled",
     "deliveries delivered",
-    "callbacks taken",
-    "acts repeated under their keys",
+    "callbacks accepted",
+    "actions repeated with their keys",
 )
 REQUIRED_FAULTS = (
     "worker killed (SIGKILL)",
     "PostgreSQL killed (SIGKILL)",
-    "answer lost after commit (retoma.finish_and_claim)",
+    OUTCOME_LOST,
 )
-# How often each kind of fault must at least hit in ten minutes, by the beginning of its name.
+# The minimum number of faults in ten minutes, by the start of their names.
 IN_TEN_MINUTES = {
     "worker killed": 20,
-    "worker stopped beyond its lease": 8,
+    "worker paused beyond its lease": 8,
     "worker restarted": 10,
     "PostgreSQL killed": 8,
     "all connections": 8,
-    "answer lost after commit": 20,
-    "call lost before the server": 8,
+    "response lost after commit": 20,
+    "request lost before the server": 8,
     "black hole": 3,
-    "a connection that died in silence": 3,
-    "a second with 50 ms more": 3,
-    "four sweepers at once": 5,
+    "connection frozen without a close": 3,
+    "50 ms delay": 3,
+    "four reapers at once": 5,
     "notifications dropped": 3,
-    "a pool narrowed or widened": 8,
+    "pool capacity changed": 8,
     "workers with a clock": 10 if skew.COMPILER else 0,
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long faults are made (60)")
-    parser.add_argument("--seed", type=int, default=None, help="the same seed chooses the same faults")
-    parser.add_argument("--keep", action="store_true", help="keep the ledger, the logs and the database")
-    parser.add_argument("--pooler", action="store_true", help="with a transaction pooler before the server")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to inject faults (default: 60)")
+    parser.add_argument("--seed", type=int, default=None, help="the same seed injects the same faults")
+    parser.add_argument("--keep", action="store_true", help="keep the execution log, the logs and the database")
+    parser.add_argument("--pooler", action="store_true", help="put a transaction pooler in front of the server")
     chosen = parser.parse_args()
     seed = secrets.randbelow(100_000) if chosen.seed is None else chosen.seed
     logging.basicConfig(level=logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="retoma-chaos-"))
     folder.chmod(0o755)  # the server may run as another user
-    tempfile.tempdir = str(folder)  # where the workers keep what the referee reads
+    tempfile.tempdir = str(folder)  # where the workers write the execution log
     try:
         findings = asyncio.run(Run(folder, seed, chosen.seconds, pooler=chosen.pooler).run())
     finally:
@@ -107,7 +114,7 @@ def main() -> int:
 
 
 class Run:
-    """One run from the first process to the last figure."""
+    """One chaos run, from the first process to the printed results."""
 
     def __init__(self, folder: Path, seed: int, seconds: float, *, pooler: bool) -> None:
         self._folder = folder
@@ -158,10 +165,10 @@ class Run:
                 await walking
             await asyncio.gather(*(worker.close(task) for worker, task in zip(workers, keeping, strict=True)))
         findings = await self._check_results(direct, users, trouble, receiver, postman)
-        findings.expect("decisions that were lost on their makers", editor.contradictions)
-        findings.figures |= {"decisions of people": editor.decided, "decisions that came too late": editor.too_late}
-        findings.expect("acts whose repetition was answered otherwise", operator.contradictions)
-        findings.figures |= {"acts": len(operator.acts), "acts repeated under their keys": operator.repeated}
+        findings.expect("decisions answered inconsistently", editor.contradictions)
+        findings.figures |= {"review decisions": editor.decided, "late decisions": editor.too_late}
+        findings.expect("repeated actions with another answer", operator.contradictions)
+        findings.figures |= {"actions": len(operator.acts), "actions repeated with their keys": operator.repeated}
         self._check_processes(findings, trouble, workers, proxy)
         return findings
 
@@ -218,35 +225,35 @@ class Run:
             at_rest = await find_wrong_slots(connection)
             deliveries = await Deliveries.read(connection)
         findings = check(store, users.log, read(self._folder / NAME), trouble.kills, trouble.deafness)
-        stood_still = trouble.hits[WORKER_PAUSED]
-        check_external_work(findings, farm.list_work(self._folder), store, at_rest=at_rest, stood_still=stood_still)
+        works = farm.list_work(self._folder)
+        check_external_work(findings, works, store, at_rest=at_rest, deafness=trouble.deafness)
         check_deliveries(findings, deliveries, users.log, receiver)
-        findings.expect("callbacks that nobody knew", postman.contradictions)
-        findings.figures |= {"callbacks taken": postman.delivered, "callbacks repeated": postman.repeated}
+        findings.expect("callbacks rejected as unknown", postman.contradictions)
+        findings.figures |= {"callbacks accepted": postman.delivered, "callbacks repeated": postman.repeated}
         return findings
 
     def _check_processes(
         self, findings: Findings, trouble: FaultInjector, workers: list[WorkerProcess], proxy: Proxy
     ) -> None:
         said = read_logs(self._folder)
-        findings.expect("slots that did not add up on the way", self._wrong_slots)
-        findings.expect("counters that did not add up on the way", self._wrong_counters)
-        findings.expect("workers that ended by themselves", _find_exited_workers(workers))
-        findings.expect("errors that nobody caught", said.errors)
-        trouble.hits["workers with a clock that is an hour off"] += sum(worker.skewed for worker in workers)
-        findings.expect("too little happened", _check_coverage(findings, trouble, said, self._seconds))
+        findings.expect("inconsistent slots during the run", self._wrong_slots)
+        findings.expect("inconsistent counters during the run", self._wrong_counters)
+        findings.expect("workers that exited unexpectedly", _find_exited_workers(workers))
+        findings.expect("unhandled errors", said.errors)
+        trouble.hits["workers with a clock an hour off"] += sum(worker.skewed for worker in workers)
+        findings.expect("insufficient coverage", _check_coverage(findings, trouble, said, self._seconds))
         findings.figures |= {
-            "open runs whose counters were looked at": self._looked_at,
-            "late writes refused": said.refused,
-            "workers started while there was no database": said.too_early,
+            "open runs whose counters were checked": self._looked_at,
+            "late writes rejected": said.refused,
+            "workers started without a database": said.too_early,
             "notifications dropped": proxy.dropped_notifications,
-            "what workers said": dict(said.events.most_common(12)),
-            "faults that hit": dict(sorted(trouble.hits.items())),
+            "log events of workers": dict(said.events.most_common(12)),
+            "faults injected": dict(sorted(trouble.hits.items())),
         }
 
 
 def _check_coverage(findings: Findings, trouble: FaultInjector, said: LogSummary, seconds: float) -> Iterator[str]:
-    """A run in which nothing went wrong because nothing happened is not good."""
+    """Yield what is missing: a run without enough work and faults proves nothing."""
     ended = sum(count for state, count in findings.figures["runs by state"].items() if state in FINAL_STATES)
     if ended < seconds * FEWEST_RUNS_PER_SECOND:
         yield f"only {ended} runs ended"
@@ -259,7 +266,7 @@ def _check_coverage(findings: Findings, trouble: FaultInjector, said: LogSummary
     if seconds < LONG:
         return
     if not said.refused:
-        yield "no late write was refused"
+        yield "no late write was rejected"
     for kind, wanted in IN_TEN_MINUTES.items():
         hits = sum(count for name, count in trouble.hits.items() if name.startswith(kind))
         if hits < wanted * seconds / 600:
@@ -276,7 +283,7 @@ def _find_exited_workers(workers: list[WorkerProcess]) -> list[str]:
 
 
 def print_findings(findings: Findings, seed: int, seconds: float) -> None:
-    print(f"chaos of {seconds:g} s with seed {seed}")
+    print(f"chaos run of {seconds:g} s with seed {seed}")
     for what, figure in findings.figures.items():
         if isinstance(figure, dict):
             print(f"  {what}:")
@@ -288,7 +295,7 @@ def print_findings(findings: Findings, seed: int, seconds: float) -> None:
         print(f"  {heading:<62} {len(sentences):>8}")
         for sentence in sentences[:10]:
             print(f"      {sentence}")
-    print("good" if findings.is_good else "WRONG")
+    print("passed" if findings.is_good else "FAILED")
 
 
 if __name__ == "__main__":

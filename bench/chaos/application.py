@@ -1,4 +1,4 @@
-"""The pipelines of a chaos run: every shape there is, with steps that note in the ledger that they ran."""
+"""The pipelines of a chaos run: every graph shape, with steps that record their executions in the log."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from typing import Any
 from pydantic import BaseModel
 
 from bench.chaos import chance, farm, ledger
-from bench.chaos.chance import mix
+from bench.chaos.chance import child_nonce, mix
 from bench.chaos.farm import Farm
-from retoma import App, Context, GiveUp, Items, Pipeline, Pool, RateLimited, Retry, fixed, minutes, seconds
+from retoma import App, Context, GiveUp, Items, Pipeline, Pool, Retry, fixed_delay, minutes, seconds
+from retoma.errors import RateLimited
 from retoma.webhooks import sender
 from retoma.worker import external_work_poller
 
-PATIENT = Retry(40, backoff=fixed(0.05))
+PATIENT = Retry(40, backoff=fixed_delay(0.05))
 if lease := os.environ.get("CHAOS_LEASE"):
-    # Nobody here takes half a minute to answer: what a dead process looked at or sent is taken up again soon.
+    # Nothing here takes half a minute to respond, so polls and deliveries of a dead process are retried soon.
     external_work_poller.LEASE = sender.LEASE = timedelta(seconds=float(lease))
     sender.TIMEOUT = float(lease) / 2
 
@@ -33,7 +34,7 @@ class Inputs(BaseModel):
 
 @dataclass
 class StepOutput:
-    """A result that says which execution of its step gave it."""
+    """A result that names the execution of its step."""
 
     value: int
     attempt: int
@@ -48,9 +49,9 @@ class Part:
 
 
 def value_of(result: Any) -> object:
-    """What of a result the next step uses: never the attempt."""
+    """Return the part of a result that the next step uses, without the attempt."""
     if isinstance(result, Items):
-        return sorted((key, made.value) for key, made in result.by_key.items()), sorted(f.key for f in result.failed)
+        return sorted((key, made.value) for key, made in result.by_key.items()), sorted(f.key for f in result.failures)
     if isinstance(result, Part):
         return result.name
     return result.value if isinstance(result, StepOutput) else result
@@ -348,9 +349,9 @@ async def shots(size: int, *, ctx: Context) -> list[Part]:
 
 
 async def rendered(farm: Farm, ctx: Context) -> Any:
-    handle = await ctx.once("submit", lambda: farm.submit(ctx), reconcile=lambda: farm.find(ctx))
     return await ctx.external(
-        handle,
+        lambda: farm.submit(ctx),
+        find=farm.find,
         poll=farm.status,
         cancel=farm.cancel,
         poll_interval=seconds(0.3),
@@ -379,15 +380,44 @@ correspondence = Pipeline("correspondence", inputs=Inputs, retry=PATIENT)
 
 @correspondence.step
 async def letter(nonce: str, *, farm: Farm, ctx: Context) -> StepOutput:
-    """Whoever gets it answers by its callback, and nobody asks."""
-    handle = await ctx.once("post", lambda: farm.submit(ctx), reconcile=lambda: farm.find(ctx))
-    answer = await ctx.external(handle, total_timeout=minutes(10))
+    """External work that ends by its callback only; it is not polled."""
+    answer = await ctx.external(lambda: farm.submit(ctx), find=farm.find, cancel=farm.cancel, total_timeout=minutes(10))
     return await work(ctx, nonce, answer)
 
 
 @correspondence.step
 async def archive(letter: StepOutput, *, ctx: Context) -> StepOutput:
     return await work(ctx, letter)
+
+
+voyage = Pipeline("voyage", inputs=Inputs, retry=PATIENT)
+
+
+@voyage.step
+async def ports(size: int, *, ctx: Context) -> list[Part]:
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), min(size, 3))
+
+
+@voyage.each(ports, key="name")
+async def ship(port: Part, *, farm: Farm, ctx: Context) -> StepOutput:
+    """Start something that nobody polls: it goes on until it is cancelled."""
+    await ctx.once("hire", lambda: farm.submit(ctx), find=farm.find, cancel=farm.cancel)
+    if chance.fails(ctx.run, ctx.step, ctx.item):
+        raise record_failure(ctx, GiveUp("the ship leaks", code="LEAK"))
+    return await work(ctx, port)
+
+
+@voyage.step
+async def captain(nonce: str, *, ctx: Context) -> StepOutput:
+    if chance.stops(ctx.run):
+        await asyncio.sleep(chance.pace(ctx.run, ctx.step, ""))
+        raise record_failure(ctx, GiveUp("the captain stays ashore", code="ASHORE"))
+    return await work(ctx, nonce)
+
+
+@voyage.step
+async def arrival(ship: Items[StepOutput], captain: StepOutput, *, ctx: Context) -> StepOutput:
+    return await work(ctx, ship, captain)
 
 
 column = Pipeline("column", inputs=Inputs, retry=PATIENT)
@@ -434,6 +464,26 @@ async def book(page: Items[StepOutput], cover: StepOutput, *, ctx: Context) -> S
     return await work(ctx, page, cover)
 
 
+anthology = Pipeline("anthology", inputs=Inputs, retry=PATIENT)
+
+
+@anthology.step
+async def authors(size: int, *, ctx: Context) -> list[Part]:
+    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
+
+
+@anthology.each(authors, key="name")
+async def story(author: Part, nonce: str, *, ctx: Context) -> StepOutput:
+    """Each author's story is a child run."""
+    results = await ctx.run_child(diamond, Inputs(nonce=child_nonce(nonce, author.name)))
+    return await work(ctx, author, results["bottom"]["value"])
+
+
+@anthology.step
+async def volume(story: Items[StepOutput], *, ctx: Context) -> StepOutput:
+    return await work(ctx, story)
+
+
 app = App(
     "chaos",
     pipelines=[
@@ -449,8 +499,10 @@ app = App(
         laboratory,
         rendering,
         correspondence,
+        voyage,
         column,
         printing,
+        anthology,
     ],
     resources={"farm": Farm()},
 )

@@ -1,4 +1,4 @@
-"""Answers letters: calls the callbacks of submitted work, some of them twice, and never says no for an answer."""
+"""Call the callbacks of submitted work, some of them twice, and retry until each is accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS_BETWEEN_ROUNDS = 0.1
 
 
 class CallbackSender:
-    """`contradictions` are answers that nobody wanted to have asked for."""
+    """`contradictions` are unexpected responses."""
 
     def __init__(self, client: Client, folder: Path) -> None:
         self.delivered = 0
@@ -27,14 +27,14 @@ class CallbackSender:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            # What is polled may be told of, too: there a callback is only a hint.
+            # Polled work may have a callback too: there it is only a hint.
             await asyncio.gather(*(self._send(work) for work in farm.list_work(self._folder) if self._is_due(work)))
             await asyncio.sleep(SECONDS_BETWEEN_ROUNDS)
 
     def _is_due(self, work: farm.Work) -> bool:
         if work.external_id in self._done or work.callback is None:
             return False
-        return ":letter:" in work.key or chance("called", work.external_id) < 0.3
+        return work.step == "letter" or chance("called", work.external_id) < 0.3
 
     async def _send(self, work: farm.Work) -> None:
         token = (work.callback or "").rpartition("/")[2]

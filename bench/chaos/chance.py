@@ -1,4 +1,4 @@
-"""Everything that is random in a step is a hash of what it is, so that the model knows it too."""
+"""Random decisions of steps, derived by hashing, so the model can predict them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ def mix(*parts: object) -> int:
     return zlib.crc32(repr(parts).encode())
 
 
+def child_nonce(nonce: str, item: str) -> str:
+    """Return the nonce of the child run that a run starts for this item."""
+    return f"{nonce}/{item}"
+
+
 def chance(of: str, *about: object) -> float:
-    """Between 0 and 1, the same for the same words."""
+    """Return a number between 0 and 1 that depends only on the words."""
     return int.from_bytes(sha256(repr((of, *map(str, about))).encode()).digest()[:4]) / 2**32
 
 
 def fails(run: UUID, step: str, item: str) -> bool:
-    """For good, whatever retries are left."""
+    """Return whether the step fails permanently, whatever retries are left."""
     return chance("fails", run, step, item) < 0.12
 
 
@@ -34,24 +39,24 @@ DECISIONS = ("approve", "send_back", "reject")
 
 
 def decision(run: UUID, revision: int) -> str:
-    """Of a person who is asked: what some runs show is sent back once."""
+    """Return the decision of a reviewer: some runs are sent back once."""
     if revision == 1 and chance("sent back", run) < 0.3:
         return "send_back"
     return "reject" if chance("rejected", run) < 0.15 else "approve"
 
 
 def stumbles(run: UUID, step: str, item: str, attempt: int) -> bool:
-    """This time; another attempt may pass."""
+    """Return whether this attempt fails; another may succeed."""
     return chance("stumbles", run, step, item, attempt) < 0.3
 
 
 def trips(run: UUID, step: str, item: str, attempt: int) -> bool:
-    """At its first attempt only, in ways of which three are too many."""
+    """Return whether the first attempt kills its worker; three such deaths quarantine the job."""
     return attempt == 1 and chance("trips", run, step, item) < 0.15
 
 
 def pace(run: UUID, step: str, item: str) -> float:
-    """Seconds: most are quick, a few are not. CHAOS_HURRY=1 makes all of them none."""
+    """Return the seconds that a step takes: mostly few, sometimes more. With CHAOS_HURRY=1 all take none."""
     of = chance("pace", run, step, item)
     if os.environ.get("CHAOS_HURRY"):
         return 0.0

@@ -1,11 +1,12 @@
-"""What must be true when all is quiet again: the ledger, the users' memory and the model against the database."""
+"""Check the invariants after a chaos run: compare the execution log, the users' log and the model with the database."""
 
 from __future__ import annotations
 
 import json
 import statistics
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,14 @@ _SLOTS = Path(__file__).with_name("slots.sql").read_text()
 _OPEN = "select count(*) from retoma.runs where ended_at is null and final_state is null"
 LATEST_RECOVERY = 60.0
 LATEST_AFTER_CANCEL = 3.0
+LATEST_AFTER_PAUSE = 3.0  # until a worker that continues has noticed that it counts as dead
 FINAL_STATES = {"completed", "completed_with_errors", "failed", "rejected", "cancelled"}
-REVIEWS = {"approval"}  # steps of people: their result is that of another step
+REVIEWS = {"approval"}  # reviews: their result is that of another step
 
 
 @dataclass
 class Findings:
-    """What is wrong, sentence by sentence under its heading, and what is only told."""
+    """Violations by heading, and metrics that are only reported."""
 
     wrong: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     figures: dict[str, Any] = field(default_factory=dict)
@@ -54,17 +56,18 @@ class Findings:
 
 @dataclass
 class Store:
-    """All that the database has."""
+    """All rows of the database."""
 
     runs: dict[UUID, asyncpg.Record]
     jobs: dict[Key, asyncpg.Record]
     events: list[asyncpg.Record]
+    abandoned_effects: list[asyncpg.Record] = field(default_factory=list)
 
     @classmethod
     async def read(cls, connection: Connection) -> Store:
         runs = await connection.fetch(
             "select r.id, v.pipeline, r.state::text as state, r.input::text as input, r.revision, "
-            "r.open_sinks "
+            "r.open_sinks, (r.parent).run as parent, (r.parent).step as parent_step, (r.parent).item as parent_item "
             "from retoma.runs r join retoma.versions v on v.id = r.version"
         )
         jobs = await connection.fetch(
@@ -77,7 +80,11 @@ class Store:
         events = await connection.fetch(
             "select run, revision, attempt, kind, step, item, data::text as data from retoma.events"
         )
-        return cls({run["id"]: run for run in runs}, {key_of(job): job for job in jobs}, events)
+        effects = await connection.fetch(
+            "select run, step, item, revision, name, find, orphaned_at, resolution "
+            "from retoma.effects where abandoned_at is not null"
+        )
+        return cls({run["id"]: run for run in runs}, {key_of(job): job for job in jobs}, events, effects)
 
 
 def key_of(row: Any) -> Key:
@@ -92,28 +99,28 @@ def check(
     deafness: Sequence[UnreachablePeriod] = (),
 ) -> Findings:
     findings = Findings()
-    findings.expect("lost: acknowledged and not stored", _find_lost(store, user_log))
-    findings.expect("started twice", _find_started_twice(store, user_log))
-    findings.expect("not ended", _find_not_ended(store))
+    findings.expect("lost runs (acknowledged but not stored)", _find_lost(store, user_log))
+    findings.expect("runs started twice", _find_started_twice(store, user_log))
+    findings.expect("runs that did not end", _find_not_ended(store))
     findings.expect("stale writes accepted", _find_stale_writes(store, lines))
-    findings.expect("double transitions", _find_double_transitions(store))
+    findings.expect("duplicate state transitions", _find_double_transitions(store))
     findings.expect("events that contradict the rows", _find_contradictions(store))
-    findings.expect("results that the model does not give", _find_surprises(store, user_log))
-    findings.expect("completed work that ran again", _find_rework(store, lines))
-    findings.expect("one attempt that ran twice", _find_ran_twice(lines))
+    findings.expect("results that differ from the model", _find_surprises(store, user_log))
+    findings.expect("completed steps that were executed again", _find_rework(store, lines))
+    findings.expect("attempts executed twice", _find_ran_twice(lines))
     findings.expect(
-        f"bodies that began later than {LATEST_AFTER_CANCEL:g} s after a cancel",
+        f"steps started more than {LATEST_AFTER_CANCEL:g} s after a cancel",
         _find_work_after_cancel(user_log, lines, deafness),
     )
-    findings.expect("counters that do not add up", _find_leftover_counters(store))
-    findings.expect("jobs left over in runs that have ended", _find_leftovers(store))
-    findings.expect(f"jobs recovered later than {LATEST_RECOVERY:g} s", _find_late_recoveries(lines, kills))
+    findings.expect("inconsistent counters at the end", _find_leftover_counters(store))
+    findings.expect("unfinished jobs in ended runs", _find_leftovers(store))
+    findings.expect(f"jobs recovered after more than {LATEST_RECOVERY:g} s", _find_late_recoveries(lines, kills))
     _add_figures(findings, store, user_log, lines, kills)
     return findings
 
 
 async def find_wrong_counters(connection: Connection) -> tuple[int, list[str]]:
-    """How many open runs there are just now, and those of their counters that differ from their rows."""
+    """Return the number of open runs, and those of their counters that differ from their rows."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         looked_at = await connection.fetchval(_OPEN)
         rows = await connection.fetch(_COUNTERS)
@@ -124,46 +131,86 @@ async def find_wrong_counters(connection: Connection) -> tuple[int, list[str]]:
 
 
 async def find_wrong_slots(connection: Connection) -> list[str]:
-    """Where pools and outside work contradict the jobs, just now."""
+    """Return where pools and external work contradict the jobs at this moment."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         rows = await connection.fetch(_SLOTS, farm.MOST)
     return [f"{row['what']}: {row['step']}:{row['item']} in {row['run']}" for row in rows]
 
 
 def check_external_work(
-    findings: Findings, works: Sequence[farm.Work], store: Store, *, at_rest: Sequence[str], stood_still: int
+    findings: Findings,
+    works: Sequence[farm.Work],
+    store: Store,
+    *,
+    at_rest: Sequence[str],
+    deafness: Sequence[UnreachablePeriod] = (),
 ) -> None:
-    """What the provider knows, and what the database says of slots when all runs are over.
+    """Compare the provider's records with the database after all runs have ended and everything left was looked for.
 
-    `stood_still` is how often a worker was silent for longer than its lease: no other fault may double a submit. What
-    such a worker submits holds no slots, nor does what a job has submitted that was quarantined.
+    A worker that was paused between its intention and its submission submits what another worker has already looked
+    for in vain. Such a stray holds no slots and is known to nobody. Work of a quarantined job holds no slots either.
     """
-    findings.expect("leaked slots, and jobs without theirs", at_rest)
+    strays = {work for work in works if _is_stray(work, deafness)}
+    poison = {":".join(map(str, key)) for key, job in store.jobs.items() if job["state"] == "quarantined"}
     doubled = farm.find_duplicates(works)
+    most = farm.most_slots_at_once(work for work in works if work not in strays and work.key not in poison)
+    findings.expect("leaked or missing slots", at_rest)
     findings.expect(
-        "more duplicate submits than workers that stood still",
-        [f"{later.external_id} while there was {former.external_id}" for later, former in doubled.items()][
-            stood_still:
+        "duplicate submissions, not by a paused worker",
+        [
+            f"{later.external_id} while there was {former.external_id}"
+            for later, former in doubled.items()
+            if later not in strays and former not in strays
         ],
     )
-    poison = {":".join(map(str, key)) for key, job in store.jobs.items() if job["state"] == "quarantined"}
-    most = farm.most_slots_at_once(work for work in works if work not in doubled and work.key not in poison)
-    findings.expect("more work outside than slots", [f"{most} slots at a time"] if most > farm.MOST else [])
+    findings.expect("more external work than slots", [f"{most} slots at a time"] if most > farm.MOST else [])
+    findings.expect(
+        "submissions that were never polled",
+        [work.external_id for work in farm.find_never_polled(works) if work not in strays],
+    )
+    findings.expect(
+        "external work of ended runs that is still going on",
+        _find_left_behind([work for work in works if work not in strays], store),
+    )
+    findings.expect("orphans although find exists", _find_needless_orphans(store))
     findings.figures |= {
-        "outside work submitted": len(works),
-        "duplicate submits (allowed, counted)": len(doubled),
-        "submits that nobody asked after (allowed, counted)": len(farm.find_never_polled(works)),
-        "most slots of work outside at a time": most,
+        "external work submitted": len(works),
+        "submissions by a worker that was paused before (allowed)": len(strays),
+        "peak slots of external work": most,
+        "calls left behind that were looked for": sum(e["resolution"] is not None for e in store.abandoned_effects),
+        "calls left behind that were cancelled": sum(e["resolution"] == "cancelled" for e in store.abandoned_effects),
     }
+
+
+def _is_stray(work: farm.Work, deafness: Sequence[UnreachablePeriod]) -> bool:
+    by, at = work.submitted_by, work.submitted_at
+    return any(one.pid == by and one.since < at < one.until + LATEST_AFTER_PAUSE for one in deafness)
+
+
+def _find_left_behind(works: Iterable[farm.Work], store: Store) -> Iterable[str]:
+    """Work of a job without a result must have ended with its run."""
+    now = time.monotonic()
+    jobs = {":".join(map(str, key)): job for key, job in store.jobs.items()}
+    for work in works:
+        job = jobs.get(work.key)
+        is_over = job is not None and store.runs[job["run"]]["state"] in FINAL_STATES
+        if job is not None and is_over and job["state"] != "succeeded" and work.state_at(now) in farm.IN_PROGRESS:
+            yield f"{work.external_id} is {work.state_at(now)}, its job {job['state']} ({job['code']})"
+
+
+def _find_needless_orphans(store: Store) -> Iterable[str]:
+    for effect in store.abandoned_effects:
+        if effect["orphaned_at"] is not None and effect["find"] is not None:
+            yield f"{effect['name']} of {key_of(effect)}"
 
 
 def check_deliveries(findings: Findings, deliveries: Deliveries, user_log: UserLog, receiver: Receiver) -> None:
     asked = [one.run for one in user_log.acknowledged.values() if one.wants_webhook]
-    findings.expect("deliveries owed and neither delivered nor dead", find_missing(deliveries, asked))
+    findings.expect("expected deliveries neither delivered nor dead", find_missing(deliveries, asked))
     findings.expect("deliveries lost", find_lost(deliveries, receiver.got))
     findings.expect("deliveries out of order", find_out_of_order(deliveries, receiver.got))
     findings.expect("deliveries that changed between attempts", find_changed(receiver.got))
-    findings.expect("deliveries without a good signature", receiver.unsigned)
+    findings.expect("deliveries without a valid signature", receiver.unsigned)
     findings.figures |= count_deliveries(deliveries, receiver.got)
 
 
@@ -175,7 +222,7 @@ def _find_lost(store: Store, user_log: UserLog) -> Iterable[str]:
 
 def _find_started_twice(store: Store, user_log: UserLog) -> Iterable[str]:
     yield from user_log.contradictions
-    runs = Counter(json.loads(run["input"])["nonce"] for run in store.runs.values())
+    runs = Counter(_nonce_of(run) for run in store.runs.values())
     yield from (f"{nonce}: {count} runs" for nonce, count in runs.items() if count > 1)
 
 
@@ -187,7 +234,7 @@ def _find_not_ended(store: Store) -> Iterable[str]:
 
 
 def _find_stale_writes(store: Store, lines: Sequence[Line]) -> Iterable[str]:
-    """A result carries the attempt and the token of the execution that gave it.
+    """Each result carries the attempt and the token of the execution that returned it.
 
     An edit and a reuse keep a result of an earlier revision.
     """
@@ -209,7 +256,7 @@ def _find_stale_writes(store: Store, lines: Sequence[Line]) -> Iterable[str]:
 def _signatures(output: Any) -> list[tuple[int, str]]:
     if isinstance(output, dict):
         return [(output["attempt"], output["token"])]
-    # A list of pairs is made by the engine itself.
+    # The engine itself creates a list of pairs.
     return [(part["attempt"], part["token"]) for part in output[:1] if isinstance(part, dict)]
 
 
@@ -220,7 +267,7 @@ def _find_double_transitions(store: Store) -> Iterable[str]:
 
 
 def _find_contradictions(store: Store) -> Iterable[str]:
-    """The log of events and the rows say the same."""
+    """The event log and the rows must agree."""
     ends = {
         (event["run"], event["step"], event["item"], event["revision"]): event
         for event in store.events
@@ -238,7 +285,7 @@ def _find_contradictions(store: Store) -> Iterable[str]:
             yield f"{key} is {job['state']}, its event says {told}"
         elif event and event["attempt"] != job["attempt"]:
             yield f"{key} is at attempt {job['attempt']}, its event says {event['attempt']}"
-    # An edit that nothing depends on is a revision without an end of its own.
+    # An edit without dependent steps is a revision without its own end event.
     last = {run: event for (run, step, _, _), event in sorted(ends.items(), key=lambda end: end[0][3]) if step is None}
     for run in store.runs.values():
         event = last.get(run["id"])
@@ -249,26 +296,49 @@ def _find_contradictions(store: Store) -> Iterable[str]:
 
 def _find_surprises(store: Store, user_log: UserLog) -> Iterable[str]:
     cancelled = {one.run for one in user_log.acknowledged.values() if one.cancelled_at is not None}
+    cancelled |= {run["id"] for run in store.runs.values() if _was_cancelled_with_its_job(run, store, cancelled)}
     jobs_of: dict[UUID, dict[model.JobName, asyncpg.Record]] = defaultdict(dict)
     for (of_run, step, item, _), job in store.jobs.items():
         jobs_of[of_run][step, item] = job  # of the newest revision
+    failed = {_nonce_of(run) for run in store.runs.values() if run["parent"] and run["state"] != "completed"}
     for run in store.runs.values():
-        yield from _surprises_of(run, jobs_of[run["id"]], is_cancelled=run["id"] in cancelled)
+        yield from _surprises_of(run, jobs_of[run["id"]], failed, is_cancelled=run["id"] in cancelled)
+
+
+def _was_cancelled_with_its_job(run: asyncpg.Record, store: Store, cancelled: Container[UUID]) -> bool:
+    """A child run may be cancelled if its parent was, or if the job that waited for it was quarantined."""
+    if run["parent"] is None or run["state"] != "cancelled":
+        return False
+    job = store.jobs.get((run["parent"], run["parent_step"], run["parent_item"], 1))
+    return run["parent"] in cancelled or (job is not None and job["state"] == "quarantined")
+
+
+def _nonce_of(run: asyncpg.Record) -> str:
+    return str(json.loads(run["input"])["nonce"])
 
 
 def _surprises_of(
-    run: asyncpg.Record, jobs: dict[model.JobName, asyncpg.Record], *, is_cancelled: bool
+    run: asyncpg.Record,
+    jobs: dict[model.JobName, asyncpg.Record],
+    failed_children: Collection[str],
+    *,
+    is_cancelled: bool,
 ) -> Iterable[str]:
     given = json.loads(run["input"])
     quarantined = {name for name, job in jobs.items() if job["state"] == "quarantined"}
     reached = run["revision"] if is_cancelled else None
-    story = model.predict_run(run["pipeline"], run["id"], given["nonce"], given["size"], quarantined, reached)
+    story = model.predict_run(
+        run["pipeline"], run["id"], given["nonce"], given["size"], quarantined, reached, failed_children
+    )
     about = f"{run['pipeline']} {run['id']}"
     if is_cancelled and run["state"] != "cancelled":
         yield f"{about} was cancelled and is {run['state']}"
     elif not is_cancelled and run["state"] in FINAL_STATES and run["state"] != story.state:
         yield f"{about} is {run['state']}, the model says {story.state}"
+    stopped_at = max((jobs[name]["revision"] for name in quarantined), default=0)
     for name, job in jobs.items():
+        if job["state"] == "succeeded" and job["revision"] < stopped_at:
+            continue  # a rerun ended at the quarantined job before it reached this one, which keeps its earlier result
         if surprise := _surprise(name, job, story):
             yield f"{about}: {name} {surprise}"
     if run["state"] in ("completed", "completed_with_errors"):
@@ -311,7 +381,7 @@ def _find_ran_twice(lines: Sequence[Line]) -> Iterable[str]:
 def _find_work_after_cancel(
     user_log: UserLog, lines: Sequence[Line], deafness: Sequence[UnreachablePeriod]
 ) -> Iterable[str]:
-    """Counted from when the worker could hear of it: no fault kept it from that since."""
+    """Measured from when the worker could receive the cancellation, with no fault since."""
     cancelled = {one.run: one.cancelled_at for one in user_log.acknowledged.values() if one.cancelled_at is not None}
     for line in lines:
         at = cancelled.get(line.key[0])
@@ -352,21 +422,22 @@ def _add_figures(
     findings.figures |= {
         "runs acknowledged": len(user_log.acknowledged),
         "runs by state": dict(states),
+        "child runs": sum(run["parent"] is not None for run in store.runs.values()),
         "jobs": len(store.jobs),
-        "executions of bodies": sum(executions.values()),
-        "duplicated effects (bodies that ended more than once; allowed)": sum(n - 1 for n in ended.values() if n > 1),
+        "step executions": sum(executions.values()),
+        "steps completed more than once (allowed)": sum(n - 1 for n in ended.values() if n > 1),
         "starts sent twice": user_log.sent_twice,
-        "starts without an answer, sent again": user_log.unanswered,
+        "starts without a response, sent again": user_log.unanswered,
         "delayed starts": user_log.delayed,
         "jobs reclaimed from dead workers": sum(job["worker_deaths"] > 0 for job in store.jobs.values()),
-        "jobs quarantined after three deaths": sum(job["state"] == "quarantined" for job in store.jobs.values()),
+        "jobs quarantined after three worker deaths": sum(job["state"] == "quarantined" for job in store.jobs.values()),
         "worst recovery (s)": round(max(recoveries, default=0.0), 2),
         "median recovery (s)": round(statistics.median(recoveries), 2) if recoveries else 0.0,
     }
 
 
 def _recoveries(lines: Sequence[Line], kills: Sequence[Kill]) -> list[float]:
-    """Seconds from each kill to the next attempt of what it interrupted."""
+    """Return the seconds from each kill to the next attempt of each interrupted job."""
     by_pid: dict[int, list[Line]] = defaultdict(list)
     began: dict[Key, list[Line]] = defaultdict(list)
     for line in lines:

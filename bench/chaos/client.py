@@ -1,4 +1,4 @@
-"""The users of a chaos run: they start runs, send some twice, cancel some, and remember what they were told."""
+"""The users of a chaos run: they start runs, send some twice, cancel some, and log the responses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from retoma.client import Client
 from retoma.errors import DatabaseUnavailable
 
 TENANTS = ["north", "south", "east"]
-PIPELINES = [*app.pipelines, "rendering", "rendering", "printing"]
+PIPELINES = [*app.pipelines, "rendering", "rendering", "voyage", "voyage", "printing"]
 LONGEST_WAIT = timedelta(seconds=5)
-MOST_RENDERINGS = 40  # open at a time: their pool is small, and what waits for it must end after the chaos
+MOST_RENDERINGS = 40  # open at a time: their pool is small, and its waiting jobs must end after the faults
 
 
 @dataclass
@@ -28,13 +28,13 @@ class Acknowledged:
     pipeline: str
     nonce: str
     size: int
-    cancelled_at: float | None = None  # monotonic, when that was answered
+    cancelled_at: float | None = None  # monotonic time of the response
     wants_webhook: bool = False
 
 
 @dataclass
 class UserLog:
-    """What the users were told, and must find again."""
+    """The responses that users received; the database must agree with them."""
 
     acknowledged: dict[str, Acknowledged] = field(default_factory=dict)  # by nonce
     start_requests: int = 0
@@ -45,7 +45,7 @@ class UserLog:
 
 
 class Users:
-    """`users` people, each with one run at a time."""
+    """`users` users, each with one run at a time."""
 
     def __init__(self, client: Client, receiver: Receiver, seed: int, users: int) -> None:
         self.log = UserLog()
@@ -128,7 +128,7 @@ class Users:
                 return
 
     async def _await(self, run: UUID) -> None:
-        """Its end, for a while: a user does not wait for ever."""
+        """Wait for the end of a run, for a limited time."""
         give_up = time.monotonic() + LONGEST_WAIT.total_seconds()
         while time.monotonic() < give_up and not self._stopped.is_set():
             with suppress(DatabaseUnavailable, TimeoutError):

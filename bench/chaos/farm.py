@@ -1,4 +1,4 @@
-"""A provider outside that is nothing but files: it takes work, says how it stands, and forgets nothing."""
+"""An external provider made of files: it accepts work, reports its state, and keeps a record of everything."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from bench.chaos.chance import chance, mix
-from retoma import Context, PollResult, RateLimited
+from retoma import Context, PollResult
+from retoma.errors import RateLimited
 
-NAME = "outside"
+NAME = "render-farm"
 POOL = "farm"
-CAPACITY, MOST = 3, 4  # slots as declared, and the most that anybody sets
+CAPACITY, MOST = 3, 4  # slots as declared, and the maximum that is ever set
 SLOTS = {"clip": 1, "poster": 2}  # of the steps that need the pool
+ENDLESS, UNPOLLED = {"ship"}, {"ship", "letter"}  # steps whose work goes on until it is cancelled, or is not polled
+IN_PROGRESS = ("queued", "running")
 GOOD, BAD, LOST, IDLE = "succeeded", "failed", "lost", "never begins"
 
 
 def result_of(key: str) -> int:
-    """What comes out of the work with this effect key."""
+    """Return the result of the work with this effect key."""
     return mix("farm", key)
 
 
@@ -32,7 +35,7 @@ def get_folder() -> Path:
 
 
 def is_first(*about: object) -> bool:
-    """Whether nobody asked this before, in whatever process."""
+    """Return whether this is the first request of its kind, across all processes."""
     folder = get_folder()
     folder.mkdir(exist_ok=True)
     return _create_file(folder / f"asked-{mix(*map(str, about))}", "")
@@ -40,7 +43,7 @@ def is_first(*about: object) -> bool:
 
 @dataclass(frozen=True)
 class Work:
-    """One submission. Times are monotonic, which is one clock for all processes of a machine."""
+    """One submission. Times are monotonic, a clock that all processes of a machine share."""
 
     external_id: str
 
@@ -54,12 +57,21 @@ class Work:
         return ":".join([run, *name.split(",")[:-1]])
 
     @property
+    def step(self) -> str:
+        return self.external_id.partition("/")[2].partition(",")[0]
+
+    @property
     def slots(self) -> int:
-        return SLOTS.get(self.external_id.partition("/")[2].partition(",")[0], 0)
+        return SLOTS.get(self.step, 0)
 
     @property
     def submitted_at(self) -> float:
         return float(json.loads(self.file.read_text())["at"])
+
+    @property
+    def submitted_by(self) -> int:
+        """Return the id of the process."""
+        return int(json.loads(self.file.read_text())["by"])
 
     @property
     def callback(self) -> str | None:
@@ -74,6 +86,8 @@ class Work:
 
     @property
     def ends_at(self) -> float:
+        if self.step in ENDLESS:
+            return float("inf")
         return self.begins_at + (0 if _is_hurried() else 0.05 + 0.7 * chance("works", self.external_id))
 
     @property
@@ -82,7 +96,7 @@ class Work:
 
     @property
     def first_polled_at(self) -> float | None:
-        """When somebody first asked how it stands."""
+        """Return the time of the first poll."""
         return _read_time(self.file.with_name(self.file.name + "!seen"))
 
     @property
@@ -91,7 +105,7 @@ class Work:
 
     @property
     def fate(self) -> str:
-        of = 1.0 if _is_hurried() else chance("fate", self.external_id)
+        of = 1.0 if _is_hurried() or self.step in ENDLESS else chance("fate", self.external_id)
         return BAD if of < 0.12 else LOST if of < 0.16 else IDLE if of < 0.19 else GOOD
 
     def state_at(self, now: float) -> str:
@@ -106,7 +120,7 @@ class Work:
 
 
 class Farm:
-    """Its answers are lost at times, it says "too many" at times, and some of the work that it takes fails."""
+    """Sometimes its responses are lost, sometimes it rate limits, and some of its work fails."""
 
     async def submit(self, ctx: Context) -> str:
         if not _is_hurried() and chance("too many", ctx.effect_key) < 0.1 and is_first("knock", ctx.effect_key):
@@ -116,17 +130,17 @@ class Farm:
             raise ConnectionError("the farm's answer was lost")
         return work.external_id
 
-    async def find(self, ctx: Context) -> str | None:
-        """The work of this effect key that goes on or has ended well, for an attempt that does not know."""
+    async def find(self, key: str) -> str | None:
+        """Return the work with this effect key that is running or succeeded, for a caller that does not know."""
         now = time.monotonic()
-        known = [work for work in _list_work_of(ctx) if work.state_at(now) in ("queued", "running", GOOD)]
+        _fail_sometimes("find", key, now)
+        known = [work for work in _list_work_of(key) if work.state_at(now) in (*IN_PROGRESS, GOOD)]
         return known[-1].external_id if known else None
 
     async def status(self, external_id: str) -> PollResult:
         work, now = Work(external_id), time.monotonic()
         work.record("seen")
-        if not _is_hurried() and chance("no word", external_id, int(now * 4)) < 0.1:
-            raise ConnectionError("the farm does not answer")
+        _fail_sometimes("status", external_id, now)
         match work.state_at(now):
             case "succeeded":
                 return PollResult("succeeded", result=result_of(work.key))
@@ -137,13 +151,14 @@ class Farm:
         raise AssertionError(external_id)
 
     async def cancel(self, external_id: str) -> None:
-        work = Work(external_id)
-        if work.state_at(time.monotonic()) in ("queued", "running"):
+        work, now = Work(external_id), time.monotonic()
+        _fail_sometimes("cancel", external_id, now)
+        if work.state_at(now) in IN_PROGRESS:
             work.record("cancelled")
 
 
 def list_work(folder: Path) -> list[Work]:
-    """All that was ever submitted. `folder` must be where this process keeps its temporary files."""
+    """Return all submissions. `folder` is the folder for temporary files of the processes."""
     files = (folder / NAME).glob("*/*")
     return [
         Work(f"{file.parent.name}/{file.name}")
@@ -153,7 +168,7 @@ def list_work(folder: Path) -> list[Work]:
 
 
 def find_duplicates(submissions: Iterable[Work]) -> dict[Work, Work]:
-    """Work that was submitted while the same work went on or had ended well: paid for twice. With the former."""
+    """Return duplicate submissions (the same work was running or had succeeded), each with the earlier one."""
     of_key: dict[str, list[Work]] = defaultdict(list)
     for work in submissions:
         of_key[work.key].append(work)
@@ -162,13 +177,12 @@ def find_duplicates(submissions: Iterable[Work]) -> dict[Work, Work]:
         for same in of_key.values()
         for later in same
         for former in same
-        if former.submitted_at < later.submitted_at
-        and former.state_at(later.submitted_at) in ("queued", "running", GOOD)
+        if former.submitted_at < later.submitted_at and former.state_at(later.submitted_at) in (*IN_PROGRESS, GOOD)
     }
 
 
 def most_slots_at_once(submissions: Iterable[Work]) -> int:
-    """What goes on outside must hold its slots from its submission to its end there."""
+    """Return the peak of slots: external work holds its slots from its submission to its end."""
     steps = [
         step
         for work in submissions
@@ -182,41 +196,48 @@ def most_slots_at_once(submissions: Iterable[Work]) -> int:
 
 
 def find_never_polled(submissions: Iterable[Work]) -> list[Work]:
-    """Good work that nobody ever asked after, though no callback is to tell: paid for, and not used."""
+    """Return successful work that was never polled, although its step polls it: paid for, but not used."""
     return [
         work
         for work in submissions
-        if work.first_polled_at is None and ":letter:" not in work.key and work.fate in (GOOD, IDLE)
+        if work.first_polled_at is None and work.step not in UNPOLLED and work.fate in (GOOD, IDLE)
     ]
 
 
 def _new_work(ctx: Context) -> Work:
     for number in range(1, 1_000):
-        work = Work(f"{_start(ctx)}{number:03}")
+        work = Work(f"{_start(ctx.effect_key)}{number:03}")
         work.file.parent.mkdir(parents=True, exist_ok=True)
-        if _create_file(work.file, json.dumps({"at": time.monotonic(), "callback": ctx.callback_url})):
+        text = json.dumps({"at": time.monotonic(), "by": os.getpid(), "callback": ctx.callback_url})
+        if _create_file(work.file, text):
             return work
     raise AssertionError(ctx.effect_key)
 
 
-def _list_work_of(ctx: Context) -> Sequence[Work]:
-    start = _start(ctx)
+def _list_work_of(key: str) -> Sequence[Work]:
+    start = _start(key)
     folder, _, name = start.partition("/")
     files = sorted((get_folder() / folder).glob(f"{name}[0-9][0-9][0-9]"))
     return [Work(f"{folder}/{file.name}") for file in files]
 
 
-def _start(ctx: Context) -> str:
-    return f"{ctx.run}/{ctx.step},{ctx.item},{ctx.revision},"
+def _start(key: str) -> str:
+    run, _, name = key.partition(":")
+    return f"{run}/{name.replace(':', ',')},"
 
 
 def key_of(run: UUID, step: str, item: str = "") -> str:
-    """The effect key of a job's first revision."""
+    """Return the effect key of a job's first revision."""
     return f"{run}:{step}:{item}:1"
 
 
+def _fail_sometimes(call: str, about: str, now: float) -> None:
+    if not _is_hurried() and chance("no word", call, about, int(now * 4)) < 0.1:
+        raise ConnectionError("the farm does not answer")
+
+
 def _create_file(file: Path, text: str) -> bool:
-    """Whole or not at all, and once."""
+    """Create the file atomically, and only once."""
     draft = file.with_name(f".{uuid4().hex}")
     draft.write_text(text)
     try:

@@ -1,4 +1,4 @@
-"""Who makes the trouble: about every second one fault, each kind once, and then as the seed chooses."""
+"""Inject about one fault per second: each kind once, then at random."""
 
 from __future__ import annotations
 
@@ -24,25 +24,34 @@ LONGEST_RESTART = 5.0  # of PostgreSQL
 CALLS = (
     "retoma.finish_and_claim",
     "retoma.start_runs",
-    "retoma.cancel_once",
+    "retoma.start_child_runs",
+    "retoma.cancel_run",
     "retoma.reap_dead_workers",
     "retoma.release_due_jobs",
 )
 EXTERNAL_WORK_CALLS = (
     "retoma.begin_effect",
-    "update retoma.effects",
+    "retoma.end_effect",
     "retoma.poll_due",
     "retoma.record_poll",
+    "retoma.claim_looks",
+    "retoma.record_look",
     "retoma.record_callback",
 )
 REVIEW_CALLS = ("retoma.decide_review",)
 WEBHOOK_CALLS = ("retoma.claim_deliveries", "retoma.record_delivery_attempt", "update retoma.deliveries")
-WORKER_PAUSED = "worker stopped beyond its lease, then continued"
+
+
+def _response_lost(call: str) -> str:
+    return f"response lost after commit ({call})"
+
+
+OUTCOME_LOST = _response_lost(CALLS[0])
 
 
 @dataclass(frozen=True)
 class Kill:
-    """A worker was killed, or stood still for longer than it may be silent."""
+    """A worker was killed, or paused for longer than the heartbeat timeout."""
 
     at: float
     pid: int
@@ -50,7 +59,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class UnreachablePeriod:
-    """From `since` until `until` the process `pid`, or any if there is none, might not hear what the database says."""
+    """From `since` to `until` the process `pid` (or any process, if None) might not reach the database."""
 
     since: float
     until: float
@@ -71,7 +80,6 @@ class FaultInjector:
         self._database = database
         self._standing: set[asyncio.Task[None]] = set()
         self._server_killed_at = -inf
-        self._answers_to_lose = 0
         self._kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (5, self._kill_worker),
             (3, self._stop_worker),
@@ -89,7 +97,7 @@ class FaultInjector:
         ]
 
     async def run(self, until: float) -> None:
-        """One fault after the other until that time; then all that was stopped goes on."""
+        """Inject faults until this time, then resume everything that was paused."""
         for fault in self._choices():
             if time.monotonic() >= until:
                 break
@@ -99,7 +107,7 @@ class FaultInjector:
         await asyncio.gather(*self._standing)
 
     async def finish(self) -> None:
-        """Let what is left come to its end."""
+        """Restore the capacity, so the remaining runs can end."""
         await self._set_capacity(farm.CAPACITY)
 
     def _choices(self) -> Iterator[Callable[[], Awaitable[None]]]:
@@ -116,7 +124,7 @@ class FaultInjector:
             self.hits["worker killed (SIGKILL)"] += 1
 
     async def _stop_worker(self) -> None:
-        """In the meantime other faults come, but one worker is always left to go on."""
+        """Other faults continue in the meantime, but at least one worker keeps running."""
         standing = [worker for worker in self._workers if worker.is_stopped]
         moving = [worker for worker in self._workers if worker.is_ready and not worker.is_stopped]
         if moving and not standing:
@@ -129,7 +137,7 @@ class FaultInjector:
         if pid := await worker.pause(HEARTBEAT_TIMEOUT + self._dice.uniform(1.5, 3)):
             self.kills.append(Kill(at, pid))
             self.deafness.append(UnreachablePeriod(at, time.monotonic(), pid))
-            self.hits[WORKER_PAUSED] += 1
+            self.hits["worker paused beyond its lease, then continued"] += 1
 
     async def _restart_worker(self) -> None:
         if self._dice.choice(self._workers).terminate():
@@ -148,19 +156,16 @@ class FaultInjector:
             self.hits[f"all connections {'reset' if reset else 'closed'}"] += 1
 
     async def _lose_answer(self) -> None:
-        """The next call of one kind is committed, and its answer is lost."""
-        name = (
-            CALLS[0]
-            if self._answers_to_lose == 0
-            else self._dice.choice([*CALLS[:3], *EXTERNAL_WORK_CALLS, *REVIEW_CALLS, *WEBHOOK_CALLS])
-        )
+        """Lose the response to the next call of one kind, after its commit: of every job's call until one is lost."""
+        name = self._dice.choice([*CALLS[:3], *EXTERNAL_WORK_CALLS, *REVIEW_CALLS, *WEBHOOK_CALLS])
+        if not self.hits[OUTCOME_LOST]:
+            name = CALLS[0]
         times = self._dice.choice([1, 1, 1, 3])
-        self._answers_to_lose += 1
-        self._proxy.loses_answer = _next(name, times, lambda: self._count(f"answer lost after commit ({name})"))
+        self._proxy.loses_answer = _next(name, times, lambda: self._count(_response_lost(name)))
 
     async def _lose_call(self) -> None:
         name = self._dice.choice([*CALLS, *EXTERNAL_WORK_CALLS, *REVIEW_CALLS, *WEBHOOK_CALLS])
-        self._proxy.loses_call = _next(name, 1, lambda: self._count("call lost before the server"))
+        self._proxy.loses_call = _next(name, 1, lambda: self._count("request lost before the server"))
 
     def _count(self, what: str) -> None:
         self.hits[what] += 1
@@ -177,20 +182,20 @@ class FaultInjector:
 
     async def _freeze(self) -> None:
         self._note_unreachable(CALL_TIMEOUT)
-        self.hits["a connection that died in silence"] += self._proxy.freeze(self._dice)
+        self.hits["connection frozen without a close"] += self._proxy.freeze(self._dice)
 
     async def _delay(self) -> None:
         self._proxy.delay = 0.05
         await asyncio.sleep(1.0)
         self._proxy.delay = 0.0
-        self.hits["a second with 50 ms more on each message"] += 1
+        self.hits["50 ms delay on each message for a second"] += 1
 
     async def _reap_twice(self) -> None:
-        """By people at keyboards, at the same time as the workers' own."""
+        """Reap dead workers from four callers at once, concurrently with the workers themselves."""
         silence = timedelta(seconds=HEARTBEAT_TIMEOUT)
         with suppress(DatabaseUnavailable):
             await asyncio.gather(*(workers.reap_dead_workers(self._database, silence) for _ in range(4)))
-            self.hits["four sweepers at once"] += 1
+            self.hits["four reapers at once"] += 1
 
     async def _drop_notifications(self) -> None:
         self._proxy.drops_notifications = not self._proxy.drops_notifications
@@ -199,7 +204,7 @@ class FaultInjector:
     async def _change_capacity(self) -> None:
         with suppress(DatabaseUnavailable):
             await self._set_capacity(self._dice.choice([0, 1, 2, farm.MOST]))
-            self.hits["a pool narrowed or widened while in use"] += 1
+            self.hits["pool capacity changed while in use"] += 1
 
     async def _set_capacity(self, slots: int) -> None:
         await pools.update_pool(self._database, farm.POOL, capacity=slots)

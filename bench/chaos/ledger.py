@@ -1,4 +1,4 @@
-"""The referee's book, outside the database: a line when a step's body begins, and one when it ends or fails."""
+"""A log of executions outside the database: one line when a step starts, and one when it ends or fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KILL_MARK = "fate"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`at` is monotonic, which is one clock for all processes of a machine, whatever they think the time is."""
+    """`at` is monotonic, a clock that all processes of a machine share, whatever their system time."""
 
     at: float
     pid: int
@@ -30,12 +30,12 @@ class Line:
 
 
 def get_path() -> Path:
-    # A child process of an isolated step has nothing of its worker's environment but a few harmless names.
+    # A child process of an isolated step has only a few harmless variables of its worker's environment.
     return Path(tempfile.gettempdir()) / NAME
 
 
 def record_start(ctx: Context, pid: int) -> str:
-    """A token of this one execution, for its result to carry."""
+    """Record the start of an execution, and return a token for its result."""
     token = uuid4().hex[:16]
     write(ctx, pid, token, "began")
     return token
@@ -52,7 +52,7 @@ def write(ctx: Context, pid: int, token: str, what: str) -> None:
 
 
 def kill_worker_at(folder: Path, run: UUID, beginning: int) -> None:
-    """Let the worker be killed that begins a body of this run for the n-th time."""
+    """Kill the worker that starts the n-th step execution of this run."""
     (folder / KILL_MARK).write_text(f"{run} {beginning}")
 
 

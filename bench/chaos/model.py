@@ -1,8 +1,8 @@
-"""What each pipeline of the chaos application must give, in plain Python that knows nothing of the engine."""
+"""The expected results of each pipeline of the chaos application, in plain Python, independent of the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -21,14 +21,15 @@ JobName = tuple[str, str]  # step and item
 
 @dataclass
 class Story:
-    """How a run goes. `quarantined` are the jobs with which three workers died: those have no result. One that was
-    cancelled had `reached` that revision."""
+    """The history of a run. `quarantined` are jobs without a result, because three workers died running them. A
+    cancelled run had `reached` that revision. `failed_children` are the nonces of child runs that did not complete."""
 
     run: UUID
     nonce: str
     size: int
     quarantined: set[JobName]
     reached: int | None = None
+    failed_children: Collection[str] = ()
     states: dict[JobName, str] = field(default_factory=dict)
     values: dict[JobName, Input] = field(default_factory=dict)
     is_stopped: bool = False
@@ -47,20 +48,22 @@ class Story:
         self, name: str, *inputs: Input, item: str = "", fails: bool = False, wanted: bool = True, stops: bool = True
     ) -> Input:
         job = name, item
-        if not wanted or any(isinstance(each, Missing) for each in inputs):
-            self.states[job] = "skipped"
-            return Missing()
-        if fails or job in self.quarantined:
+        is_runnable = not any(isinstance(each, Missing) for each in inputs)
+        # A worker finds out that a job is not wanted, and may die of something else meanwhile.
+        if is_runnable and (job in self.quarantined or (wanted and fails)):
             self.states[job] = "quarantined" if job in self.quarantined else "failed"
             self.has_errors = True
             self.is_stopped |= stops
+            return Missing()
+        if not wanted or not is_runnable:
+            self.states[job] = "skipped"
             return Missing()
         self.states[job] = "succeeded"
         self.values[job] = mix(name, item, *inputs)
         return self.values[job]
 
     def review(self, name: str, subject: Input) -> Input:
-        """What a person approves is what they saw."""
+        """An approved value equals what the reviewer saw."""
         if isinstance(self.step(name, subject), Missing):
             return Missing()
         if chance.decision(self.run, 2) == "reject":
@@ -73,7 +76,7 @@ class Story:
 
     def parts(self, name: str, size: int) -> list[str]:
         self.step(name)
-        del self.values[name, ""]  # a list of names is no number
+        del self.values[name, ""]  # a list of names is not a number
         return [f"{name}-{number}" for number in range(size)]
 
     def each(self, name: str, items: dict[str, tuple[Input, ...]]) -> dict[str, Input]:
@@ -173,6 +176,14 @@ def correspondence(story: Story) -> None:
     story.step("archive", story.step("letter", story.nonce, farm.result_of(farm.key_of(story.run, "letter"))))
 
 
+def voyage(story: Story) -> None:
+    ships = {
+        port: story.step("ship", port, item=port, fails=chance.fails(story.run, "ship", port), stops=False)
+        for port in story.parts("ports", min(story.size, 3))
+    }
+    story.step("arrival", join_values(ships), story.step("captain", story.nonce, fails=chance.stops(story.run)))
+
+
 def column(story: Story) -> None:
     revision = story.reached or (2 if chance.decision(story.run, 1) == "send_back" else 1)
     story.step("printed", story.review("approval", story.step("draft", story.nonce, revision)))
@@ -184,6 +195,22 @@ def printing(story: Story) -> None:
         for page in story.parts("pages", story.size)
     }
     story.step("book", join_values(pages), story.step("cover", story.nonce))
+
+
+def anthology(story: Story) -> None:
+    stories = {}
+    for author in story.parts("authors", story.size):
+        nonce = chance.child_nonce(story.nonce, author)
+        child = predict_run("diamond", story.run, nonce, 0, set())
+        stories[author] = story.step(
+            "story",
+            author,
+            child.values["bottom", ""],
+            item=author,
+            fails=nonce in story.failed_children,
+            stops=False,
+        )
+    story.step("volume", join_values(stories))
 
 
 PIPELINES: dict[str, Callable[[Story], None]] = {
@@ -201,15 +228,23 @@ PIPELINES: dict[str, Callable[[Story], None]] = {
         laboratory,
         rendering,
         correspondence,
+        voyage,
         column,
         printing,
+        anthology,
     )
 }
 
 
 def predict_run(
-    pipeline: str, run: UUID, nonce: str, size: int, quarantined: set[JobName], reached: int | None = None
+    pipeline: str,
+    run: UUID,
+    nonce: str,
+    size: int,
+    quarantined: set[JobName],
+    reached: int | None = None,
+    failed_children: Collection[str] = (),
 ) -> Story:
-    story = Story(run, nonce, size, quarantined, reached)
+    story = Story(run, nonce, size, quarantined, reached, failed_children)
     PIPELINES[pipeline](story)
     return story

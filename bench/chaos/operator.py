@@ -1,4 +1,4 @@
-"""Reruns and edits steps of completed runs, and repeats acts under their keys: a repetition gets the first answer."""
+"""Rerun and edit steps of completed runs, and repeat actions with their keys: a repeat gets the first response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS_BETWEEN_ACTIONS = 0.1
 STEPS = {"chain": ["first", "second", "third", "fourth"], "diamond": ["top", "left", "right", "bottom"]}
 CHANGES = ("rerun", "edit")
 KINDS = (*CHANGES, "cancel", "rerun_failed")
-REMEMBERED = 200  # of the newest acts, of which any may be repeated
+REMEMBERED = 200  # of the newest actions, any of which may be repeated
 
 
 @dataclass
@@ -32,9 +32,9 @@ class Action:
 
 
 class Operator:
-    """`contradictions` are repetitions that were answered otherwise than the first time.
+    """`contradictions` are repeats whose response differed from the first.
 
-    Once it `only_repeats`, nothing new begins, so that all runs can end.
+    With `only_repeats` it starts nothing new, so all runs can end.
     """
 
     def __init__(self, client: Client, user_log: UserLog, seed: int) -> None:
@@ -55,7 +55,7 @@ class Operator:
                 elif not self.only_repeats:
                     await self._take_action()
             except DatabaseUnavailable:
-                pass  # whether it was done shows when it is repeated
+                pass  # a repeat shows whether it was done
             await asyncio.sleep(SECONDS_BETWEEN_ACTIONS)
 
     async def _take_action(self) -> None:
@@ -85,9 +85,9 @@ class Operator:
             if isinstance(answer, BaseException) and not isinstance(answer, RetomaError):
                 raise answer
             if action.answer is None and isinstance(answer, RetomaError):
-                self.acts.remove(action)  # it was never done, and cannot be any more
+                self.acts.remove(action)  # it was never done and no longer can be
                 return
-            action.answer = action.answer or answer  # the first that anybody heard
+            action.answer = action.answer or answer  # the first response
             self.repeated += 1
             if answer != action.answer:
                 self.contradictions.append(f"{action.key} of {action.run}: {action.answer!r}, and later {answer!r}")

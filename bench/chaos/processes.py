@@ -1,4 +1,4 @@
-"""The processes of a chaos run. Each is started here, and ended by its own process id only."""
+"""The processes of a chaos run. Each is started here and ended by its process id only."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from retoma.store.supervisor import lock
 APPLICATION = Path(__file__).with_name("application.py")
 ROOT = APPLICATION.parents[2]
 HEARTBEAT_TIMEOUT = 3.0
-LEASE = 4.0  # of a look outside and of a delivery, instead of 90 and 30
+LEASE = 4.0  # of a poll and of a delivery, instead of 90 and 30
 DRAIN = 3.0
 LONGEST_BACKOFF = 2.0
 LONGEST_STOP = 30.0
 NOBODY = 65534
-PUBLIC_URL = "http://127.0.0.1:9"  # nobody is there: the postman calls back by the client
+PUBLIC_URL = "http://127.0.0.1:9"  # not served: the callback sender uses the client
 
 
 def free_port() -> int:
@@ -43,7 +43,7 @@ def free_port() -> int:
 
 
 class Postgres:
-    """A server of its own, as durable as in production, whose supervisor starts it again when it dies."""
+    """A PostgreSQL server with production durability, whose supervisor restarts it when it dies."""
 
     def __init__(self, home: Path) -> None:
         self.port = free_port()
@@ -54,7 +54,7 @@ class Postgres:
         self._server = embedded.attach(self.home, self.port)
 
     def stop(self) -> None:
-        """End the server and its supervisor, and wait for that."""
+        """Stop the server and its supervisor, and wait for them."""
         self.server.close()
         held = self.server.folder / "supervisor.lock"
         with suppress(OSError, ValueError):
@@ -72,7 +72,7 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        """Past the proxy."""
+        """Return the address that bypasses the proxy."""
         return self.server.url
 
     def url_by(self, port: int) -> str:
@@ -90,12 +90,12 @@ class Postgres:
         return False
 
     def revive(self) -> None:
-        """Start it again if even its supervisor has given up."""
+        """Start it again if its supervisor has given up too."""
         self.server.ensure()
 
 
 class Pooler:
-    """A pgbouncer of its own before the server, which gives a connection to another client after each transaction."""
+    """A pgbouncer in front of the server, which hands a connection to another client after each transaction."""
 
     def __init__(self, folder: Path, postgres: Postgres) -> None:
         self.port = free_port()
@@ -121,7 +121,7 @@ class Pooler:
             await self._keeping
 
     async def _keep(self) -> None:
-        """Run it, and again when it has ended: cancelled queries at a bad moment are too much for some releases."""
+        """Run it, and restart it when it ends: some releases crash if queries are cancelled at a bad moment."""
         program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
         assert program is not None, "there is no pgbouncer: apt-get install pgbouncer"
         user = NOBODY if os.geteuid() == 0 else None
@@ -152,7 +152,7 @@ class ProcessExit:
 
 @dataclass(eq=False)
 class WorkerProcess:
-    """One place of a worker. A worker that has ended is followed by a new one."""
+    """One worker slot: a worker that has ended is replaced by a new one."""
 
     number: int
     folder: Path
@@ -182,7 +182,7 @@ class WorkerProcess:
         return bool(self.pid) and _was_ready(self.log)
 
     async def keep(self) -> None:
-        """Run a worker, and another when it has ended, until closed."""
+        """Run a worker, and replace it when it ends, until closed."""
         failures = 0
         while not self._closing:
             self.process = await self._start()
@@ -194,14 +194,14 @@ class WorkerProcess:
                 await asyncio.sleep(min(LONGEST_BACKOFF, 0.1 * failures))
 
     def kill(self) -> int:
-        """As the worst crash does. Gives the process id, or 0 if there was none."""
+        """Kill it as a crash would. Return the process id, or 0 if there was none."""
         return self._signal(signal.SIGKILL)
 
     def terminate(self) -> int:
         return self._signal(signal.SIGTERM)
 
     async def pause(self, seconds: float) -> int:
-        """Stop it for so long, as a machine does that sleeps."""
+        """Pause it, as a suspended machine would."""
         if not (pid := self._signal(signal.SIGSTOP)):
             return 0
         self.is_stopped = True
@@ -226,7 +226,7 @@ class WorkerProcess:
             return 0
         try:
             os.kill(pid, number)
-        except ProcessLookupError:  # it ended just now, and nobody has looked yet
+        except ProcessLookupError:  # it ended just now and was not yet waited for
             return 0
         if number != signal.SIGSTOP:
             self._expected.add(pid)
@@ -269,11 +269,11 @@ def _was_ready(log: Path) -> bool:
 
 @dataclass
 class LogSummary:
-    """What the workers wrote into their logs."""
+    """A summary of the workers' logs."""
 
     events: Counter[str] = field(default_factory=Counter)
     refused: int = 0
-    too_early: int = 0  # workers that found no database when they were started, and ended
+    too_early: int = 0  # workers that found no database at startup and exited
     errors: list[str] = field(default_factory=list)
 
 
@@ -289,7 +289,7 @@ def _read(line: str, log: Path, said: LogSummary) -> None:
     try:
         event = json.loads(line)
     except ValueError:
-        if line.startswith("Error: ") and ("cannot connect" in line or "does not answer" in line):
+        if line.startswith("Error: ") and ("cannot connect" in line or "is unreachable" in line):
             said.too_early += 1
         elif line.strip():
             said.errors.append(f"{log.name}: {line}")
@@ -302,7 +302,7 @@ def _read(line: str, log: Path, said: LogSummary) -> None:
 
 
 async def until(holds: object, deadline: float) -> bool:
-    """Whether it comes true in time."""
+    """Return whether the condition becomes true in time."""
     assert callable(holds)
     while not holds():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""A way to PostgreSQL that fails on demand: it knows where a message ends, and which statement it carries."""
+"""A proxy to PostgreSQL that fails on demand: it parses messages and knows their statements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Self
 
 _LENGTH = struct.Struct("!i")
 _NO_LINGER = struct.pack("ii", 1, 0)
-_WITHOUT_TYPE = {80877103, 80877104}  # a client asks for TLS or GSS before it begins; it is told no
+_WITHOUT_TYPE = {80877103, 80877104}  # a client asks for TLS or GSS first; it is refused
 STATEMENT, BINDING, QUERY, SYNC = b"P", b"B", b"Q", b"S"
 READY, ROW, NOTIFICATION, ERROR = b"Z", b"D", b"A", b"E"
 _FATAL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
@@ -24,7 +24,7 @@ _SHUTDOWN_MESSAGE = ERROR + _LENGTH.pack(4 + len(_FATAL)) + _FATAL
 
 @dataclass(slots=True)
 class Call:
-    """One statement on its way. `rows` is known when it is answered."""
+    """One statement in transit. `rows` is known once it is answered."""
 
     sql: str
     message: bytes
@@ -32,7 +32,7 @@ class Call:
 
     @property
     def parameters(self) -> list[bytes | None]:
-        """In the binary form of each type, None for null."""
+        """Return the parameters in binary form, None for null."""
         at = self.message.index(b"\0", self.message.index(b"\0", 5) + 1) + 1
         (formats,) = struct.unpack_from("!H", self.message, at)
         at += 2 + 2 * formats
@@ -52,19 +52,19 @@ Side = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Proxy:
-    """Passes connections on to a port of 127.0.0.1, or to a socket. Use as an async context manager."""
+    """Forwards connections to a port of 127.0.0.1 or to a socket. Use it as an async context manager."""
 
     def __init__(self, server: int | Path) -> None:
         self.delay = 0.0
         self.drops_notifications = False
-        # True: the call never gets there, or its answer never gets back, and the connection is reset.
+        # True: the request or its response is lost, and the connection is reset.
         self.loses_call: CallFilter = lambda call: False
         self.loses_answer: CallFilter = lambda call: False
         self.lost_calls = 0
         self.lost_answers = 0
         self.dropped_notifications = 0
         self.connections: set[ProxiedConnection] = set()
-        self.open = asyncio.Event()  # cleared: a black hole
+        self.open = asyncio.Event()  # cleared: traffic is held
         self.open.set()
         self._behind = server
         self._server: asyncio.Server | None = None
@@ -89,27 +89,27 @@ class Proxy:
         await asyncio.gather(*self._passing, return_exceptions=True)
 
     def cut(self, *, reset: bool = True) -> int:
-        """End all connections, with a reset or as if the other side had closed them. Gives how many there were."""
+        """Close all connections, by a reset or a normal close. Return their number."""
         cut = list(self.connections)
         for passage in cut:
             passage.cut(reset=reset)
         return len(cut)
 
     def freeze(self, dice: Random) -> bool:
-        """Let one connection die in silence: nothing comes through it any more, and nobody is told."""
+        """Freeze one connection: it forwards nothing any more, and neither side is notified."""
         if not self.connections:
             return False
         dice.choice(list(self.connections)).open.clear()
         return True
 
     def announce_shutdown(self) -> int:
-        """Tell every client that its server ends, while it asks nothing, and leave the connection as it is."""
+        """Send idle clients the message that the server shuts down, and leave their connections open."""
         for passage in self.connections:
             passage.send_to_client(_SHUTDOWN_MESSAGE)
         return len(self.connections)
 
     async def blackhole(self, seconds: float) -> None:
-        """For so long nothing passes, though connections look well; then all of it does."""
+        """Hold all traffic for a while, with connections left open, then forward it."""
         self.open.clear()
         try:
             await asyncio.sleep(seconds)
@@ -140,7 +140,7 @@ class Proxy:
 
 
 class ProxiedConnection:
-    """One connection of a client, and the one to the server that belongs to it."""
+    """One connection of a client, with its connection to the server."""
 
     def __init__(self, proxy: Proxy, client: Side, server: Side) -> None:
         self.open = asyncio.Event()
@@ -149,12 +149,12 @@ class ProxiedConnection:
         self._client = client
         self._server = server
         self._statements: dict[bytes, str] = {}
-        self._call: Call | None = None  # what the next sync belongs to
+        self._call: Call | None = None  # the call of the next sync
         self._unanswered: deque[Call | None] = deque()
-        self._held: list[bytes] = []  # an answer that may yet be lost
+        self._held: list[bytes] = []  # a response that may still be lost
 
     async def run(self) -> None:
-        """Until one side has ended."""
+        """Forward until one side has ended."""
         try:
             if not await self._begin():
                 return
@@ -178,7 +178,7 @@ class ProxiedConnection:
         self._client[1].write(message)
 
     async def _begin(self) -> bool:
-        """Pass on the first message, which has no type. False if there was none but a cancel request."""
+        """Forward the first message, which has no type. Return False if there was only a cancel request."""
         reader, writer = self._client
         while True:
             head = await reader.readexactly(8)
@@ -207,7 +207,7 @@ class ProxiedConnection:
                     self._unanswered[0].rows += 1
                 if message[:1] == READY and self._is_lost_answer():
                     return
-            # An answer is passed on when it is whole, so that it can be lost as a whole.
+            # A response is forwarded once complete, so it can be lost as a whole.
             if not any(self._unanswered):
                 await self._release()
 
@@ -257,7 +257,7 @@ class ProxiedConnection:
 
 
 class Frames:
-    """Whole messages out of a stream of bytes."""
+    """Splits a stream of bytes into messages."""
 
     def __init__(self) -> None:
         self._rest = b""

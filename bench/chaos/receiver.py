@@ -1,4 +1,4 @@
-"""Who is told of runs by webhook: fails at random, and remembers all that came, outside the database."""
+"""A webhook receiver that fails at random and records all requests, outside the database."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from retoma.store.database import Connection
 
 SECRET = "whsec_" + "Y2hhb3Mg" * 4
 PATHS = 6
-GONE = "/gone"  # answers 410 in the end
+GONE = "/gone"  # responds with 410 in the end
 ACCEPTED = 200
 
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """One request. `status` is what we answered, 0 if we hung up."""
+    """One request. `status` is our response, 0 if we closed the connection."""
 
     id: UUID
     run: UUID
@@ -94,7 +94,7 @@ class Receiver:
 
 @dataclass
 class Deliveries:
-    """What the database says is owed, and how it ended."""
+    """The deliveries in the database, and how they ended."""
 
     webhooks: list[asyncpg.Record]
     rows: list[asyncpg.Record]
@@ -112,14 +112,14 @@ class Deliveries:
 
 
 def find_missing(deliveries: Deliveries, requested: Iterable[UUID]) -> Iterable[str]:
-    """Owed by what happened, and not written down once, or not ended."""
+    """Yield expected deliveries that are missing, duplicated or not ended."""
     found = Counter((row["run"], row["event"]) for row in deliveries.rows)
-    owed = Counter(
+    expected = Counter(
         (hook["run"], event) for hook in deliveries.webhooks for event in _expected_events(hook) & set(hook["events"])
     )
-    for (run, event), times in (owed - found).items():
-        yield f"{event} of {run}: {times} not written down"
-    for (run, event), times in (found - owed).items():
+    for (run, event), times in (expected - found).items():
+        yield f"{event} of {run}: {times} not recorded"
+    for (run, event), times in (found - expected).items():
         yield f"{event} of {run}: {times} too many"
     hooked = {hook["run"] for hook in deliveries.webhooks}
     yield from (f"{run} has no webhook, and asked for one" for run in requested if run not in hooked)
@@ -133,7 +133,7 @@ def _expected_events(hook: asyncpg.Record) -> set[str]:
 
 
 def find_lost(deliveries: Deliveries, got: Iterable[ReceivedRequest]) -> Iterable[str]:
-    """Delivered, says the database, and nobody took it; or taken without being owed."""
+    """Yield deliveries recorded as delivered but never accepted, or accepted but not expected."""
     accepted = {each.id for each in got if each.status == ACCEPTED}
     known = {row["id"]: row for row in deliveries.rows}
     yield from (
@@ -145,7 +145,7 @@ def find_lost(deliveries: Deliveries, got: Iterable[ReceivedRequest]) -> Iterabl
 
 
 def find_out_of_order(deliveries: Deliveries, got: Iterable[ReceivedRequest]) -> Iterable[str]:
-    """A later word of a run came before the one before it was taken, or given up."""
+    """Yield deliveries of a run that arrived before the previous one was accepted or dead."""
     dead = {(row["run"], row["seq"]) for row in deliveries.rows if row["state"] == "dead"}
     taken: set[tuple[UUID, int]] = set()
     for each in got:
@@ -157,7 +157,7 @@ def find_out_of_order(deliveries: Deliveries, got: Iterable[ReceivedRequest]) ->
 
 
 def find_changed(got: Iterable[ReceivedRequest]) -> Iterable[str]:
-    """The same id never says two things."""
+    """Yield ids that were sent with different bodies."""
     bodies: dict[UUID, set[bytes]] = defaultdict(set)
     for each in got:
         bodies[each.id].add(each.body)
@@ -168,9 +168,9 @@ def count_deliveries(deliveries: Deliveries, got: list[ReceivedRequest]) -> dict
     states = Counter(row["state"] for row in deliveries.rows)
     taken = Counter(each.id for each in got if each.status == ACCEPTED)
     return {
-        "deliveries owed": len(deliveries.rows),
+        "deliveries expected": len(deliveries.rows),
         "deliveries delivered": states["delivered"],
         "deliveries dead": states["dead"],
         "deliveries sent": len(got),
-        "deliveries taken more than once (allowed)": sum(times - 1 for times in taken.values()),
+        "deliveries accepted more than once (allexpected)": sum(times - 1 for times in taken.values()),
     }

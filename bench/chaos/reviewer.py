@@ -1,4 +1,4 @@
-"""Decides what waits for people, some of it by two at once, as the dice of each run say."""
+"""Decide open reviews, some of them by two reviewers at once, as derived from each run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SECONDS_BETWEEN_ROUNDS = 0.1
 
 
 class Reviewer:
-    """`decided` counts by action what was answered as decided; the model knows what each run must come to.
+    """`decided` counts accepted decisions by action; the model knows the expected result of each run.
 
-    `contradictions` are people who heard that they themselves had been quicker.
+    `contradictions` are reviewers who lost against their own decision.
     """
 
     def __init__(self, client: Client) -> None:

@@ -1,4 +1,4 @@
-"""A clock that is hours off, for single processes: a small library that gcc makes, where there is gcc."""
+"""Shift the clock of single processes by hours: a small preloaded library, compiled with gcc if available."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SOURCE = Path(__file__).with_name("skew.c")
 
 
 def library(folder: Path) -> Path | None:
-    """The library, made in `folder`; None without a compiler."""
+    """Compile the library into `folder`; return None without a compiler."""
     if COMPILER is None:
         return None
     made = folder / "skew.so"
@@ -20,5 +20,5 @@ def library(folder: Path) -> Path | None:
 
 
 def environment(library: Path | None, seconds: int) -> dict[str, str]:
-    """What a process must be started with for its clock to be `seconds` ahead."""
+    """Return the environment of a process whose clock is `seconds` ahead."""
     return {"LD_PRELOAD": str(library), "CHAOS_SKEW": str(seconds)} if library and seconds else {}

@@ -1,1 +1,1 @@
-"""One script for each peer, in its best mode: `DATABASE_URL=... python -m bench.peers.dbos --lines chain,drain`."""
+"""One script per engine, in its best mode: `DATABASE_URL=... python -m bench.peers.dbos --lines chain,drain`."""

@@ -31,7 +31,7 @@ CONNECTIONS = (1, 10)
 
 
 def register(app: Any, items: list[AsyncAbsurd]) -> None:
-    """The tasks of one connection; `items` are the clients by which a fan-out starts its items, and waits for them."""
+    """Register the tasks of one connection; a fan-out starts its items through the clients `items` and waits."""
 
     @app.register_task(name="chain")
     async def chain(params: Any, ctx: Any) -> Any:
@@ -67,7 +67,7 @@ async def _spawn_items(items: list[AsyncAbsurd], count: int) -> list[str]:
 
 
 async def _join_items(items: list[AsyncAbsurd], children: list[str]) -> int:
-    """One durable step for the whole join: a step for each child would be slower."""
+    """Join in one durable step: a step for each child would be slower."""
 
     async def wait(client: AsyncAbsurd, some: list[str]) -> int:
         return len([await client.await_task_result(child) for child in some])
@@ -149,7 +149,7 @@ def start_one(order: Order) -> None:
 
 
 async def start_hundred(order: Order) -> None:
-    """A client has one connection, on which calls take turns: so there are as many clients as callers."""
+    """A client has one connection, which serialises its calls, so there are as many clients as callers."""
     install(order)
     apps = [AsyncAbsurd(order.url, queue_name="runs") for _ in range(CALLERS)]
     each = order.count(20)
@@ -183,7 +183,7 @@ def format_mode(connections: int) -> str:
 
 
 def measure_drain(order: Order, task: str, count: int, params: Any, mode: str, concurrency: int = IN_FLIGHT) -> float:
-    """Seconds from the first start of a run to the last end, by the database's clock."""
+    """Return the seconds from the first start of a run to the last end, by the database's clock."""
     install(order)
     app = Absurd(order.url, queue_name="runs")
     for _ in range(count):
@@ -197,7 +197,7 @@ def measure_drain(order: Order, task: str, count: int, params: Any, mode: str, c
 
 
 def install(order: Order) -> None:
-    """Absurd's schema, with empty queues."""
+    """Install Absurd's schema, with empty queues."""
     with psycopg.connect(order.url, autocommit=True) as connection:
         connection.execute("drop schema if exists absurd cascade")
     for command in (["init"], *(["create-queue", queue] for queue in QUEUES)):

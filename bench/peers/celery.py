@@ -1,4 +1,4 @@
-"""Celery on Redis, which is made to sync every write to disk. Results are kept in Redis too."""
+"""Celery on Redis, configured to sync every write to disk. Results are in Redis too."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def measure_drain(order: Order, pool: str, concurrency: int) -> float:
 
 
 def count_left(store: redis.Redis) -> int:
-    """Messages that wait, and those that a worker holds."""
+    """Return the number of waiting messages and of those that a worker holds."""
     return store.llen("celery") + store.hlen("unacked")
 
 
@@ -166,7 +166,7 @@ def run_worker(order: Order, pool: str, concurrency: int) -> Iterator[Any]:
 
 
 def open_empty_redis() -> str:
-    """The address of an empty Redis, which this application uses from now on."""
+    """Return the address of an empty Redis, which this application uses from now on."""
     address = broker()
     use(address)
     redis.Redis.from_url(address).flushall()
@@ -175,7 +175,7 @@ def open_empty_redis() -> str:
 
 @cache
 def broker() -> str:
-    """A Redis of our own, which ends with this process."""
+    """Start a Redis that ends with this process."""
     program = shutil.which("redis-server")
     if program is None:
         raise RuntimeError("there is no redis-server here")

@@ -1,6 +1,6 @@
-"""What the peers' scripts share. Only the standard library: each runs in an environment of its own.
+"""Shared code of the scripts. Import only the standard library: each script runs in its own environment.
 
-A script is run as the loader, which prints `{"line": ..., "per_second": ..., "mode": ...}` for every figure. The
+A script runs as the loader, which prints `{"line": ..., "per_second": ..., "mode": ...}` for every result. The
 loader starts the same script again with `--work MODE`: that process is the worker. It prints `ready`, works until
 its standard input ends, then prints what it has noted, for example how long each job was under way.
 """
@@ -36,7 +36,7 @@ SECONDS_TO_END = 10
 
 @dataclass(frozen=True)
 class Order:
-    """What a script is asked for. `mode` is set for a worker."""
+    """The arguments of a script. `mode` is set for a worker."""
 
     url: str
     module: str
@@ -53,7 +53,7 @@ class Order:
 
 
 def main(module: str, load: dict[str, Callable[[Order], Any]], work: Callable[[Order], Any]) -> None:
-    """Run the script: `load` has a function for every line that this peer can be measured by."""
+    """Run the script: `load` has a function for every line that this engine supports."""
     asked = _parse_arguments()
     order = Order(
         url=os.environ["DATABASE_URL"],
@@ -81,7 +81,7 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def _try_line(line: str, take: Callable[[Order], Any], order: Order) -> bool:
-    """One line that fails does not take the others with it."""
+    """Measure one line; a failure does not stop the others."""
     try:
         _run(take, order)
     except Exception as error:  # noqa: BLE001  (told to whoever reads the log)
@@ -97,7 +97,7 @@ def _run(function: Callable[[Order], Any], order: Order) -> None:
         asyncio.run(ended)
 
 
-# What others in this process, or its children, print must not get between our lines.
+# Output of libraries and children must not get between our lines.
 _OUT = os.fdopen(os.dup(sys.stdout.fileno()), "w")
 os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -140,7 +140,7 @@ class Worker:
 
 @contextmanager
 def worker(order: Order, mode: str, concurrency: int = IN_FLIGHT) -> Iterator[Worker]:
-    """The same script as a worker, ready. What it noted is there when it has ended."""
+    """Start the same script as a worker, and wait until it is ready. Its notes are available once it has ended."""
     command = [sys.executable, "-m", order.module, "--work", mode, "--concurrency", str(concurrency)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     started = Worker(process)
@@ -155,12 +155,12 @@ NOTES: list[float] = []
 
 
 def note_delay(sent_at: float) -> None:
-    """In a worker: a job begins that was sent then, by the monotonic clock that all processes share."""
+    """In a worker: record the delay of a job, by the monotonic clock that all processes share."""
     NOTES.append(time.monotonic() - sent_at)
 
 
 def ready() -> None:
-    """In a worker: say so, and from now on end with the standard input."""
+    """In a worker: print `ready`, and from now on end with the standard input."""
     print_line("ready")
     threading.Thread(target=_end_with_input, daemon=True).start()
 
@@ -186,7 +186,7 @@ async def until_async(done: Callable[[], Awaitable[bool]], seconds: float = 120,
 
 
 def pace(count: int) -> Iterator[float]:
-    """When each of `count` starts is sent, twenty a second."""
+    """Yield when each of `count` starts is sent, twenty a second."""
     began = time.monotonic()
     for number in range(count):
         time.sleep(max(0.0, began + number / STARTS_A_SECOND - time.monotonic()))

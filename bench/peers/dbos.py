@@ -98,7 +98,7 @@ def launch(order: Order) -> None:
 
 
 def work(order: Order) -> None:
-    """`queue`: serve the queue. Otherwise start workflows here, and note how long they took.
+    """`queue`: serve the queue. Otherwise start workflows here, and record how long they took.
 
     `async 200 1` and `threads 200 1`: 200 chains at once, with a kilobyte; `alone 200`: one by one; `fan 1000`.
     """
@@ -219,7 +219,7 @@ def in_process(order: Order, mode: str, runs: int) -> float:
     open_client(order).destroy()
     with worker(order, mode) as local, psycopg.connect(order.url, autocommit=True) as connection:
         until(lambda: _all_ended(connection, runs), seconds=300)
-        time.sleep(1.5)  # a handle looks for its result once a second
+        time.sleep(1.5)  # a handle polls for its result once a second
     return local.noted[0]
 
 
@@ -239,7 +239,7 @@ def _all_ended(connection: psycopg.Connection, least: int) -> bool:
 
 
 def open_client(order: Order) -> DBOSClient:
-    """A client on empty tables."""
+    """Yield a client on empty tables."""
     make_tables(order)
     with psycopg.connect(order.url, autocommit=True) as connection:
         connection.execute("truncate dbos.workflow_status cascade")
@@ -248,7 +248,7 @@ def open_client(order: Order) -> DBOSClient:
 
 @cache
 def make_tables(order: Order) -> None:
-    """Only a launched application does it."""
+    """Create the tables, which only a launched application does."""
     launch(order)
     DBOS.register_queue("work", polling_interval_sec=60)
     DBOS.destroy()

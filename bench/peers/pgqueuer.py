@@ -34,7 +34,7 @@ select extract(epoch from max(created) - min(created)) from pgqueuer_log where e
 
 
 async def work(order: Order) -> None:
-    """The mode is the size of its batches."""
+    """Run a worker; the mode is the size of its batches."""
     connection = await asyncpg.connect(order.url)
     queuer = PgQueuer.from_asyncpg_connection(connection)
 
@@ -44,7 +44,7 @@ async def work(order: Order) -> None:
 
     @queuer.entrypoint("threads")
     async def threads(_: Job) -> None:
-        await asyncio.to_thread(int)  # its own documented way to run a blocking function
+        await asyncio.to_thread(int)  # its documented way to run a blocking function
 
     @queuer.entrypoint("stamp")
     async def stamp(job: Job) -> None:

@@ -99,7 +99,7 @@ async def latency(order: Order) -> None:
 
 
 class OpenApplication:
-    """The application on empty tables."""
+    """Open the application on empty tables."""
 
     def __init__(self, order: Order) -> None:
         self._url = order.url

@@ -1,4 +1,4 @@
-"""Temporal's development server: one process, on SQLite rather than PostgreSQL, made to sync every commit to disk."""
+"""Temporal's development server: one process, on SQLite instead of PostgreSQL, which syncs every commit to disk."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ async def run_worker(order: Order, working: bool = True) -> AsyncIterator[Client
 
 @asynccontextmanager
 async def server(order: Order) -> AsyncIterator[Client]:
-    """A development server with a new file."""
+    """Start a development server with a new file."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_WORKSHOP")) as folder:
         environment = await WorkflowEnvironment.start_local(
             dev_server_existing_path=shutil.which("temporal"),

@@ -1,6 +1,6 @@
-"""Retoma: a durable pipeline engine for long, costly and failure-prone work, on PostgreSQL alone."""
+"""Retoma: a durable pipeline engine for long, costly and failure-prone work, using only PostgreSQL."""
 
-from retoma import early_stop as _early_stop  # first, as the other imports take a moment  # noqa: F401
+from retoma import stop_before_start as _stop_before_start  # first, as the other imports take a moment
 
 # isort: split
 from retoma.app import App
@@ -10,38 +10,21 @@ from retoma.define.durations import hours, minutes, seconds
 from retoma.define.external_work import PollResult
 from retoma.define.file import File
 from retoma.define.isolation import Isolation
-from retoma.define.items import FailedItem, Items, finished
+from retoma.define.items import FailedItem, Items, all_finished
 from retoma.define.pipeline import Pipeline
 from retoma.define.pool import Pool
+from retoma.define.provider_chain import ProviderChain
 from retoma.define.resources import PerWorker
-from retoma.define.retry import Retry, exponential, fixed
-from retoma.define.review import Comment, Feedback
+from retoma.define.retry import Retry, exponential, fixed_delay
 from retoma.define.webhook import Webhook
-from retoma.engine.reviews import Decision
-from retoma.errors import (
-    ExternalWorkFailed,
-    FeedbackNotSupported,
-    GiveUp,
-    NeedsReview,
-    ProviderDown,
-    ProviderRejected,
-    RateLimited,
-    RetomaError,
-    RetryLater,
-    SubmissionUnknown,
-)
+from retoma.errors import GiveUp, NeedsReview, RetryLater
 from retoma.settings import Settings
 
 __all__ = [
     "App",
     "Client",
-    "Comment",
     "Context",
-    "Decision",
-    "ExternalWorkFailed",
     "FailedItem",
-    "Feedback",
-    "FeedbackNotSupported",
     "File",
     "GiveUp",
     "Isolation",
@@ -51,19 +34,15 @@ __all__ = [
     "Pipeline",
     "PollResult",
     "Pool",
-    "ProviderDown",
-    "ProviderRejected",
-    "RateLimited",
-    "RetomaError",
+    "ProviderChain",
     "Retry",
     "RetryLater",
     "Settings",
-    "SubmissionUnknown",
     "Webhook",
+    "all_finished",
     "connect",
     "exponential",
-    "finished",
-    "fixed",
+    "fixed_delay",
     "hours",
     "minutes",
     "seconds",

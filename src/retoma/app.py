@@ -7,8 +7,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
-from retoma.define.definition_errors import list_keyword_options, suggest_name
+from retoma.checks import Finding
+from retoma.define.definition_errors import list_keyword_options, quote_names, suggest_name
 from retoma.define.pipeline import Pipeline
+from retoma.define.provider_chain import ProviderChain
 from retoma.define.resources import PerWorker
 from retoma.define.step import Resource, Step
 from retoma.errors import DefinitionError, NotFound
@@ -20,22 +22,30 @@ if TYPE_CHECKING:
 MetricsProvider = Callable[[Any], Awaitable[Iterable[Any]]]
 # Called with the client, the server's address and the language of the terminal (`pt` or `en`).
 Demo = Callable[[Any, str, str], AsyncIterator[str]]
+# Called without arguments; returns what `retoma doctor` adds to its own findings.
+Checks = Callable[[], Iterable[Finding]]
 
 
 class App:
     """Pipelines, and the resources that their steps take as parameters right of `*`.
 
+    `includes` are other applications that the same server and the same workers serve. Each keeps its own resources,
+    files, profiles, routes, pages and texts; `applications` lists them, and `find_owner` returns the one that defines a
+    pipeline. `title` and `description` (one sentence) present an application on the home page, translated by its
+    catalogue. By default the title is the name.
+
     Steps receive a resource as it is, so it must be safe for concurrent use. Pass `PerWorker(open)` for a resource
-    that must be opened and closed. `routes` are FastAPI routers that the server includes.
+    that must be opened and closed, and a `ProviderChain` for one that several providers can provide. `routes` are
+    FastAPI routers that the server includes.
 
     `webhook_body(client, run, event)` returns the body of a webhook, given the run as it was at the event, or None to
     send the default body. `webhook_schema` is the pydantic model of that body, for the OpenAPI document.
     `metrics(client)` returns metrics that `/metrics` appends to its own.
 
     `pages` are pages of the dashboard (`retoma.server.Page`), with their Jinja templates in the folder `templates`.
-    Scripts and stylesheets in the folder `static` are served under `/static/app/`, without authentication. `files` is
-    the store of the files that its runs refer to. `large_bodies` maps the paths of routes that stream their requests
-    to the size limit of each, in bytes.
+    Scripts and stylesheets in the folder `static` are served under `/static/apps/<name>/`, without authentication;
+    `static_url(file)` returns their address in a template. `files` is the store of the files that its runs refer to.
+    `large_bodies` maps the paths of routes that stream their requests to the size limit of each, in bytes.
 
     `review_templates` maps the name of a review to the template that renders its subject in place of the default.
     The template receives `review`, `run`, `subjects` and `previous` (`retoma.records.Subject` by step: the current
@@ -51,13 +61,19 @@ class App:
 
     `demo(client, address, language)` starts the runs that `retoma dev APP --demo` shows. It yields sentences: first an
     introduction and where to look, then the progress. It is called at each start, so use an idempotency key.
+
+    `checks()` checks the environment and the settings of the application for `retoma doctor`, and returns findings
+    (`retoma.checks.Finding`).
     """
 
     def __init__(
         self,
         name: str,
         *,
-        pipelines: Sequence[Pipeline],
+        pipelines: Sequence[Pipeline] = (),
+        includes: Sequence[App] = (),
+        title: str | None = None,
+        description: str = "",
         resources: Mapping[str, Any] | None = None,
         routes: Sequence[Any] = (),
         webhook_body: Callable[..., Any] | None = None,
@@ -72,6 +88,7 @@ class App:
         labels: Mapping[str, str] | None = None,
         locale: Path | None = None,
         demo: Demo | None = None,
+        checks: Checks | None = None,
         **unknown: Never,
     ) -> None:
         for option in unknown:
@@ -79,6 +96,8 @@ class App:
                 f"App {name!r} has no option {option!r}; {suggest_name(option, list_keyword_options(App.__init__))}"
             )
         self.name = name
+        self.title = title or name
+        self.description = description
         self.routes = tuple(routes)
         self.webhook_body = webhook_body
         self.webhook_schema = webhook_schema
@@ -92,15 +111,26 @@ class App:
         self.labels = dict(labels or {})
         self.locale = locale
         self.demo = demo
+        self.checks = checks
         self.resources = dict(resources or {})
-        self.pipelines = _index_by_name(name, pipelines)
+        self.own_pipelines = _index_by_name(name, pipelines)
+        self.applications = self._list_applications(includes)
+        if not any(each.own_pipelines for each in self.applications):
+            raise DefinitionError(f"the application {name!r} has no pipelines")
+        self._owners = _index_owners(self.applications)
+        self.pipelines = {pipeline: owner.own_pipelines[pipeline] for pipeline, owner in self._owners.items()}
         for pipeline in pipelines:
             pipeline.check()
             for step in pipeline.steps.values():
                 self._check_resources(step)
+                self._check_chains(step)
         steps = [step for pipeline in pipelines for step in pipeline.steps.values()]
         self._check_names("review", self.review_templates, [step.name for step in steps if step.review])
         self._check_names("step", self.labels, [step.name for step in steps])
+
+    def find_owner(self, pipeline: str) -> App | None:
+        """Return the application that defines the pipeline: this one or one that it includes."""
+        return self._owners.get(pipeline)
 
     def pipeline(self, name: str) -> Pipeline:
         try:
@@ -115,6 +145,25 @@ class App:
         """Return every queue that a step of this application uses."""
         steps = (step for pipeline in self.pipelines.values() for step in pipeline.steps.values())
         return sorted({step.policy.queue for step in steps})
+
+    @property
+    def provider_names(self) -> list[str]:
+        """Return the names of all providers in chains, of this application and those that it includes."""
+        resources = [value for each in self.applications for value in each.resources.values()]
+        return sorted({name for value in resources if isinstance(value, ProviderChain) for name in value.names})
+
+    def _list_applications(self, includes: Sequence[App]) -> tuple[App, ...]:
+        """Return this application, unless it only includes others, and all included ones, each once."""
+        is_own = bool(self.own_pipelines or self.routes or self.pages)
+        found = [*([self] if is_own else []), *(each for included in includes for each in included.applications)]
+        distinct = list(dict.fromkeys(found))
+        names = [each.name for each in distinct]
+        for each in distinct:
+            if names.count(each.name) > 1:
+                raise DefinitionError(
+                    f"{self.name!r} includes two applications named {each.name!r}; rename one of them"
+                )
+        return tuple(distinct)
 
     def _check_names(self, kind: str, names: Iterable[str], known: Sequence[str]) -> None:
         for name in names:
@@ -135,6 +184,25 @@ class App:
                     f"pipeline {step.pipeline!r}, step {step.name!r}: its feedback check runs in the server and "
                     f"cannot use the resource {name!r}, which only workers open"
                 )
+            if isinstance(self.resources[name], ProviderChain):
+                raise DefinitionError(
+                    f"pipeline {step.pipeline!r}, step {step.name!r}: its feedback check cannot use the resource "
+                    f"{name!r}: only attempts get a provider of a chain"
+                )
+
+    def _check_chains(self, step: Step) -> None:
+        names = [each.name for each in step.resources if isinstance(self.resources.get(each.name), ProviderChain)]
+        if len(names) > 1:
+            raise DefinitionError(
+                f"pipeline {step.pipeline!r}, step {step.name!r}: it takes {len(names)} provider chains, "
+                f"{quote_names(names)}; split it into steps that take one each"
+            )
+        pool = step.policy.pool
+        if names and pool is not None and pool.name in self.resources[names[0]].names:
+            raise DefinitionError(
+                f"pipeline {step.pipeline!r}, step {step.name!r}: pool= is {pool.name!r}, a provider of the chain "
+                f"{names[0]!r}: no job would start while it fails, although others are left; rename one of them"
+            )
 
     def _describe_missing_resource(self, step: Step, resource: Resource) -> str:
         near = get_close_matches(resource.name, self.resources, n=1)
@@ -151,6 +219,17 @@ def _index_by_name(app: str, pipelines: Sequence[Pipeline]) -> dict[str, Pipelin
         if pipeline.name in named:
             raise DefinitionError(f"the application {app!r} has two pipelines named {pipeline.name!r}")
         named[pipeline.name] = pipeline
-    if not named:
-        raise DefinitionError(f"the application {app!r} has no pipelines")
     return named
+
+
+def _index_owners(applications: Sequence[App]) -> dict[str, App]:
+    owners: dict[str, App] = {}
+    for application in applications:
+        for name in application.own_pipelines:
+            if name in owners:
+                raise DefinitionError(
+                    f"the applications {owners[name].name!r} and {application.name!r} both define a pipeline {name!r}; "
+                    "rename one of the pipelines, or serve the applications separately, each on its own database"
+                )
+            owners[name] = application
+    return owners

@@ -22,6 +22,7 @@ from retoma.client.capacity import Pools, Queues, Workers
 from retoma.client.costs import Costs
 from retoma.client.external_work import ExternalWorkQueries
 from retoma.client.files import Files
+from retoma.client.inbound_events import InboundEvents
 from retoma.client.metrics import MetricQueries
 from retoma.client.reviews import Reviews
 from retoma.client.runs import Runs
@@ -81,17 +82,19 @@ class BlockingNamespace(Generic[N_co]):
 class BlockingRuns(BlockingNamespace[Runs]):
     get = _blocking(Runs.get)
     find = _blocking(Runs.find)
+    find_by_title = _blocking(Runs.find_by_title)
     find_by_key = _blocking(Runs.find_by_key)
     get_start_times = _blocking(Runs.get_start_times)
+    count_children = _blocking(Runs.count_children)
     get_progress = _blocking(Runs.get_progress)
     estimate_end = _blocking(Runs.estimate_end)
     list_waits = _blocking(Runs.list_waits)
     find_missing_worker = _blocking(Runs.find_missing_worker)
+    list_orphans = _blocking(Runs.list_orphans)
     list_stuck = _blocking(Runs.list_stuck)
     count_resumes = _blocking(Runs.count_resumes)
     get_results = _blocking(Runs.get_results)
     get_errors = _blocking(Runs.get_errors)
-    count_errors = _blocking(Runs.count_errors)
     get_error_counts = _blocking(Runs.get_error_counts)
     get_graph = _blocking(Runs.get_graph)
     list_jobs = _blocking(Runs.list_jobs)
@@ -114,6 +117,7 @@ class BlockingRuns(BlockingNamespace[Runs]):
     fork = _blocking(Runs.fork)
     edit = _blocking(Runs.edit)
     skip = _blocking(Runs.skip)
+    resolve_orphan = _blocking(Runs.resolve_orphan)
     list = _blocking(Runs.list)
 
 
@@ -142,8 +146,8 @@ class BlockingWebhooks(BlockingNamespace[Webhooks]):
     list_deliveries = _blocking(Webhooks.list_deliveries)
     get_delivery = _blocking(Webhooks.get_delivery)
     find_delivery = _blocking(Webhooks.find_delivery)
-    redrive = _blocking(Webhooks.redrive)
-    redrive_all = _blocking(Webhooks.redrive_all)
+    redeliver = _blocking(Webhooks.redeliver)
+    redeliver_all = _blocking(Webhooks.redeliver_all)
     list_endpoints = _blocking(Webhooks.list_endpoints)
     get_endpoint = _blocking(Webhooks.get_endpoint)
     enable_endpoint = _blocking(Webhooks.enable_endpoint)
@@ -157,6 +161,12 @@ class BlockingWebhooks(BlockingNamespace[Webhooks]):
 class BlockingExternalWorkQueries(BlockingNamespace[ExternalWorkQueries]):
     record_callback = _blocking(ExternalWorkQueries.record_callback)
     list = _blocking(ExternalWorkQueries.list)
+
+
+class BlockingInboundEvents(BlockingNamespace[InboundEvents]):
+    record = _blocking(InboundEvents.record)
+    list = _blocking(InboundEvents.list)
+    fill_gaps = _blocking(InboundEvents.fill_gaps)
 
 
 class BlockingPools(BlockingNamespace[Pools]):
@@ -214,6 +224,7 @@ class BlockingClient(BlockingNamespace[Client]):
         self.files = BlockingFiles(client.files, loop)
         self.webhooks = BlockingWebhooks(client.webhooks, loop)
         self.external_work = BlockingExternalWorkQueries(client.external_work, loop)
+        self.inbound_events = BlockingInboundEvents(client.inbound_events, loop)
         self.pools = BlockingPools(client.pools, loop)
         self.workers = BlockingWorkers(client.workers, loop)
         self.queues = BlockingQueues(client.queues, loop)
@@ -221,6 +232,9 @@ class BlockingClient(BlockingNamespace[Client]):
         self.costs = BlockingCosts(client.costs, loop)
         self.tenants = BlockingTenantProfiles(client.tenants, loop)
         self.api_keys = BlockingApiKeys(client.api_keys, loop)
+
+    def scope_to(self, application: App) -> BlockingClient:
+        return BlockingClient(self._wrapped.scope_to(application), self._loop)
 
     start = _blocking(Client.start)
     start_many = _blocking(Client.start_many)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
@@ -17,52 +18,8 @@ from pydantic import BaseModel, Field
 from retoma import App, Context, Items, Pipeline, Settings, private_files
 
 TITLES = {"en": "The lighthouse that picked up again", "pt": "O farol que retomava"}
-STORY = [
-    (
-        "🌊🗼🌊",
-        "On a rock at the end of the map stands a lighthouse with one patient lamp.",
-        "Numa pedra no fim do mapa há um farol com uma lâmpada paciente.",
-    ),
-    (
-        "🪜👣🔦",
-        "Every night Clara climbs its ninety-nine steps, counting aloud.",
-        "Toda noite Clara sobe os noventa e nove degraus, contando em voz alta.",
-    ),
-    (
-        "🚢✨📜",
-        "Far away, ships read its beam like a letter.",
-        "Ao longe, os navios leem o facho de luz como uma carta.",
-    ),
-    ("🌀🌲💨", "One evening the wind arrives without knocking.", "Certa noite o vento chega sem bater à porta."),
-    (
-        "🪟💥🌑",
-        "It shakes the panes and puts out the lamp in the middle of a turn.",
-        "Sacode os vidros e apaga a lâmpada no meio de uma volta.",
-    ),
-    (
-        "🚣🌑❓",
-        "In the dark, a small boat loses its letter halfway.",
-        "No escuro, um barquinho perde a carta pela metade.",
-    ),
-    (
-        "👩🔢🪜",
-        "Clara does not start over: she knows which step she was on.",
-        "Clara não recomeça: ela sabe em que degrau estava.",
-    ),
-    ("🔥🪜✨", "She strikes a match on step sixty-two.", "Risca um fósforo no degrau sessenta e dois."),
-    ("💡🔄🌙", "The lamp remembers the turn it had begun.", "A lâmpada lembra a volta que tinha começado."),
-    ("🌟🌊📜", "The beam ends its sentence over the water.", "O facho termina a frase sobre a água."),
-    (
-        "🚣🏡🎉",
-        "The small boat reads to the end, and finds the harbour.",
-        "O barquinho lê até o fim e encontra o porto.",
-    ),
-    (
-        "📖🌅💡",
-        "In the log she writes: the light went out, the light went on.",
-        "No diário ela escreve: a luz caiu, a luz voltou.",
-    ),
-]
+STORY: list[tuple[str, str, str]] = json.loads((files("retoma") / "demo_story.json").read_text(encoding="utf-8"))
+"""Per scene: its picture, and its text in English and in Portuguese."""
 
 
 class FilmInput(BaseModel):
@@ -145,11 +102,8 @@ def log_effect(ctx: Context) -> None:
     line = json.dumps({"step": ctx.step, "item": ctx.item, "attempt": ctx.attempt, "process": os.getpid()})
     path = effects_path(ctx.run)
     private_files.create_folder(path.parent)
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(file, f"{line}\n".encode())
-    finally:
-        os.close(file)
+    with open(path, "ab", buffering=0, opener=private_files.opener) as file:
+        file.write(f"{line}\n".encode())
 
 
 def effects_path(run: UUID) -> Path:

@@ -26,9 +26,10 @@ RetomaError
 RetryLater                 raised by a step: run again after a delay, without using up an attempt
 ├── RateLimited            also pauses the job's pool until then
 ├── ProviderDown           also opens the pool's circuit breaker after five in a row
-│   └── SubmissionUnknown  the call may have taken effect: `once` calls `reconcile` before it repeats the call
+│   └── SubmissionUnknown  the call may have taken effect: `once` calls `find` before it repeats the call
 └── ProviderRejected       opens the pool's circuit breaker at once: the provider rejected our credentials or billing
 GiveUp                     raised by a step: fail the job without further retries
+└── ChildRunFailed         raised in a step: its child run did not complete
 NeedsReview                raised by a step: ask a person how to continue
 ExternalWorkFailed         raised in a step: its external work failed
 """
@@ -77,7 +78,15 @@ class UnreadableError(Exception):
 
 
 class RetomaError(Exception):
-    """The base class of all errors that Retoma raises."""
+    """The base class of all errors that Retoma raises.
+
+    `message` is English. Mark it with `N_` and name its values `%(name)s` to let pages translate it.
+    """
+
+    def __init__(self, message: str = "", /, **values: object) -> None:
+        super().__init__(message % values if values else message)
+        self.message = message
+        self.values = values
 
 
 class DefinitionError(RetomaError):
@@ -109,14 +118,7 @@ class SendBackNotAllowed(InvalidInput):
 
 
 class FeedbackNotSupported(InvalidInput):
-    """The step cannot act on this feedback. The message lists what it supports; the review stays open.
-
-    Pages in Portuguese show `pt` if it is set.
-    """
-
-    def __init__(self, message: str, *, pt: str | None = None) -> None:
-        super().__init__(message)
-        self.pt = pt or message
+    """The step cannot act on this feedback. The message lists what it supports; the review stays open."""
 
 
 class Conflict(RetomaError):
@@ -198,6 +200,8 @@ class RetryLater(Exception):
     Delays are capped at one year; after that the step runs again and may raise this again.
     """
 
+    wait_code = "RETRY_LATER"  # by which the SQL functions of pools know this kind of wait
+
     def __init__(self, delay: timedelta | float, reason: str = "") -> None:
         self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
         super().__init__(reason or f"the step asked to run again in {self.delay.total_seconds():g} s")
@@ -206,10 +210,17 @@ class RetryLater(Exception):
 class RateLimited(RetryLater):
     """The provider's rate limit was hit: run again after `delay`, and start no other job of the pool until then."""
 
+    wait_code = "RATE_LIMITED"
+
 
 class ProviderDown(RetryLater):
     """The provider is failing: run again later. After five failures in a row no job of the pool starts for a while,
-    on any machine. Then one job probes the provider, and a success lets all jobs start again."""
+    on any machine. Then one job probes the provider, and a success lets all jobs start again.
+
+    In a step with a provider chain it is a failed attempt, and the breaker is that of the provider.
+    """
+
+    wait_code = "PROVIDER_DOWN"
 
     def __init__(self, reason: str = "", delay: timedelta | float = 10) -> None:
         super().__init__(delay, reason or "the provider is failing")
@@ -217,14 +228,17 @@ class ProviderDown(RetryLater):
 
 class SubmissionUnknown(ProviderDown):
     """The provider's response was lost, so the call may have taken effect. Raise it within `once`, which calls
-    `reconcile` before it repeats the call."""
+    `find` before it repeats the call."""
 
 
 class ProviderRejected(RetryLater):
     """The provider rejected our credentials or billing: no job of the pool starts, and none fails.
 
-    After `delay` one job probes the provider; `retoma pools set POOL --resume` lets all jobs start at once.
+    After `delay` one job probes the provider; `retoma pools update POOL --resume` lets all jobs start at once. In a
+    step with a provider chain the job uses the next provider at once.
     """
+
+    wait_code = "PROVIDER_REJECTED"
 
     def __init__(self, reason: str = "", delay: timedelta | float = 600) -> None:
         super().__init__(delay, reason or "the provider rejected our credentials or billing")
@@ -244,6 +258,10 @@ class GiveUp(Exception):
     def __init__(self, reason: str, code: str = "GAVE_UP") -> None:
         super().__init__(reason)
         self.code = code
+
+
+class ChildRunFailed(GiveUp):
+    """The child run ended without completing; `code` says how: `CHILD_FAILED`, `CHILD_CANCELLED` and so on."""
 
 
 class NeedsReview(Exception):

@@ -56,7 +56,7 @@ class FileSettings(BaseSettings):
         None,
         description="The URL of a bucket that everyone can read. Unset: links are signed and valid for seven days.",
     )
-    files_fetched_gb: float = Field(
+    files_cache_gb: float = Field(
         10.0,
         ge=0,
         description="The size in GB of local copies of the bucket's files. Beyond it the oldest are deleted, except "
@@ -191,7 +191,7 @@ def create_file_store(settings: FileSettings) -> FileStore:
         raise ValueError("RETOMA_FILES_URL must be s3://bucket/prefix, or unset to use a folder of this machine")
     store = _create_bucket_store(parts.netloc, parts.path.strip("/"), parse_qs(parts.query))
     folder = private_files.create_folder(_prepare_home(settings) / "fetched")
-    return FileStore(store, settings.files_public_url, folder, settings.files_fetched_gb * 1e9)
+    return FileStore(store, settings.files_public_url, folder, settings.files_cache_gb * 1e9)
 
 
 def _create_local_store(settings: FileSettings) -> FileStore:

@@ -8,6 +8,7 @@ import time
 from datetime import datetime
 from uuid import UUID
 
+JobKey = tuple[UUID, str, str, int]  # run, step, item and revision
 ClaimKey = tuple[UUID, str, str, int, int]  # run, step, item, revision and fence of a claimed job
 _CLOCK_STEP = 245  # nanoseconds: the smallest step of the 12 bits for fractions of a millisecond
 _lock = threading.Lock()

@@ -34,10 +34,17 @@ FOREIGN_EVENT = "log"
 class Attempt(Protocol):
     """The attempt that the current code runs for; its log lines name these."""
 
-    run: UUID
-    step: str
-    item: str
-    attempt: int
+    @property
+    def run(self) -> UUID: ...
+
+    @property
+    def step(self) -> str: ...
+
+    @property
+    def item(self) -> str: ...
+
+    @property
+    def attempt(self) -> int: ...
 
 
 CURRENT_ATTEMPT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)

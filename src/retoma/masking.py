@@ -138,9 +138,6 @@ class _Secrets:
         found = [spelling for common, spellings in self._spellings if common in text for spelling in spellings]
         return sorted(found, key=lambda spelling: len(spelling.text), reverse=True)
 
-    def forget(self) -> None:
-        self._names, self._spellings, self._seen = {}, [], None
-
     def _reload(self) -> None:
         names = dict(self._names)  # a copy: other threads may reload at the same time
         for name, value in {**dotenv_values(DOTENV), **os.environ}.items():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 
 from retoma.states import RunState
 
@@ -11,7 +13,7 @@ from retoma.states import RunState
 @dataclass(frozen=True)
 class QueueMetrics:
     """Open jobs of a queue, by state; delayed jobs are counted separately. `oldest_for` is how long the next job has
-    been ready, `concurrency` how many jobs its live workers can run at once."""
+    been ready, `concurrency` how many jobs its running workers can run at once."""
 
     queue: str
     jobs: dict[str, int]
@@ -36,8 +38,8 @@ class PoolMetrics:
 
 @dataclass(frozen=True)
 class DeliveryMetrics:
-    """`dead` counts dead letters that can be redriven, `disabled` counts disabled endpoints, and `late_for` is how long
-    the oldest due delivery has waited for a sender."""
+    """`dead` counts dead letters that can be redelivered, `disabled` counts disabled endpoints, and `late_for` is how
+    long the oldest due delivery has waited for a sender."""
 
     due: int
     sending: int
@@ -59,9 +61,13 @@ class OpenReviewMetrics:
 
 @dataclass(frozen=True)
 class MetricCounter:
-    """How often something happened in a pipeline since the database was created. `what`: a run `ended`, with its state
-    as the outcome; it `waited` until work started; it `worked` until its end; or a `delivery` ended, as delivered or
-    dead. Counts those that took at most `bucket` seconds, and more than the next smaller bucket."""
+    """How often something happened in a pipeline since the database was created.
+
+    `what` is `run_end`, with the final state as the outcome; `run_wait`, until the work of a run started;
+    `run_duration`, from then to its end without reviews; `run_review`, its time in open reviews; or `delivery`, with
+    delivered or dead as the outcome. Counts those that took at most `bucket` seconds, and more than the next smaller
+    bucket.
+    """
 
     pipeline: str
     what: str
@@ -71,13 +77,24 @@ class MetricCounter:
     seconds: float
 
 
+def cumulate_buckets(counters: Iterable[MetricCounter], bounds: Iterable[float]) -> list[tuple[str, float]]:
+    """Return the buckets of a Prometheus histogram: the number of values up to each bound, and of all values."""
+    rows = list(counters)
+    return [
+        ("+Inf" if bound == inf else str(float(bound)), sum(each.count for each in rows if each.bucket <= bound))
+        for bound in (*bounds, inf)
+    ]
+
+
 @dataclass(frozen=True)
 class MetricsSnapshot:
-    """The metrics that the pages show. Jobs are counted in the oldest open runs only."""
+    """The metrics that the pages show. Jobs are counted in the oldest open runs only; `oldest_runs` counts those runs
+    by pipeline and state."""
 
     queues: list[QueueMetrics]
     pools: list[PoolMetrics]
     open_runs: int
+    oldest_runs: dict[tuple[str, RunState], int]
     stuck: int
     deliveries: DeliveryMetrics
     workers: int
@@ -86,13 +103,15 @@ class MetricsSnapshot:
 @dataclass(frozen=True)
 class Metrics:
     """All metrics. Open runs are by pipeline and state; `not_started` counts runs that are due and wait.
-    `pipelines` has every pipeline that was ever defined, with the number of live workers that serve it.
+    `orphans` counts effects that only a person can resolve, by pipeline.
+    `pipelines` has every pipeline that was ever defined, with the number of running workers that serve it.
     `oldest_transaction` is the age of the oldest open transaction in this database."""
 
     queues: list[QueueMetrics]
     pools: list[PoolMetrics]
     open_runs: dict[tuple[str, RunState], int]
     not_started: dict[str, int]
+    orphans: dict[str, int]
     reviews: list[OpenReviewMetrics]
     deliveries: DeliveryMetrics
     counters: list[MetricCounter]

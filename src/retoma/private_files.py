@@ -16,12 +16,10 @@ _DATABASE = "postgres"  # the only folder of RETOMA_HOME that another account us
 def create_home(home: Path) -> Path:
     """Create RETOMA_HOME for this user only, or remove permissions of others from an existing one and its content."""
     passage = _PASSAGE if os.geteuid() == 0 else _OWNER_ONLY
-    if home.is_dir():
-        restrict_permissions(home, passage)
-        for child in home.iterdir():
-            restrict_permissions(child, passage if child.name == _DATABASE else _OWNER_ONLY)
-        return home
     home.mkdir(mode=passage, parents=True, exist_ok=True)
+    restrict_permissions(home, passage)
+    for child in home.iterdir():
+        restrict_permissions(child, passage if child.name == _DATABASE else _OWNER_ONLY)
     return home
 
 
@@ -49,11 +47,11 @@ def restrict_permissions(path: Path, allowed: int = _OWNER_ONLY) -> None:
             path.chmod(mode & allowed)
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(path: Path, content: str | bytes) -> None:
     """Write a private file atomically."""
     descriptor, new = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
     Path(new).replace(path)
 
 

@@ -6,8 +6,10 @@ These functions work on Linux, and do nothing on other systems.
 from __future__ import annotations
 
 import ctypes
+import signal
 import sys
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
 _PR_SET_SECUREBITS = 28
@@ -27,6 +29,12 @@ def hide_process() -> None:
     """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """Let the system kill this process when its parent ends, however it ends."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def drop_privileges() -> None:

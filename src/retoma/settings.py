@@ -27,7 +27,8 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("RETOMA_DATABASE_URL", "DATABASE_URL"),
-        description="URL of PostgreSQL 15 or newer, or of a transaction pooler in front of it. Unset: an embedded one.",
+        description="URL of PostgreSQL 15 or newer, or of a transaction pooler in front of it. If unset, Retoma uses "
+        "an embedded server.",
     )
     embedded_port: int | None = Field(
         None, description="TCP port on 127.0.0.1 on which the embedded database listens, in addition to its socket."
@@ -40,7 +41,7 @@ class Settings(BaseSettings):
         description="A worker without a heartbeat for this long is declared dead.",
     )
     drain_seconds: float = Field(
-        30.0, ge=0, le=86400, description="How long a stopping worker waits for its running jobs."
+        30.0, ge=0, le=86400, description="How long a worker that is stopping waits for its running jobs."
     )
     host: str = Field("127.0.0.1", description="Address on which the server listens; 0.0.0.0 means all addresses.")
     port: int = Field(
@@ -51,19 +52,23 @@ class Settings(BaseSettings):
         description="Port of the server; 0 picks a free one.",
     )
     rate_limit_per_minute: int = Field(
-        12_000, ge=1, description="Requests per minute that one API key may send to one server process."
+        12_000,
+        ge=1,
+        description="Maximum number of requests per minute that one API key may send to one server process.",
     )
     streams_per_key: int = Field(
-        1_000, ge=1, description="Live streams that one API key may keep open at one server process."
+        1_000, ge=1, description="Maximum number of live streams that one API key may keep open at one server process."
     )
     max_connections: int = Field(
-        25_000, ge=1, description="Open connections per server process, if the operating system allows as many."
+        25_000,
+        ge=1,
+        description="Maximum number of open connections per server process, if the operating system allows that many.",
     )
     max_connections_per_address: int = Field(
         500,
         ge=1,
-        description="Connections from one address that have not yet presented a valid key or session; beyond this "
-        "limit the oldest is closed. Trusted proxies are exempt.",
+        description="Maximum number of connections from one address that have not yet presented a valid key or "
+        "session. Beyond this limit, the oldest is closed. Trusted proxies are exempt.",
     )
     trusted_proxies: str | None = Field(
         None,
@@ -80,14 +85,14 @@ class Settings(BaseSettings):
     )
 
     admin_password_hash: SecretStr | None = Field(
-        None, description="Enables login to the pages; created by `retoma password`. Unset: nobody can log in."
+        None, description="Enables login to the pages; created by `retoma password`. If unset, nobody can log in."
     )
 
     webhook_secret: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("RETOMA_WEBHOOK_SECRET", "WEBHOOK_SECRET"),
-        description="Signs every webhook: whsec_ and the base64 of 24 to 64 bytes. Unset: each tenant has its own "
-        "secret for each host.",
+        description="Secret that signs every webhook: whsec_ followed by 24 to 64 bytes in base64. If unset, each "
+        "tenant has its own secret for each host.",
     )
     webhook_previous_secret: SecretStr | None = Field(
         None,

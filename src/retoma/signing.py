@@ -14,18 +14,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from retoma.errors import BadSignature
-
-__all__ = [
-    "BadSignature",
-    "check_secret",
-    "generate_secret",
-    "sign_headers",
-    "sign_hex",
-    "sign_standard",
-    "to_library_secret",
-    "verify",
-]
+from retoma.errors import BadSignature as BadSignature
 
 PREFIX = "whsec_"
 TOLERANCE = timedelta(minutes=5)
@@ -67,13 +56,13 @@ def sign_headers(keys: Sequence[str], message: str, at: datetime, body: bytes, *
 
 def sign_standard(secret: str, message: str, seconds: int, body: bytes) -> str:
     """Return one `v1,...` signature of Standard Webhooks."""
-    signed = _compute_hmac(_decode_secret(secret), f"{message}.{seconds}.".encode(errors="replace") + body)
+    signed = hmac.digest(_decode_secret(secret), f"{message}.{seconds}.".encode(errors="replace") + body, "sha256")
     return f"v1,{base64.b64encode(signed).decode()}"
 
 
 def sign_hex(secret: str, seconds: int, body: bytes) -> str:
     """Return a legacy signature. Its key is the text of the secret, whatever its form."""
-    return _compute_hmac(secret.encode(), f"{seconds}.".encode() + body).hex()
+    return hmac.digest(secret.encode(), f"{seconds}.".encode() + body, "sha256").hex()
 
 
 def verify(
@@ -153,7 +142,3 @@ def _decode_secret(secret: str) -> bytes:
             f"{_MAX_SECRET_BYTES} bytes; create one with: echo {PREFIX}$(openssl rand -base64 {_NEW_SECRET_BYTES})"
         )
     return key
-
-
-def _compute_hmac(key: bytes, signed: bytes) -> bytes:
-    return hmac.digest(key, signed, "sha256")

@@ -53,6 +53,11 @@ class RunState(StrEnum):
     def is_over(self) -> bool:
         return self in RUN_FINAL_STATES
 
+    @property
+    def can_run(self) -> bool:
+        """Whether a run in this state runs, or may run again."""
+        return self is RunState.RUNNING or RunState.RUNNING in RUN_TRANSITIONS[self]
+
 
 JOB_FINAL_STATES = frozenset(
     {JobState.SUCCEEDED, JobState.FAILED, JobState.SKIPPED, JobState.CANCELLED, JobState.QUARANTINED}
@@ -70,22 +75,20 @@ RUN_FINAL_STATES = frozenset(
 
 JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.WAITING: frozenset({JobState.READY, JobState.PARKED, JobState.SKIPPED, JobState.CANCELLED}),
-    JobState.READY: frozenset({JobState.RUNNING, JobState.CANCELLED}),
+    JobState.READY: frozenset({JobState.RUNNING, JobState.PARKED, JobState.CANCELLED}),
     JobState.RUNNING: frozenset({JobState.READY, JobState.PARKED}) | JOB_FINAL_STATES,
-    JobState.PARKED: frozenset({JobState.READY}) | JOB_FINAL_STATES,
+    JobState.PARKED: frozenset({JobState.READY, JobState.CANCELLED}),
 } | {end: frozenset() for end in JOB_FINAL_STATES}
 
 _OPEN_RUNS = frozenset(RunState) - RUN_FINAL_STATES - {RunState.PENDING, RunState.CANCELLING}
+_COMPLETED_RUNS = frozenset({RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS})
 
 RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = (
-    {RunState.PENDING: frozenset({RunState.RUNNING, RunState.CANCELLING, RunState.CANCELLED})}
+    {RunState.PENDING: frozenset({RunState.RUNNING, RunState.PAUSED, RunState.CANCELLED})}
     | {state: (_OPEN_RUNS - {state}) | {RunState.CANCELLING} | RUN_FINAL_STATES for state in _OPEN_RUNS}
     | {RunState.CANCELLING: frozenset({RunState.CANCELLED})}
-    # Only an action of a person reopens a finished run. Cancelled and rejected runs stay so.
-    | {
-        end: frozenset({RunState.RUNNING})
-        for end in (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
-    }
+    # Only an action of a person reopens an ended run, or changes how it ended. Cancelled and rejected runs stay so.
+    | {end: (_OPEN_RUNS - {RunState.STUCK} | _COMPLETED_RUNS) - {end} for end in (*_COMPLETED_RUNS, RunState.FAILED)}
     | {end: frozenset() for end in (RunState.REJECTED, RunState.CANCELLED)}
 )
 
@@ -105,6 +108,6 @@ DELIVERY_TRANSITIONS: dict[DeliveryState, frozenset[DeliveryState]] = {
     DeliveryState.DUE: frozenset({DeliveryState.SENDING, DeliveryState.DEAD}),
     DeliveryState.SENDING: frozenset({DeliveryState.DUE, DeliveryState.DELIVERED, DeliveryState.DEAD}),
     DeliveryState.DELIVERED: frozenset(),
-    # Only a redrive, which is an action of a person, takes a delivery out of the dead letters.
+    # Only a redeliver, which is an action of a person, takes a delivery out of the dead letters.
     DeliveryState.DEAD: frozenset({DeliveryState.DUE}),
 }

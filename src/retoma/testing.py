@@ -21,22 +21,27 @@ from retoma.app import App
 from retoma.client import Client, Input
 from retoma.define.pipeline import Pipeline
 from retoma.engine import watchdog
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, ClaimRequest, Result, WorkerLink
-from retoma.engine.tenants import Tenants
+from retoma.engine.claim_protocol import Claim, ClaimRequest, WorkerLink
+from retoma.engine.outcomes import Outcome
 from retoma.identifiers import ClaimKey
 from retoma.outgoing import LOOPBACK, Guard, HttpClient
 from retoma.settings import Settings
 from retoma.states import RunState
 from retoma.store import clock, workers
 from retoma.store.database import Database
-from retoma.store.scratch import fresh_database
+from retoma.store.tenants import Tenants
+from retoma.store.test_databases import fresh_database
 from retoma.webhooks.sender import Sender
+from retoma.worker.attempt_log import log_failed_attempts
+from retoma.worker.child_runs import ChildRuns
 from retoma.worker.context_backend import ContextBackends
 from retoma.worker.executor import Executor
 from retoma.worker.external_work_poller import ExternalWorkPoller
 from retoma.worker.process_pool import ProcessPool
+from retoma.worker.provider_breakers import ProviderBreakers
 from retoma.worker.served_versions import ServedVersions
 from retoma.worker.step_runner import StepRunner
+from retoma.worker.successors import complete_claims
 from retoma.worker.thread_pool import ThreadPool
 
 __all__ = ["Clock", "FinishedRun", "ManualWorker", "Sandbox", "fresh_database", "sandbox"]
@@ -101,7 +106,8 @@ class Sandbox:
     @asynccontextmanager
     async def manual_worker(self) -> AsyncIterator[ManualWorker]:
         """Yield a worker that claims jobs and reports outcomes only when the test says so."""
-        served_versions = ServedVersions(self.app)
+        child_runs = ChildRuns(self.app, self.database)
+        served_versions = ServedVersions(self.app, child_runs)
         await served_versions.register_and_load(self.database)
         worker = await workers.register_worker(
             self.database, "sandbox", self.app.queues, 1, 1, pipelines=served_versions.pipelines
@@ -112,6 +118,7 @@ class Sandbox:
                 yield manual_worker
             finally:
                 await manual_worker.close()
+                await child_runs.close()
 
     async def _work_until_idle(self, worker: ManualWorker, advance_clock: bool) -> int:
         attempts = 0
@@ -149,10 +156,15 @@ class ManualWorker:
         self._served_versions = served_versions
         self._threads = ThreadPool(8)
         self._children = ProcessPool()
-        backends = ContextBackends(database, PUBLIC_URL, app.name, app.files)
+        backends = ContextBackends(database, PUBLIC_URL, served_versions)
         backends.worker = worker
         self._charge_buffer = backends.charge_buffer
-        self._runner = StepRunner(served_versions, Tenants(database), self._threads, self._children, backends)
+        self._tenants = Tenants(database)
+        # The test sets the clock, so the states of breakers that were read a moment ago may be of another day.
+        self._breakers = ProviderBreakers(database, served_versions.provider_names, max_age=0)
+        self._runner = StepRunner(
+            served_versions, self._tenants, self._threads, self._children, backends, self._breakers
+        )
         self._poller = ExternalWorkPoller(database, served_versions, on_end=lambda: None)
         self._poller.worker = worker
         self._link = WorkerLink(database, worker, 1)
@@ -164,31 +176,28 @@ class ManualWorker:
         return list(self._served_versions.version_numbers)
 
     async def claim(self, limit: int = 1, *, queues: list[str] | None = None) -> list[Claim]:
-        return await self._finish_and_claim([], [], limit, queues)
+        return await self._finish_and_claim([], limit, queues)
 
-    async def attempt(self, claims: list[Claim]) -> list[Result | AttemptOutcome]:
+    async def attempt(self, claims: list[Claim]) -> list[Outcome]:
         """Run these jobs to their ends or timeouts, as a worker does."""
         ended = asyncio.Event()
-        executor = Executor(self._runner, max(1, len(claims)), ended.set)
+        executor = Executor(self._runner, max(1, len(claims)), ended)
         executor.take(claims)
-        outcomes: dict[ClaimKey, Result | AttemptOutcome] = {}
+        outcomes: dict[ClaimKey, Outcome] = {}
         while len(outcomes) < len(claims):
             await ended.wait()
             ended.clear()
-            for batch in executor.collect():
-                outcomes |= {outcome.claim.key: outcome for outcome in batch}
-        await self._runner.log_failed_attempts([*outcomes.values()])
+            outcomes |= {outcome.claim.key: outcome for outcome in executor.collect()}
+        await log_failed_attempts([*outcomes.values()], self._tenants)
         return [outcomes[claim.key] for claim in claims]
 
     async def poll_external_work(self) -> int:
         """Poll the external work that is due now; return how many polls were due."""
         return await self._poller.poll_due()
 
-    async def record_outcomes(self, outcomes: list[Result | AttemptOutcome], limit: int = 0) -> list[Claim]:
+    async def record_outcomes(self, outcomes: list[Outcome], limit: int = 0) -> list[Claim]:
         """Report outcomes, and claim up to `limit` jobs in the same call."""
-        results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
-        other_outcomes = [outcome for outcome in outcomes if isinstance(outcome, AttemptOutcome)]
-        return await self._finish_and_claim(results, other_outcomes, limit)
+        return await self._finish_and_claim(outcomes, limit)
 
     async def close(self) -> None:
         """Shut down as a worker does: release the jobs that are still held."""
@@ -202,22 +211,23 @@ class ManualWorker:
         await self._link.close()
 
     async def _finish_and_claim(
-        self, results: list[Result], outcomes: list[AttemptOutcome], limit: int, queues: list[str] | None = None
+        self, outcomes: list[Outcome], limit: int, queues: list[str] | None = None
     ) -> list[Claim]:
         request = ClaimRequest(
             queues or self._app.queues,
             self._served_versions.version_numbers,
             after_tenant=0,
-            room=limit,
+            limit=limit,
             allow_suspect=True,
         )
         await self._charge_buffer.flush()
-        response = await self._link.finish_and_claim(results, outcomes, request)
+        await self._breakers.flush()
+        response = await self._link.finish_and_claim(outcomes, request)
         self.rejected_outcomes += response.rejected
-        self._held_jobs -= {result.claim.key for result in results} | {outcome.claim.key for outcome in outcomes}
+        self._held_jobs -= {outcome.claim.key for outcome in outcomes}
+        claimed = complete_claims(response, outcomes, self._served_versions)
         if response.replayed:
-            response.claimed = [claim for claim in await self._link.list_held() if claim.key not in self._held_jobs]
-        claimed = self._runner.prepare_claims(response, results)
+            claimed = [claim for claim in await self._link.list_held() if claim.key not in self._held_jobs]
         self._held_jobs |= {claim.key for claim in claimed}
         return claimed
 

@@ -63,6 +63,8 @@ class Translator:
 
 def _format(text: str, values: dict[str, Any]) -> str:
     """Return HTML if a value is HTML, with the rest escaped; otherwise plain text."""
+    if not values:
+        return text  # in which `%` is a character like any other
     if any(hasattr(each, "__html__") for each in values.values()):
         return escape(text) % values
     return text % values

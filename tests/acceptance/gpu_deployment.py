@@ -1,4 +1,4 @@
-"""The orchestrator as it is run: a server, workers and RunPod's stand-in, each a process of its own."""
+"""Run the orchestrator as deployed: a server, workers and RunPod's stand-in, each in its own process."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.cli.terminal import Process, Terminal, wait_until
 from tests.ports import free_port
 from tests.receiver import Receiver
 
+PROJECT = Path(__file__).parents[2]
 APP = "retoma_apps.gpu"
 WAIT_TIMEOUT = 180.0
 SLOTS = 3  # the workers at RunPod
@@ -57,15 +58,17 @@ class GpuDeployment:
             process.wait_for_output("worker_ready")
 
     def kill(self) -> None:
-        """Every process of ours at once, as a power cut does; the stand-in goes on."""
+        """Kill all of our processes at once, as a power cut does; the stand-in keeps running."""
         for process in [*self.servers, *self.workers]:
             os.kill(process.pid, signal.SIGKILL)
             process.wait_for_exit()
         self.servers.clear()
         self.workers.clear()
 
-    async def submit(self, operation: str, body: dict[str, Any], there: Receiver | None = None, **headers: str) -> str:
-        hook = {} if there is None else {"webhook_url": there.url}
+    async def submit(
+        self, operation: str, body: dict[str, Any], listener: Receiver | None = None, **headers: str
+    ) -> str:
+        hook = {} if listener is None else {"webhook_url": listener.url}
         answer = await self.http.post(f"/video/{operation}/async", json=body | hook, headers=headers)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["jobId"])
@@ -90,10 +93,10 @@ class GpuDeployment:
         pool = await self._pool()
         return int(pool["capacity"] - pool["used"])
 
-    async def hold_jobs(self, *bodies: dict[str, Any], there: Receiver) -> list[str]:
+    async def hold_jobs(self, *bodies: dict[str, Any], listener: Receiver) -> list[str]:
         """Jobs of 100 images, of which no part begins before all of them could: then their order is known."""
         await self._set_capacity(0)
-        jobs = [await self.submit("img2vid", body, there) for body in bodies]
+        jobs = [await self.submit("img2vid", body, listener) for body in bodies]
         async with asyncio.timeout(WAIT_TIMEOUT):
             while (await self._pool())["waiting"] < len(bodies) * PARTS:  # noqa: ASYNC110  (others make them)
                 await asyncio.sleep(0.05)
@@ -108,7 +111,7 @@ class GpuDeployment:
         return dict((await self.http.get("/api/v1/pools/gpu")).json())
 
     async def get_standin_counts(self) -> dict[str, Any]:
-        """What the stand-in counted: the referee outside of our database."""
+        """Return the stand-in's counts: evidence that does not depend on our database."""
         return await self._ask("GET", "/standin/tally")
 
     async def set_faults(self, **faults: Any) -> None:
@@ -121,20 +124,20 @@ class GpuDeployment:
             return dict(answer.json())
 
 
-async def wait_for_callbacks(there: Receiver, count: int = 1) -> list[dict[str, Any]]:
-    """What the receiver got, once it got so much."""
+async def wait_for_callbacks(listener: Receiver, count: int = 1) -> list[dict[str, Any]]:
+    """Return the received callbacks once there are enough of them."""
     async with asyncio.timeout(WAIT_TIMEOUT):
         while True:
-            if len(there.requests) >= count:
-                return [got.json for got in there.requests]
+            if len(listener.requests) >= count:
+                return [got.json for got in listener.requests]
             await asyncio.sleep(0.05)
 
 
-async def wait_for_callbacks_of_jobs(there: Receiver, count: int) -> list[dict[str, Any]]:
-    """The same, of so many jobs: a sender that is killed may have sent what is then sent again."""
+async def wait_for_callbacks_of_jobs(listener: Receiver, count: int) -> list[dict[str, Any]]:
+    """Return callbacks once so many jobs have one: a killed sender may send a callback twice."""
     async with asyncio.timeout(WAIT_TIMEOUT):
         while True:
-            by_job = {got.json["jobId"]: got.json for got in there.requests}
+            by_job = {got.json["jobId"]: got.json for got in listener.requests}
             if len(by_job) >= count:
                 return [*by_job.values()]
             await asyncio.sleep(0.05)
@@ -144,12 +147,12 @@ async def wait_for_callbacks_of_jobs(there: Receiver, count: int) -> list[dict[s
 async def running_gpu_deployment(
     folder: Path, *, seconds_per_image: float | None, workers: int = 1, **variables: str
 ) -> AsyncIterator[GpuDeployment]:
-    """With `seconds_per_image` on the stand-in, without them on ffmpeg."""
+    """Use the stand-in if `seconds_per_image` is set, otherwise ffmpeg."""
     async with AsyncExitStack() as later, fresh_database() as database:
         stack = later.enter_context(ExitStack())
         base_url = None if seconds_per_image is None else stack.enter_context(_standin(folder, seconds_per_image))
         port = free_port()
-        given = {
+        body = {
             "RETOMA_DATABASE_URL": database.url,
             "RETOMA_PORT": str(port),
             "RETOMA_HEARTBEAT_TIMEOUT_SECONDS": "2",
@@ -158,14 +161,14 @@ async def running_gpu_deployment(
             "WEBHOOK_SECRET": "um segredo",
         }
         if base_url is not None:
-            given |= {"RUNPOD_API_KEY": "rpa_key", "RUNPOD_BASE_URL": base_url, "RUNPOD_ENDPOINT_ID": "pod"}
+            body |= {"RUNPOD_API_KEY": "rpa_key", "RUNPOD_BASE_URL": base_url, "RUNPOD_ENDPOINT_ID": "pod"}
         client = Client(None, database)
         later.push_async_callback(client.close)
         key = (await client.api_keys.create("plant", [Scope.ADMIN])).secret
         http = await later.enter_async_context(
             httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"X-API-Key": key}, timeout=WAIT_TIMEOUT)
         )
-        deployment = GpuDeployment(Terminal(folder, given | variables), client, http, port, base_url, stack)
+        deployment = GpuDeployment(Terminal(folder, body | variables), client, http, port, base_url, stack)
         deployment.start(workers)
         yield deployment
         stack.close()
@@ -177,11 +180,11 @@ def _standin(folder: Path, seconds_per_image: float) -> Iterator[str]:
     with output.open("w") as file:
         child = subprocess.Popen(
             [
-                *(sys.executable, "-m", "retoma_apps.providers.gpu.standin"),
+                *(sys.executable, "-m", "standins.gpu"),
                 *("--port", "0", "--seconds-per-image", str(seconds_per_image)),
             ],
             cwd=folder,
-            env={**os.environ, "RUNPOD_API_KEY": "rpa_key"},
+            env={**os.environ, "PYTHONPATH": f"{PROJECT}:{PROJECT / 'src'}", "RUNPOD_API_KEY": "rpa_key"},
             stdout=file,
             stderr=subprocess.STDOUT,
         )

@@ -1,4 +1,4 @@
-"""Real servers for tests, each in a folder of its own, stopped by the process id that started it."""
+"""Real servers for tests, each in its own folder, stopped by the process id that started it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POSTGRESQL_15 = Path("/usr/lib/postgresql/15/bin")
 
 @contextmanager
 def postgresql_15() -> Iterator[int]:
-    """Debian's PostgreSQL 15 on loopback, without fsync; gives its port."""
+    """Start Debian's PostgreSQL 15 on loopback, without fsync, and yield its port."""
     require((POSTGRESQL_15 / "postgres").exists(), "PostgreSQL 15 (apt-get install postgresql-15)")
     with _folder() as folder:
         _run(
@@ -58,7 +58,7 @@ def postgresql_15() -> Iterator[int]:
 
 @contextmanager
 def pgbouncer(behind: int) -> Iterator[int]:
-    """A transaction pooler before the PostgreSQL on port `behind`; gives its own port."""
+    """Start a transaction pooler in front of the PostgreSQL on port `behind` and yield its port."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     require(program is not None, "pgbouncer (apt-get install pgbouncer)")
     with _folder() as folder:

@@ -131,7 +131,7 @@ async def get_final_states(database: Database) -> list[int]:
     return [row["count"] for row in rows]
 
 
-async def test_what_was_acknowledged_ends_once_though_a_server_and_a_worker_die(tmp_path: Path) -> None:
+async def test_acknowledged_runs_end_once_though_a_server_and_a_worker_die(tmp_path: Path) -> None:
     async with fresh_database() as database:
         client = Client(None, database)
         key = (await client.api_keys.create("load", [Scope.RUNS_WRITE, Scope.RUNS_READ])).secret
@@ -180,7 +180,7 @@ async def get_run_from(server: Process, key: str, run: UUID) -> tuple[str, str]:
 
 
 def _find_busy_worker(terminal: Terminal, workers: list[Process]) -> Process:
-    """A worker that has begun what does not end before it is let go."""
+    """Find a worker that runs a step which does not end before it is released."""
 
     def found() -> Process | None:
         slow = {int(pid) for pid, line in terminal.wait_for_images() if line.startswith("slow")}

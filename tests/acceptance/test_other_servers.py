@@ -18,7 +18,7 @@ WORKERS = ["tests/worker", "tests/store/test_migrate.py"]
 IN_CHILDREN = "--ignore=tests/worker/test_isolation.py"  # what goes on there, no server changes
 
 
-def test_workers_work_on_postgresql_15_with_what_a_pooler_does_not_let_through() -> None:
+def test_workers_work_on_postgresql_15_without_the_features_a_pooler_blocks() -> None:
     with postgresql_15() as port:
         run_tests(*WORKERS, on=port)
 

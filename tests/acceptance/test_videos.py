@@ -20,13 +20,13 @@ from uuid import UUID
 import httpx2
 import imageio_ffmpeg  # type: ignore[import-untyped]
 
-from retoma import Decision
 from retoma.client import Client
 from retoma.records import Review, Scope
+from retoma.reviews import Decision
 from retoma.states import RunState
 from retoma.testing import fresh_database
-from retoma_apps.providers.speech.standin import StandIn as Speech
-from retoma_apps.providers.youtube.standin import StandIn as YouTube
+from standins.speech import StandIn as Speech
+from standins.youtube import StandIn as YouTube
 from tests.apps.videos.small_services import make_small_app
 from tests.cli.terminal import Process, Terminal, wait_until
 from tests.ports import free_port
@@ -38,13 +38,14 @@ from functools import cache
 from pathlib import Path
 
 from retoma.files import FileSettings, create_file_store
-from retoma_apps.providers.footage import Frames, OfflineFootage
-from retoma_apps.providers.images import OfflineImages
-from retoma_apps.providers.speech import Azure
-from retoma_apps.providers.youtube import YouTube, YouTubeSettings
+from retoma_apps.providers.footage.offline import Frames, OfflineFootage
+from retoma_apps.providers.images.offline import OfflineImages
+from retoma_apps.providers.speech.azure import Azure
+from retoma_apps.providers.youtube.settings import YouTubeSettings
+from retoma_apps.providers.youtube.youtube import YouTube
 from retoma_apps.videos.application import make_app
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.writing.template import TemplateWriter
+from retoma_apps.videos.steps.writing.template import TemplateWriter
 
 
 @cache
@@ -73,18 +74,18 @@ exec {ffmpeg} "$@"
 
 
 class CountedSpeech(Speech):
-    """`on_said` is told of each call that is paid for, before it is answered."""
+    """`on_said` is called for each paid call before it is answered."""
 
     on_call: Callable[[int], None] = staticmethod(lambda _: None)
 
-    def _audio(self, said: Any) -> bytes:
+    def _audio(self, message: Any) -> bytes:
         self.on_call(len(self.said))
-        return super()._audio(said)
+        return super()._audio(message)
 
 
 @dataclass
 class VideoDeployment:
-    """One worker at a time, which is killed where the test says so and followed by another."""
+    """Run one worker at a time; it is killed where the test says so and replaced by another."""
 
     folder: Path
     terminal: Terminal
@@ -139,9 +140,9 @@ class VideoDeployment:
                     return review
                 await asyncio.sleep(0.1)
 
-    async def approve(self, run: UUID, step: str, **given: Any) -> None:
+    async def approve(self, run: UUID, step: str, **values: Any) -> None:
         await self.client.reviews.decide(
-            (await self.wait_for_review(run, step)).id, Decision("approve", by="ana", **given)
+            (await self.wait_for_review(run, step)).id, Decision("approve", by="ana", **values)
         )
 
     async def wait_for_end(self, run: UUID) -> RunState:
@@ -186,7 +187,7 @@ async def running_video_deployment(folder: Path) -> AsyncIterator[VideoDeploymen
         await asyncio.to_thread(stack.close)
 
 
-async def test_a_video_whose_workers_are_killed_at_every_costly_step_is_published_once(tmp_path: Path) -> None:
+async def test_a_video_is_published_once_though_workers_are_killed_at_every_costly_step(tmp_path: Path) -> None:
     async with running_video_deployment(tmp_path) as crew:
         brief = {"topic": "Como investir em renda fixa", "seconds": 25}
         await crew.start_worker()
@@ -201,12 +202,12 @@ async def test_a_video_whose_workers_are_killed_at_every_costly_step_is_publishe
         await upload_with_kills(crew, run)
         assert await crew.wait_for_end(run) is RunState.COMPLETED
         assert crew.kills == {"narration": 1, "office": 1, "assembly": 1, "server": 2, "upload": 2}
-        await only_one_is_published(crew, run)
-        no_half_file_has_a_name(tmp_path)
+        await check_published_once(crew, run)
+        check_no_partial_files(tmp_path)
 
 
 async def narrate_with_a_kill(deployment: VideoDeployment, run: UUID) -> None:
-    """While the second piece is under way: it alone is said again."""
+    """Kill the worker while the second chunk is spoken: only that chunk is spoken again."""
     killed = asyncio.Event()
 
     def on_said(count: int) -> None:
@@ -220,13 +221,13 @@ async def narrate_with_a_kill(deployment: VideoDeployment, run: UUID) -> None:
         await killed.wait()
     await deployment.replace_killed()
     await deployment.wait_for_review(run, "audio_review")
-    said = Counter(one.text for one in deployment.speech.said)
-    assert sorted(said.values()) == [1] * (len(said) - 1) + [2]
-    assert said[deployment.speech.said[1].text] == 2
+    message = Counter(one.text for one in deployment.speech.said)
+    assert sorted(message.values()) == [1] * (len(message) - 1) + [2]
+    assert message[deployment.speech.said[1].text] == 2
 
 
 async def restart_everything(deployment: VideoDeployment, run: UUID) -> None:
-    """While a person is asked: the question is there as it was."""
+    """Restart everything while a review is open: the review is unchanged."""
     review = await deployment.wait_for_review(run, "audio_review")
     before = await get_checkpoint(deployment, review)
     deployment.kill("office")
@@ -259,7 +260,7 @@ def is_running(process: int) -> bool:
 
 
 async def upload_with_kills(deployment: VideoDeployment, run: UUID) -> None:
-    """After the first chunk was taken, and after the last: nobody was told that either was."""
+    """Kill after the first and after the last chunk was accepted, before either was acknowledged."""
     killed = [asyncio.Event(), asyncio.Event()]
     size = (await film_of(deployment, run))["size"]
 
@@ -285,7 +286,7 @@ async def film_of(deployment: VideoDeployment, run: UUID) -> dict[str, Any]:
     return dict((await deployment.client.runs.get_results(run))["video_assembly"])
 
 
-async def only_one_is_published(deployment: VideoDeployment, run: UUID) -> None:
+async def check_published_once(deployment: VideoDeployment, run: UUID) -> None:
     (video,) = deployment.youtube.videos.values()
     film = await film_of(deployment, run)
     assert sha256(video.content).hexdigest() == film["video"]["file"]
@@ -296,7 +297,7 @@ async def only_one_is_published(deployment: VideoDeployment, run: UUID) -> None:
     assert len({one.text for one in deployment.speech.said}) == len(deployment.speech.said) - 1
 
 
-def no_half_file_has_a_name(folder: Path) -> None:
+def check_no_partial_files(folder: Path) -> None:
     """All that is kept under a digest has that content."""
     kept = [path for path in (folder / "home").rglob("*") if path.is_file() and len(path.name) == 64]
     assert len(kept) > 10

@@ -13,7 +13,7 @@ import pytest
 
 from retoma.server import auth
 from retoma.store.database import Database
-from tests.apps.classifier.classifier_app import a_project, running_classifier_app
+from tests.apps.classifier.classifier_app import make_project, running_classifier_app
 from tests.apps.gpu.gpu_app import running_gpu_app
 from tests.apps.videos.video_app import running_video_app
 from tests.conftest import empty_database
@@ -33,7 +33,7 @@ from tests.server.test_authorisation import (
 # Anyone who knows a job's file URLs may download them.
 PUBLIC = {"/files/{key}"}
 BODIES: dict[str, Any] = {
-    "/projetos/{projeto}": a_project(),
+    "/projetos/{projeto}": make_project(),
     "/execucoes/{execucao}/correcoes": {"codigo": "a.txt", "rotulo": "ofício"},
     "/execucoes/{execucao}/pular": {"codigos": ["a.txt"]},
     "/api/v1/channels/{channel}": {},
@@ -136,7 +136,7 @@ async def test_every_route_allows_exactly_the_listed_callers(subject: Subject) -
             await check_scopes(route, nowhere.asks(route), keys)
 
 
-async def test_another_tenants_things_are_not_there(subject: Subject) -> None:
+async def test_resources_of_another_tenant_are_not_found(subject: Subject) -> None:
     scopes = ("runs:read", "runs:write", "reviews:write")
     own, other = [await subject.api.make_key(*scopes, tenant=tenant) for tenant in (subject.tenant, "stranger")]
     routes = [route for route in subject.routes if route.path not in PUBLIC]

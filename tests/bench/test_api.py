@@ -11,8 +11,8 @@ from retoma.store.database import Database
 async def test_starts_over_http_are_measured(database: Database) -> None:
     server = Server(database.url)
     try:
-        figures = await api.measure(Rig(server, scale=0.01, timeout=60), repeats=1)
+        digits = await api.measure(Rig(server, scale=0.01, timeout=60), repeats=1)
     finally:
         await server.close()
-    assert len(figures["starts"]) == 10
-    assert all(value > 0 for values in figures.values() for value in values)
+    assert len(digits["starts"]) == 10
+    assert all(value > 0 for values in digits.values() for value in values)

@@ -1,4 +1,4 @@
-"""Every measure of ours runs, with tiny counts, and the page has a place for what it finds."""
+"""Every benchmark runs with tiny counts, and the page has a place for its results."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ async def rig(database: Database) -> AsyncIterator[Rig]:
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-async def test_a_measurement_returns_figures(rig: Rig, measure: str) -> None:
+async def test_a_measurement_returns_numbers(rig: Rig, measure: str) -> None:
     found = await MEASURES[measure].take(rig)
     assert found
     assert all(line in LINES or "@" in line for line in found)
     assert all(value >= 0 for values in found.values() for value in values)
 
 
-async def test_work_that_did_not_succeed_at_once_is_no_figure(rig: Rig) -> None:
+async def test_work_that_did_not_succeed_at_once_is_not_measured(rig: Rig) -> None:
     async with rig.testbed() as stage:
         first = await stage.start(drain, 1)
         await stage.client.runs.cancel(first)
@@ -45,11 +45,11 @@ async def test_work_that_did_not_succeed_at_once_is_no_figure(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "taken"),
+    ("requests", "taken"),
     [([], ["rounds", "profile"]), (["chain"], ["rounds"]), (["--profile"], ["profile"])],
 )
-async def test_where_the_microseconds_go_is_a_part_of_the_whole(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, asked: list[str], taken: list[str]
+async def test_the_time_breakdown_is_part_of_the_total(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, requests: list[str], taken: list[str]
 ) -> None:
     done = []
 
@@ -66,12 +66,12 @@ async def test_where_the_microseconds_go_is_a_part_of_the_whole(
 
     for name, stand_in in {"open_server": serving, "_run_rounds": rounds, "profile": profile}.items():
         monkeypatch.setattr(suite, name, stand_in)
-    monkeypatch.setattr(sys, "argv", ["bench", *asked])
+    monkeypatch.setattr(sys, "argv", ["bench", *requests])
     await suite._run_measurements(suite._parse_arguments())
     assert done == taken
 
 
-def test_the_best_mode_of_a_peer_stands_beside_ours() -> None:
+def test_the_best_mode_of_a_peer_is_compared_with_ours() -> None:
     results = Results(ours={"chain": [900.0, 1_000.0, 1_100.0], "latency_p50": [2.0]})
     for mode, value in (("slow", 10.0), ("quick", 50.0)):
         results.add_peer("them", {"line": "chain", "mode": mode, "per_second": value})
@@ -83,7 +83,7 @@ def test_the_best_mode_of_a_peer_stands_beside_ours() -> None:
     assert "others: not in the registry" in text
 
 
-def test_a_target_that_is_missed_is_said() -> None:
+def test_a_missed_target_is_reported() -> None:
     text = sections(Results(ours={"chain": [29_000.0], "idle_cpu": [0.5]}))["figures"]
     assert "30,000, not reached" in text
     assert "1.00, reached" in text
@@ -96,7 +96,7 @@ def test_each_tenth_of_a_drain_is_the_median_of_all_rounds() -> None:
     assert "| empty tables | 20.0 | 40.0 |" in sections(results)["growth"]
 
 
-def test_the_page_takes_new_tables_and_keeps_the_rest(tmp_path: Path) -> None:
+def test_new_tables_are_inserted_into_the_page_and_the_rest_is_kept(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     page.write_text(PAGE.read_text())
     write(page, dict.fromkeys(("machine", "figures", "peers", "growth", "profile"), "new"))
@@ -104,6 +104,6 @@ def test_the_page_takes_new_tables_and_keeps_the_rest(tmp_path: Path) -> None:
     assert page.read_text().splitlines()[0] == PAGE.read_text().splitlines()[0]
 
 
-def test_what_was_kept_can_be_read_again() -> None:
+def test_stored_measurements_can_be_loaded() -> None:
     results = Results(ours={"chain": [1.0]}, machine={"cores": "2"})
     assert Results(**json.loads(json.dumps(results.as_json()))) == results

@@ -8,11 +8,11 @@ from bench.testbed import Rig
 from retoma.store.database import Database
 
 
-async def test_classifying_is_measured(database: Database) -> None:
+async def test_classification_is_measured(database: Database) -> None:
     server = Server(database.url)
     try:
-        figures = await classifier.measure(Rig(server, scale=0.005, timeout=60), concurrency=2)
+        digits = await classifier.measure(Rig(server, scale=0.005, timeout=60), concurrency=2)
     finally:
         await server.close()
-    assert figures.documents == 10
-    assert min(figures.saving, figures.working, figures.processor) > 0
+    assert digits.documents == 10
+    assert min(digits.saving, digits.working, digits.processor) > 0

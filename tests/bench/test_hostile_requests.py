@@ -8,7 +8,7 @@ from bench.testbed import Rig
 from retoma.store.database import Database
 
 
-async def test_the_time_that_strangers_occupy_the_loop_is_measured(database: Database) -> None:
+async def test_the_time_that_unauthenticated_requests_occupy_the_loop_is_measured(database: Database) -> None:
     server = Server(database.url)
     try:
         found = await hostile_requests.measure(Rig(server, scale=0.01, timeout=60), repeats=1)

@@ -1,4 +1,4 @@
-"""The measure of live events runs, with few who watch."""
+"""The live-event benchmark runs with few watchers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from bench.testbed import Rig
 from retoma.store.database import Database
 
 
-async def test_watching_is_measured(database: Database) -> None:
+async def test_live_streams_are_measured(database: Database) -> None:
     server = Server(database.url)
     try:
-        figures = await live.measure(Rig(server, scale=0.002, timeout=60))
+        digits = await live.measure(Rig(server, scale=0.002, timeout=60))
     finally:
         await server.close()
-    assert figures.watchers == 20
-    assert len(figures.delays) == live.STARTS
+    assert digits.watchers == 20
+    assert len(digits.delays) == live.STARTS

@@ -13,15 +13,15 @@ from uuid import UUID
 from playwright.async_api import Page
 
 from retoma.files import FileSettings, FileStore, create_file_store
-from retoma.store import workers
 from retoma.store.database import Database
 from retoma.testing import ManualWorker
-from retoma_apps.classifier import executions, projects
 from retoma_apps.classifier.application import make_app
 from retoma_apps.classifier.models import Project
-from retoma_apps.classifier.uploads import Upload
-from tests.apps.classifier.classifier_app import TEXTS, InProcessIsolation, a_project
+from retoma_apps.classifier.operations import executions, projects
+from retoma_apps.classifier.operations.uploads import Upload
+from tests.apps.classifier.classifier_app import TEXTS, InProcessIsolation, make_project
 from tests.browser.screen import Screen, open_screen
+from tests.engine.builders import send_heartbeat
 
 UNREADABLE = b"\x7fELF is a program"
 
@@ -42,7 +42,7 @@ class ClassifierScreen:
         return await self.screen.open(f"/classificador/{path}", **({"language": "pt-BR"} | options))
 
     async def project(self, **changed: Any) -> str:
-        return (await projects.create_project(self.client, Project(**a_project(**changed)), None)).id
+        return (await projects.create_project(self.client, Project(**make_project(**changed)), None)).id
 
     async def begin(self, project: str, texts: Mapping[str, str | bytes] = TEXTS, name: str = "") -> UUID:
         uploads = [
@@ -60,7 +60,7 @@ class ClassifierScreen:
         await self.screen.sandbox._work_until_idle(self.worker, True)
 
     async def get_stuck(self) -> None:
-        """Claim a document and let it hang beyond its time, while the worker lives."""
+        """Claim a document and let it hang beyond its time limit while the worker is running."""
         claims = await self.worker.claim(100)
         while {claim.step for claim in claims} & {"documents", "criteria"}:
             await self.worker.record_outcomes(await self.worker.attempt(claims))
@@ -69,7 +69,7 @@ class ClassifierScreen:
 
     async def pass_time(self, by: timedelta) -> None:
         await self.screen.sandbox.clock.advance(by)
-        await workers.send_heartbeat(self.screen.sandbox.database, self.worker.worker)
+        await send_heartbeat(self.screen.sandbox.database, self.worker.worker)
         await self.screen.sandbox.run_watchdog()
 
 
@@ -84,7 +84,7 @@ async def running_classifier_screen(
     files = create_file_store(FileSettings(_env_file=None, home=folder))
     async with (
         open_screen(database, development=development, application=make_app(files, None)) as screen,
-        screen.sandbox.manual_worker() as hands,
+        screen.sandbox.manual_worker() as worker,
     ):
-        hands._runner._process_pool = InProcessIsolation(hands)  # type: ignore[assignment]
-        yield ClassifierScreen(screen, files, hands)
+        worker._runner.process_pool = InProcessIsolation(worker)  # type: ignore[assignment]
+        yield ClassifierScreen(screen, files, worker)

@@ -17,7 +17,7 @@ async def browser() -> AsyncIterator[None]:
 
 @pytest.fixture
 async def screen(database: Database) -> AsyncIterator[Screen]:
-    """A browser before a server of its own, that fails the test if a page breaks its own policy."""
+    """A browser with its own server; the test fails if a page violates its own policy."""
     await empty_database(database)
     async with open_screen(database) as made:
         yield made

@@ -1,4 +1,4 @@
-"""Chromium before a server that listens: what people really see and press."""
+"""Chromium against a listening server: what people really see and click."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def open_browser() -> AsyncIterator[None]:
 
 @dataclass
 class Screen:
-    """`complaints` are what the browser had to say: errors of scripts, and what the policy forbade."""
+    """`complaints` are the browser's reports: script errors and policy violations."""
 
     browser: Browser
     sandbox: Sandbox
@@ -71,12 +71,12 @@ class Screen:
         return made
 
     async def expect_complaints(self, *answers: str) -> None:
-        """Of these and nothing else; it may be a moment after the page has told of them."""
+        """Expect exactly these complaints; they may arrive shortly after the page has reported them."""
         async with asyncio.timeout(WAIT_TIMEOUT):
             while len(self.complaints) < len(answers):  # noqa: ASYNC110  (it happens in the browser)
                 await asyncio.sleep(0.01)
         assert len(self.complaints) == len(answers), self.complaints
-        assert all(any(answer in told for told in self.complaints) for answer in answers), self.complaints
+        assert all(any(answer in reported for reported in self.complaints) for answer in answers), self.complaints
         self.complaints.clear()
 
 

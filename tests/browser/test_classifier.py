@@ -44,7 +44,7 @@ async def classifier_screen(database: Database, tmp_path: Path) -> AsyncIterator
         assert made.screen.complaints == []
 
 
-async def test_from_a_new_project_to_an_exported_file(database: Database, tmp_path: Path) -> None:
+async def test_a_user_goes_from_a_new_project_to_an_exported_file(database: Database, tmp_path: Path) -> None:
     await empty_database(database)
     async with running_classifier_screen(database, tmp_path, development=False) as classifier_screen:
         page = await classifier_screen.open(language="en")
@@ -61,7 +61,7 @@ async def go_all_the_way(classifier_screen: ClassifierScreen, page: Page) -> Non
     await page.get_by_label("Examples").fill("\n".join(f"{each['rotulo']}: {each['texto']}" for each in EXAMPLES))
     await page.get_by_role("button", name="Create project").click()
     await expect(page.get_by_role("status").first).to_have_text("The project has been created. Now upload documents.")
-    files = [a_file(name, text.encode()) for name, text in {**TEXTS, "again.txt": TEXTS["a.txt"]}.items()]
+    files = [make_file(name, text.encode()) for name, text in {**TEXTS, "again.txt": TEXTS["a.txt"]}.items()]
     await page.locator("[data-files]").set_input_files(files)
     await expect(page.locator("p[data-chosen]")).to_contain_text("Selected: 4")
     await page.get_by_label("Name of this batch").fill("March")
@@ -80,7 +80,7 @@ async def go_all_the_way(classifier_screen: ClassifierScreen, page: Page) -> Non
     assert '"b.txt","CONCLUIDO","ofício"' in await asyncio.to_thread(read, await (await caught.value).path())
 
 
-async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(
+async def test_a_folder_and_a_zip_are_uploaded_and_rejected_files_are_listed_first(
     classifier_screen: ClassifierScreen, tmp_path: Path
 ) -> None:
     folder = tmp_path / "março"
@@ -89,10 +89,10 @@ async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(
     (folder / "b.txt").write_text(TEXTS["b.txt"])
     for left in (".DS_Store", "Thumbs.db", "dentro/._a.txt"):
         (folder / left).write_text("left")
-    damaged = a_file("ruim.zip", b"PK\x03\x04 damaged")
+    damaged = make_file("ruim.zip", b"PK\x03\x04 damaged")
     page = await classifier_screen.open(await classifier_screen.project())
     await page.locator("[data-folder]").set_input_files(folder)
-    zipped = a_file("lote.zip", a_zip({"c.txt": TEXTS["c.txt"]}))
+    zipped = make_file("lote.zip", make_zip({"c.txt": TEXTS["c.txt"]}))
     await page.locator("[data-files]").set_input_files([zipped, damaged])
     await expect(page.locator("p[data-chosen]")).to_contain_text("Selecionados: 4")
     await page.route("**/arquivos?nome=lote.zip", lambda route: route.abort(), times=1)
@@ -108,7 +108,9 @@ async def test_a_folder_and_a_zip_are_sent_and_what_is_refused_is_listed_first(
     ]
 
 
-async def test_more_than_fit_in_one_execution_are_told_before_any_is_sent(classifier_screen: ClassifierScreen) -> None:
+async def test_more_documents_than_fit_in_one_execution_are_reported_before_any_is_sent(
+    classifier_screen: ClassifierScreen,
+) -> None:
     page = await classifier_screen.open(await classifier_screen.project())
     await page.locator("[data-files]").evaluate(
         """input => { const given = new DataTransfer();
@@ -120,7 +122,7 @@ async def test_more_than_fit_in_one_execution_are_told_before_any_is_sent(classi
 
 
 @pytest.mark.parametrize(("locale", "language"), LANGUAGES)
-async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(
+async def test_a_stuck_execution_is_shown_and_resumed_by_its_buttons(
     classifier_screen: ClassifierScreen, locale: str, language: str
 ) -> None:
     translator = create_translator(language)
@@ -149,7 +151,7 @@ async def test_a_stuck_execution_says_so_and_goes_on_by_its_buttons(
 
 
 @pytest.mark.parametrize(("locale", "language"), LANGUAGES)
-async def test_a_minute_without_events_is_told_until_a_ping_comes(
+async def test_a_minute_without_events_is_shown_until_a_ping_arrives(
     classifier_screen: ClassifierScreen, monkeypatch: pytest.MonkeyPatch, locale: str, language: str
 ) -> None:
     monkeypatch.setattr("retoma.server.streams.SECONDS_BETWEEN_SLOTS", 3600.0)  # no ping but the test's
@@ -205,7 +207,7 @@ async def test_labels_are_corrected_and_confirmed_in_their_rows(
     assert (await classifier_screen.client.runs.get(execution)).state is RunState.COMPLETED
 
 
-async def test_filtered_rows_come_and_go_as_documents_change(classifier_screen: ClassifierScreen) -> None:
+async def test_filtered_rows_appear_and_disappear_as_documents_change(classifier_screen: ClassifierScreen) -> None:
     execution = await classifier_screen.begin(await classifier_screen.project(), {"bad.bin": UNREADABLE, **TEXTS})
     waiting = await classifier_screen.open(f"execucoes/{execution}?status=PENDENTE")
     done = await classifier_screen.open(f"execucoes/{execution}?status=CONCLUIDO&q=.txt")
@@ -254,7 +256,7 @@ async def test_documents_are_found_the_execution_cancelled_and_its_project_chang
     assert (await classifier_screen.client.runs.get(execution)).state is RunState.CANCELLED
 
 
-async def test_rows_change_in_place_and_what_somebody_uses_stays(classifier_screen: ClassifierScreen) -> None:
+async def test_rows_change_in_place_and_controls_in_use_are_kept(classifier_screen: ClassifierScreen) -> None:
     project = await classifier_screen.project()
     texts = {f"{number:02}.txt": f"{TEXTS['a.txt']} {number}" for number in range(60)}
     execution = await classifier_screen.begin(project, texts)
@@ -271,7 +273,7 @@ async def test_rows_change_in_place_and_what_somebody_uses_stays(classifier_scre
     assert abs(await page.evaluate(top) - before) < 40
 
 
-async def test_hostile_text_runs_nowhere_and_no_page_is_wider_than_the_screen(
+async def test_hostile_text_is_never_executed_and_no_page_is_wider_than_the_screen(
     classifier_screen: ClassifierScreen,
 ) -> None:
     hostile = [{"rotulo": EVERYTHING[:100], "descricao": EVERYTHING}, {"rotulo": "ofício"}]
@@ -295,7 +297,7 @@ async def test_hostile_text_runs_nowhere_and_no_page_is_wider_than_the_screen(
     assert dialogs == []
 
 
-def a_file(name: str, data: bytes) -> FilePayload:
+def make_file(name: str, data: bytes) -> FilePayload:
     return {"name": name, "mimeType": "application/octet-stream", "buffer": data}
 
 
@@ -303,7 +305,7 @@ def read(path: Path) -> str:
     return path.read_text("utf-8-sig")
 
 
-def a_zip(files: dict[str, str]) -> bytes:
+def make_zip(files: dict[str, str]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         for name, text in files.items():

@@ -16,7 +16,7 @@ from tests.server.pages.test_pages import EVERYTHING
 from tests.server.pages.visitor import PASSWORD
 
 
-async def test_a_run_is_found_looked_into_and_cancelled(screen: Screen) -> None:
+async def test_a_run_is_found_inspected_and_cancelled(screen: Screen) -> None:
     run = await screen.sandbox.client.start("film", {"topic": "tea"}, tenant="shop")
     page = await screen.open("/")
     await page.get_by_role("navigation", name="Main").first.get_by_role("link", name="Runs").click()
@@ -29,7 +29,7 @@ async def test_a_run_is_found_looked_into_and_cancelled(screen: Screen) -> None:
     assert (await screen.sandbox.client.runs.get(run.id)).state is RunState.CANCELLED
 
 
-async def test_a_page_follows_its_run(screen: Screen) -> None:
+async def test_a_page_follows_its_run_live(screen: Screen) -> None:
     run = await screen.sandbox.client.start("film", {"topic": "bad"})
     page = await screen.open(f"/runs/{run.id}")
     await expect(page.locator("#head .badge")).to_have_text("Running")
@@ -37,7 +37,7 @@ async def test_a_page_follows_its_run(screen: Screen) -> None:
     await expect(page.locator("#head .badge")).to_have_text("Completed with errors")
 
 
-async def test_hostile_text_runs_nowhere(screen: Screen) -> None:
+async def test_hostile_text_is_never_executed(screen: Screen) -> None:
     run = await screen.sandbox.client.start("film", {"topic": f"bad {EVERYTHING}"}, tenant=EVERYTHING)
     await screen.sandbox.work()
     page = await screen.open(f"/runs/{run.id}?step=image")
@@ -79,7 +79,7 @@ async def test_a_person_logs_in_and_out(database: Database) -> None:
         ("pt-BR", "%d/%m/%Y %H:%M:%S", "Os horários são exibidos em America/Sao_Paulo."),
     ],
 )
-async def test_times_are_in_the_viewers_zone_from_the_first_page_on(
+async def test_times_are_in_the_viewers_time_zone_from_the_first_page(
     screen: Screen, language: str, pattern: str, note: str
 ) -> None:
     started = await screen.sandbox.client.start("film", {"topic": "tea"})

@@ -1,4 +1,4 @@
-"""Pages that follow what happens: through one stream each, which is told to be silent when it is."""
+"""Pages that update live over one stream each and warn if the stream is silent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.wait_timeout import WAIT_TIMEOUT
 
 
 async def streams(screen: Screen, wanted: int) -> None:
-    """Wait until so many watch; those who have gone are noticed when something is sent to them."""
+    """Wait until there are so many watchers; those who left are noticed when something is sent to them."""
     live: Streams = screen.server.state.live
     async with asyncio.timeout(WAIT_TIMEOUT):
         while live.count != wanted:
@@ -33,14 +33,14 @@ async def hide(page: Page, *, hidden: bool) -> None:
     )
 
 
-async def test_who_has_logged_in_sees_what_happens_without_asking(database: Database) -> None:
+async def test_a_logged_in_user_sees_changes_without_reloading(database: Database) -> None:
     await empty_database(database)
     async with open_screen(database, development=False) as screen:
         run = await screen.sandbox.client.start("film", {"topic": "bad"})
         page = await screen.open("/login")
         await page.get_by_label("Password").fill(PASSWORD)
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Home")).to_be_visible()
         await page.goto(f"{screen.address}/runs/{run.id}")
         await streams(screen, 1)
         await screen.sandbox.work()
@@ -49,7 +49,7 @@ async def test_who_has_logged_in_sees_what_happens_without_asking(database: Data
         assert screen.complaints == []
 
 
-async def test_a_page_has_one_stream_and_none_while_nobody_sees_it(screen: Screen) -> None:
+async def test_a_page_has_one_stream_and_none_while_it_is_hidden(screen: Screen) -> None:
     page = await screen.open("/")
     for path in ("/runs", "/stuck", "/"):
         await page.goto(f"{screen.address}{path}")
@@ -64,7 +64,7 @@ async def test_a_page_has_one_stream_and_none_while_nobody_sees_it(screen: Scree
     ("language", "word", "silent"),
     [("en", "Live", "No events since"), ("pt-BR", "Ao vivo", "Sem eventos desde")],
 )
-async def test_a_minute_without_a_sign_is_told_until_one_comes(
+async def test_a_minute_without_a_ping_is_shown_until_one_arrives(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, language: str, word: str, silent: str
 ) -> None:
     monkeypatch.setattr("retoma.server.streams.SECONDS_BETWEEN_SLOTS", 3600.0)  # no ping but the test's

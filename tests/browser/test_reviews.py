@@ -12,28 +12,29 @@ from uuid import UUID
 import pytest
 from playwright.async_api import Dialog, Page, expect
 
-from retoma import Decision
 from retoma.records import Review
+from retoma.reviews import Decision
 from retoma.states import ReviewState, RunState
 from retoma.store.database import Database
 from retoma.testing import NOON
 from retoma.translations import Translator
 from tests.browser.screen import Screen, open_screen
 from tests.conftest import empty_database
-from tests.server.pages.newsroom import an_application, start_until_review, work_until_review
+from tests.server import pictures
+from tests.server.pages.newsroom import make_application, start_until_review, work_until_review
 from tests.wait_timeout import WAIT_TIMEOUT
 
 
 @pytest.fixture
 async def newsroom(database: Database, tmp_path: Path) -> AsyncIterator[Screen]:
     await empty_database(database)
-    async with open_screen(database, application=an_application(tmp_path)) as screen:
+    async with open_screen(database, application=make_application(tmp_path)) as screen:
         yield screen
         assert screen.complaints == []
 
 
 async def apply_decisions(screen: Screen) -> None:
-    """A decision takes effect, and what follows it is done."""
+    """Let a decision take effect and do the work that follows."""
     await screen.sandbox.clock.advance(timedelta(seconds=11))
     await screen.sandbox.work(advance_clock=False)
 
@@ -47,7 +48,7 @@ async def end_of(screen: Screen, run: UUID) -> RunState:
 
 
 async def wait_for_review(screen: Screen, run: UUID) -> Review:
-    """The next review. The server's own upkeep may carry out the decision, so that its work comes a moment later."""
+    """Return the next review. The server's own maintenance may apply the decision, so its work may follow later."""
     async with asyncio.timeout(WAIT_TIMEOUT):
         while not (found := await screen.sandbox.client.reviews.list(run=run)):
             await screen.sandbox.work(advance_clock=False)
@@ -56,7 +57,7 @@ async def wait_for_review(screen: Screen, run: UUID) -> Review:
 
 
 def answer_dialogs(page: Page, *answers: bool) -> list[bool]:
-    """What is answered each time that the page asks before it drops something; those that were asked for are gone."""
+    """Answer each time the page asks before it discards something; the list shrinks by the answers used."""
     left = list(answers)
 
     async def answer(dialog: Dialog) -> None:
@@ -67,7 +68,7 @@ def answer_dialogs(page: Page, *answers: bool) -> list[bool]:
     return left
 
 
-async def test_from_the_inbox_to_the_end_with_work_sent_back_and_a_decision_undone(newsroom: Screen) -> None:
+async def test_a_review_goes_from_the_inbox_to_the_end_with_a_send_back_and_an_undo(newsroom: Screen) -> None:
     say = Translator("pt").gettext
     review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open("/reviews", language="pt-BR")
@@ -105,7 +106,27 @@ async def test_from_the_inbox_to_the_end_with_work_sent_back_and_a_decision_undo
     assert await end_of(newsroom, review.run) is RunState.COMPLETED
 
 
-async def test_who_is_beaten_by_a_colleague_is_told_kindly(newsroom: Screen) -> None:
+async def test_a_reviewer_rejects_one_item_and_sees_it_in_the_run(database: Database) -> None:
+    say = Translator("pt").gettext
+    await empty_database(database)
+    async with open_screen(database, application=pictures.app) as screen:
+        cup, leaf = await pictures.start_until_reviews(screen.sandbox)
+        page = await screen.open(f"/reviews/{cup.id}", language="pt-BR")
+        await expect(page.locator("#reject")).not_to_be_visible()
+        await page.get_by_role("link", name=say("Reject")).click()
+        await expect(page.locator("#reject")).to_contain_text("Rejeita este item; os demais continuam.")
+        await page.get_by_label(say("Reason for the rejection")).fill("tremida")
+        await page.get_by_role("button", name=say("Yes, reject")).click()
+        await expect(page.locator("#decided")).to_contain_text("tremida")
+        await apply_decisions(screen)
+        await screen.sandbox.client.reviews.decide(leaf.id, Decision("approve", by="ana"))
+        assert await end_of(screen, cup.run) is RunState.COMPLETED_WITH_ERRORS
+        await page.goto(f"{screen.address}/runs/{cup.run}")
+        await expect(page.get_by_text(re.compile("rejected by .*: tremida")).first).to_be_visible()
+        assert screen.complaints == []
+
+
+async def test_a_reviewer_who_decides_second_sees_who_decided(newsroom: Screen) -> None:
     review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open(f"/reviews/{review.id}#reject")
     await page.get_by_label("Reason for the rejection").fill("my reasons")
@@ -117,7 +138,7 @@ async def test_who_is_beaten_by_a_colleague_is_told_kindly(newsroom: Screen) -> 
     assert (await newsroom.sandbox.client.reviews.get(review.id)).state is ReviewState.APPROVED
 
 
-async def test_an_approval_asks_before_it_drops_what_was_edited_or_marked(newsroom: Screen) -> None:
+async def test_an_approval_asks_before_it_discards_edits_or_comments(newsroom: Screen) -> None:
     review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open(f"/reviews/{review.id}#edit")
     approve = page.get_by_role("button", name="Approve", exact=True)
@@ -135,7 +156,7 @@ async def test_an_approval_asks_before_it_drops_what_was_edited_or_marked(newsro
     assert answers == []
 
 
-async def test_without_script_nothing_approves_beside_the_form_that_is_edited(newsroom: Screen) -> None:
+async def test_without_javascript_an_edited_form_has_no_separate_approve_button(newsroom: Screen) -> None:
     review = await start_until_review(newsroom.sandbox)
     page = await newsroom.blank(java_script_enabled=False)
     await page.goto(f"{newsroom.address}/reviews/{review.id}")
@@ -147,7 +168,7 @@ async def test_without_script_nothing_approves_beside_the_form_that_is_edited(ne
     await expect(approve).to_be_visible()
 
 
-async def test_a_refused_edit_is_shown_where_it_is_wrong_and_is_not_dropped_by_approving(newsroom: Screen) -> None:
+async def test_a_rejected_edit_is_shown_at_its_field_and_is_not_dropped_by_approving(newsroom: Screen) -> None:
     review = await start_until_review(newsroom.sandbox)
     page = await newsroom.open(f"/reviews/{review.id}#edit")
     await page.get_by_label("Score").fill("much")
@@ -161,7 +182,7 @@ async def test_a_refused_edit_is_shown_where_it_is_wrong_and_is_not_dropped_by_a
     assert (await newsroom.sandbox.client.reviews.get(review.id)).is_open
 
 
-async def test_the_countdown_ends_and_takes_the_button_with_it(newsroom: Screen) -> None:
+async def test_the_countdown_ends_and_removes_the_button(newsroom: Screen) -> None:
     review = await start_until_review(newsroom.sandbox)
     page = await newsroom.blank()
     # While the clock is paused, a page that the stream refreshes counts no further.
@@ -183,7 +204,7 @@ async def test_the_countdown_ends_and_takes_the_button_with_it(newsroom: Screen)
     await expect(page.get_by_role("button", name="Undo")).to_be_hidden()
 
 
-async def test_others_see_who_looks_at_it_for_as_long_as_they_do(newsroom: Screen) -> None:
+async def test_others_see_who_is_viewing_a_review_while_they_view_it(newsroom: Screen) -> None:
     review = await start_until_review(newsroom.sandbox)
     page = await newsroom.blank()
     await page.clock.install()
@@ -197,7 +218,7 @@ async def test_others_see_who_looks_at_it_for_as_long_as_they_do(newsroom: Scree
     assert (await newsroom.sandbox.client.reviews.get(review.id)).claimed_by == "administrator"
 
 
-async def test_checked_ones_are_approved_at_once_and_stay_checked_while_the_list_follows(newsroom: Screen) -> None:
+async def test_checked_reviews_are_approved_at_once_and_stay_checked_while_the_list_updates(newsroom: Screen) -> None:
     first = await start_until_review(newsroom.sandbox, topic="first")
     page = await newsroom.open("/reviews")
     await page.clock.set_fixed_time(NOON)  # so that the moment in which it can be undone is long enough
@@ -230,7 +251,7 @@ UNDER_THE_BAR = """field => {
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-async def test_a_field_that_is_missing_is_not_hidden_under_the_bar(newsroom: Screen, width: int) -> None:
+async def test_a_missing_field_is_not_hidden_under_the_bar(newsroom: Screen, width: int) -> None:
     review = await start_until_review(newsroom.sandbox)
     await newsroom.sandbox.client.reviews.decide(review.id, Decision("approve", by="ana"))
     final = await work_until_review(newsroom.sandbox, review.run)

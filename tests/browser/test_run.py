@@ -1,4 +1,4 @@
-"""What a person does on the page of a run that is over, in both languages."""
+"""What a person does on the page of an ended run, in both languages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.server.test_items_and_files import NAME, PAGE, Papers, reading
 LANGUAGES = [("en", "en"), ("pt-BR", "pt")]
 
 
-async def an_end(screen: Screen) -> str:
+async def make_end(screen: Screen) -> str:
     """The id of a run that is over, with an item that failed."""
     run = await screen.sandbox.client.start("film", {"topic": "bad", "scenes": 2})
     await screen.sandbox.work()
@@ -27,19 +27,19 @@ async def an_end(screen: Screen) -> str:
 
 
 @pytest.mark.parametrize(("locale", "language"), LANGUAGES)
-async def test_a_result_is_put_right_after_a_slip_and_another_item_left_out(
+async def test_a_result_is_edited_after_a_typing_error_and_another_item_is_skipped(
     screen: Screen, locale: str, language: str
 ) -> None:
-    run = await an_end(screen)
+    run = await make_end(screen)
     page = await screen.open(f"/runs/{run}", language=locale)
     await page.locator("#item-rows").get_by_role("link", name="bad 0").click()
     await page.get_by_text(Translator(language).gettext("Edit the result"), exact=True).click()
     field = page.get_by_label(Translator(language).gettext("The result, as JSON"))
     await field.fill("A LAMP")
     await page.get_by_role("button", name=Translator(language).gettext("Save the result")).click()
-    said = Translator(language).gettext("Invalid JSON at line %(line)s, column %(column)s.", line=1, column=1)
+    message = Translator(language).gettext("Invalid JSON at line %(line)s, column %(column)s.", line=1, column=1)
     await expect(page.get_by_role("alert")).to_have_text(
-        f"{said} {Translator(language).gettext('Nothing was changed.')}"
+        f"{message} {Translator(language).gettext('Nothing was changed.')}"
     )
     await expect(field).to_have_value("A LAMP")
     await screen.expect_complaints("422")
@@ -77,7 +77,7 @@ async def test_items_are_found_by_state_and_by_text(screen: Screen) -> None:
     await expect(rows).to_contain_text("no paint left")
 
 
-async def test_a_file_is_saved_and_never_shown(database: Database, tmp_path: Path) -> None:
+async def test_a_file_is_downloaded_and_never_displayed(database: Database, tmp_path: Path) -> None:
     await empty_database(database)
     files = create_file_store(FileSettings(home=tmp_path, files_url=None))
     async with open_screen(database, application=App("readers", pipelines=[reading], files=files)) as screen:

@@ -17,6 +17,7 @@ from retoma_apps.videos.pages.pages import WATCH_URL
 from tests.apps.videos.small_services import make_small_services
 from tests.browser.screen import Screen, open_screen
 from tests.conftest import empty_database
+from tests.engine.builders import value
 
 TOPIC = "Como investir em renda fixa"
 UNDO = timedelta(seconds=11)
@@ -27,8 +28,8 @@ REVIEWS = ("script_review", "audio_review", "broll_review", "final_review")
 async def screen(database: Database, tmp_path: Path) -> AsyncIterator[Screen]:
     await empty_database(database)
     channel = LocalChannel(tmp_path / "channel", url=WATCH_URL)
-    studio = replace(make_small_services(tmp_path), channel=lambda _: channel)
-    async with open_screen(database, application=make_app(studio)) as made:
+    services = replace(make_small_services(tmp_path), channel=lambda _: channel)
+    async with open_screen(database, application=make_app(services)) as made:
         await made.sandbox.client.tenants.set_profile("financas", {"seconds": 20})
         yield made
         assert made.complaints == []
@@ -43,7 +44,7 @@ NOTES = {
 """What each step can follow offline."""
 
 
-async def test_a_topic_becomes_a_video_that_plays_with_every_review_sent_back_once(screen: Screen) -> None:
+async def test_a_topic_becomes_a_playable_video_with_every_review_sent_back_once(screen: Screen) -> None:
     page = await screen.open("/videos/?new=1")
     await page.get_by_label("Topic").fill(TOPIC)
     await page.get_by_label("Channel", exact=True).fill("financas")
@@ -67,10 +68,18 @@ async def open_review(screen: Screen, page: Page, step: str) -> None:
     await expect(page.locator("#decide")).to_be_visible()
 
 
+PENDING = """
+    select exists (select from retoma.reviews where state <> 'open' and applied_at is null)
+        or exists (select from retoma.jobs where state = 'ready' and ready_at is null)
+"""
+
+
 async def apply_decisions(screen: Screen) -> None:
-    """What was decided takes effect when it can no longer be undone."""
+    """Let decisions take effect once they can no longer be undone. The server may be applying one at the same time."""
     await screen.sandbox.clock.advance(UNDO)
     await screen.sandbox.work(advance_clock=False)
+    while await value(screen.sandbox, PENDING):
+        await screen.sandbox.work(advance_clock=False)
 
 
 async def send_back(page: Page, step: str) -> None:
@@ -102,7 +111,7 @@ async def watch(screen: Screen, page: Page) -> None:
     assert length > 10
 
 
-async def test_no_page_is_wider_than_a_small_desk_has_room_for(screen: Screen) -> None:
+async def test_no_page_is_wider_than_a_small_desktop_screen(screen: Screen) -> None:
     page = await screen.open("/videos/?new=1", language="pt-BR")
     for language, path in (("pt", "/videos/?new=1"), ("pt", "/videos/metrics"), ("en", "/videos/metrics")):
         await page.goto(f"{screen.address}{path}{'&' if '?' in path else '?'}lang={language}")

@@ -13,7 +13,7 @@ from tests.conftest import empty_database
 
 @pytest.fixture(scope="session")
 async def real_time_database() -> AsyncIterator[Database]:
-    """Apart from the one whose clock other tests set, because real processes live in real time."""
+    """A separate database from the one whose clock other tests set: real processes run in real time."""
     async with fresh_database() as made:
         yield made
 

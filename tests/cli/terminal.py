@@ -92,7 +92,7 @@ class Terminal:
         )
 
     def out(self, *command: str, stdin: str | None = None) -> str:
-        """What a command prints that must succeed."""
+        """Return the output of a command that must succeed."""
         ended = self.run(*command, stdin=stdin)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
@@ -108,7 +108,7 @@ class Terminal:
 
     @contextmanager
     def process(self, *command: str, **variables: str) -> Iterator[Process]:
-        """A command that goes on; killed at the end if it still runs."""
+        """Start a command that keeps running; it is killed at the end."""
         output = (self.folder / f"output-{time.monotonic_ns()}").open("w+")
         child = subprocess.Popen(
             [sys.executable, "-m", "retoma", *command],
@@ -179,15 +179,15 @@ class Process:
         return self.child.pid
 
     def wait_for_output(self, text: str) -> str:
-        """All that it has said, once this is part of it."""
-        return wait_until(lambda: (said := self.output.read_text()) and text in said and said)
+        """Return the whole output once it contains this text."""
+        return wait_until(lambda: (message := self.output.read_text()) and text in message and message)
 
     def wait_for_exit(self) -> int:
         return self.child.wait(timeout=WAIT_TIMEOUT)
 
 
 def wait_until(found: Callable[[], T | bool | None], timeout: float = WAIT_TIMEOUT) -> T:
-    """What `found` gives, once it is something."""
+    """Return the result of `found` once it is truthy."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if answer := found():

@@ -1,4 +1,4 @@
-"""Where the application is, and how mistakes in it are told."""
+"""Locating the application and reporting mistakes in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_an_application_is_a_module_or_a_file(terminal: Terminal, place: str) ->
     assert "cut    <- all image" in terminal.out("check", place, "--offline")
 
 
-def test_without_an_argument_it_is_what_the_settings_say(terminal: Terminal) -> None:
+def test_without_an_argument_the_application_comes_from_the_settings(terminal: Terminal) -> None:
     missing = terminal.run("check", "--offline")
     assert missing.returncode == 2
     assert "no application given" in missing.stderr
@@ -38,7 +38,9 @@ def test_without_an_argument_it_is_what_the_settings_say(terminal: Terminal) -> 
         ("mistake.py", 1, "pipeline 'film', step 'cut': "),
     ],
 )
-def test_a_mistake_is_one_sentence_that_says_where(terminal: Terminal, place: str, code: int, sentence: str) -> None:
+def test_a_mistake_is_reported_in_one_sentence_with_its_location(
+    terminal: Terminal, place: str, code: int, sentence: str
+) -> None:
     files = {
         "empty.py": "",
         "two.py": "from retoma import Pipeline\none, two = Pipeline('one'), Pipeline('two')\n",
@@ -57,7 +59,7 @@ def test_a_mistake_is_one_sentence_that_says_where(terminal: Terminal, place: st
         assert f"{terminal.folder / place}:" in ended.stderr
 
 
-def test_the_traceback_is_there_for_those_who_ask(terminal: Terminal) -> None:
+def test_the_traceback_is_available_on_request(terminal: Terminal) -> None:
     (terminal.folder / "broken.py").write_text("\nnothing\n")
     terminal.variables["RETOMA_DEBUG"] = "1"
     assert "Traceback" in terminal.run("check", "broken.py", "--offline").stderr

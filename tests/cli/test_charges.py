@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from datetime import datetime, timedelta
 from uuid import UUID, uuid4
+
+import pytest
 
 from retoma.define.charge import Charge
 from retoma.store import charges
@@ -11,14 +15,14 @@ from retoma.store.database import Database
 from tests.cli.terminal import Terminal
 
 
-async def insert_charge(database: Database, run: str, **given: int) -> None:
+async def insert_charge(database: Database, run: str, **values: int) -> None:
     async with database.connection() as connection:
         tenant = await connection.fetchval("select tenant from retoma.runs where id = $1", UUID(run))
-    charge = Charge("openrouter", "small", **given)
+    charge = Charge("openrouter", "small", **values)
     await charges.write(database, [charges.ChargeEntry(uuid4(), UUID(run), "label", "7", 1, 1, tenant, charge)])
 
 
-def test_prices_are_given_in_dollars_and_keep_their_versions(terminal: Terminal) -> None:
+def test_prices_are_entered_in_dollars_and_keep_their_versions(terminal: Terminal) -> None:
     assert terminal.run("prices", "list").stderr.startswith("no prices; add one with `retoma prices set`")
     terminal.out("prices", "set", "openrouter", "small", "--tokens-in", "0.15", "--tokens-out", "0.6")
     terminal.out("prices", "set", "openrouter", "small", "--tokens-in", "0.1", "--tokens-out", "0.6")
@@ -30,7 +34,7 @@ def test_prices_are_given_in_dollars_and_keep_their_versions(terminal: Terminal)
     assert "$0.100000" in terminal.out("prices", "list")
 
 
-async def test_charges_are_summed_as_asked(terminal: Terminal, real_time_database: Database) -> None:
+async def test_charges_are_summed_by_the_requested_dimension(terminal: Terminal, real_time_database: Database) -> None:
     apart = asyncio.to_thread  # a command has a loop of its own
     run = await apart(terminal.start, "--tenant", "blog")
     await insert_charge(real_time_database, run, micros=1_500_000)
@@ -42,9 +46,27 @@ async def test_charges_are_summed_as_asked(terminal: Terminal, real_time_databas
     assert "$1.500000" in await apart(terminal.out, "charges")
     assert await apart(terminal.json, "charges", "--tenant", "shop") == []
     assert await apart(terminal.json, "charges", "--since", "2999-01-01") == []
+    assert len(await apart(terminal.json, "charges", "--since", "1h")) == 1
+    assert await apart(terminal.json, "charges", "--until", "1h") == []
 
 
-def test_a_wrong_way_to_tell_apart_is_explained(terminal: Terminal) -> None:
+async def test_times_of_options_are_local(
+    terminal: Terminal, real_time_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = await asyncio.to_thread(terminal.start)
+    await insert_charge(real_time_database, run, micros=1)
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    time.tzset()
+    try:
+        soon = (datetime.now() + timedelta(minutes=5)).isoformat(timespec="minutes")
+        assert len(await asyncio.to_thread(terminal.json, "charges", "--until", soon)) == 1
+        assert await asyncio.to_thread(terminal.json, "charges", "--since", soon) == []
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_an_unknown_dimension_is_explained(terminal: Terminal) -> None:
     wrong = terminal.run("charges", "--by", "colour")
     assert wrong.returncode == 2
-    assert "--by takes tenant, run, step, item, provider, what, not colour" in wrong.stderr
+    assert "--by takes tenant, run, step, item, provider, resource, not colour" in wrong.stderr

@@ -15,7 +15,7 @@ def change(terminal: Terminal, *changes: tuple[str, str]) -> None:
     (terminal.folder / "film.py").write_text(text)
 
 
-def test_the_pipelines_are_drawn_and_open_runs_are_well(terminal: Terminal) -> None:
+def test_the_pipelines_are_drawn_and_open_runs_are_compatible(terminal: Terminal) -> None:
     terminal.start()
     assert terminal.out("check", "film.py").splitlines() == [
         "film",
@@ -27,7 +27,7 @@ def test_the_pipelines_are_drawn_and_open_runs_are_well(terminal: Terminal) -> N
     ]
 
 
-def test_a_step_that_open_runs_need_and_that_is_gone_is_a_break(terminal: Terminal) -> None:
+def test_removing_a_step_that_open_runs_need_is_a_break(terminal: Terminal) -> None:
     run = terminal.start()
     change(terminal, ("def cut(", "def edit("))
     ended = terminal.run("check", "film.py", "-o", "json")
@@ -38,7 +38,7 @@ def test_a_step_that_open_runs_need_and_that_is_gone_is_a_break(terminal: Termin
     assert "breaks 1 unfinished run of 'film'" in terminal.run("check", "film.py").stdout
 
 
-def test_a_step_that_takes_what_open_runs_do_not_have_is_a_break(terminal: Terminal) -> None:
+def test_a_step_that_takes_a_result_open_runs_lack_is_a_break(terminal: Terminal) -> None:
     terminal.start()
     change(
         terminal,
@@ -52,7 +52,7 @@ def test_a_step_that_takes_what_open_runs_do_not_have_is_a_break(terminal: Termi
     assert "step 'cut': runs of this version have no result of 'music', which the current code takes" in ended.stdout
 
 
-def test_an_input_that_the_model_now_refuses_is_a_break(terminal: Terminal) -> None:
+def test_an_input_that_the_current_model_rejects_is_a_break(terminal: Terminal) -> None:
     terminal.start()
     change(terminal, ("    scenes: int = 2", "    scenes: int = 2\n    style: str"))
     ended = terminal.run("check", "film.py")
@@ -60,14 +60,14 @@ def test_an_input_that_the_model_now_refuses_is_a_break(terminal: Terminal) -> N
     assert "rejects the inputs of these runs (style: Field required)" in ended.stdout
 
 
-def test_a_step_that_now_runs_for_each_is_a_break(terminal: Terminal) -> None:
+def test_a_step_that_now_fans_out_is_a_break(terminal: Terminal) -> None:
     terminal.start()
     change(terminal, ("@film.step\ndef cut(image: Items[str])", "@film.each(lines)\ndef cut(image: str)"))
     ended = terminal.run("check", "film.py")
     assert "step 'cut': it ran once and now runs for each of 'lines'" in ended.stdout
 
 
-def test_steps_behind_which_all_open_runs_are_may_go(terminal: Terminal) -> None:
+def test_steps_that_all_open_runs_have_passed_may_be_removed(terminal: Terminal) -> None:
     with terminal.worker("-q", "default") as worker:
         run = terminal.start()
         worker.wait_for_output("writing calm")
@@ -79,7 +79,7 @@ def test_steps_behind_which_all_open_runs_are_may_go(terminal: Terminal) -> None
     assert "step 'image': it ran for each of 'lines' and now runs for each of 'rows'" in ended.stdout
 
 
-def test_a_pipeline_of_another_application_breaks_nothing_if_the_database_is_shared(terminal: Terminal) -> None:
+def test_a_pipeline_of_another_application_is_not_a_break_in_a_shared_database(terminal: Terminal) -> None:
     terminal.start()
     change(terminal, ('Pipeline("film"', 'Pipeline("movie"'))
     ended = terminal.run("check", "film.py")
@@ -88,7 +88,7 @@ def test_a_pipeline_of_another_application_breaks_nothing_if_the_database_is_sha
     assert terminal.run("check", "film.py", "--shared").returncode == 0
 
 
-def test_runs_that_are_over_break_nothing(terminal: Terminal) -> None:
+def test_ended_runs_are_not_a_break(terminal: Terminal) -> None:
     terminal.out("runs", "cancel", terminal.start())
     change(terminal, ("def cut(", "def edit("))
     assert terminal.run("check", "film.py").returncode == 0

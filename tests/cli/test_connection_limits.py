@@ -1,4 +1,4 @@
-"""Connections that send nothing, half of a request, or too much: callers who are known are answered all the same."""
+"""Connections that send nothing, half of a request or too much do not affect authenticated clients."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class RunningServer:
         return made
 
     async def ask(self, path: str = "/api/v1/runs", key: str | None = None) -> int:
-        """The status of the answer, over a connection of its own."""
+        """Return the status of the answer, over a separate connection."""
         async with httpx2.AsyncClient(timeout=WAIT_TIMEOUT) as client:
             headers = {"X-API-Key": self.key if key is None else key}
             return (await client.get(f"{self.url}{path}", headers=headers)).status_code
 
 
 async def read(connection: socket.socket, until: bytes | None = None) -> bytes:
-    """What arrives before this, or before the other side closes."""
+    """Return the data that arrives before this marker, or before the other side closes."""
     found = b""
     async with asyncio.timeout(WAIT_TIMEOUT):
         while until is None or until not in found:
@@ -70,7 +70,7 @@ async def read(connection: socket.socket, until: bytes | None = None) -> bytes:
 
 
 def is_open(connection: socket.socket) -> bool:
-    """Whether nothing says that the other side has closed it."""
+    """Return whether the other side has not closed the connection."""
     try:
         return connection.recv(1, socket.MSG_PEEK) != b""
     except BlockingIOError:
@@ -80,7 +80,7 @@ def is_open(connection: socket.socket) -> bool:
 
 
 @asynccontextmanager
-async def a_server(database: Database, **settings: Any) -> AsyncIterator[RunningServer]:
+async def open_server(database: Database, **settings: Any) -> AsyncIterator[RunningServer]:
     await empty_database(database)
     settings_ = Settings(port=0, **settings)
     async with sandbox(app, database) as made:
@@ -106,16 +106,16 @@ def connections_made(monkeypatch: pytest.MonkeyPatch) -> list[LimitedProtocol]:
     return made
 
 
-async def test_two_thousand_idle_connections_keep_nobody_from_an_answer(database: Database) -> None:
+async def test_two_thousand_idle_connections_block_nobody(database: Database) -> None:
     assert raise_descriptor_limit() > 2 * 2_000 + 100
-    async with a_server(database) as here:
+    async with open_server(database) as here:
         waiting = [await here.connect(HALF if number % 2 else b"") for number in range(2_000)]
         assert [await here.ask(), await here.ask("/healthz"), await here.ask(key="wrong")] == [200, 200, 401]
         assert sum(map(is_open, waiting)) <= Settings().max_connections_per_address
 
 
-async def test_the_limit_for_all_closes_the_oldest_that_showed_no_key(database: Database) -> None:
-    async with a_server(database, max_connections=20) as here:
+async def test_the_total_limit_closes_the_oldest_unauthenticated_connection(database: Database) -> None:
+    async with open_server(database, max_connections=20) as here:
         stream = await here.connect(LIVE % here.key.encode())
         assert b"200 OK" in await read(stream, b"retry: 2000")
         waiting = [await here.connect(HALF, source=f"127.0.1.{number + 1}") for number in range(60)]
@@ -125,8 +125,8 @@ async def test_the_limit_for_all_closes_the_oldest_that_showed_no_key(database: 
         assert await read(waiting[0]) == b""
 
 
-async def test_a_stream_of_a_known_caller_stays_whatever_comes_from_its_address(database: Database) -> None:
-    async with a_server(database, max_connections_per_address=5) as here:
+async def test_a_stream_of_an_authenticated_client_survives_connections_from_its_address(database: Database) -> None:
+    async with open_server(database, max_connections_per_address=5) as here:
         streams = []
         for _ in range(8):
             streams.append(await here.connect(LIVE % here.key.encode()))
@@ -137,15 +137,17 @@ async def test_a_stream_of_a_known_caller_stays_whatever_comes_from_its_address(
         assert sum(map(is_open, waiting)) <= 5
 
 
-async def test_a_trusted_proxy_has_as_many_connections_as_it_wants(database: Database) -> None:
-    async with a_server(database, max_connections_per_address=5, trusted_proxies="127.0.0.1") as here:
+async def test_a_trusted_proxy_may_open_any_number_of_connections(database: Database) -> None:
+    async with open_server(database, max_connections_per_address=5, trusted_proxies="127.0.0.1") as here:
         waiting = [await here.connect(HALF) for _ in range(20)]
         assert await here.ask() == 200
         assert all(map(is_open, waiting))
 
 
-async def test_a_server_full_of_known_callers_says_so(database: Database, caplog: pytest.LogCaptureFixture) -> None:
-    async with a_server(database, max_connections=2) as here:
+async def test_a_server_full_of_authenticated_clients_reports_it(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_server(database, max_connections=2) as here:
         streams = [await here.connect(LIVE % here.key.encode()) for _ in range(2)]
         for stream in streams:
             await read(stream, b"retry: 2000")
@@ -159,17 +161,17 @@ async def test_a_server_full_of_known_callers_says_so(database: Database, caplog
 
 
 @pytest.mark.parametrize("sent", [b"", HALF, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + HALF])
-async def test_headers_that_do_not_come_end_the_connection(
+async def test_missing_headers_close_the_connection(
     database: Database, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(connection_limits, "HEADER_TIMEOUT_SECONDS", 0.05)
-    async with a_server(database) as here:
+    async with open_server(database) as here:
         assert b"X-Slow" not in await read(await here.connect(sent))
 
 
-async def test_headers_that_trickle_have_no_more_time(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_headers_get_no_extra_time(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "HEADER_TIMEOUT_SECONDS", 0.2)
-    async with a_server(database) as here:
+    async with open_server(database) as here:
         trickling = await here.connect(HALF)
         async with asyncio.timeout(WAIT_TIMEOUT):
             while is_open(trickling):
@@ -180,19 +182,17 @@ async def test_headers_that_trickle_have_no_more_time(database: Database, monkey
                     break
 
 
-async def test_a_refused_body_that_trickles_ends_the_connection(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_rejected_body_closes_the_connection(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "HEADER_TIMEOUT_SECONDS", 0.05)
-    async with a_server(database) as here:
+    async with open_server(database) as here:
         head = b"POST /api/v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n"
         assert b"401 Unauthorized" in await read(await here.connect(head + b"x" * 1_000))
 
 
-async def test_a_connection_between_two_requests_is_not_late(
+async def test_a_connection_between_two_requests_does_not_time_out(
     connections_made: list[LimitedProtocol], database: Database
 ) -> None:
-    async with a_server(database) as here, httpx2.AsyncClient(timeout=WAIT_TIMEOUT) as client:
+    async with open_server(database) as here, httpx2.AsyncClient(timeout=WAIT_TIMEOUT) as client:
         for _ in range(2):
             assert (await client.get(f"{here.url}/healthz")).status_code == 200
         assert [each._timer for each in connections_made] == [None]
@@ -209,18 +209,16 @@ async def test_a_connection_between_two_requests_is_not_late(
     ],
     ids=["lines", "bare lines", "address", "value", "second request"],
 )
-async def test_large_headers_are_refused_before_they_are_parsed(
+async def test_large_headers_are_rejected_before_they_are_parsed(
     database: Database, monkeypatch: pytest.MonkeyPatch, head: bytes
 ) -> None:
-    async with a_server(database) as here:
+    async with open_server(database) as here:
         answer = await read(await here.connect(head))
         assert b"HTTP/1.1 431 " in answer
         assert b'"code": "HEADERS_TOO_LARGE"' in answer
 
 
-async def test_tiny_chunks_are_parsed_in_turn_with_the_work_of_others(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_parsing_tiny_chunks_yields_to_other_work(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     receive_data = h11.Connection.receive_data
 
@@ -229,7 +227,7 @@ async def test_tiny_chunks_are_parsed_in_turn_with_the_work_of_others(
         receive_data(self, data)
 
     monkeypatch.setattr(h11.Connection, "receive_data", receive)
-    async with a_server(database) as here:
+    async with open_server(database) as here:
         named = b"POST /api/v1/runs HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\nConnection: close\r\n" % here.key.encode()
         sent = named + b"Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n"
         body = b'{"pipeline": "film"}' + b" " * 20_000
@@ -239,10 +237,10 @@ async def test_tiny_chunks_are_parsed_in_turn_with_the_work_of_others(
         assert sum(sizes) == len(sent)
 
 
-async def test_a_connection_that_ended_is_freed_without_garbage_collection(
+async def test_a_closed_connection_is_freed_without_garbage_collection(
     connections_made: list[LimitedProtocol], database: Database
 ) -> None:
-    async with a_server(database, max_connections_per_address=3) as here:
+    async with open_server(database, max_connections_per_address=3) as here:
         with no_collection():
             for sent in (b"", HALF, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"nonsense\r\n\r\n") * 3:
                 connection = await here.connect(sent)
@@ -265,5 +263,5 @@ def no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def test_the_limit_of_descriptors_is_raised() -> None:
+def test_the_file_descriptor_limit_is_raised() -> None:
     assert raise_descriptor_limit() == raise_descriptor_limit() > 0

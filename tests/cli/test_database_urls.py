@@ -21,12 +21,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize("url", [*WRONG, "postgresql://u:s3cr3t@h/db", "postgresql://h/db?password=s3cr3t"])
-def test_an_address_never_shows_its_password(url: str) -> None:
+def test_a_database_url_never_shows_its_password(url: str) -> None:
     for shown in (mask_password(url), Database(url, None).address):
         assert "cr3t" not in shown
         assert "s3" not in shown
 
 
-def test_a_right_address_says_where_it_is() -> None:
+def test_a_valid_url_names_its_host() -> None:
     assert Database("postgresql://u:p@db.example:6432/work", None).address == "db.example:6432/work"
     assert mask_password("postgresql://u:p@db.example:6432/work") == "postgresql://u:***@db.example:6432/work"

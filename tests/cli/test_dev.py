@@ -11,7 +11,6 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,11 +18,11 @@ import pytest
 from rich.console import Console
 
 from retoma import Settings, demo
-from retoma.cli.demo.board import LiveBoard, PlainBoard, Snapshot
+from retoma.cli.demo.board import Board
 from retoma.cli.demo.proof import Proof
 from retoma.cli.dev import suggest_after_demo
 from retoma.client import Client
-from retoma.records import Job
+from retoma.records import StepProgress
 from retoma.states import JobState
 from retoma.store.database import Database
 from tests.cli.terminal import FILM, Terminal, wait_until
@@ -62,9 +61,9 @@ app = App("films", pipelines=[films], demo=demo)
 """
 
 
-def worker_of(said: str) -> int:
-    """The process id of the newest worker that said it was there."""
-    return int(re.findall(r"worker    process (\d+)", said)[-1])
+def worker_of(message: str) -> int:
+    """Return the process id of the newest worker that reported itself ready."""
+    return int(re.findall(r"worker    process (\d+)", message)[-1])
 
 
 def is_running(pid: int) -> bool:
@@ -77,7 +76,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
-    """The usual one, by us or by whoever has it."""
+    """Occupy the default port unless another process already does."""
     port = Settings.model_fields["port"].default
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -94,12 +93,12 @@ def taken_port() -> Iterator[int]:
         yield port
 
 
-def test_dev_says_what_to_type_and_stops_cleanly(terminal: Terminal, taken_port: int) -> None:
+def test_dev_prints_the_next_commands_and_stops_cleanly(terminal: Terminal, taken_port: int) -> None:
     with terminal.process("dev", "film.py") as dev:
-        said = dev.wait_for_output("worker_ready")
-        assert f"port {taken_port} is in use, so the server uses " in said
-        assert "-m retoma start film film.py --wait" in said
-        worker = worker_of(said)
+        output = dev.wait_for_output("worker_ready")
+        assert f"port {taken_port} is in use, so the server uses " in output
+        assert "-m retoma start film film.py --wait" in output
+        worker = worker_of(output)
         os.kill(dev.pid, signal.SIGINT)
         assert dev.wait_for_exit() == 0
         assert "all data is kept" in dev.wait_for_output("stopped")
@@ -130,20 +129,79 @@ def test_dev_without_an_application_names_the_demo(terminal: Terminal) -> None:
     assert "retoma dev --demo" in ended.stderr
 
 
-def test_an_application_with_a_demo_starts_it_and_says_where_its_review_is(terminal: Terminal) -> None:
+def test_an_application_with_a_demo_starts_it_and_prints_the_address_of_its_review(terminal: Terminal) -> None:
     (terminal.folder / "shown.py").write_text(SHOWN)
     with terminal.process("dev", "shown.py", "--demo", "--port", "0", LANG="pt_BR.UTF-8") as dev:
         dev.wait_for_output("isto é tudo")
-        said = dev.wait_for_output("approved_film de “Film: chá” espera por você: ")
-        address = re.search(r"servidor  (http://127.0.0.1:\d+)/\?(token=\S+)", said)
+        output = dev.wait_for_output("approved_film de “Film: chá” está à sua espera: ")
+        address = re.search(r"servidor  (http://127.0.0.1:\d+)/\?(token=\S+)", output)
         assert address is not None
-        assert f"em pt: {address[1]}/films/?{address[2]}, porta" in said
+        assert f"em pt: {address[1]}/films/?{address[2]}, porta" in output
         port = address[1].rpartition(":")[2]
-        assert f"/films/?{address[2]}, porta {port}" in said
-        assert "webhooks  também podem ir" in said
+        assert f"/films/?{address[2]}, porta {port}" in output
+        assert "webhooks  também podem ir" in output
         (review,) = terminal.json("reviews", "list")
-        assert f"{address[1]}/reviews/{review['id']}?{address[2]}" in said
+        assert f"{address[1]}/reviews/{review['id']}?{address[2]}" in output
         assert f"made beside port {port}" in terminal.out("reviews", "show", str(review["id"]))
+        os.kill(dev.pid, signal.SIGINT)
+        assert dev.wait_for_exit() == 0
+
+
+TWO = """
+import asyncio
+
+from retoma import App, Pipeline
+
+
+def an_app(name, demo):
+    pipeline = Pipeline(name)
+
+    @pipeline.step
+    def answer() -> int:
+        return 42
+
+    return App(name, title=name.title(), pipelines=[pipeline], demo=demo)
+
+
+async def stubborn(client, address, language):
+    yield f"of {client.app.name}"
+    yield "going on"
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+
+async def broken(client, address, language):
+    raise RuntimeError("no paint left")
+    yield ""
+
+
+app = App("all", includes=[an_app("films", stubborn), an_app("books", broken), an_app("plays", None)])
+"""
+
+
+def test_the_demos_of_several_applications_run_side_by_side_and_none_holds_up_the_end(terminal: Terminal) -> None:
+    (terminal.folder / "two.py").write_text(TWO)
+    with terminal.process("dev", "two.py", "--demo", "--port", "0") as dev:
+        said = dev.wait_for_output("Films: going on")
+        assert "\nFilms\nof films\n" in said
+        assert "the demo failed: RuntimeError: no paint left" in said
+        dev.wait_for_output("queues default")
+        os.kill(dev.pid, signal.SIGINT)
+        assert dev.wait_for_exit() == 0
+
+
+def test_dev_shows_something_of_every_application_of_the_package(terminal: Terminal) -> None:
+    with terminal.process("dev", "retoma_apps", "--demo", "--port", "0") as dev:
+        said = dev.wait_for_output("The webhook with the result goes to a receiver")
+        assert "The video “How coffee is made” was ordered" in said
+        assert "12 documents are being classified" in said
+        dev.wait_for_output("Script review of “How coffee is made” is waiting for you")
+        dev.wait_for_output("Classifier: classified: ")
+        dev.wait_for_output("GPU: the webhook has arrived: COMPLETED, 3 videos")
+        assert {run["state"] for run in terminal.json("runs", "list")} == {"paused", "completed"}
         os.kill(dev.pid, signal.SIGINT)
         assert dev.wait_for_exit() == 0
 
@@ -157,8 +215,8 @@ def test_dev_counts_the_reviews_that_were_open_before(terminal: Terminal) -> Non
     with terminal.process("dev", "shown.py", "--port", "0") as dev:
         dev.wait_for_output("6 reviews wait for you: http://127.0.0.1:")
         terminal.out("start", "films", "shown.py", "-i", "topic=coffee")
-        said = dev.wait_for_output("approved_film of “Film: coffee” waits for you: ")
-        assert "“Film: tea" not in said
+        output = dev.wait_for_output("approved_film of “Film: coffee” is waiting for you: ")
+        assert "“Film: tea" not in output
         os.kill(dev.pid, signal.SIGINT)
         assert dev.wait_for_exit() == 0
 
@@ -166,7 +224,7 @@ def test_dev_counts_the_reviews_that_were_open_before(terminal: Terminal) -> Non
 CHANGED = """f"new {line} {[name for name in os.environ if name.startswith('RETOMA_DEV')]}\""""
 
 
-def test_dev_starts_again_when_the_code_changes_and_runs_continue(terminal: Terminal) -> None:
+def test_dev_restarts_when_the_code_changes_and_runs_continue(terminal: Terminal) -> None:
     file = terminal.folder / "film.py"
     with terminal.process("dev", "film.py", "--port", "0", RETOMA_DRAIN_SECONDS="0") as dev:
         dev.wait_for_output("worker_ready")
@@ -186,7 +244,7 @@ def test_dev_starts_again_when_the_code_changes_and_runs_continue(terminal: Term
         assert dev.wait_for_exit() == 0
 
 
-def test_dev_listens_on_the_port_that_it_is_given(terminal: Terminal) -> None:
+def test_dev_listens_on_the_requested_port(terminal: Terminal) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -196,7 +254,7 @@ def test_dev_listens_on_the_port_that_it_is_given(terminal: Terminal) -> None:
     assert f"port {port}" in ended.stderr
 
 
-def test_an_application_without_a_demo_says_so(terminal: Terminal) -> None:
+def test_an_application_without_a_demo_is_reported(terminal: Terminal) -> None:
     ended = terminal.run("dev", "film.py", "--demo")
     assert ended.returncode == 2
     assert "film.py has no demo" in ended.stderr
@@ -205,12 +263,12 @@ def test_an_application_without_a_demo_says_so(terminal: Terminal) -> None:
 def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(terminal: Terminal) -> None:
     terminal.variables["RETOMA_HEARTBEAT_TIMEOUT_SECONDS"] = "3"
     terminal.variables["LANG"] = "pt_BR.UTF-8"
-    said = terminal.out("dev", "--demo", "--once")
-    assert re.search(r"kill -9 \d+: o worker 1 morreu enquanto executava [234] jobs", said)
-    seconds = re.search(r"recuperados (\d+),\d s após a morte", said)
+    output = terminal.out("dev", "--demo", "--once")
+    assert re.search(r"kill -9 \d+: o worker 1 morreu enquanto executava [234] jobs", output)
+    seconds = re.search(r"recuperados (\d+),\d s após a interrupção", output)
     assert seconds is not None
     assert int(seconds[1]) < WAIT_TIMEOUT
-    assert "O farol que retomava: 12 cenas" in said
+    assert "O farol que retomava: 12 cenas" in output
     (run,) = terminal.json("runs", "list")
     assert run["state"] == "completed"
     (effects,) = (terminal.folder / "home" / "demo").glob("*.jsonl")
@@ -232,7 +290,7 @@ def test_the_demo_kills_its_worker_and_proves_that_nothing_was_done_twice(termin
         ({"scenes": 2, "film": 1}, "script was finished but left no trace"),
     ],
 )
-def test_the_demo_objects_to_what_it_does_not_prove(
+def test_the_demo_reports_what_it_could_not_prove(
     bodies: dict[str, int], objection: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "C")
@@ -241,7 +299,7 @@ def test_the_demo_objects_to_what_it_does_not_prove(
     assert next(proof.find_violations(counted), None) == objection
 
 
-async def test_every_objection_is_shown_in_the_language_of_the_locale(
+async def test_every_demo_finding_is_shown_in_the_language_of_the_locale(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LC_ALL", "pt_BR.UTF-8")
@@ -250,7 +308,7 @@ async def test_every_objection_is_shown_in_the_language_of_the_locale(
     monkeypatch.setattr(demo, "effects_path", lambda run: effects)
     proof = Proof(finished=frozenset({("script", "")}), interrupted=frozenset({("scenes", "")}))
     screen = io.StringIO()
-    board = PlainBoard(Console(file=screen, width=500))
+    board = Board(Console(file=screen, width=500))
     assert not await proof.show(Client(None, Database("never asked", None)), uuid4(), board)
     assert [line.strip() for line in screen.getvalue().splitlines()] == [
         "",
@@ -262,50 +320,35 @@ async def test_every_objection_is_shown_in_the_language_of_the_locale(
     ]
 
 
-def test_what_to_type_after_the_demo_names_its_run() -> None:
+def test_the_command_suggested_after_the_demo_names_its_run() -> None:
     run = uuid4()
     assert f"runs show {run}" in suggest_after_demo(run)
 
 
-def test_the_board_shows_each_job_as_it_is() -> None:
-    jobs = [
-        a_job("script", state=JobState.SUCCEEDED),
-        a_job("scenes", state=JobState.SUCCEEDED, attempt=2),
-        a_job("narration", "1", state=JobState.RUNNING),
-        a_job("narration", "2", state=JobState.READY),
-        a_job("illustration", "1", state=JobState.RUNNING),
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_board_shows_the_progress_of_the_run(is_terminal: bool) -> None:
+    steps = [
+        make_step("script", {JobState.SUCCEEDED: 1}),
+        make_step("narration", {JobState.SUCCEEDED: 1, JobState.RUNNING: 1}),
+        make_step("illustration", {JobState.RUNNING: 2}),
+        make_step("film", {}),
     ]
     screen = io.StringIO()
-    board = LiveBoard(Console(file=screen, force_terminal=True, width=100, no_color=True))
-    board.show(Snapshot(demo.demo.graph, jobs, frozenset({("illustration", "1")}), "worker 1 is silent"))
+    board = Board(Console(file=screen, force_terminal=is_terminal, width=120, no_color=True))
+    board.show("demo", steps)
+    board.show("demo", steps, "worker 1 is silent")
+    board.print_line("worker 2 started")
     board.clear()
-    shown = [line.split() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).splitlines()]
-    for line in (
-        ["script", "●", "1/1"],
-        ["scenes", "◉", "1/1"],
-        ["narration", "▶", "○", "0/2"],
-        ["illustration", "✗", "0/1"],
-        ["film", "·", "-"],
-        ["worker", "1", "is", "silent"],
-    ):
-        assert line in shown
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[^\x00-\x7f]+", "", screen.getvalue())
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    if is_terminal:
+        assert any(line.startswith("demo 2/6 worker 1 is silent") for line in lines)
+        assert "worker 2 started" in lines
+    else:
+        assert lines == ["demo: 2/6 narration, illustration", "worker 2 started"]
 
 
-def a_job(step: str, item: str = "", *, state: JobState, attempt: int = 1) -> Job:
-    return Job(
-        step=step,
-        item=item,
-        revision=1,
-        state=state,
-        attempt=attempt,
-        worker_deaths=0,
-        queue="default",
-        code=None,
-        position=int(item or 0),
-        waiting_on=0,
-        created_at=datetime.now(UTC),
-        ready_at=None,
-        started_at=None,
-        ended_at=None,
-        output=None,
+def make_step(step: str, jobs: dict[JobState, int]) -> StepProgress:
+    return StepProgress(
+        step=step, each=False, queue="default", jobs=jobs, started_at=None, ended_at=None, created_at=None
     )

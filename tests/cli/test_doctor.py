@@ -1,4 +1,4 @@
-"""`retoma doctor`, `db` and `config`: what is wrong here, and what is set."""
+"""`retoma doctor`, `db` and `config`: problems of the installation, and its settings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import chdir
 from datetime import timedelta
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
 from pathlib import Path
@@ -17,14 +18,16 @@ from typing import Any
 
 import pytest
 
-from retoma import Pipeline, minutes
-from retoma.cli import doctor, extras
+from retoma import Pipeline, checks, demo, minutes
+from retoma.cli import doctor
+from retoma.cli.served_applications import record
 from retoma.engine import watchdog
 from retoma.store import health, migrate
 from retoma.store.database import Database
 from retoma.store.embedded import Embedded, attach, choose_programs, run_single_user, server_user
 from retoma.store.supervisor import lock
 from retoma.testing import fresh_database
+from retoma_apps import videos
 from tests.cli.terminal import Terminal, wait_until
 from tests.conftest import OpenSandbox
 from tests.engine.builders import HEARTBEAT_TIMEOUT
@@ -49,15 +52,13 @@ def findings(terminal: Terminal, about: str) -> list[dict[str, Any]]:
     return [finding for finding in json.loads(ended.stdout) if finding["subject"] == about]
 
 
-def test_all_is_well_where_nothing_waits(terminal: Terminal) -> None:
-    terminal.variables["REDIS_URL"] = "redis://localhost"
+def test_everything_is_healthy_if_nothing_waits(terminal: Terminal) -> None:
     with terminal.worker() as worker:
         ended = terminal.run("doctor")
         assert ended.returncode == 0
         assert f"schema {NEWEST}, up to date" in ended.stdout
         assert "external PostgreSQL" in ended.stdout
         assert f":{worker.pid}" in ended.stdout
-        assert "not needed" in ended.stdout
 
 
 def uninstall(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
@@ -68,35 +69,36 @@ def uninstall(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
             raise PackageNotFoundError(part)
         return distribution(part)
 
-    monkeypatch.setattr(extras, "distribution", found)
+    monkeypatch.setattr(checks, "distribution", found)
 
 
-def test_a_missing_part_of_an_extra_is_named_with_who_needs_it_and_how_to_install_it(
+def test_a_missing_package_is_named_with_its_install_command(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uninstall(monkeypatch, "imageio-ffmpeg", "scikit-learn")
     (media,) = findings(terminal, "extra media")
-    assert (
-        media["message"]
-        == "not installed; needed only for retoma_apps.videos and retoma_apps.gpu: imageio-ffmpeg (ffmpeg)"
-    )
-    clone = Path(extras.__file__).resolve().parents[3]
-    assert (media["level"], media["advice"]) == ("ok", f"{sys.executable} -m pip install -e '{clone}[media]'")
+    clone = Path(checks.__file__).resolve().parents[2]
+    assert media == {
+        "level": "ok",  # no application needs it
+        "subject": "extra media",
+        "message": "not installed: imageio-ffmpeg",
+        "advice": f"{sys.executable} -m pip install -e '{clone}[media]'",
+    }
     (classifier,) = findings(terminal, "extra classifier")
-    assert "needed only for retoma_apps.classifier: scikit-learn (labels offline)" in classifier["message"]
-    (gpus,) = findings(terminal, "GPUs")
-    assert "ffmpeg, which replaces GPUs offline, is not installed" in gpus["message"]
+    assert classifier["message"] == "not installed: scikit-learn"
 
 
-def test_pip_is_that_of_the_interpreter_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_pip_command_uses_the_running_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
-    assert extras.EXTRAS[0].install_command.startswith(".venv/bin/python -m pip install -e ")
+    uninstall(monkeypatch, "pillow")
+    assert checks.check_extra("media").advice.startswith(".venv/bin/python -m pip install -e ")
 
 
 def test_the_extra_is_installed_from_the_clone_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(extras.__file__).resolve().parents[3])
-    assert extras.EXTRAS[0].install_command.endswith(" -m pip install -e '.[media]'")
+    monkeypatch.chdir(Path(checks.__file__).resolve().parents[2])
+    uninstall(monkeypatch, "pillow")
+    assert checks.check_extra("media").advice.endswith(" -m pip install -e '.[media]'")
 
 
 def test_runs_without_any_worker_are_warned_about(terminal: Terminal) -> None:
@@ -118,7 +120,7 @@ def test_runs_whose_application_has_no_worker_are_warned_about(terminal: Termina
     assert "no worker serves pipeline 'film', and 1 run is waiting" in lacking["message"]
 
 
-def test_a_missing_public_url_is_warned_about_where_other_machines_call(terminal: Terminal) -> None:
+def test_a_missing_public_url_is_warned_about_if_other_machines_call(terminal: Terminal) -> None:
     assert findings(terminal, "RETOMA_PUBLIC_URL") == []
     for name, value in (("RETOMA_HOST", "0.0.0.0"), ("RETOMA_TRUSTED_PROXIES", "127.0.0.1")):
         terminal.variables[name] = value
@@ -130,54 +132,91 @@ def test_a_missing_public_url_is_warned_about_where_other_machines_call(terminal
     assert findings(terminal, "RETOMA_PUBLIC_URL") == []
 
 
-def test_the_gpus_are_found_where_the_application_finds_them(terminal: Terminal) -> None:
-    (terminal.folder / ".env").write_text("RUNPOD_API_KEY=rpa_CANARY\nREDIS_URL=redis://localhost\n")
-    (gpus,) = findings(terminal, "GPUs")
-    assert (gpus["level"], gpus["advice"]) == ("warning", "set RUNPOD_ENDPOINT_ID")
-    assert findings(terminal, "REDIS_URL")
-    terminal.variables["RUNPOD_ENDPOINT_ID_IMG2VID"] = "pod"
-    (gpus,) = findings(terminal, "GPUs")
-    assert (gpus["level"], gpus["message"]) == ("ok", "RunPod API key is set")
+CHECKED = """
+from retoma import App, Pipeline
+from retoma.checks import Finding
+
+song = Pipeline("song")
 
 
-def test_who_runs_an_application_is_warned_of_its_missing_extra(
+@song.step
+def sung() -> str:
+    return "la"
+
+
+def check():
+    yield Finding("problem", "piano", "out of tune", "call the tuner")
+
+
+def fail():
+    raise OSError("no piano")
+
+
+app = App("all", includes=[App("song", pipelines=[song], checks=CHECKS)])
+"""
+
+
+@pytest.fixture
+def checked_application(terminal: Terminal) -> Path:
+    (file := terminal.folder / "song.py").write_text(CHECKED.replace("CHECKS", "check"))
+    terminal.variables["RETOMA_APP"] = "song.py"
+    return file
+
+
+@pytest.mark.usefixtures("checked_application")
+def test_an_application_brings_its_own_checks(terminal: Terminal) -> None:
+    ended = terminal.run("doctor", "-o", "json")
+    piano = {"level": "problem", "subject": "piano", "message": "out of tune", "advice": "call the tuner"}
+    assert (ended.returncode, piano in json.loads(ended.stdout)) == (1, True)
+
+
+def test_checks_that_fail_are_reported(terminal: Terminal, checked_application: Path) -> None:
+    checked_application.write_text(CHECKED.replace("CHECKS", "fail"))
+    (finding,) = findings(terminal, "application")
+    assert finding["level"] == "warning"
+    assert finding["message"] == "the checks of 'song' failed: OSError: no piano"
+
+
+def test_an_application_that_cannot_be_imported_is_a_problem(terminal: Terminal, checked_application: Path) -> None:
+    checked_application.write_text("import pianos")
+    (finding,) = findings(terminal, "application")
+    assert (finding["level"], "No module named 'pianos'" in finding["message"]) == ("problem", True)
+
+
+def test_the_application_of_a_local_server_is_checked(terminal: Terminal, checked_application: Path) -> None:
+    del terminal.variables["RETOMA_APP"]
+    assert findings(terminal, "piano") == []
+    with chdir(terminal.folder), record(terminal.folder / "home", "song.py", demo.app):
+        assert findings(terminal, "piano")
+
+
+def test_running_an_application_warns_about_its_missing_extra(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uninstall(monkeypatch, "espeakng-loader")
+    monkeypatch.delitem(vars(videos), "app", raising=False)
     terminal.variables["RETOMA_APP"] = "retoma_apps.videos"
     (media,) = findings(terminal, "extra media")
-    assert media["level"] == "warning"
-    assert "eSpeak" in media["message"]
+    assert (media["level"], media["message"]) == ("warning", "not installed: espeakng-loader")
 
 
-def test_an_ffmpeg_that_does_not_run_is_missing(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (broken := tmp_path / "ffmpeg-broken").write_text("#!/bin/sh\necho ffmpeg version 0\nexit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setattr(extras, "_find_ffmpeg_programs", lambda: iter([broken]))
-    (media,) = findings(terminal, "extra media")
-    assert "imageio-ffmpeg" in media["message"]
-
-
-def test_extras_that_are_there_are_told_with_their_versions(terminal: Terminal) -> None:
+def test_installed_extras_are_listed_with_their_versions(terminal: Terminal) -> None:
     (media,) = findings(terminal, "extra media")
     assert f"espeakng-loader {version('espeakng-loader')}" in media["message"]
-    (gpus,) = findings(terminal, "GPUs")
-    assert "RUNPOD_API_KEY is not set: ffmpeg version" in gpus["message"]
+    assert findings(terminal, "extra ocr")
 
 
 def test_a_queue_with_work_and_without_a_worker_is_a_problem(terminal: Terminal) -> None:
     terminal.start()
     ended = terminal.run("doctor")
     assert ended.returncode == 1
-    assert "default: 1 ready, but no live worker serves it" in ended.stdout
+    assert "default: 1 ready, but no running worker serves it" in ended.stdout
     with terminal.worker("-q", "image"):
         (queue,) = findings(terminal, "queue")
     assert (queue["level"], queue["advice"]) == ("problem", "retoma worker APP -q default")
 
 
-async def test_a_run_that_is_stuck_is_told_of(open_sandbox: OpenSandbox) -> None:
+async def test_a_stuck_run_is_reported(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("film", stuck_after=minutes(1))
 
     @pipeline.step
@@ -202,14 +241,14 @@ def test_a_worker_without_heartbeats_is_reported(terminal: Terminal) -> None:
     assert f":{worker.pid}: last heartbeat" in silent[0]["message"]
 
 
-async def test_an_old_transaction_is_found(real_time_database: Database) -> None:
+async def test_a_long_running_transaction_is_reported(real_time_database: Database) -> None:
     async with real_time_database.connection() as connection, connection.transaction():
         pid = await connection.fetchval("select pg_backend_pid()")
         old = await health.list_old_transactions(real_time_database, timedelta(0))
     assert pid in [row["pid"] for row in old]
 
 
-def test_a_database_that_is_not_there_is_a_problem(terminal: Terminal) -> None:
+def test_an_unreachable_database_is_a_problem(terminal: Terminal) -> None:
     terminal.variables["RETOMA_DATABASE_URL"] = "postgresql://me:secret@127.0.0.1:1/none"
     ended = terminal.run("doctor")
     assert ended.returncode == 1
@@ -223,7 +262,7 @@ def test_a_database_that_is_not_there_is_a_problem(terminal: Terminal) -> None:
 
 @pytest.fixture
 def embedded(tmp_path: Path) -> Iterator[Terminal]:
-    """Without a database of its own; its home is where every user can reach it."""
+    """A terminal without its own database; its home is reachable by every user."""
     home = Path(tempfile.mkdtemp(prefix="retoma-cli-"))
     home.chmod(0o755)
     yield Terminal(tmp_path, {"RETOMA_HOME": str(home)})
@@ -231,7 +270,7 @@ def embedded(tmp_path: Path) -> Iterator[Terminal]:
     shutil.rmtree(home)
 
 
-def test_the_embedded_database_is_made_when_it_is_first_used(embedded: Terminal) -> None:
+def test_the_embedded_database_is_created_on_first_use(embedded: Terminal) -> None:
     before = embedded.run("db", "status")
     assert (before.returncode, f"schema 0 of {NEWEST}" in before.stdout) == (1, True)
     assert "0001_initial_schema" in embedded.out("db", "upgrade")
@@ -277,7 +316,7 @@ async def unmigrated_terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
         yield Terminal(tmp_path, {"RETOMA_DATABASE_URL": database.url})
 
 
-def test_a_database_of_ones_own_is_upgraded_only_when_asked(unmigrated_terminal: Terminal) -> None:
+def test_an_external_database_is_upgraded_only_on_request(unmigrated_terminal: Terminal) -> None:
     refused = unmigrated_terminal.run("runs", "list")
     assert refused.returncode == 1
     assert refused.stderr == "Error: the database does not have Retoma's tables yet: run `retoma db upgrade`\n"
@@ -286,7 +325,7 @@ def test_a_database_of_ones_own_is_upgraded_only_when_asked(unmigrated_terminal:
     assert unmigrated_terminal.json("runs", "list") == []
 
 
-def test_settings_are_shown_with_their_origin_and_without_secrets(terminal: Terminal) -> None:
+def test_settings_are_shown_with_their_source_and_without_secrets(terminal: Terminal) -> None:
     (terminal.folder / ".env").write_text("RETOMA_HEARTBEAT_TIMEOUT_SECONDS=7\nRETOMA_DRAIN_SECONDS=1\n")
     (terminal.folder / "retoma.toml").write_text('app = "film.py"\nheartbeat_timeout_seconds = 8\n')
     terminal.variables |= {"RETOMA_DRAIN_SECONDS": "2", "RETOMA_DATABASE_URL": "postgresql://me:hush-hush@db/work"}
@@ -310,7 +349,7 @@ def test_settings_are_shown_with_their_origin_and_without_secrets(terminal: Term
     }
 
 
-def test_a_wrong_setting_is_one_sentence(terminal: Terminal) -> None:
+def test_an_invalid_setting_is_reported_in_one_sentence(terminal: Terminal) -> None:
     terminal.variables["RETOMA_HEARTBEAT_TIMEOUT_SECONDS"] = "soon"
     ended = terminal.run("runs", "list")
     assert ended.returncode == 2

@@ -1,4 +1,4 @@
-"""A worker that is frozen, under `retoma dev`: every surface sees the same, and `resume` says what is missing."""
+"""A frozen worker under `retoma dev`: every interface reports the same, and `resume` says what is missing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.cli.test_serve import address_of
 from tests.wait_timeout import WAIT_TIMEOUT
 
 
-def test_every_surface_says_that_the_run_of_a_frozen_worker_is_stuck(terminal: Terminal) -> None:
+def test_every_interface_reports_that_the_run_of_a_frozen_worker_is_stuck(terminal: Terminal) -> None:
     (terminal.folder / "film.py").write_text(FILM.replace("retry=Retry(0)", "retry=Retry(0), stuck_after=1"))
     with terminal.process("dev", "film.py", "--port", "0", RETOMA_HEARTBEAT_TIMEOUT_SECONDS="1") as dev:
         worker = worker_of(dev.wait_for_output("worker_ready"))
@@ -34,17 +35,17 @@ def test_every_surface_says_that_the_run_of_a_frozen_worker_is_stuck(terminal: T
                 assert terminal.state(run) == "stuck"
                 assert [each["run"] for each in terminal.json("runs", "stuck")] == [run]
                 page = server.get(f"/runs/{run}").text
-                assert "no running worker serves queue image" in page
+                assert "no running worker serves queue 'image'" in unescape(page)
                 measured = server.get("/metrics").text
                 assert 'retoma_runs{pipeline="film",state="stuck"} 1' in measured
                 assert "retoma_workers 0" in measured
 
                 resumed = server.post(f"/api/v1/runs/{run}/resume")
                 assert (resumed.status_code, resumed.json()["state"]) == (200, "running")
-                assert "no live worker serves queue 'image'" in resumed.json()["note"]
-                said = terminal.run("runs", "resume", run)
-                assert said.returncode == 0
-                assert "no live worker serves queue 'image'" in said.stderr
+                assert "no running worker serves queue 'image'" in resumed.json()["note"]
+                output = terminal.run("runs", "resume", run)
+                assert output.returncode == 0
+                assert "no running worker serves queue 'image'" in output.stderr
             finally:
                 os.kill(worker, signal.SIGCONT)
             Path(terminal.folder / "go").touch()

@@ -28,7 +28,7 @@ async def cycle() -> str:
 """
 
 
-def test_a_worker_frees_large_cycles_of_its_steps(terminal: Terminal) -> None:
+def test_a_worker_frees_large_reference_cycles_of_its_steps(terminal: Terminal) -> None:
     (terminal.folder / "hoard.py").write_text(HOARD)
     with terminal.process("worker", "hoard.py"):
         assert "collected" in terminal.out("start", "hoard", "hoard.py", "--wait")

@@ -52,7 +52,7 @@ def on_linux() -> None:
 
 
 @contextmanager
-def little_is_kept(pid: int) -> Iterator[None]:
+def check_memory_retained(pid: int) -> Iterator[None]:
     before = resident(pid)
     yield
     assert resident(pid) - before < MOST
@@ -66,7 +66,7 @@ def resident(pid: int) -> int:
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["stranger", "known caller"])
-def test_a_server_keeps_nothing_of_refused_requests(terminal: Terminal, is_known: bool) -> None:
+def test_a_server_retains_no_memory_of_rejected_requests(terminal: Terminal, is_known: bool) -> None:
     created = terminal.out("keys", "create", "films", "--scope", "runs:write")
     key = re.search(r"rtm_[a-z2-7]+", created)
     assert key
@@ -74,13 +74,13 @@ def test_a_server_keeps_nothing_of_refused_requests(terminal: Terminal, is_known
         address = address_of(server)
         refusals = {b"422"} if is_known else {b"401", b"429"}
         assert post(address, key[0] if is_known else "wrong") in refusals
-        with little_is_kept(server.pid):
+        with check_memory_retained(server.pid):
             for _ in range(REQUESTS):
                 assert post(address, key[0] if is_known else "wrong") in refusals
 
 
 def post(address: str, key: str) -> bytes:
-    """Send a large body that is no request, and return the status. The server may answer before all is sent."""
+    """Send a large invalid body and return the status. The server may answer before everything is sent."""
     host, port = urlsplit(address).hostname, urlsplit(address).port
     head = f"POST /api/v1/runs HTTP/1.1\r\nHost: x\r\nX-API-Key: {key}\r\nContent-Type: application/json\r\n"
     with socket.create_connection((host, port), timeout=WAIT_TIMEOUT) as connection:
@@ -90,9 +90,9 @@ def post(address: str, key: str) -> bytes:
         return connection.recv(64).split()[1]
 
 
-def test_a_worker_keeps_nothing_of_failed_attempts(terminal: Terminal) -> None:
+def test_a_worker_retains_no_memory_of_failed_attempts(terminal: Terminal) -> None:
     (terminal.folder / "film.py").write_text(FAILING)
-    with terminal.worker("--concurrency", "2") as worker, little_is_kept(worker.pid):
+    with terminal.worker("--concurrency", "2") as worker, check_memory_retained(worker.pid):
         runs = [terminal.start() for _ in range(RUNS)]
         for run in runs:
             wait_until(lambda: terminal.state(run) in {"failed", "completed_with_errors"})  # noqa: B023

@@ -1,10 +1,12 @@
-"""The language of the terminal."""
+"""The language and the colours of the terminal."""
 
 from __future__ import annotations
 
 import pytest
 
 from retoma.cli.messages import format_decimal, gettext
+from retoma.cli.printing import _COLOURS
+from retoma.states import RunState
 
 
 @pytest.mark.parametrize(
@@ -16,7 +18,7 @@ from retoma.cli.messages import format_decimal, gettext
         ({}, "none was run again", "1.5"),
     ],
 )
-def test_the_language_is_that_of_the_locale(
+def test_the_language_follows_the_locale(
     monkeypatch: pytest.MonkeyPatch, locale: dict[str, str], message: str, number: str
 ) -> None:
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
@@ -25,3 +27,8 @@ def test_the_language_is_that_of_the_locale(
         monkeypatch.setenv(name, value)
     assert gettext("none was run again") == message
     assert format_decimal(1.5) == number
+
+
+@pytest.mark.parametrize("state", RunState)
+def test_every_state_of_a_run_has_a_colour(state: RunState) -> None:
+    assert state in _COLOURS, f"{state!r} has no colour: add it to _COLOURS in cli/printing.py"

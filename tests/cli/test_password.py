@@ -10,7 +10,7 @@ from retoma.engine.admin_sessions import verify_password
 from retoma.errors import InvalidInput
 
 
-def test_it_prints_a_setting_that_lets_this_password_in(
+def test_the_command_prints_a_setting_that_accepts_this_password(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("a long enough password\n"))
@@ -21,7 +21,7 @@ def test_it_prints_a_setting_that_lets_this_password_in(
     assert not verify_password("another long password", value)
 
 
-def test_a_short_password_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_password_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     with pytest.raises(InvalidInput, match="12 to"):
         password()

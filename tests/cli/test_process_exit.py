@@ -1,4 +1,4 @@
-"""A process that is asked to stop exits with 0, whatever the application's code does with its cancellation."""
+"""A process that is asked to stop exits with 0, even if the application's code ignores its cancellation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ stubborn = Pipeline("stubborn", inputs=Way, retry=Retry(0))
 @stubborn.step
 async def step(way: str, *, ctx: Context) -> None:
     if way == "poll":
-        await ctx.external("x", poll=poll, poll_interval=0.01)
+        await ctx.external(lambda: "x", poll=poll, poll_interval=0.01)
     if way == "task":
         await ignore_cancellation()
     if way == "thread of asyncio":
@@ -90,7 +90,7 @@ def stop_and_wait(process: Process) -> int:
 
 
 @pytest.mark.parametrize("way", ["task", "poll", "thread of asyncio", "own thread"])
-def test_a_worker_exits_though_application_code_never_ends(stubborn: Terminal, way: str) -> None:
+def test_a_worker_exits_though_application_code_never_returns(stubborn: Terminal, way: str) -> None:
     with stubborn.process("worker", "stubborn.py") as worker:
         run = stubborn.out("start", "stubborn", "stubborn.py", "-i", f"way={way}").strip()
         stubborn.wait_for_images()
@@ -110,7 +110,7 @@ def test_a_worker_leaves_no_child_process_behind(stubborn: Terminal) -> None:
     wait_until(lambda: not Path(f"/proc/{child}").exists())
 
 
-def test_dev_exits_though_application_code_never_ends(stubborn: Terminal) -> None:
+def test_dev_exits_though_application_code_never_returns(stubborn: Terminal) -> None:
     with stubborn.process("dev", "stubborn.py", "--port", "0") as dev:
         stubborn.out("start", "stubborn", "stubborn.py", "-i", "way=task")
         stubborn.wait_for_images()
@@ -118,11 +118,11 @@ def test_dev_exits_though_application_code_never_ends(stubborn: Terminal) -> Non
 
 
 def run_script(script: str) -> subprocess.CompletedProcess[str]:
-    given = f"import asyncio, sys, threading\nfrom retoma.cli import process_exit\n{script}"
-    return subprocess.run([sys.executable, "-c", given], capture_output=True, text=True, timeout=WAIT_TIMEOUT)
+    code = f"import asyncio, sys, threading\nfrom retoma.cli import process_exit\n{script}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_TIMEOUT)
 
 
-def test_a_limit_ends_a_process_whose_event_loop_is_blocked() -> None:
+def test_a_time_limit_kills_a_process_whose_event_loop_is_blocked() -> None:
     ended = run_script("print('all is recorded')\nprocess_exit.limit_exit(0.01)\nthreading.Event().wait()")
     assert (ended.returncode, ended.stdout) == (0, "all is recorded\n")
 

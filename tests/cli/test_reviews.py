@@ -12,18 +12,27 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Decision, Settings
+from retoma import App, Settings
 from retoma.records import Review
+from retoma.reviews import Decision
 from retoma.store.database import Database
 from retoma.testing import Sandbox
 from tests.cli.terminal import Terminal
+from tests.server import pictures
 from tests.server.articles import app
 
 T = TypeVar("T")
 
 
+class Keyboard(io.StringIO):
+    """A terminal at which a person has typed this."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 class ReviewTerminal(Terminal):
-    """A shell beside an application that asks people."""
+    """A shell next to an application with reviews."""
 
     def work(self) -> None:
         """Run all that is ready now."""
@@ -41,9 +50,19 @@ class ReviewTerminal(Terminal):
         (review,) = self.json("reviews", "list", "--run", run)
         return str(review["id"])
 
-    async def _in_sandbox(self, action: Callable[[Sandbox], Awaitable[T]]) -> T:
+    def start_until_reviews_of_items(self, pipeline: str = "album") -> tuple[Review, Review]:
+        return asyncio.run(
+            self._in_sandbox(lambda sandbox: pictures.start_until_reviews(sandbox, pipeline), pictures.app)
+        )
+
+    def approve_and_end(self, review: Review) -> str:
+        return str(
+            asyncio.run(self._in_sandbox(lambda sandbox: pictures.approve_and_end(sandbox, review), pictures.app))
+        )
+
+    async def _in_sandbox(self, action: Callable[[Sandbox], Awaitable[T]], application: App = app) -> T:
         async with await Database.open(Settings(database_url=self.variables["RETOMA_DATABASE_URL"])) as database:
-            sandbox = Sandbox(app, database)
+            sandbox = Sandbox(application, database)
             try:
                 return await action(sandbox)
             finally:
@@ -87,7 +106,7 @@ def test_reviews_are_listed_for_people_and_programs(review_terminal: ReviewTermi
     assert review_terminal.run("reviews", "list", "--state", "approved").stderr == "no matching reviews\n"
 
 
-def test_a_review_is_found_by_a_beginning_that_is_unique(review_terminal: ReviewTerminal) -> None:
+def test_a_review_is_found_by_a_unique_prefix(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     shown = review_terminal.out("reviews", "show", review[:8].upper())
     assert '"calm outline of tea"' in shown
@@ -97,7 +116,7 @@ def test_a_review_is_found_by_a_beginning_that_is_unique(review_terminal: Review
     assert (missing.returncode, missing.stderr) == (3, "Error: review 'no id' not found\n")
 
 
-def test_a_run_goes_on_with_what_a_person_approves(review_terminal: ReviewTerminal) -> None:
+def test_a_run_continues_with_the_approved_result(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     run = review_terminal.json("reviews", "show", review)["run"]
     (decided,) = review_terminal.json("reviews", "approve", review, "--value", '"mine"', "--by", "ana")
@@ -110,15 +129,15 @@ def test_a_run_goes_on_with_what_a_person_approves(review_terminal: ReviewTermin
     assert review_terminal.json("runs", "show", run)["results"]["page"] == "mine?"
 
 
-def test_work_goes_back_and_differs_from_what_it_was(review_terminal: ReviewTerminal) -> None:
+def test_work_is_sent_back_and_the_new_result_differs(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     run = review_terminal.json("reviews", "show", review)["run"]
     review_terminal.out("reviews", "send-back", review, "--notes", "shorter", "--to", "outline")
     review_terminal.work()
     assert review_terminal.json("reviews", "show", review_terminal.get_open_review(run))["times_sent_back"] == 1
-    said = review_terminal.out("runs", "diff", run, "outline")
-    assert said.splitlines()[:2] == ["--- revision 1", "+++ revision 2"]
-    assert '-"calm outline of tea"\n+"calm outline of tea, shorter"' in said
+    output = review_terminal.out("runs", "diff", run, "outline")
+    assert output.splitlines()[:2] == ["--- revision 1", "+++ revision 2"]
+    assert '-"calm outline of tea"\n+"calm outline of tea, shorter"' in output
     assert review_terminal.out("runs", "diff", run, "outline", "2", "1").startswith("--- revision 2")
     assert review_terminal.run("runs", "diff", run, "outline", "1", "7").returncode == 3
     assert review_terminal.run("runs", "diff", run, "outline", "1").returncode == 2
@@ -129,7 +148,7 @@ def test_work_goes_back_and_differs_from_what_it_was(review_terminal: ReviewTerm
     assert (same.stdout, same.stderr) == ("", "revisions 1 and 1 are identical\n")
 
 
-def test_work_goes_back_with_what_its_feedback_form_asks(review_terminal: ReviewTerminal) -> None:
+def test_work_is_sent_back_with_the_fields_of_its_feedback_form(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     run = review_terminal.json("reviews", "show", review)["run"]
     back = ("reviews", "send-back", review, "--notes", "warmer", "--extra")
@@ -143,14 +162,14 @@ def test_work_goes_back_with_what_its_feedback_form_asks(review_terminal: Review
     )
 
 
-def test_feedback_that_a_step_cannot_follow_is_refused_with_the_reason(review_terminal: ReviewTerminal) -> None:
+def test_feedback_that_a_step_cannot_follow_is_rejected_with_the_reason(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     refused = review_terminal.run("reviews", "send-back", review, "--notes", "add music", "--to", "outline")
     assert (refused.returncode, "an outline has no music: ask for other words" in refused.stderr) == (2, True)
     assert review_terminal.json("reviews", "show", review)["state"] == "open"
 
 
-def test_work_goes_back_with_comments_about_moments(review_terminal: ReviewTerminal) -> None:
+def test_work_is_sent_back_with_timed_comments(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     (back,) = review_terminal.json(
         "reviews", "send-back", review, "--comment", "0:12 too loud", "--comment", "1:23-1:40 cut"
@@ -161,7 +180,7 @@ def test_work_goes_back_with_comments_about_moments(review_terminal: ReviewTermi
     ]
 
 
-def test_others_see_who_looks_at_a_review(review_terminal: ReviewTerminal) -> None:
+def test_others_see_who_is_viewing_a_review(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     for by in ("ana", "rui"):
         (claimed,) = review_terminal.json("reviews", "claim", review, "--by", by)
@@ -169,14 +188,57 @@ def test_others_see_who_looks_at_a_review(review_terminal: ReviewTerminal) -> No
     assert "ana" in review_terminal.out("reviews", "claim", review, "--by", "rui")
 
 
-def test_who_comes_second_is_told_who_was_first(review_terminal: ReviewTerminal) -> None:
+def test_the_second_reviewer_sees_who_decided_first(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     review_terminal.out("reviews", "reject", review, "--notes", "no", "--by", "rui")
     late = review_terminal.run("reviews", "approve", review)
     assert (late.returncode, late.stderr) == (4, f"Error: review {review} was already rejected by rui\n")
 
 
-def test_a_decision_is_undone_and_a_review_assigned(review_terminal: ReviewTerminal) -> None:
+@pytest.mark.parametrize(
+    ("pipeline", "language", "question"),
+    [
+        ("album", "en_GB", "Rejects this item; the other items continue. Reject? [y/N]:"),
+        ("passport", "en_GB", "Ends the run. Reject? [y/N]:"),
+        ("passport", "pt_BR", "Encerra a execução. Rejeitar? [y/N]:"),
+    ],
+)
+def test_a_person_at_a_terminal_reads_what_a_rejection_does_before_it_happens(
+    review_terminal: ReviewTerminal, monkeypatch: pytest.MonkeyPatch, pipeline: str, language: str, question: str
+) -> None:
+    cup, _ = review_terminal.start_until_reviews_of_items(pipeline)
+    review_terminal.variables["LC_ALL"] = language
+    command = ("reviews", "reject", str(cup.id), "--notes", "blurred")
+    monkeypatch.setattr("sys.stdin", Keyboard("n\n"))
+    asked = review_terminal.run(*command)
+    assert (asked.returncode, asked.stderr.startswith(question)) == (1, True)
+    assert review_terminal.json("reviews", "show", str(cup.id))["state"] == "open"
+    monkeypatch.setattr("sys.stdin", Keyboard("y\n"))
+    assert review_terminal.run(*command).returncode == 0
+    assert review_terminal.json("reviews", "show", str(cup.id))["state"] == "rejected"
+
+
+def test_a_rejection_is_not_confirmed_with_yes_or_without_a_terminal(
+    review_terminal: ReviewTerminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cup, leaf = review_terminal.start_until_reviews_of_items()
+    assert review_terminal.run("reviews", "reject", str(cup.id), "--notes", "blurred").returncode == 0
+    monkeypatch.setattr("sys.stdin", Keyboard(""))
+    assert review_terminal.run("reviews", "reject", str(leaf.id), "--notes", "blurred", "--yes").returncode == 0
+
+
+def test_a_run_shows_who_rejected_an_item_and_why(review_terminal: ReviewTerminal) -> None:
+    cup, leaf = review_terminal.start_until_reviews_of_items()
+    assert "a rejection  Rejects this item; the other items continue." in review_terminal.out(
+        "reviews", "show", str(cup.id)
+    )
+    review_terminal.out("reviews", "reject", str(cup.id), "--notes", "blurred", "--by", "rui")
+    run = review_terminal.approve_and_end(leaf)
+    assert review_terminal.state(run) == "completed_with_errors"
+    assert "good_picture of cup: REJECTED: rejected by rui: blurred" in review_terminal.out("runs", "show", run)
+
+
+def test_a_decision_is_undone_and_a_review_is_assigned(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     review_terminal.out("reviews", "approve", review, "--undo", "10m")
     (undone,) = review_terminal.json("reviews", "undo", review)
@@ -187,7 +249,7 @@ def test_a_decision_is_undone_and_a_review_assigned(review_terminal: ReviewTermi
     assert review_terminal.run("reviews", "undo", review).returncode == 4
 
 
-def test_all_that_is_open_of_a_step_is_approved_with_a_line_for_each(review_terminal: ReviewTerminal) -> None:
+def test_all_open_reviews_of_a_step_are_approved_with_a_line_for_each(review_terminal: ReviewTerminal) -> None:
     made = {review_terminal.start_until_review(), review_terminal.start_until_review()}
     lines = review_terminal.out(
         "reviews", "approve", "--all-open", "--step", "good_outline", "-o", "jsonl"
@@ -222,7 +284,7 @@ def test_named_steps_are_rerun(review_terminal: ReviewTerminal) -> None:
 def test_an_edit_reruns_dependents_or_leaves_them_stale(review_terminal: ReviewTerminal) -> None:
     run = review_terminal.run_to_completion()
     (review_terminal.folder / "titles.json").write_text('["mine", "other"]')
-    assert review_terminal.json("runs", "edit", run, "titles", "@titles.json", "--no-rerun") == {
+    assert review_terminal.json("runs", "edit", run, "titles", "@titles.json", "--no-downstream") == {
         "run": run,
         "revision": 2,
         "jobs": 0,
@@ -239,7 +301,7 @@ def test_an_edit_reruns_dependents_or_leaves_them_stale(review_terminal: ReviewT
     assert review_terminal.run("runs", "edit", run, "title", "[]").returncode == 3
 
 
-def test_a_result_is_put_right_while_its_run_waits_for_a_person(review_terminal: ReviewTerminal) -> None:
+def test_a_result_is_edited_while_its_run_waits_for_a_person(review_terminal: ReviewTerminal) -> None:
     run = review_terminal.json("reviews", "show", review_terminal.start_until_review())["run"]
     review_terminal.out("runs", "edit", run, "outline", '"mine"')
     review_terminal.work()
@@ -252,13 +314,13 @@ def test_a_fork_is_another_run_with_another_input(review_terminal: ReviewTermina
     run = review_terminal.run_to_completion()
     forked = review_terminal.json("runs", "fork", run, "tone=loud")
     assert forked["forked_from"] == run
-    assert f"revision 2, forked from {run}" in review_terminal.out("runs", "show", forked["run"])
+    assert f"revision 2, forked from “tea” ({run})" in review_terminal.out("runs", "show", forked["run"])
     review_terminal.work()
     assert review_terminal.json("runs", "show", forked["run"])["results"]["outline"] == "loud outline of tea"
     assert review_terminal.run("runs", "fork", run, "tone").returncode == 2
 
 
-def test_what_users_wrote_cannot_act_on_the_terminal(review_terminal: ReviewTerminal) -> None:
+def test_user_text_cannot_inject_terminal_control_sequences(review_terminal: ReviewTerminal) -> None:
     hostile = "\x1b[31m\u202eevil[red]"
     review = review_terminal.start_until_review(hostile)
     review_terminal.out("reviews", "assign", review, hostile)
@@ -275,7 +337,7 @@ def test_what_users_wrote_cannot_act_on_the_terminal(review_terminal: ReviewTerm
         assert not set(printed) & set("\x1b\u202e")
 
 
-def test_a_review_that_was_decided_shows_what_was_said_and_chosen(review_terminal: ReviewTerminal) -> None:
+def test_a_decided_review_shows_its_comments_and_choices(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     run = review_terminal.json("reviews", "show", review)["run"]
     back = (
@@ -303,7 +365,7 @@ def test_a_review_that_was_decided_shows_what_was_said_and_chosen(review_termina
     assert 'approved value\n  {\n    "title": 1' in review_terminal.out("reviews", "show", choice)
 
 
-def test_what_needs_no_form_is_approved_without_the_application(review_terminal: ReviewTerminal) -> None:
+def test_a_review_without_a_form_is_approved_without_the_application(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     del review_terminal.variables["RETOMA_APP"]
     assert review_terminal.json("reviews", "approve", review, "--by", "ana")[0]["state"] == "approved"
@@ -315,7 +377,7 @@ def test_what_needs_no_form_is_approved_without_the_application(review_terminal:
     assert "--app APP" in refused.stderr
 
 
-def test_a_value_that_no_application_can_check_is_refused(review_terminal: ReviewTerminal) -> None:
+def test_a_value_that_no_application_can_validate_is_rejected(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     del review_terminal.variables["RETOMA_APP"]
     refused = review_terminal.run("reviews", "approve", review, "--value", '"mine"')

@@ -26,7 +26,7 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
         ({}, "waiting", "none yet"),
     ],
 )
-def test_the_items_of_a_step_are_those_that_succeeded_of_all(
+def test_the_items_of_a_step_are_shown_as_succeeded_of_total(
     jobs: dict[JobState, int], states: str, items: str
 ) -> None:
     row = _step_row(StepProgress("image", True, "default", jobs, NOON, NOON, NOON))

@@ -13,7 +13,7 @@ from retoma.cli.runs import _COLUMNS
 from tests.cli.terminal import FILM, Terminal, wait_until
 
 
-def test_listings_can_be_read_by_programs(terminal: Terminal) -> None:
+def test_listings_are_machine_readable(terminal: Terminal) -> None:
     runs = [terminal.start("-i", "title==1+1"), terminal.start()]
     lines = [json.loads(line) for line in terminal.out("runs", "list", "-o", "jsonl").splitlines()]
     rows = list(csv.DictReader(io.StringIO(terminal.out("runs", "list", "-o", "csv"))))
@@ -22,7 +22,7 @@ def test_listings_can_be_read_by_programs(terminal: Terminal) -> None:
     assert [run["id"] for run in rows] == runs[::-1]
 
 
-def test_what_a_run_is_about_is_not_what_a_listing_cuts_off() -> None:
+def test_a_listing_does_not_cut_off_the_subject_of_a_run() -> None:
     (column,) = (each for each in _COLUMNS if each.key == "input")
     assert str(column.formatter({"style": "calm " * 20, "topic": "tea"})).startswith('{"topic": "tea"')
 
@@ -48,7 +48,7 @@ def test_an_empty_listing_says_what_to_do(terminal: Terminal) -> None:
     assert ended.stderr == "no runs yet; start one with `retoma start PIPELINE APP`\n"
 
 
-def test_a_run_is_found_by_a_beginning_that_is_unique(terminal: Terminal) -> None:
+def test_a_run_is_found_by_a_unique_prefix(terminal: Terminal) -> None:
     run = terminal.start()
     assert terminal.json("runs", "show", run[:10].upper())["run"]["id"] == run
     terminal.start()
@@ -60,12 +60,12 @@ def test_a_run_is_found_by_a_beginning_that_is_unique(terminal: Terminal) -> Non
         assert (ended.returncode, ended.stderr) == (3, f"Error: run {unknown!r} not found\n")
 
 
-def test_a_step_that_has_no_job_yet_is_called_waiting_like_a_job_that_waits(terminal: Terminal) -> None:
+def test_a_step_without_a_job_is_shown_as_waiting_like_a_waiting_job(terminal: Terminal) -> None:
     shown = terminal.out("runs", "show", terminal.start())
     assert re.search(r"^image +waiting ", shown, re.MULTILINE)
 
 
-def test_show_tells_of_progress_errors_and_results(terminal: Terminal) -> None:
+def test_show_prints_progress_errors_and_results(terminal: Terminal) -> None:
     with terminal.worker():
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
     shown = terminal.out("runs", "show", run)
@@ -79,7 +79,7 @@ def test_show_tells_of_progress_errors_and_results(terminal: Terminal) -> None:
     assert facts["errors"][0]["attempt"] == 1
 
 
-def test_what_users_wrote_cannot_act_on_the_terminal(terminal: Terminal) -> None:
+def test_user_text_cannot_inject_terminal_control_sequences(terminal: Terminal) -> None:
     with terminal.worker():
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
     hostile = "\x1b[31m\u202eevil[red]"
@@ -98,7 +98,7 @@ def test_what_users_wrote_cannot_act_on_the_terminal(terminal: Terminal) -> None
     assert terminal.json("runs", "list", "--tenant", hostile)[0]["input"]["title"] == hostile
 
 
-def test_a_formula_is_text_in_a_spreadsheet(terminal: Terminal) -> None:
+def test_a_formula_is_exported_as_text(terminal: Terminal) -> None:
     terminal.start("--tenant", "=cmd()")
     terminal.start("--tenant", "x;=cmd()")
     printed = terminal.out("runs", "list", "-o", "csv")
@@ -106,9 +106,9 @@ def test_a_formula_is_text_in_a_spreadsheet(terminal: Terminal) -> None:
     assert printed.startswith('"id",')
 
 
-def test_show_says_that_no_worker_serves_the_queue(terminal: Terminal) -> None:
+def test_show_reports_that_no_worker_serves_the_queue(terminal: Terminal) -> None:
     run = terminal.start()
-    assert "lines: no live worker serves queue 'default'" in terminal.out("runs", "show", run)
+    assert "lines: no running worker serves queue 'default'" in terminal.out("runs", "show", run)
     with terminal.worker("-q", "default"):
         terminal.out("runs", "events", run, "--after", "0")
         waits = _until_waits(terminal, run, "image")
@@ -116,7 +116,15 @@ def test_show_says_that_no_worker_serves_the_queue(terminal: Terminal) -> None:
     assert (waits["jobs"], waits["queue"]) == (2, "image")
 
 
-def test_show_says_that_the_workers_are_full(terminal: Terminal) -> None:
+def test_the_time_until_which_a_job_waits_is_local_and_has_its_zone(terminal: Terminal) -> None:
+    run = terminal.start("--run-at", "2030-01-31T08:00Z")
+    terminal.variables["TZ"] = "<-03>3"
+    assert "lines: delayed until 2030-01-31 05:00:00 -03\n" in terminal.out("runs", "show", run, stdin="")
+    (wait,) = terminal.json("runs", "show", run)["waits"]
+    assert wait["explanation"] == "lines: delayed until 2030-01-31 08:00:00 UTC"
+
+
+def test_show_reports_that_the_workers_are_full(terminal: Terminal) -> None:
     with terminal.worker("-c", "1"):
         run = terminal.start("-i", "title=slow")
         terminal.wait_for_images()
@@ -124,7 +132,7 @@ def test_show_says_that_the_workers_are_full(terminal: Terminal) -> None:
         (terminal.folder / "go").touch()
 
 
-def test_show_says_that_no_worker_defines_the_step(terminal: Terminal) -> None:
+def test_show_reports_that_no_worker_defines_the_step(terminal: Terminal) -> None:
     run = terminal.start()
     (terminal.folder / "film.py").write_text(FILM.replace("def cut(", "def edit("))
     with terminal.worker():
@@ -141,7 +149,7 @@ def _until_waits(terminal: Terminal, run: str, step: str) -> dict[str, object]:
     pytest.fail(f"{step} does not wait")
 
 
-def test_events_are_told_in_order_until_the_run_is_over(terminal: Terminal) -> None:
+def test_events_are_printed_in_order_until_the_run_ends(terminal: Terminal) -> None:
     with terminal.worker():
         run = terminal.start()
         followed = terminal.out("runs", "events", run, "--follow", "-o", "jsonl")
@@ -172,7 +180,7 @@ def test_failed_jobs_are_rerun_and_the_run_continues(terminal: Terminal) -> None
     assert "only a run that has completed or failed" in refused.stderr
 
 
-def test_no_stuck_run_is_a_sentence(terminal: Terminal) -> None:
+def test_an_empty_list_of_stuck_runs_is_a_sentence(terminal: Terminal) -> None:
     ended = terminal.run("runs", "stuck")
     assert (ended.returncode, ended.stderr) == (0, "no stuck runs\n")
 
@@ -181,9 +189,9 @@ def test_an_error_is_shown_with_its_type(terminal: Terminal) -> None:
     broken = 'film = Pipeline("film", retry=Retry(0))\n\n\n@film.step\ndef greeting() -> str:\n    return {}["v1"]\n'
     (terminal.folder / "film.py").write_text(f"from retoma import Pipeline, Retry\n\n{broken}")
     with terminal.worker() as worker:
-        said = terminal.run("start", "film", "film.py", "--wait").stdout
-        assert "greeting: ERROR: KeyError: 'v1'" in said
-        assert "KeyError: 'v1'" in terminal.out("runs", "show", said.split()[0])
+        output = terminal.run("start", "film", "film.py", "--wait").stdout
+        assert "greeting: ERROR: KeyError: 'v1'" in output
+        assert "KeyError: 'v1'" in terminal.out("runs", "show", output.split()[0])
         assert "error=\"KeyError: 'v1'\"" in worker.wait_for_output("failed")
 
 
@@ -207,7 +215,7 @@ def test_an_action_repeated_with_its_key_gets_its_first_answer(terminal: Termina
     acts = {
         "fork": ["fork", run, "title=calm", "--app", "film.py"],
         "skip": ["skip", run, "--step", "image", "--item", "bad 1"],
-        "edit": ["edit", run, "image", '"A LAMP"', "--item", "bad 0", "--app", "film.py", "--no-rerun"],
+        "edit": ["edit", run, "image", '"A LAMP"', "--item", "bad 0", "--app", "film.py", "--no-downstream"],
         "a step": ["rerun", run, "lines"],
         "what failed": ["rerun", run],
         "resume": ["resume", run],
@@ -220,3 +228,40 @@ def test_an_action_repeated_with_its_key_gets_its_first_answer(terminal: Termina
                 wait_until(lambda: terminal.state(run) == "completed_with_errors")
         first[name] = terminal.json("runs", *act, "--key", name)
     assert {name: terminal.json("runs", *act, "--key", name) for name, act in acts.items()} == first
+
+
+SERIES = """
+from pydantic import BaseModel
+
+from film import film
+from retoma import App, Context, Pipeline
+
+
+class Plan(BaseModel):
+    topic: str = "tea"
+    titles: list[str] = ["calm", "bad"]
+
+
+series = Pipeline("series", Plan)
+
+
+@series.each("titles", on_failure="continue")
+async def episode(title: str, *, ctx: Context) -> str:
+    return (await ctx.run_child(film, {"title": title}))["cut"]
+
+
+app = App("series", pipelines=[film, series])
+"""
+
+
+def test_child_runs_are_counted_and_listed_by_their_parent(terminal: Terminal) -> None:
+    (terminal.folder / "series.py").write_text(SERIES)
+    with terminal.process("worker", "series.py"):
+        run = terminal.run("start", "series", "series.py", "--wait").stdout.split()[0]
+    children = terminal.json("runs", "list", "--parent", run)
+    assert [(each["parent"], each["pipeline"]) for each in children] == [(run, "film")] * 2
+    child = children[0]["id"]
+    assert terminal.run("runs", "list", "--parent", child).stderr == "no matching runs\n"
+    assert terminal.json("runs", "show", run)["children"] == {"completed": 1, "completed_with_errors": 1}
+    assert "\nchildren completed 1, completed_with_errors 1\n" in terminal.out("runs", "show", run)
+    assert f"\nchild of “tea” ({run})\n" in terminal.out("runs", "show", child)

@@ -54,7 +54,7 @@ def start(address: str, key: str | None = None) -> Any:
     return httpx2.post(f"{address}/api/v1/runs", json={"pipeline": "film"}, headers=headers, timeout=WAIT_TIMEOUT)
 
 
-def test_serve_says_how_to_make_a_key_and_needs_one(terminal: Terminal) -> None:
+def test_serve_explains_how_to_create_a_key_and_requires_one(terminal: Terminal) -> None:
     with terminal.process("serve", "film.py", "--port", "0") as server:
         address = address_of(server)
         assert "retoma keys create NAME --scope runs:read" in server.wait_for_output("There is no API key yet")
@@ -108,7 +108,7 @@ async def test_a_server_ends_a_run_without_live_jobs(open_sandbox: OpenSandbox) 
     assert ended.state == "failed"
 
 
-def test_serve_listens_where_it_is_told(terminal: Terminal) -> None:
+def test_serve_listens_on_the_configured_address(terminal: Terminal) -> None:
     port = free_port()
     with terminal.process("serve", PORT=str(port)) as server:
         assert address_of(server) == f"http://127.0.0.1:{port}"
@@ -123,7 +123,7 @@ def test_serve_listens_where_it_is_told(terminal: Terminal) -> None:
         assert server.wait_for_exit() == 0
 
 
-def test_dev_serves_this_machine_by_the_printed_address_and_the_key_in_its_home(terminal: Terminal) -> None:
+def test_dev_serves_this_machine_at_the_printed_url_and_with_the_key_in_its_home(terminal: Terminal) -> None:
     with terminal.process("dev", "film.py") as dev:
         dev.wait_for_output("worker_ready")
         address = address_of(dev)
@@ -154,12 +154,12 @@ PROXIES = {
 
 
 @pytest.mark.parametrize("directives", PROXIES.values(), ids=PROXIES)
-def test_dev_behind_nginx_lets_nobody_in(terminal: Terminal, directives: str) -> None:
+def test_dev_behind_nginx_admits_nobody(terminal: Terminal, directives: str) -> None:
     require(shutil.which("nginx") is not None, "nginx (apt-get install nginx-light)")
     with terminal.process("dev", "film.py", "--port", "0") as dev:
         dev.wait_for_output("worker_ready")
         address = address_of(dev)
-        with an_nginx(terminal.folder, directives.format(port=address.rpartition(":")[2])) as proxied:
+        with open_nginx(terminal.folder, directives.format(port=address.rpartition(":")[2])) as proxied:
             public = {"Host": "retoma.example"}
             for path in ("/", "/runs", "/api/v1/runs", "/metrics", "/api/v1/openapi.json"):
                 answer = httpx2.get(f"{proxied}{path}", headers=public, follow_redirects=False, timeout=WAIT_TIMEOUT)
@@ -168,15 +168,15 @@ def test_dev_behind_nginx_lets_nobody_in(terminal: Terminal, directives: str) ->
                 f"{proxied}/api/v1/runs", headers=public, json={"pipeline": "film"}, timeout=WAIT_TIMEOUT
             )
             assert started.status_code == 401
-            said = httpx2.get(f"{proxied}/login", headers=public, timeout=WAIT_TIMEOUT)
-            assert said.status_code == 401
+            response = httpx2.get(f"{proxied}/login", headers=public, timeout=WAIT_TIMEOUT)
+            assert response.status_code == 401
         key = {"X-API-Key": (terminal.folder / "home" / "dev-key").read_text()}
         assert httpx2.get(f"{address}/api/v1/runs", headers=key, timeout=WAIT_TIMEOUT).json()["runs"] == []
 
 
 @contextmanager
-def an_nginx(folder: Path, directives: str) -> Iterator[str]:
-    """Gives its address. It is ended by its process id."""
+def open_nginx(folder: Path, directives: str) -> Iterator[str]:
+    """Start nginx and yield its URL. It is stopped by its process id."""
     port = free_port()
     temporary = " ".join(f"{name}_temp_path {folder}/{name};" for name in ("proxy", "fastcgi", "uwsgi", "scgi"))
     (folder / "nginx.conf").write_text(
@@ -198,7 +198,7 @@ def _answers(port: int) -> bool:
         return there.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_dev_takes_another_port_if_nobody_chose_the_one_that_is_taken(terminal: Terminal) -> None:
+def test_dev_chooses_another_port_if_the_default_is_in_use(terminal: Terminal) -> None:
     with terminal.process("dev", "film.py") as first, terminal.process("dev", "film.py") as second:
         assert address_of(first) != address_of(second)
         for dev in (first, second):
@@ -220,16 +220,16 @@ def test_a_key_is_rotated_and_its_secret_shown_once(terminal: Terminal) -> None:
     assert terminal.run("keys", "create", "x", "--tenant", "blog", "--scope", "admin").returncode == 2
 
 
-def test_a_pool_is_changed_while_everything_runs(terminal: Terminal) -> None:
+def test_a_pool_is_changed_at_runtime(terminal: Terminal) -> None:
     (terminal.folder / "pooled.py").write_text(POOLED)
     terminal.out("start", "film", "pooled.py")
     (pool,) = terminal.json("pools", "list")
     assert (pool["name"], pool["capacity"], pool["waiting"]) == ("gpu", 3, 1)
-    assert terminal.json("pools", "set", "gpu", "--capacity", "5")["capacity"] == 5
-    assert terminal.run("pools", "set", "cpu", "--capacity", "5").returncode == 3
-    assert terminal.run("pools", "set", "gpu").returncode == 2
+    assert terminal.json("pools", "update", "gpu", "--capacity", "5")["capacity"] == 5
+    assert terminal.run("pools", "update", "cpu", "--capacity", "5").returncode == 3
+    assert terminal.run("pools", "update", "gpu").returncode == 2
 
 
-def test_serve_warns_of_a_missing_public_url_where_other_machines_call(terminal: Terminal) -> None:
+def test_serve_warns_about_a_missing_public_url_if_other_machines_call(terminal: Terminal) -> None:
     with terminal.process("serve", "--port", "0", "--host", "0.0.0.0") as server:
         assert "RETOMA_PUBLIC_URL is not set" in server.wait_for_output("server_ready")

@@ -31,7 +31,7 @@ def serve_application(review_terminal: ReviewTerminal) -> Iterator[Process]:
         yield server
 
 
-def test_a_form_is_approved_beside_the_server_that_knows_it(review_terminal: ReviewTerminal) -> None:
+def test_a_form_is_approved_while_the_server_that_defines_it_is_running(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     with serve_application(review_terminal):
         (approved,) = review_terminal.json("reviews", "approve", review, "--value", '"mine"')
@@ -44,7 +44,9 @@ def test_a_form_is_approved_beside_the_server_that_knows_it(review_terminal: Rev
     assert chosen["state"] == "approved"
 
 
-def test_all_open_forms_are_checked_beside_the_server_that_knows_them(review_terminal: ReviewTerminal) -> None:
+def test_all_open_forms_are_validated_while_the_server_that_defines_them_is_running(
+    review_terminal: ReviewTerminal,
+) -> None:
     review_terminal.start_until_review()
     with serve_application(review_terminal):
         outcomes = review_terminal.json(
@@ -53,7 +55,7 @@ def test_all_open_forms_are_checked_beside_the_server_that_knows_them(review_ter
     assert [each["state"] for each in outcomes] == ["approved"]
 
 
-def test_work_is_sent_back_beside_the_server_that_knows_its_steps(review_terminal: ReviewTerminal) -> None:
+def test_work_is_sent_back_while_the_server_that_defines_its_steps_is_running(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     with serve_application(review_terminal):
         refused = review_terminal.run("reviews", "send-back", review, "--notes", "warmer", "--extra", '{"tone": 1}')
@@ -62,7 +64,7 @@ def test_work_is_sent_back_beside_the_server_that_knows_its_steps(review_termina
     assert back["state"] == "sent_back"
 
 
-def test_results_are_edited_and_runs_started_beside_a_server(review_terminal: ReviewTerminal) -> None:
+def test_results_are_edited_and_runs_started_while_a_server_is_running(review_terminal: ReviewTerminal) -> None:
     run = review_terminal.run_to_completion()
     with serve_application(review_terminal):
         assert "not a valid result for" in review_terminal.run("runs", "edit", run, "outline", "7").stderr
@@ -71,7 +73,7 @@ def test_results_are_edited_and_runs_started_beside_a_server(review_terminal: Re
         assert review_terminal.run("start", "other").returncode == 2
 
 
-def test_nothing_is_found_once_the_server_is_gone(review_terminal: ReviewTerminal) -> None:
+def test_no_served_application_is_found_once_the_server_has_stopped(review_terminal: ReviewTerminal) -> None:
     review = review_terminal.start_until_review()
     with serve_application(review_terminal) as server:
         os.kill(server.pid, signal.SIGKILL)
@@ -83,7 +85,7 @@ def test_nothing_is_found_once_the_server_is_gone(review_terminal: ReviewTermina
     assert not list((review_terminal.folder / HOME / "servers").iterdir())
 
 
-def test_a_server_that_stops_leaves_no_record(terminal: Terminal) -> None:
+def test_a_stopped_server_leaves_no_record(terminal: Terminal) -> None:
     with terminal.process("serve", "film.py", "--port", "0") as server:
         server.wait_for_output("server_ready")
         (recorded,) = (terminal.folder / HOME / "servers").iterdir()
@@ -93,7 +95,7 @@ def test_a_server_that_stops_leaves_no_record(terminal: Terminal) -> None:
     assert not recorded.exists()
 
 
-def test_dev_tells_other_commands_its_application_from_another_folder(terminal: Terminal, tmp_path: Path) -> None:
+def test_dev_registers_its_application_for_commands_in_another_folder(terminal: Terminal, tmp_path: Path) -> None:
     elsewhere = Terminal(tmp_path / "elsewhere", terminal.variables | {"RETOMA_HOME": str(terminal.folder / HOME)})
     elsewhere.folder.mkdir()
     with terminal.process("dev", "film.py") as dev:
@@ -101,7 +103,7 @@ def test_dev_tells_other_commands_its_application_from_another_folder(terminal: 
         assert elsewhere.json("start", "film")["created"]
 
 
-def test_two_served_applications_with_one_pipeline_are_not_guessed_between(terminal: Terminal) -> None:
+def test_an_ambiguous_pipeline_of_two_served_applications_is_not_guessed(terminal: Terminal) -> None:
     shutil.copy(terminal.folder / "film.py", terminal.folder / "other.py")
     with (
         terminal.process("serve", "film.py", "--port", "0") as one,
@@ -114,7 +116,9 @@ def test_two_served_applications_with_one_pipeline_are_not_guessed_between(termi
     assert "film.py, other.py" in refused.stderr
 
 
-def test_what_another_user_names_is_not_loaded(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_application_registered_by_another_user_is_not_loaded(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = Settings(home=terminal.folder / HOME)
     film = load(str(terminal.folder / "film.py"), settings)
     with record(settings.home, str(terminal.folder / "film.py"), film):

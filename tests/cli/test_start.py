@@ -7,19 +7,19 @@ import json
 from tests.cli.terminal import Terminal
 
 
-def test_a_started_run_is_kept_under_the_id_that_is_printed(terminal: Terminal) -> None:
+def test_a_started_run_has_the_printed_id(terminal: Terminal) -> None:
     run = terminal.start("-i", "title=storm", "--tenant", "my-channel")
     (listed,) = terminal.json("runs", "list")
     assert (listed["id"], listed["state"], listed["tenant"]) == (run, "running", "my-channel")
     assert listed["input"] == {"title": "storm", "scenes": 2}
 
 
-def test_fields_are_read_as_the_input_model_has_them(terminal: Terminal) -> None:
+def test_fields_are_parsed_by_the_input_model(terminal: Terminal) -> None:
     terminal.start("-i", "title=12", "-i", "scenes=3")
     assert terminal.json("runs", "list")[0]["input"] == {"title": "12", "scenes": 3}
 
 
-def test_fields_lie_over_the_input_of_a_file_or_of_stdin(terminal: Terminal) -> None:
+def test_fields_override_the_input_from_a_file_or_stdin(terminal: Terminal) -> None:
     (terminal.folder / "brief.json").write_text('{"title": "from the file", "scenes": 5}')
     terminal.start("--input", "@brief.json", "-i", "scenes=1")
     terminal.out("start", "film", "film.py", "--input", "-", stdin='{"title": "from stdin"}')
@@ -27,7 +27,7 @@ def test_fields_lie_over_the_input_of_a_file_or_of_stdin(terminal: Terminal) -> 
     assert [run["input"]["scenes"] for run in terminal.json("runs", "list")] == [2, 1]
 
 
-def test_waiting_ends_with_the_outcome(terminal: Terminal) -> None:
+def test_waiting_returns_the_outcome(terminal: Terminal) -> None:
     with terminal.worker():
         good = terminal.run("start", "film", "film.py", "--wait")
         bad = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait", "-o", "json")
@@ -41,7 +41,7 @@ def test_waiting_ends_with_the_outcome(terminal: Terminal) -> None:
     assert {error["item"] for error in outcome["errors"]} >= {"bad 0"}
 
 
-def test_a_key_gives_the_same_run_and_refuses_another_input(terminal: Terminal) -> None:
+def test_a_key_returns_the_same_run_and_rejects_another_input(terminal: Terminal) -> None:
     first = terminal.json("start", "film", "film.py", "--key", "order-812")
     again = terminal.json("start", "film", "film.py", "--key", "order-812")
     assert (first["run"], first["created"], again["created"]) == (again["run"], True, False)
@@ -50,14 +50,14 @@ def test_a_key_gives_the_same_run_and_refuses_another_input(terminal: Terminal) 
     assert "belongs to run" in other.stderr
 
 
-def test_a_run_may_begin_later(terminal: Terminal) -> None:
+def test_a_run_may_be_scheduled(terminal: Terminal) -> None:
     run = terminal.start("--run-at", "+10m")
     shown = terminal.out("runs", "show", run)
     assert "pending" in shown
     assert "lines: delayed until" in shown
 
 
-def test_wrong_inputs_are_one_sentence_and_wrong_usage(terminal: Terminal) -> None:
+def test_invalid_inputs_are_reported_in_one_sentence_as_usage_errors(terminal: Terminal) -> None:
     for options, sentence in (
         (["-i", "scenes=many"], "scenes: Input should be a valid integer"),
         (["-i", "scene=3"], "-i: the input has no field 'scene'; did you mean 'scenes'?"),
@@ -72,7 +72,7 @@ def test_wrong_inputs_are_one_sentence_and_wrong_usage(terminal: Terminal) -> No
         assert "Traceback" not in ended.stderr
 
 
-def test_an_unknown_pipeline_is_not_found_and_the_nearest_is_named(terminal: Terminal) -> None:
+def test_an_unknown_pipeline_is_not_found_and_the_nearest_name_is_suggested(terminal: Terminal) -> None:
     ended = terminal.run("start", "flim", "film.py")
     assert ended.returncode == 3
     assert ended.stderr == "Error: the application 'film' has no pipeline 'flim'; did you mean 'film'?\n"

@@ -1,4 +1,4 @@
-"""Titles of runs on the command line: shown beside ids, and found by a part of them."""
+"""Titles of runs on the command line: shown next to ids, and searchable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.server import titled
 
 @pytest.fixture
 def film_terminal(terminal: Terminal) -> Terminal:
-    """A shell beside film.py, whose runs have titles."""
+    """A shell next to film.py, whose runs have titles."""
     titled_film = FILM.replace("inputs=Brief,", 'inputs=Brief, title="Film: {title}",')
     assert titled_film != FILM
     (terminal.folder / "film.py").write_text(titled_film)
@@ -67,7 +67,7 @@ def test_a_run_is_found_by_a_part_of_its_title(film_terminal: Terminal) -> None:
     assert film_terminal.run("runs", "show", "thunder").returncode == 3
 
 
-def test_an_id_comes_before_a_title(film_terminal: Terminal) -> None:
+def test_an_id_takes_precedence_over_a_title(film_terminal: Terminal) -> None:
     first = film_terminal.start("-i", "title=x")
     film_terminal.start("-i", f"title={first}")
     shown = film_terminal.run("runs", "show", first)
@@ -84,7 +84,7 @@ def test_reviews_and_stuck_runs_are_listed_with_titles(terminal: Terminal) -> No
     assert terminal.json("runs", "stuck")[0]["run_title"] == "News: milk"
 
 
-def test_a_hostile_title_cannot_act_on_the_terminal(film_terminal: Terminal) -> None:
+def test_a_hostile_title_cannot_inject_terminal_control_sequences(film_terminal: Terminal) -> None:
     run = film_terminal.start("-i", f"title={titled.HOSTILE}")
     prepare(film_terminal, lambda sandbox: titled.start_until_review(sandbox, titled.HOSTILE))
     for command in (["runs", "list"], ["runs", "show", run], ["reviews", "list"], ["runs", "show", "Film: <b>Bold"]):

@@ -1,4 +1,4 @@
-"""`retoma worker`: real processes that drain, die, and take up what others left."""
+"""`retoma worker`: real processes that drain, die, and take over jobs of others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.terminal import Terminal
 from tests.wait_timeout import WAIT_TIMEOUT
 
 
-def test_a_worker_that_is_told_to_stop_lets_its_jobs_end(terminal: Terminal) -> None:
+def test_a_stopping_worker_lets_its_jobs_finish(terminal: Terminal) -> None:
     with terminal.worker() as worker:
         run = terminal.start("-i", "title=slow", "-i", "scenes=1")
         terminal.wait_for_images()
@@ -28,7 +28,7 @@ def test_a_worker_that_is_told_to_stop_lets_its_jobs_end(terminal: Terminal) -> 
     assert facts["steps"][2]["jobs"] == {"ready": 1}
 
 
-def test_told_twice_it_gives_back_its_jobs_at_once(terminal: Terminal) -> None:
+def test_a_second_stop_signal_releases_the_jobs_at_once(terminal: Terminal) -> None:
     with terminal.worker() as worker:
         run = terminal.start("-i", "title=slow", "-i", "scenes=1")
         terminal.wait_for_images()
@@ -39,7 +39,7 @@ def test_told_twice_it_gives_back_its_jobs_at_once(terminal: Terminal) -> None:
     assert terminal.json("runs", "show", run)["steps"][1]["jobs"] == {"ready": 1}
 
 
-def test_a_job_whose_worker_was_killed_is_run_by_another(terminal: Terminal) -> None:
+def test_a_job_of_a_killed_worker_is_run_by_another(terminal: Terminal) -> None:
     terminal.variables["RETOMA_HEARTBEAT_TIMEOUT_SECONDS"] = "3"
     with terminal.worker() as victim:
         run = terminal.start("-i", "title=slow", "-i", "scenes=2")
@@ -60,18 +60,18 @@ def test_a_job_whose_worker_was_killed_is_run_by_another(terminal: Terminal) -> 
     assert {event["data"]["code"] for event in events if event["kind"] == "retry"} == {"WORKER_DIED"}
 
 
-def test_a_worker_does_not_outlive_the_process_that_keeps_it(terminal: Terminal) -> None:
+def test_a_worker_does_not_outlive_its_parent_process(terminal: Terminal) -> None:
     with terminal.worker("--until-stdin-closes") as worker:
         assert worker.child.stdin is not None
         worker.child.stdin.close()
         assert worker.wait_for_exit() == 0
 
 
-def test_each_log_line_says_to_which_attempt_it_belongs(terminal: Terminal) -> None:
+def test_each_log_line_names_its_attempt(terminal: Terminal) -> None:
     with terminal.worker(RETOMA_LOG="json") as worker:
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]
-        said = worker.wait_for_output("no [bold]paint")
-    lines = [json.loads(line) for line in said.splitlines()]
+        output = worker.wait_for_output("no [bold]paint")
+    lines = [json.loads(line) for line in output.splitlines()]
     (own,) = [line for line in lines if line["message"] == "writing bad"]
     assert (own["run"], own["step"], own["attempt"], own["level"]) == (run, "lines", 1, "warning")
     assert (own["logger"], own["event"]) == ("film", "log")
@@ -82,25 +82,25 @@ def test_each_log_line_says_to_which_attempt_it_belongs(terminal: Terminal) -> N
 def test_a_log_line_for_people_is_one_line_without_control_characters(terminal: Terminal) -> None:
     with terminal.worker() as worker:
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "-i", "scenes=1", "--wait").stdout.split()[0]
-        said = worker.wait_for_output("no [bold]paint")
-    (line,) = [line for line in said.splitlines() if " error " in line]
+        output = worker.wait_for_output("no [bold]paint")
+    (line,) = [line for line in output.splitlines() if " error " in line]
     assert (
-        f'job_failed  an attempt failed, and it will not be retried  tenant=default run={run} step=image item="bad 0"'
+        f'job_failed  an attempt failed, and no worker will retry it  tenant=default run={run} step=image item="bad 0"'
         in line
     )
     assert line.endswith("[retoma.worker.attempt_log]")
     assert r"\x1b[2J" in line
-    assert "\x1b" not in said
+    assert "\x1b" not in output
 
 
-def test_a_queue_that_no_step_is_on_is_warned_of(terminal: Terminal) -> None:
+def test_a_queue_without_any_step_is_warned_about(terminal: Terminal) -> None:
     with terminal.worker("-q", "imgae") as worker:
         assert "no step of this application uses queue 'imgae'; did you mean 'image'?" in worker.wait_for_output(
             "imgae"
         )
 
 
-def test_the_collector_leaves_alone_what_a_process_began_with() -> None:
+def test_garbage_collection_skips_objects_created_at_startup() -> None:
     script = (
         "import gc\n"
         "from retoma.cli.worker import run_process\n"
@@ -118,11 +118,11 @@ def test_a_worker_without_a_host_that_the_server_allows_refuses_to_start(termina
     refused = [{}, {"RETOMA_ALLOW_HOSTS": "10.20.0.0/16"}, {"RETOMA_ALLOW_HOSTS": "n8n.internal,10.20.0.0/24"}]
     with terminal.process("serve", "--port", "0", RETOMA_ALLOW_HOSTS="n8n.internal,10.20.0.0/16") as server:
         server.wait_for_output("server_ready")
-        for given, host in zip(refused, ["n8n.internal", "n8n.internal", "10.20.0.0/16"], strict=True):
-            with terminal.process("worker", "film.py", **given) as worker:
+        for value, host in zip(refused, ["n8n.internal", "n8n.internal", "10.20.0.0/16"], strict=True):
+            with terminal.process("worker", "film.py", **value) as worker:
                 assert worker.wait_for_exit() == 2
-                said = worker.output.read_text()
-                assert all(part in said for part in (host, "RETOMA_ALLOW_HOSTS", "server", "worker"))
+                output = worker.output.read_text()
+                assert all(part in output for part in (host, "RETOMA_ALLOW_HOSTS", "server", "worker"))
         with terminal.worker(RETOMA_ALLOW_HOSTS="n8n.internal,10.0.0.0/8"):
             pass
         os.kill(server.pid, signal.SIGTERM)
@@ -144,7 +144,7 @@ def test_a_worker_must_allow_the_hosts_of_every_running_server(terminal: Termina
                 assert f"RETOMA_ALLOW_HOSTS of this worker does not include {lacking}" in worker.output.read_text()
 
 
-def test_a_worker_says_in_what_it_differs_from_a_server_that_starts_later(terminal: Terminal) -> None:
+def test_a_worker_logs_how_its_hosts_differ_from_a_server_that_starts_later(terminal: Terminal) -> None:
     variables = {"RETOMA_ALLOW_HOSTS": "n8n.internal", "RETOMA_PUBLIC_URL": "https://retoma.example.com"}
     with terminal.worker() as worker, terminal.process("serve", "--port", "0", **variables):
         worker.wait_for_output("RETOMA_ALLOW_HOSTS of this worker does not include n8n.internal")
@@ -162,8 +162,8 @@ def test_a_server_and_doctor_name_the_workers_that_lack_its_hosts(terminal: Term
     ):
         server.wait_for_output(lacking)
         found = json.loads(terminal.run("doctor", "-o", "json").stdout)
-    (told,) = [finding["message"] for finding in found if finding["subject"] == "RETOMA_ALLOW_HOSTS"]
-    assert lacking in told
+    (outcomes,) = [finding["message"] for finding in found if finding["subject"] == "RETOMA_ALLOW_HOSTS"]
+    assert lacking in outcomes
     assert "set-up" not in server.output.read_text()
 
 
@@ -180,7 +180,7 @@ def imported() -> str:
 """
 
 
-def test_an_isolated_step_runs_with_the_retoma_of_its_worker(terminal: Terminal) -> None:
+def test_an_isolated_step_uses_the_retoma_installation_of_its_worker(terminal: Terminal) -> None:
     package = terminal.folder / "elsewhere" / "retoma"
     package.parent.mkdir()
     package.symlink_to(Path(retoma.__file__).parent)

@@ -57,5 +57,5 @@ def _install(command: list[str], folder: Path) -> None:
     try:
         subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=SECONDS)
     except subprocess.SubprocessError as error:
-        said = (getattr(error, "stderr", b"") or b"").decode(errors="replace")[-400:]
-        pytest.skip(f"{Path(command[0]).name} could not install it: {error} {said}")
+        output = (getattr(error, "stderr", b"") or b"").decode(errors="replace")[-400:]
+        pytest.skip(f"{Path(command[0]).name} could not install it: {error} {output}")

@@ -95,7 +95,7 @@ async def test_a_python_client_works(database: Database, tmp_path: Path) -> None
         "listed": True,
         "cancelled": "Job cancelled",
         "missing": [404, "NOT_FOUND"],
-        "refused": [401, "KEY_NEEDED"],
+        "refused": [401, "API_KEY_REQUIRED"],
     }
 
 
@@ -111,8 +111,8 @@ async def run_python_client(app: str, program: str, database: Database, folder: 
 async def generate_python(served: ServedApp, tools: Path, folder: Path, *programs: str) -> None:
     """Generate a client, and check its types together with those of the programs that use it."""
     options = ["--path", served.document, "--output-path", folder / "generated", "--meta", "none"]
-    said = await run(tools / "openapi-python-client", "generate", *options, cwd=folder, tools=tools)
-    assert "Warning" not in said, said
+    output = await run(tools / "openapi-python-client", "generate", *options, cwd=folder, tools=tools)
+    assert "Warning" not in output, output
     (folder / "mypy.ini").write_text(MYPY)
     await run(tools / "mypy", "generated", *programs, cwd=folder, tools=tools)
 
@@ -155,7 +155,7 @@ async def run(*command: Any, cwd: Path, tools: Path | None = None) -> str:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    said = out.decode()
+    output = out.decode()
     if process.returncode != 0:
-        pytest.fail(said)
-    return said
+        pytest.fail(output)
+    return output

@@ -25,7 +25,7 @@ class Document(BaseModel):
     pages: int = 1
 
 
-def a_function(name: str, *needs: str, joins: Iterable[str] = ()) -> Callable[..., Any]:
+def make_function(name: str, *needs: str, joins: Iterable[str] = ()) -> Callable[..., Any]:
     """A function with these parameters, as if written by hand."""
 
     def function() -> None: ...
@@ -37,11 +37,11 @@ def a_function(name: str, *needs: str, joins: Iterable[str] = ()) -> Callable[..
     return function
 
 
-def a_chain(**steps: list[str]) -> Pipeline:
+def make_chain(**steps: list[str]) -> Pipeline:
     """Plain steps with their needs."""
     pipeline = Pipeline("shape")
     for name, needs in steps.items():
-        pipeline.step(a_function(name, *needs))
+        pipeline.step(make_function(name, *needs))
     return pipeline
 
 

@@ -1,4 +1,4 @@
-"""Counted needs are as few as possible, and still nothing ever starts before what it needs has ended."""
+"""Counted dependencies are minimal, and still nothing ever starts before its dependencies have ended."""
 
 from __future__ import annotations
 
@@ -11,104 +11,104 @@ from hypothesis import strategies as st
 from retoma.define.graph import Edge, Graph, StepShape
 from retoma.define.pipeline import Pipeline
 
-from .builders import a_chain, a_function, get_step, list_counted_dependencies
+from .builders import get_step, list_counted_dependencies, make_chain, make_function
 
 
-def test_a_dependency_that_another_implies_is_not_counted() -> None:
-    graph = a_chain(a=[], b=["a"], c=["a", "b"]).graph
+def test_a_transitively_implied_dependency_is_not_counted() -> None:
+    graph = make_chain(a=[], b=["a"], c=["a", "b"]).graph
     assert list_counted_dependencies(graph, "c") == {"b"}
     assert get_step(graph, "c").created_on == "dependency"
 
 
 def test_a_dependency_is_implied_over_any_distance() -> None:
-    graph = a_chain(a=[], b=["a"], c=["b"], d=["c"], e=["a", "d"]).graph
+    graph = make_chain(a=[], b=["a"], c=["b"], d=["c"], e=["a", "d"]).graph
     assert list_counted_dependencies(graph, "e") == {"d"}
 
 
 def test_both_sides_of_a_diamond_are_counted_and_its_top_is_not() -> None:
-    graph = a_chain(a=[], b=["a"], c=["a"], d=["a", "b", "c"]).graph
+    graph = make_chain(a=[], b=["a"], c=["a"], d=["a", "b", "c"]).graph
     assert list_counted_dependencies(graph, "d") == {"b", "c"}
 
 
 def test_a_step_without_dependencies_counts_none() -> None:
-    assert get_step(a_chain(a=[]).graph, "a").dependency_count == 0
+    assert get_step(make_chain(a=[]).graph, "a").dependency_count == 0
 
 
-def a_fan_out() -> Pipeline:
+def make_fan_out() -> Pipeline:
     """`settings` comes before the source, `taxonomy` does not."""
-    pipeline = a_chain(settings=[], documents=["settings"], taxonomy=["settings"])
-    pipeline.each("documents")(a_function("text", "document"))
+    pipeline = make_chain(settings=[], documents=["settings"], taxonomy=["settings"])
+    pipeline.each("documents")(make_function("text", "document"))
     return pipeline
 
 
 def test_a_shared_dependency_before_the_source_is_implied_by_the_items() -> None:
-    pipeline = a_fan_out()
-    pipeline.each("documents")(a_function("label", "document", "settings"))
+    pipeline = make_fan_out()
+    pipeline.each("documents")(make_function("label", "document", "settings"))
     assert list_counted_dependencies(pipeline.graph, "label") == set()
     assert get_step(pipeline.graph, "label").created_on == "expansion"
 
 
 def test_a_shared_dependency_parallel_to_the_source_is_counted() -> None:
-    pipeline = a_fan_out()
-    pipeline.each("documents")(a_function("label", "document", "taxonomy"))
+    pipeline = make_fan_out()
+    pipeline.each("documents")(make_function("label", "document", "taxonomy"))
     assert list_counted_dependencies(pipeline.graph, "label") == {"taxonomy"}
 
 
 def test_a_shared_dependency_that_another_implies_is_not_counted() -> None:
-    pipeline = a_fan_out()
-    pipeline.step(a_function("rules", "taxonomy"))
-    pipeline.each("documents")(a_function("label", "document", "taxonomy", "rules"))
+    pipeline = make_fan_out()
+    pipeline.step(make_function("rules", "taxonomy"))
+    pipeline.each("documents")(make_function("label", "document", "taxonomy", "rules"))
     assert list_counted_dependencies(pipeline.graph, "label") == {"rules"}
 
 
-def test_a_shared_dependency_of_the_item_before_is_implied_by_it() -> None:
-    pipeline = a_fan_out()
-    pipeline.each("documents")(a_function("label", "text", "taxonomy"))
-    pipeline.each("documents")(a_function("note", "label", "taxonomy"))
+def test_a_shared_dependency_of_the_preceding_item_step_is_implied_by_it() -> None:
+    pipeline = make_fan_out()
+    pipeline.each("documents")(make_function("label", "text", "taxonomy"))
+    pipeline.each("documents")(make_function("note", "label", "taxonomy"))
     assert list_counted_dependencies(pipeline.graph, "label") == {"text", "taxonomy"}
     assert list_counted_dependencies(pipeline.graph, "note") == {"label"}
     assert get_step(pipeline.graph, "note").created_on == "dependency"
 
 
 def test_an_item_dependency_that_another_implies_is_not_counted() -> None:
-    pipeline = a_fan_out()
-    pipeline.each("documents")(a_function("label", "text"))
-    pipeline.each("documents")(a_function("note", "text", "label"))
+    pipeline = make_fan_out()
+    pipeline.each("documents")(make_function("label", "text"))
+    pipeline.each("documents")(make_function("note", "text", "label"))
     assert list_counted_dependencies(pipeline.graph, "note") == {"label"}
 
 
-def test_a_join_implies_what_came_before_the_source() -> None:
-    pipeline = a_fan_out()
-    pipeline.step(a_function("report", "documents", "settings", joins=["text"]))
+def test_a_join_implies_everything_before_the_source() -> None:
+    pipeline = make_fan_out()
+    pipeline.step(make_function("report", "documents", "settings", joins=["text"]))
     assert list_counted_dependencies(pipeline.graph, "report") == {"text"}
     assert get_step(pipeline.graph, "report").created_on == "start"
 
 
-def test_a_join_does_not_imply_what_its_items_share_as_there_may_be_none() -> None:
-    pipeline = a_fan_out()
-    pipeline.each("documents")(a_function("label", "document", "taxonomy"))
-    pipeline.step(a_function("report", "taxonomy", joins=["label"]))
+def test_a_join_does_not_imply_shared_item_dependencies_as_there_may_be_no_items() -> None:
+    pipeline = make_fan_out()
+    pipeline.each("documents")(make_function("label", "document", "taxonomy"))
+    pipeline.step(make_function("report", "taxonomy", joins=["label"]))
     assert list_counted_dependencies(pipeline.graph, "report") == {"taxonomy", "label"}
 
 
 def test_a_join_does_not_imply_another_one() -> None:
-    pipeline = a_fan_out()
-    pipeline.each("documents")(a_function("label", "text"))
-    pipeline.step(a_function("report", joins=["text", "label"]))
+    pipeline = make_fan_out()
+    pipeline.each("documents")(make_function("label", "text"))
+    pipeline.step(make_function("report", joins=["text", "label"]))
     assert list_counted_dependencies(pipeline.graph, "report") == {"text", "label"}
 
 
 def test_a_join_is_implied_by_a_step_that_joined_before() -> None:
-    pipeline = a_fan_out()
-    pipeline.step(a_function("summary", joins=["text"]))
-    pipeline.step(a_function("report", "summary", joins=["text"]))
+    pipeline = make_fan_out()
+    pipeline.step(make_function("summary", joins=["text"]))
+    pipeline.step(make_function("report", "summary", joins=["text"]))
     assert list_counted_dependencies(pipeline.graph, "report") == {"summary"}
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """Any pipeline of up to eight steps beside its two sources."""
-    pipeline = a_chain(first=[], seconds=["first"], thirds=[])
+    """Any pipeline of up to eight steps in addition to its two sources."""
+    pipeline = make_chain(first=[], seconds=["first"], thirds=[])
     for number in range(draw(st.integers(1, 8))):
         _add_step(draw, pipeline, f"s{number}")
     return pipeline.graph
@@ -121,9 +121,9 @@ def _add_step(draw: st.DrawFn, pipeline: Pipeline, name: str) -> None:
     needs = draw(st.lists(st.sampled_from(plain), unique=True, max_size=4))
     fan = draw(st.lists(st.sampled_from(items), unique=True, max_size=4)) if items else []
     if source is None:
-        pipeline.step(a_function(name, *needs, joins=fan))
+        pipeline.step(make_function(name, *needs, joins=fan))
     else:
-        pipeline.each(source)(a_function(name, "item", *needs, *fan))
+        pipeline.each(source)(make_function(name, "item", *needs, *fan))
 
 
 Job = tuple[str, int]

@@ -3,7 +3,7 @@ from datetime import timedelta
 from retoma.define.durations import as_timedelta, hours, minutes, seconds
 
 
-def test_durations_are_timedeltas() -> None:
+def test_durations_become_timedeltas() -> None:
     assert seconds(90) == minutes(1.5) == timedelta(seconds=90)
     assert hours(2) == timedelta(hours=2)
 

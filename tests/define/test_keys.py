@@ -18,7 +18,7 @@ def pair_keys(items: object, *pair: Key | None) -> tuple[str, ...]:
     return ItemSet("scenes*languages", ("scenes", "languages"), pair).compute_keys(items)
 
 
-def test_texts_and_numbers_are_their_own_keys() -> None:
+def test_strings_and_numbers_are_their_own_keys() -> None:
     assert keys(["en", "pt", 7]) == ("en", "pt", "7")
 
 
@@ -26,7 +26,7 @@ def test_other_items_have_their_position_as_key() -> None:
     assert keys([{"a": 1}, {"a": 1}, True, None]) == ("0", "1", "2", "3")
 
 
-def test_a_key_names_an_attribute_or_an_entry() -> None:
+def test_a_key_can_name_an_attribute_or_a_dict_entry() -> None:
     assert keys([Document(sha256="aa"), {"sha256": "bb"}], "sha256") == ("aa", "bb")
 
 
@@ -45,7 +45,7 @@ def test_a_pair_has_both_keys() -> None:
     assert pair_keys(pairs, "id", None) == ("s1|en", "s1|pt", "s2|en", "s2|pt")
 
 
-def test_a_part_of_a_pair_without_a_key_has_its_position_in_its_own_list() -> None:
+def test_a_part_of_a_pair_without_a_key_uses_its_position_in_its_own_list() -> None:
     pairs = [[{"scene": number}, language] for number in (7, 8) for language in ("en", "pt")]
     assert pair_keys(pairs, None, None) == ("0|en", "0|pt", "1|en", "1|pt")
 
@@ -55,12 +55,12 @@ def test_no_items_have_no_keys() -> None:
     assert pair_keys([], None, None) == ()
 
 
-def test_two_items_cannot_have_the_same_key() -> None:
+def test_duplicate_keys_are_rejected() -> None:
     with pytest.raises(ValueError, match="two items of 'documents' have the key 'abc'"):
         keys([{"sha256": "abc"}, {"sha256": "abc"}], "sha256")
 
 
-def test_an_item_without_its_key_is_named() -> None:
+def test_the_error_for_a_missing_key_names_the_item() -> None:
     with pytest.raises(ValueError, match="item 1 of 'documents' has no 'sha256'"):
         keys([{"sha256": "abc"}, {}], "sha256")
     with pytest.raises(ValueError, match="item 0 of 'documents' has no 'digest'"):
@@ -71,23 +71,23 @@ def test_an_item_without_its_key_is_named() -> None:
     ("key", "reason"),
     [("", "is empty"), ("x" * 201, "longer than 200"), ("a\nb", "control character")],
 )
-def test_an_unusable_key_says_why(key: str, reason: str) -> None:
+def test_the_error_for_an_unusable_key_says_why(key: str, reason: str) -> None:
     with pytest.raises(ValueError, match=f"the key of item 1 of 'documents' .*{reason}"):
         keys(["fine", key])
 
 
-def test_a_key_of_another_type_is_refused() -> None:
+def test_a_key_of_another_type_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"is 1\.5; a key must be a str, int or UUID"):
         keys([{"id": 1.5}], "id")
 
 
 @pytest.mark.parametrize("result", ["text", {"a": 1}, None, 3])
-def test_a_result_that_is_no_list_cannot_be_fanned_out(result: object) -> None:
+def test_a_result_that_is_not_a_list_cannot_be_fanned_out(result: object) -> None:
     with pytest.raises(ValueError, match="the source of an each step must return a list"):
         keys(result)
 
 
-def a_fan_out() -> tuple[Pipeline, Any]:
+def make_fan_out() -> tuple[Pipeline, Any]:
     pipeline = Pipeline("classify")
 
     @pipeline.step
@@ -97,8 +97,8 @@ def a_fan_out() -> tuple[Pipeline, Any]:
     return pipeline, documents
 
 
-def test_a_key_given_by_any_step_is_the_key_of_all_over_the_same_items() -> None:
-    pipeline, documents = a_fan_out()
+def test_a_key_declared_by_any_step_is_the_key_of_all_steps_over_the_same_items() -> None:
+    pipeline, documents = make_fan_out()
 
     @pipeline.each(documents)
     def text(document: Document) -> str:
@@ -115,8 +115,8 @@ def test_a_key_given_by_any_step_is_the_key_of_all_over_the_same_items() -> None
     assert pipeline.item_sets == {"documents": ItemSet("documents", ("documents",), ("sha256",))}
 
 
-def test_steps_over_the_same_items_agree_on_the_key() -> None:
-    pipeline, documents = a_fan_out()
+def test_steps_over_the_same_items_must_agree_on_the_key() -> None:
+    pipeline, documents = make_fan_out()
 
     @pipeline.each(documents, key="sha256")
     def text(document: Document) -> str:
@@ -129,8 +129,8 @@ def test_steps_over_the_same_items_agree_on_the_key() -> None:
             return text
 
 
-def test_a_key_that_the_item_lacks_names_the_nearest_field() -> None:
-    pipeline, documents = a_fan_out()
+def test_the_error_for_an_unknown_key_field_suggests_the_nearest() -> None:
+    pipeline, documents = make_fan_out()
     with pytest.raises(DefinitionError, match=r"key= names 'sha265'.*did you mean 'sha256'"):
 
         @pipeline.each(documents, key="sha265")
@@ -139,7 +139,7 @@ def test_a_key_that_the_item_lacks_names_the_nearest_field() -> None:
 
 
 def test_pairs_need_one_key_for_each_source() -> None:
-    pipeline, documents = a_fan_out()
+    pipeline, documents = make_fan_out()
 
     @pipeline.step
     def languages() -> list[str]:

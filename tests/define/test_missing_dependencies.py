@@ -9,7 +9,7 @@ def list_counted_dependencies(pipeline: Pipeline, step: str) -> list[str]:
     return [edge.from_step for edge in pipeline.graph.edges if edge.to_step == step and edge.counted]
 
 
-def test_a_dependency_is_not_counted_where_another_one_covers_its_absence() -> None:
+def test_a_dependency_is_not_counted_where_another_covers_its_absence() -> None:
     pipeline = Pipeline("chain")
 
     @pipeline.step
@@ -63,7 +63,7 @@ def test_a_dependency_is_counted_where_the_other_can_run_without_it() -> None:
     assert list_counted_dependencies(pipeline, "third") == ["first", "second"]
 
 
-def test_an_optional_dependency_is_implied_by_its_end_alone() -> None:
+def test_an_optional_dependency_is_implied_only_by_its_end() -> None:
     pipeline = Pipeline("optional")
 
     @pipeline.step

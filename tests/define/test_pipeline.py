@@ -2,7 +2,7 @@ from datetime import timedelta
 from typing import Any
 
 from retoma.define.durations import minutes
-from retoma.define.items import ItemCounts, Items, finished
+from retoma.define.items import ItemCounts, Items, all_finished
 from retoma.define.pipeline import Pipeline
 from retoma.define.retry import DEFAULT_RETRY, Retry
 from retoma.define.step import Binding, Policy, Resource
@@ -34,7 +34,7 @@ def test_an_each_decorator_returns_the_function_unchanged() -> None:
     assert Pipeline("article", inputs=Brief).each("languages")(greeting) is greeting
 
 
-def test_parameters_left_of_the_star_are_data_and_right_of_it_resources() -> None:
+def test_parameters_before_the_star_are_data_and_after_it_resources() -> None:
     pipeline = Pipeline("article", inputs=Brief)
 
     @pipeline.step
@@ -77,14 +77,14 @@ def test_a_step_without_options_has_the_defaults() -> None:
     assert policy == Policy("default", 0, DEFAULT_RETRY, minutes(10), None, "stop")
 
 
-def test_a_step_takes_the_defaults_of_its_pipeline() -> None:
+def test_a_step_inherits_the_defaults_of_its_pipeline() -> None:
     pipeline = Pipeline("article", inputs=Brief, queue="text", retry=Retry(0), timeout=30)
     pipeline.step(plainly)
     policy = pipeline.steps["plainly"].policy
     assert policy == Policy(queue="text", retry=Retry(0), timeout=timedelta(seconds=30))
 
 
-def test_the_options_of_a_step_come_before_those_of_its_pipeline() -> None:
+def test_the_options_of_a_step_override_those_of_its_pipeline() -> None:
     pipeline = Pipeline("article", inputs=Brief, queue="text", retry=Retry(0))
     pipeline.step(
         queue="image", priority=5, retry=Retry(3), timeout=60, total_timeout=minutes(9), on_failure="continue"
@@ -93,7 +93,7 @@ def test_the_options_of_a_step_come_before_those_of_its_pipeline() -> None:
     assert policy == Policy("image", 5, Retry(3), minutes(1), minutes(9), "continue")
 
 
-def test_a_failed_item_lets_the_others_go_on_unless_told_otherwise() -> None:
+def test_a_failed_item_does_not_stop_the_others_by_default() -> None:
     pipeline = Pipeline("article", inputs=Brief)
 
     @pipeline.each("languages")
@@ -108,7 +108,7 @@ def test_a_failed_item_lets_the_others_go_on_unless_told_otherwise() -> None:
     assert pipeline.steps["body"].policy.on_failure == "stop"
 
 
-def test_the_one_unknown_parameter_of_an_each_step_is_its_item() -> None:
+def test_the_only_unknown_parameter_of_an_each_step_is_its_item() -> None:
     pipeline = Pipeline("article", inputs=Brief)
 
     @pipeline.each("languages")
@@ -121,7 +121,7 @@ def test_the_one_unknown_parameter_of_an_each_step_is_its_item() -> None:
     )
 
 
-def a_story() -> Pipeline:
+def make_story() -> Pipeline:
     pipeline = Pipeline("story")
 
     @pipeline.step
@@ -135,8 +135,8 @@ def a_story() -> Pipeline:
     return pipeline
 
 
-def test_the_items_of_pairs_are_taken_in_the_order_of_the_sources() -> None:
-    pipeline = a_story()
+def test_pair_parameters_follow_the_order_of_the_sources() -> None:
+    pipeline = make_story()
 
     @pipeline.each("scenes", "languages")
     def translation(first: Document, second: str) -> str:
@@ -146,8 +146,8 @@ def test_the_items_of_pairs_are_taken_in_the_order_of_the_sources() -> None:
     assert [(binding.name, binding.part) for binding in bindings] == [("scenes", 0), ("languages", 1)]
 
 
-def test_singular_names_find_their_source_in_any_order() -> None:
-    pipeline = a_story()
+def test_singular_names_match_their_source_in_any_order() -> None:
+    pipeline = make_story()
 
     @pipeline.each("scenes", "languages")
     def translation(language: str, scene: Document) -> str:
@@ -162,8 +162,8 @@ def test_singular_names_find_their_source_in_any_order() -> None:
     assert pipeline.steps["voice"].bindings[1].part == 1
 
 
-def test_an_each_step_may_need_others_without_taking_its_item() -> None:
-    pipeline = a_story()
+def test_an_each_step_may_depend_on_others_without_taking_its_item() -> None:
+    pipeline = make_story()
 
     @pipeline.each("scenes")
     def image(scene: Document) -> str:
@@ -176,7 +176,7 @@ def test_an_each_step_may_need_others_without_taking_its_item() -> None:
     assert [binding.kind for binding in pipeline.steps["clip"].bindings] == ["step"]
 
 
-def test_an_input_list_that_is_fanned_out_is_given_by_a_hidden_step() -> None:
+def test_a_fanned_out_input_list_comes_from_an_internal_step() -> None:
     pipeline = Pipeline("article", inputs=Brief, queue="text")
 
     @pipeline.each("languages")
@@ -190,8 +190,8 @@ def test_an_input_list_that_is_fanned_out_is_given_by_a_hidden_step() -> None:
     assert hidden.function(languages=["en", "pt"]) == ["en", "pt"]
 
 
-def test_pairs_are_given_by_a_hidden_step_in_order() -> None:
-    pipeline = a_story()
+def test_pairs_come_from_an_internal_step_in_order() -> None:
+    pipeline = make_story()
 
     @pipeline.each("scenes", "languages")
     def translation(scene: Document, language: str) -> str:
@@ -208,7 +208,7 @@ def test_pairs_are_given_by_a_hidden_step_in_order() -> None:
     ]
 
 
-def test_three_sources_make_every_combination() -> None:
+def test_three_sources_produce_every_combination() -> None:
     pipeline = Pipeline("grid")
 
     @pipeline.step
@@ -231,7 +231,7 @@ def test_three_sources_make_every_combination() -> None:
     assert product == [[1, 3, 4], [1, 3, 5], [2, 3, 4], [2, 3, 5]]
 
 
-def test_an_input_stays_an_input_for_others_when_it_is_fanned_out() -> None:
+def test_a_fanned_out_input_stays_an_input_for_other_steps() -> None:
     pipeline = Pipeline("article", inputs=Brief)
 
     @pipeline.each("languages")
@@ -245,7 +245,7 @@ def test_an_input_stays_an_input_for_others_when_it_is_fanned_out() -> None:
     assert pipeline.steps["count"].bindings[0].kind == "input"
 
 
-def test_a_condition_is_asked_with_the_parameters_it_names() -> None:
+def test_a_condition_is_called_with_its_named_parameters() -> None:
     pipeline = Pipeline("article", inputs=Brief)
 
     @pipeline.step(when=lambda words: words > 100)
@@ -263,14 +263,14 @@ def test_a_step_without_a_condition_is_always_wanted() -> None:
     assert pipeline.steps["plainly"].should_run({"topic": "tea"})
 
 
-def test_a_join_asks_its_own_condition() -> None:
+def test_a_join_evaluates_its_own_condition() -> None:
     pipeline = Pipeline("article", inputs=Brief)
 
     @pipeline.each("languages")
     def title(language: str) -> str:
         return language
 
-    @pipeline.step(proceed_when=finished(allow_failed=0.5))
+    @pipeline.step(proceed_when=all_finished(allow_failed=0.5))
     def strict(title: Items[str]) -> int:
         return len(title)
 

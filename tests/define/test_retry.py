@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from retoma.define.durations import minutes
-from retoma.define.retry import DEFAULT_RETRY, Retry, exponential, fixed
+from retoma.define.retry import DEFAULT_RETRY, Retry, exponential, fixed_delay
 from retoma.errors import DefinitionError, GiveUp
 
 MIDDLE = 0.5  # of the random range, where jitter changes nothing
@@ -31,7 +31,7 @@ def test_the_last_of_the_listed_delays_repeats() -> None:
 
 
 def test_fixed_delays_stay_the_same() -> None:
-    assert delays(Retry(3, backoff=fixed(10)), 3) == [10, 10, 10]
+    assert delays(Retry(3, backoff=fixed_delay(10)), 3) == [10, 10, 10]
 
 
 def test_without_a_backoff_delays_start_at_two_seconds() -> None:
@@ -44,16 +44,16 @@ def test_the_default_is_two_retries() -> None:
 
 
 def test_jitter_moves_a_delay_by_a_tenth_either_way() -> None:
-    retry = Retry(1, backoff=fixed(100))
+    retry = Retry(1, backoff=fixed_delay(100))
     assert retry.delay(1, 0.0) == timedelta(seconds=90)
     assert timedelta(seconds=109.9) < retry.delay(1, 0.9999) < timedelta(seconds=110)
 
 
 def test_jitter_can_be_turned_off() -> None:
-    assert Retry(1, backoff=fixed(100), jitter=0).delay(1, 0.0) == timedelta(seconds=100)
+    assert Retry(1, backoff=fixed_delay(100), jitter=0).delay(1, 0.0) == timedelta(seconds=100)
 
 
-def test_all_errors_but_a_give_up_are_retried() -> None:
+def test_all_errors_except_give_up_are_retried() -> None:
     assert Retry(1).covers(ValueError())
     assert not Retry(1).covers(GiveUp("no"))
 
@@ -70,13 +70,13 @@ def test_equal_retries_are_equal_and_can_be_hashed() -> None:
     assert len({Retry(2, delays=[10]), Retry(2, delays=[10])}) == 1
 
 
-def test_impossible_retries_are_refused() -> None:
+def test_impossible_retry_policies_are_rejected() -> None:
     with pytest.raises(DefinitionError, match="0 or more"):
         Retry(-1)
     with pytest.raises(DefinitionError, match="from 0 to 1"):
         Retry(1, jitter=1.5)
     with pytest.raises(DefinitionError, match="not both"):
-        Retry(1, backoff=fixed(1), delays=[1])
+        Retry(1, backoff=fixed_delay(1), delays=[1])
     with pytest.raises(DefinitionError, match="cannot be negative"):
         Retry(1, delays=[-1])
     with pytest.raises(DefinitionError, match="the delays would shrink"):

@@ -34,12 +34,12 @@ def make_title(title: Title, **fields: Any) -> str | None:
     return Pipeline("orders", Order, title=title).format_title(Order(**{"customer": "Ana"} | fields))
 
 
-def test_a_title_is_a_format_string_over_the_inputs() -> None:
+def test_a_title_can_be_a_format_string_over_the_inputs() -> None:
     assert make_title("{customer}: {file.name}") == "Ana: a.pdf"
     assert make_title("{initial}. {tags[0]!r:>7}", tags=["new"]) == "A. 'new'"
 
 
-def test_a_title_is_a_function_of_the_inputs() -> None:
+def test_a_title_can_be_a_function_of_the_inputs() -> None:
     assert make_title(lambda order: f"{order.customer.upper()} ({len(order.tags)})") == "ANA (0)"
 
 
@@ -47,7 +47,7 @@ def test_a_pipeline_without_inputs_has_a_constant_title() -> None:
     assert Pipeline("digest", title="Daily digest").format_title(None) == "Daily digest"
 
 
-def test_a_pipeline_without_a_title_makes_none() -> None:
+def test_a_pipeline_without_a_title_produces_none() -> None:
     assert Pipeline("orders", Order).format_title(Order(customer="Ana")) is None
 
 
@@ -58,7 +58,7 @@ def test_a_field_without_a_value_is_empty_in_a_title() -> None:
 @pytest.mark.parametrize(
     "title", ["{note}", lambda _: None, lambda _: "", lambda _: " \n\t", lambda _: "\x00\x1b\u202e"]
 )
-def test_an_empty_title_is_none(title: Title) -> None:
+def test_an_empty_title_becomes_none(title: Title) -> None:
     assert make_title(title) is None
 
 
@@ -73,7 +73,7 @@ def test_an_empty_title_is_none(title: Title) -> None:
         ("açaí 茶 שלום 👩‍🚀", "açaí 茶 שלום 👩‍🚀"),
     ],
 )
-def test_a_title_has_no_characters_that_act_on_a_terminal(text: str, shown: str) -> None:
+def test_a_title_contains_no_terminal_control_characters(text: str, shown: str) -> None:
     assert make_title(lambda _: text) == shown
 
 
@@ -84,17 +84,17 @@ def test_a_long_title_is_cut() -> None:
     assert title.endswith("x…")
 
 
-def test_a_function_that_returns_something_else_is_an_error() -> None:
+def test_a_title_function_that_does_not_return_a_string_is_an_error() -> None:
     with pytest.raises(TypeError, match="returned int"):
         make_title(lambda _: 7)  # type: ignore[arg-type, return-value]
 
 
-def test_an_unknown_field_in_a_title_names_the_nearest() -> None:
+def test_the_error_for_an_unknown_title_field_suggests_the_nearest() -> None:
     with mistake("pipeline 'article'", "title=", "'topik'", "did you mean 'topic'?"):
         Pipeline("article", Brief, title="On {topik}")
 
 
-def test_an_unknown_field_of_a_nested_model_names_the_nearest() -> None:
+def test_the_error_for_an_unknown_nested_field_suggests_the_nearest() -> None:
     with mistake("'nam'", "File", "did you mean 'name'?"):
         Pipeline("orders", Order, title="{file.nam}")
 
@@ -105,13 +105,13 @@ def test_an_unknown_field_in_a_format_specification_is_found() -> None:
 
 
 @pytest.mark.parametrize("title", ["{}", "{0}"])
-def test_a_title_names_its_fields(title: str) -> None:
+def test_positional_fields_in_a_title_are_rejected(title: str) -> None:
     with mistake("no field of Brief", "'topic'"):
         Pipeline("article", Brief, title=title)
 
 
 @pytest.mark.parametrize("title", ["{topic", "topic}", "{topic!x}"])
-def test_a_title_is_a_valid_format_string(title: str) -> None:
+def test_an_invalid_format_string_is_rejected(title: str) -> None:
     with mistake("pipeline 'article'", f"title= is {title!r}"):
         Pipeline("article", Brief, title=title)
 
@@ -121,17 +121,17 @@ async def _later(brief: Brief) -> str:
 
 
 @pytest.mark.parametrize("title", [7, _later, lambda: "nothing", lambda one, two: "both"])
-def test_a_title_that_is_no_function_of_the_inputs_is_a_mistake(title: Any) -> None:
+def test_a_title_that_is_not_a_function_of_the_inputs_is_rejected(title: Any) -> None:
     with mistake("pipeline 'article'", "title= is", "function"):
         Pipeline("article", Brief, title=title)
 
 
 @pytest.mark.parametrize("title", ["{topic}", lambda inputs: str(inputs)])
-def test_a_title_needs_inputs_to_read_them(title: Title) -> None:
+def test_a_title_with_fields_needs_inputs(title: Title) -> None:
     with mistake("pipeline 'digest'", "give a plain text"):
         Pipeline("digest", title=title)
 
 
-def test_a_misspelt_title_option_is_named() -> None:
+def test_the_error_for_a_misspelt_title_option_suggests_it() -> None:
     with mistake("'titel'", "did you mean 'title'?"):
         Pipeline("article", Brief, titel="{topic}")  # type: ignore[arg-type]

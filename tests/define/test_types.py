@@ -94,14 +94,14 @@ CLASHES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "wanted"), FITS)
-def test_a_type_that_may_fit_is_let_through(given: Any, wanted: Any) -> None:
-    assert is_compatible(given, wanted)
+@pytest.mark.parametrize(("values", "wanted"), FITS)
+def test_a_possibly_compatible_type_is_accepted(values: Any, wanted: Any) -> None:
+    assert is_compatible(values, wanted)
 
 
-@pytest.mark.parametrize(("given", "wanted"), CLASHES)
-def test_a_type_that_certainly_does_not_fit_is_reported(given: Any, wanted: Any) -> None:
-    assert not is_compatible(given, wanted)
+@pytest.mark.parametrize(("values", "wanted"), CLASHES)
+def test_a_certainly_incompatible_type_is_reported(values: Any, wanted: Any) -> None:
+    assert not is_compatible(values, wanted)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_type_that_certainly_does_not_fit_is_reported(given: Any, wanted: Any)
         (None, None),
     ],
 )
-def test_the_elements_of_a_list_have_its_type(annotation: Any, element: Any) -> None:
+def test_the_elements_of_a_list_have_its_item_type(annotation: Any, element: Any) -> None:
     assert get_element_type(annotation) == element
 
 

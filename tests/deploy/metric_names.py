@@ -1,4 +1,4 @@
-"""Which metrics a query asks for."""
+"""Extract the metrics that a query uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scrape of a real server on which everything that metrics tell of has happened once."""
+"""A scrape of a real server on which every measured event has happened once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ story.review("good_draft", of=draft, due=hours(1))
 
 
 @asynccontextmanager
-async def a_busy_server(database: Database, **options: Any) -> AsyncIterator[Api]:
+async def open_busy_server(database: Database, **options: Any) -> AsyncIterator[Api]:
     """One run has ended after 30 s of waiting and 4 min of work, its webhook was delivered and another's given up; one
     holds 2 of 3 slots, and one waits for them. Of another application two wait for people, one past its time."""
     await empty_database(database)
@@ -56,9 +56,9 @@ async def a_busy_server(database: Database, **options: Any) -> AsyncIterator[Api
         await _open_two_reviews(api.sandbox.database)
         await _run_one_to_end(api)
         await api.client.start_many("img2vid", [None, None])
-        async with api.sandbox.manual_worker() as hands:
-            await run_claims(hands, await hands.claim(10))
-            assert len(await hands.claim(10)) == 1
+        async with api.sandbox.manual_worker() as worker:
+            await run_claims(worker, await worker.claim(10))
+            assert len(await worker.claim(10)) == 1
             yield api
 
 
@@ -84,12 +84,12 @@ async def _run_one_to_end(api: Api) -> None:
     hooked = Webhook("https://hooks.example.com/one", events=("run.started", "run.ended"))
     await api.client.start("img2vid", webhook=hooked)
     clock = api.sandbox.clock
-    async with api.sandbox.manual_worker() as hands:
-        await run_claims(hands, await hands.claim(1))
+    async with api.sandbox.manual_worker() as worker:
+        await run_claims(worker, await worker.claim(1))
         await clock.advance(timedelta(seconds=30))
-        claims = await hands.claim(1)
+        claims = await worker.claim(1)
         await clock.advance(timedelta(minutes=4))
-        await run_claims(hands, claims)
+        await run_claims(worker, claims)
     for outcome in ("delivered", "dead"):
         await _send(api, outcome)
 

@@ -1,4 +1,4 @@
-"""The dashboard: made from Python, with every panel that operators asked for, on metrics that exist."""
+"""The dashboard: generated from Python, with every required panel, on metrics that exist."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from retoma.store.database import Database
-from retoma_apps.gpu.routes import OPERATIONS
+from retoma_apps.providers.gpu import OPERATIONS
 from tests.deploy.metric_names import used_in
-from tests.deploy.scrape import a_busy_server, fetch_metrics, names
+from tests.deploy.scrape import fetch_metrics, names, open_busy_server
 from tests.deploy.test_prometheus import promtool
 from tools import grafana
 
@@ -26,25 +26,25 @@ def queries() -> Iterator[str]:
         yield from (target["expr"] for target in panel["targets"])
 
 
-def test_the_file_is_what_the_program_makes() -> None:
+def test_the_dashboard_file_matches_its_generator() -> None:
     assert grafana.FILE.read_text(encoding="utf-8") == grafana.text(), "run: python tools/grafana.py"
 
 
-async def test_every_query_asks_only_for_metrics_that_exist(database: Database) -> None:
-    async with a_busy_server(database) as api:
-        given = names(await fetch_metrics(api))
-    asked = {name for query in queries() for name in used_in(query)}
-    assert asked - given == set()
+async def test_every_query_uses_only_existing_metrics(database: Database) -> None:
+    async with open_busy_server(database) as api:
+        exposed = names(await fetch_metrics(api))
+    used = {name for query in queries() for name in used_in(query)}
+    assert used - exposed == set()
 
 
 async def test_every_metric_of_the_engine_is_shown(database: Database) -> None:
-    async with a_busy_server(database) as api:
-        given = {name for name in names(await fetch_metrics(api)) if name.startswith(("retoma_", "orchestrator_"))}
-    asked = {name for query in queries() for name in used_in(query)}
+    async with open_busy_server(database) as api:
+        exposed = {name for name in names(await fetch_metrics(api)) if name.startswith(("retoma_", "orchestrator_"))}
+    used = {name for query in queries() for name in used_in(query)}
     parts = {
-        f"{name.removesuffix('_bucket')}{part}" for name in asked for part in ("_count", "_sum", "_created", "_bucket")
+        f"{name.removesuffix('_bucket')}{part}" for name in used for part in ("_count", "_sum", "_created", "_bucket")
     }
-    assert given - asked - parts == set()
+    assert exposed - used - parts == set()
 
 
 def test_every_query_is_valid(tmp_path: Path) -> None:
@@ -75,19 +75,19 @@ def test_every_query_is_valid(tmp_path: Path) -> None:
         ("Worker Utilization", "timeseries", "retoma_pool_used"),
     ],
 )
-def test_the_panels_that_operators_asked_for_are_there(title: str, kind: str, metric: str) -> None:
+def test_the_required_panels_exist(title: str, kind: str, metric: str) -> None:
     panel = panels()[title]
     assert panel["type"] == kind
     assert metric in {name for target in panel["targets"] for name in used_in(target["expr"])}
 
 
 @pytest.mark.parametrize("title", ["Jobs Completed", "Jobs Failed"])
-def test_the_orchestrators_metrics_count_its_own_operations(title: str) -> None:
+def test_the_orchestrator_metrics_count_only_its_own_operations(title: str) -> None:
     (target,) = panels()[title]["targets"]
     assert f'pipeline=~"{"|".join(OPERATIONS)}"' in target["expr"]
 
 
-def test_free_workers_are_shown_beside_their_total() -> None:
+def test_free_workers_are_shown_next_to_their_total() -> None:
     assert [target["expr"] for target in panels()["Workers Available"]["targets"]] == [
         "max(orchestrator_workers_available)",
         'max(retoma_pool_capacity{pool="gpu"})',

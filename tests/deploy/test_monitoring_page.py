@@ -1,4 +1,4 @@
-"""The page on monitoring says what servers really give and what the rules really watch."""
+"""The monitoring page matches the metrics that servers expose and the alerting rules."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from retoma.store.database import Database
-from tests.deploy.scrape import a_busy_server, fetch_metrics
+from tests.deploy.scrape import fetch_metrics, open_busy_server
 from tests.deploy.test_prometheus import rules
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "monitoring.md"
 Row = tuple[str, frozenset[str], str, str]
 
 
-async def test_the_page_has_every_metric_with_its_labels_type_and_meaning(database: Database) -> None:
-    async with a_busy_server(database) as api:
+async def test_the_page_lists_every_metric_with_its_labels_type_and_meaning(database: Database) -> None:
+    async with open_busy_server(database) as api:
         text = await fetch_metrics(api)
-    given = {row for row in _parse_metrics(text) if row[0].startswith(("retoma_", "orchestrator_"))}
-    assert set(_read_documented_metrics()) == given
+    exposed = {row for row in _parse_metrics(text) if row[0].startswith(("retoma_", "orchestrator_"))}
+    assert set(_read_documented_metrics()) == exposed
 
 
-def test_the_page_has_every_alert() -> None:
+def test_the_page_lists_every_alert() -> None:
     listed = re.findall(r"^\| `((?:Orchestrator|Retoma)\w+)` \|", PAGE.read_text(), re.MULTILINE)
     assert listed == [rule["alert"] for rule in rules()]
 

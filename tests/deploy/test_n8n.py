@@ -18,7 +18,7 @@ from retoma import signing
 from retoma_apps.gpu.models import Img2VidJob
 from retoma_apps.gpu.routes import router
 from retoma_apps.gpu.states import Status
-from retoma_apps.videos.decisions import CheckpointDecision
+from retoma_apps.videos.operations.decisions import CheckpointDecision
 from tests.system_packages import require
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "n8n"
@@ -59,14 +59,14 @@ run().then((found) => console.log(JSON.stringify(found ?? null)));
 
 def by_node(kind: str, source: str, **names: Any) -> Any:
     require(shutil.which("node") is not None, "node (Debian: apt-get install nodejs)")
-    given = json.dumps(
+    values = json.dumps(
         {
             "kind": kind,
             "source": source,
             "names": {f"${name}" if name in DOLLAR else name: value for name, value in names.items()},
         }
     )
-    ended = subprocess.run(["node", "-e", NODE], input=given, capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(["node", "-e", NODE], input=values, capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 
@@ -88,14 +88,14 @@ def value(source: str, **names: Any) -> Any:
 
 
 @every_file
-def test_every_node_has_a_name_an_id_and_a_place_of_its_own(file: Path) -> None:
+def test_every_node_has_a_unique_name_id_and_position(file: Path) -> None:
     nodes = json.loads(file.read_text(encoding="utf-8"))["nodes"]
     for what in ("name", "id", "position"):
         assert len({str(node[what]) for node in nodes}) == len(nodes)
 
 
 @every_file
-def test_every_node_is_reached_from_a_trigger(file: Path) -> None:
+def test_every_node_is_reachable_from_a_trigger(file: Path) -> None:
     found = json.loads(file.read_text(encoding="utf-8"))
     after = {
         name: {target["node"] for branch in joined["main"] for target in branch}
@@ -110,12 +110,12 @@ def test_every_node_is_reached_from_a_trigger(file: Path) -> None:
 
 
 @every_file
-def test_every_outcome_of_every_question_leads_on(file: Path) -> None:
+def test_every_branch_of_every_condition_is_connected(file: Path) -> None:
     found = json.loads(file.read_text(encoding="utf-8"))
-    for asked in found["nodes"]:
-        outcomes = _outcomes(asked)
+    for question in found["nodes"]:
+        outcomes = _outcomes(question)
         if outcomes > 1:
-            assert [len(branch) for branch in found["connections"][asked["name"]]["main"]] == [1] * outcomes
+            assert [len(branch) for branch in found["connections"][question["name"]]["main"]] == [1] * outcomes
 
 
 def _outcomes(node: dict[str, Any]) -> int:
@@ -131,7 +131,7 @@ def test_a_workflow_has_an_id(file: Path) -> None:
 
 
 @every_file
-def test_no_file_holds_a_secret_or_an_address(file: Path) -> None:
+def test_no_file_contains_a_secret_or_an_address(file: Path) -> None:
     text = file.read_text(encoding="utf-8").replace(PLACEHOLDER, "")
     assert "http://" not in text
     assert "https://" not in text
@@ -140,7 +140,7 @@ def test_no_file_holds_a_secret_or_an_address(file: Path) -> None:
 
 
 @every_file
-def test_requests_carry_the_key_and_outlast_a_restart(file: Path) -> None:
+def test_requests_send_the_key_and_outlast_a_restart(file: Path) -> None:
     nodes = json.loads(file.read_text(encoding="utf-8"))["nodes"]
     for request in (node for node in nodes if node["type"] == "n8n-nodes-base.httpRequest"):
         assert request["credentials"]["httpHeaderAuth"]["name"] == "Retoma (X-API-Key)"
@@ -172,25 +172,25 @@ def test_a_job_is_submitted_with_the_fields_of_the_route() -> None:
     }
 
 
-def test_the_addresses_are_those_of_routes() -> None:
+def test_the_urls_match_existing_routes() -> None:
     routes = {(method, route.path) for route in router.routes for method in getattr(route, "methods", ())}  # type: ignore[attr-defined]
     assert ("POST", node("Enviar imagens", "submit-and-wait")["url"].rpartition("}}")[2]) in routes
     assert ("GET", "/jobs/{job}") in routes
 
 
-@pytest.mark.parametrize(("of", "name"), [("submit-and-wait", "Enviar imagens"), ("video-approval", "Encomendar")])
-def test_a_submission_that_is_repeated_carries_the_same_key(of: str, name: str) -> None:
+@pytest.mark.parametrize(("of", "name"), [("submit-and-wait", "Enviar imagens"), ("video-approval", "Pedir o vídeo")])
+def test_a_repeated_submission_sends_the_same_key(of: str, name: str) -> None:
     (header,) = node(name, of)["headerParameters"]["parameters"]
     assert header["name"] == "Idempotency-Key"
     # The moment is data: n8n's own retries of the node do not change it. Another n8n, whose executions count from 1
     # again, has another moment, and two items of one execution have two keys.
-    given = {"json": {"momento": 1763300000000}, "execution": {"id": "812"}, "itemIndex": 1}
-    assert value(header["value"], **given) == "n8n-1763300000000-812-1"
+    body = {"json": {"momento": 1763300000000}, "execution": {"id": "812"}, "itemIndex": 1}
+    assert value(header["value"], **body) == "n8n-1763300000000-812-1"
     (moment,) = (one for one in node("Configuração", of)["assignments"]["assignments"] if one["name"] == "momento")
     assert moment["value"] == "={{ $now.toMillis() }}"
 
 
-def test_the_job_is_kept_and_its_callback_waited_for_by_post() -> None:
+def test_the_job_is_stored_and_its_callback_awaited_by_post() -> None:
     nodes = {
         "Configuração": {"json": {"retoma_url": "https://retoma"}},
         "Enviar imagens": {"json": {"jobId": "orc-1", "statusUrl": "/jobs/orc-1"}},
@@ -201,7 +201,7 @@ def test_the_job_is_kept_and_its_callback_waited_for_by_post() -> None:
     assert (waiting["limitWaitTime"], waiting["resumeAmount"], waiting["resumeUnit"]) == (True, 15, "minutes")
 
 
-def test_a_callback_only_wakes_the_workflow_which_then_asks() -> None:
+def test_a_callback_only_wakes_the_workflow_which_then_queries_the_job() -> None:
     # So that a forged callback costs one request, and changes nothing.
     found = workflow("submit-and-wait")["connections"]
     assert found["Esperar o callback"]["main"] == [[{"node": "Consultar o job", "type": "main", "index": 0}]]
@@ -218,7 +218,7 @@ def test_a_callback_only_wakes_the_workflow_which_then_asks() -> None:
         ("CANCELLED", "Falhou"),
     ],
 )
-def test_the_workflow_goes_on_only_when_the_job_is_completed(status: Status, next_node: str) -> None:
+def test_the_workflow_continues_only_when_the_job_is_completed(status: Status, next_node: str) -> None:
     rules = node("Status", "submit-and-wait")["rules"]["values"]
     met = [holds(rule, status) for rule in rules]
     branch = met.index(True) if True in met else len(rules)
@@ -232,14 +232,14 @@ def holds(rule: dict[str, Any], status: Status) -> bool:
     return left is True if condition["operator"]["type"] == "boolean" else bool(left == condition["rightValue"])
 
 
-def test_a_failed_job_stops_the_workflow_with_what_it_said() -> None:
-    said = node("Falhou", "submit-and-wait")["errorMessage"]
+def test_a_failed_job_stops_the_workflow_with_its_error() -> None:
+    message = node("Falhou", "submit-and-wait")["errorMessage"]
     failed = {"jobId": "orc-1", "status": "FAILED", "error": {"code": "TIMEOUT", "message": "too long"}}
-    assert value(said, json=failed) == "orc-1: FAILED TIMEOUT too long"
-    assert value(said, json={"jobId": "orc-1", "status": "CANCELLED"}).startswith("orc-1: CANCELLED")
+    assert value(message, json=failed) == "orc-1: FAILED TIMEOUT too long"
+    assert value(message, json={"jobId": "orc-1", "status": "CANCELLED"}).startswith("orc-1: CANCELLED")
 
 
-def test_what_retoma_signs_is_let_through() -> None:
+def test_a_callback_signed_by_retoma_is_accepted() -> None:
     assert run_signature_check(**sign()) == {"authentic": "true", "reason": "", "id": "msg-1", "body": COMPLETED}
 
 
@@ -256,23 +256,23 @@ def test_what_retoma_signs_is_let_through() -> None:
         ({"secret": ""}, "WEBHOOK_SECRET is not set in n8n"),
     ],
 )
-def test_what_is_not_signed_so_is_refused(change: dict[str, Any], reason: str) -> None:
-    given = sign()
-    headers = given["headers"] | change.pop("headers", {})
-    found = run_signature_check(**(given | {"headers": headers} | change))
+def test_a_callback_with_another_signature_is_rejected(change: dict[str, Any], reason: str) -> None:
+    signed_headers = sign()
+    headers = signed_headers["headers"] | change.pop("headers", {})
+    found = run_signature_check(**(signed_headers | {"headers": headers} | change))
     assert found["authentic"] == "false"
     assert found["reason"] == reason
     assert found["body"] is None
 
 
-def test_another_time_than_the_signed_one_is_refused() -> None:
-    given = sign()
-    later = {"x-webhook-timestamp": str(int(given["headers"]["x-webhook-timestamp"]) + 1)}
-    assert run_signature_check(**(given | {"headers": given["headers"] | later}))["reason"] == "wrong signature"
+def test_a_timestamp_other_than_the_signed_one_is_rejected() -> None:
+    headers = sign()
+    later = {"x-webhook-timestamp": str(int(headers["headers"]["x-webhook-timestamp"]) + 1)}
+    assert run_signature_check(**(headers | {"headers": headers["headers"] | later}))["reason"] == "wrong signature"
 
 
 @pytest.mark.parametrize("shift", [-330, 330])
-def test_what_was_not_signed_just_now_is_refused(shift: int) -> None:
+def test_an_old_signature_is_rejected(shift: int) -> None:
     assert run_signature_check(**sign(shift))["reason"] == "not signed just now"
 
 
@@ -281,7 +281,7 @@ def test_clocks_may_differ_by_almost_five_minutes(shift: int) -> None:
     assert run_signature_check(**sign(shift))["authentic"] == "true"
 
 
-def test_the_signature_is_over_the_bytes_that_came() -> None:
+def test_the_signature_covers_the_received_bytes() -> None:
     assert node("Receber callback", "webhook-trigger")["options"]["rawBody"] is True
     spaced = json.dumps(COMPLETED, indent=3, ensure_ascii=False).encode()
     assert run_signature_check(**sign(body=spaced))["authentic"] == "true"
@@ -291,7 +291,7 @@ def test_signatures_are_compared_in_constant_time() -> None:
     assert "timingSafeEqual(given, expected)" in node("Verificar assinatura", "webhook-trigger")["jsCode"]
 
 
-def test_only_what_is_authentic_is_answered_with_200() -> None:
+def test_only_authentic_callbacks_are_answered_with_200() -> None:
     found = workflow("webhook-trigger")
     accepted, refused = (branch[0]["node"] for branch in found["connections"]["Autêntico?"]["main"])
     answers = {name: node(name, "webhook-trigger")["options"]["responseCode"] for name in (accepted, refused)}
@@ -300,14 +300,14 @@ def test_only_what_is_authentic_is_answered_with_200() -> None:
     assert value(condition["leftValue"], json={"authentic": "true"}) == condition["rightValue"] == "true"
 
 
-def test_a_check_that_breaks_is_answered_with_500_so_that_retoma_sends_it_again() -> None:
+def test_a_check_that_crashes_is_answered_with_500_so_retoma_resends() -> None:
     (check,) = (node for node in workflow("webhook-trigger")["nodes"] if node["name"] == "Verificar assinatura")
     assert check["onError"] == "continueErrorOutput"
     broken = workflow("webhook-trigger")["connections"]["Verificar assinatura"]["main"][1][0]["node"]
     assert node(broken, "webhook-trigger")["options"]["responseCode"] == 500
 
 
-def test_a_callback_that_comes_twice_is_used_once() -> None:
+def test_a_repeated_callback_is_used_once() -> None:
     once = node("Só uma vez", "webhook-trigger")
     assert once["operation"] == "removeItemsSeenInPreviousExecutions"
     assert value(once["dedupeValue"], nodes={"Verificar assinatura": {"json": {"id": "msg-1"}}}, json={}) == "msg-1"
@@ -323,17 +323,17 @@ def test_a_callback_that_comes_twice_is_used_once() -> None:
         ),
         (
             "audio_review",
-            {"Decisão": "revision_requested", "Notas": "mais curto", "Miniatura": 2},
+            {"Decisão": "revision_requested", "Notas": "mais curto", "Capa": 2},
             {"action": "revision_requested", "notes": "mais curto"},
         ),
-        ("final_review", {"Decisão": "approved", "Miniatura": "2"}, {"action": "approved", "thumbnail": 2}),
+        ("final_review", {"Decisão": "approved", "Capa": "2"}, {"action": "approved", "thumbnail": 2}),
     ],
 )
-def test_a_form_of_n8n_becomes_a_decision(kind: str, form: dict[str, Any], decision: dict[str, Any]) -> None:
+def test_an_n8n_form_becomes_a_decision(kind: str, form: dict[str, Any], decision: dict[str, Any]) -> None:
     body = node("Decidir", "video-approval")["jsonBody"]
     nodes = {"Ponto": {"json": {"body": {"checkpoint_type": kind, "revision": 3}}}}
     sent = json.loads(value(body, json=form, nodes=nodes))
-    assert sent == decision | {"seen_revision": 3}
+    assert sent == decision | {"seen": 3}
     assert CheckpointDecision.model_validate(sent)
 
 
@@ -348,7 +348,7 @@ CHECKPOINT = {
 }
 
 
-def test_a_form_escapes_what_it_shows_and_plays_signed_links() -> None:
+def test_a_form_escapes_its_content_and_plays_signed_links() -> None:
     page = render_form({"Ponto": {"json": {"body": CHECKPOINT}}}, {"body": CHECKPOINT})
     assert page.startswith("A &#60;script&#62;<br>one<br>two<br>")
     assert '<source src="https://retoma/a.wav?expires=1&#38;signature=2">' in page
@@ -356,15 +356,15 @@ def test_a_form_escapes_what_it_shows_and_plays_signed_links() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         ({"statusCode": 422, "body": {"detail": "<i> cannot be followed"}}, "&#60;i&#62; cannot be followed"),
         ({"error": "ECONNREFUSED"}, "o Retoma não respondeu"),
     ],
 )
-def test_a_form_after_a_refusal_says_why(answer: dict[str, Any], said: str) -> None:
+def test_a_form_after_a_rejection_says_why(answer: dict[str, Any], message: str) -> None:
     page = render_form({"Ponto": {"json": {"body": CHECKPOINT}}, "Decidir": {}}, answer)
-    assert page.startswith(f"<strong>O Retoma recusou a decisão: {said}</strong><br>A &#60;script")
+    assert page.startswith(f"<strong>O Retoma recusou a decisão: {message}</strong><br>A &#60;script")
 
 
 def render_form(nodes: dict[str, Any], values: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The files for Prometheus, checked by its own tool, and against what a server really gives."""
+"""The files for Prometheus, checked by its own tool and against the metrics that a server exposes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import yaml  # type: ignore[import-untyped]
 
 from retoma.store.database import Database
 from tests.deploy.metric_names import used_in
-from tests.deploy.scrape import a_busy_server, fetch_metrics, names
+from tests.deploy.scrape import fetch_metrics, names, open_busy_server
 from tests.system_packages import require
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 
 
-def promtool(*arguments: str, given: str | None = None) -> None:
+def promtool(*arguments: str, values: str | None = None) -> None:
     require(shutil.which("promtool") is not None, "promtool (Debian: apt-get install prometheus)")
     ended = subprocess.run(
-        ["promtool", *arguments], cwd=FOLDER, input=given, capture_output=True, text=True, check=False
+        ["promtool", *arguments], cwd=FOLDER, input=values, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
@@ -49,16 +49,16 @@ def test_every_alert_is_tested_to_fire() -> None:
     assert fired == {rule["alert"] for rule in rules()}
 
 
-async def test_a_scrape_is_as_prometheus_wants_it(database: Database) -> None:
-    async with a_busy_server(database) as api:
-        promtool("check", "metrics", given=await fetch_metrics(api))
+async def test_a_scrape_is_valid_for_prometheus(database: Database) -> None:
+    async with open_busy_server(database) as api:
+        promtool("check", "metrics", values=await fetch_metrics(api))
 
 
-async def test_the_rules_ask_only_for_metrics_that_exist(database: Database) -> None:
-    async with a_busy_server(database) as api:
-        given = names(await fetch_metrics(api)) | {"up"}
-    asked = {name for rule in rules() for name in used_in(rule["expr"])}
-    assert asked - given == set()
+async def test_the_rules_use_only_existing_metrics(database: Database) -> None:
+    async with open_busy_server(database) as api:
+        exposed = names(await fetch_metrics(api)) | {"up"}
+    used = {name for rule in rules() for name in used_in(rule["expr"])}
+    assert used - exposed == set()
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,6 @@ async def test_the_rules_ask_only_for_metrics_that_exist(database: Database) -> 
         ("RetomaDeadLetters", "> 10"),
     ],
 )
-def test_the_alerts_that_operators_asked_for_are_there(alert: str, condition: str) -> None:
+def test_the_required_alerts_exist(alert: str, condition: str) -> None:
     (rule,) = (rule for rule in rules() if rule["alert"] == alert)
     assert condition in rule["expr"]

@@ -1,4 +1,4 @@
-"""The page tells whoever writes a handler for RunPod what is sent and what is read: both are those of the page."""
+"""The page for authors of RunPod handlers documents the request and the answer: both match the code."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def blocks(kind: str, run: str = RUN) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("operation", SENT_BY_CALLERS)
-async def test_a_handler_is_sent_the_order_of_the_page_and_its_answer_is_read(
+async def test_a_handler_receives_the_documented_request_and_its_answer_is_parsed(
     database: Database, tmp_path: Path, operation: str
 ) -> None:
     await empty_database(database)
     clips, video = blocks("answer")
     answer = clips if operation == "img2vid" else video
-    async with running_gpu_app(database, tmp_path) as studio:
-        studio.standin.fleet.outcome = lambda _: ("COMPLETED", answer, None)
-        job = await studio.submit(SENT_BY_CALLERS[operation], operation)
-        await studio.work([job])
-        told = (await studio.show(job))["result"]
+    async with running_gpu_app(database, tmp_path) as services:
+        services.standin.fleet.outcome = lambda _: ("COMPLETED", answer, None)
+        job = await services.submit(SENT_BY_CALLERS[operation], operation)
+        await services.work([job])
+        reported = (await services.show(job))["result"]
     (order,) = (order for order in blocks("order", str(run_id(job))) if order["operation"] == operation)
-    assert [sent.input for sent in studio.standin.jobs] == [order]
-    assert {name: told[name] for name in answer} == answer
+    assert [sent.input for sent in services.standin.jobs] == [order]
+    assert {name: reported[name] for name in answer} == answer

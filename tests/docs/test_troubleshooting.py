@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from retoma import PollResult
+from retoma.checks import Finding
 from retoma.files import FileSettings
 from retoma.store.database import Database
 from retoma_apps.gpu.application import make_app
-from retoma_apps.gpu.settings import Rules
+from retoma_apps.gpu.settings import GpuSettings, Rules
 from tests.cli.terminal import Terminal
 from tests.conftest import empty_database
 from tests.engine.builders import rows
@@ -31,6 +32,10 @@ WAYS = ["retoma", "curl"]
 
 class BusyHost:
     """A host whose work never ends unless it is cancelled."""
+
+    name = "busy"
+    is_offline = False
+    poll_interval = timedelta(seconds=8)
 
     def __init__(self) -> None:
         self.cancelled: set[str] = set()
@@ -47,17 +52,20 @@ class BusyHost:
     async def find(self, key: str) -> str | None:
         return None
 
+    def check(self) -> Finding:
+        return Finding("ok", "GPUs", "busy")
+
 
 @dataclass
 class Scene:
-    """A situation, and what the page's variables stand for in it."""
+    """A situation, and the values of the page's variables in it."""
 
     api: Api
     terminal: Terminal
     variables: dict[str, str]
 
     async def run(self, line: str) -> Any:
-        """What the line prints: text of a command, JSON of a call. It must succeed."""
+        """Return the output of a command or the JSON of a call. It must succeed."""
         words = shlex.split(re.sub(r"\$(\w+)", lambda found: self.variables[found[1]], line))
         if words[0] == "retoma":
             return await asyncio.to_thread(self.terminal.out, *words[1:])
@@ -74,39 +82,39 @@ class Scene:
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_the_reason_why_a_job_stays_queued_is_found(database: Database, tmp_path: Path, way: str) -> None:
-    async with a_scene(database, tmp_path) as scene:
-        said = [await scene.run(line) for line in lines("A job stays QUEUED", way) if "pools set" not in line]
+    async with open_scene(database, tmp_path) as scene:
+        messages = [await scene.run(line) for line in lines("A job stays QUEUED", way) if "pools update" not in line]
         if way == "curl":
-            pools, _, workers, in_progress, job = said
+            pools, _, workers, in_progress, job = messages
             assert "gpu" in str(pools)
             assert workers
             assert [one["jobId"] for one in in_progress["jobs"]] == [scene.variables["BUSY"]]
             assert job["status"] == "QUEUED"
             assert "pool" in str(job["waiting"])
         else:
-            assert "gpu" in said[0]
-            assert "waiting for capacity: pool 'gpu' has too few free slots" in said[2]
+            assert "gpu" in messages[0]
+            assert "waiting for capacity: pool 'gpu' has too few free slots" in messages[2]
 
 
-async def test_more_capacity_lets_a_queued_job_begin(database: Database, tmp_path: Path) -> None:
-    async with a_scene(database, tmp_path) as scene:
-        (line,) = (line for line in lines("A job stays QUEUED", "retoma") if "pools set" in line)
+async def test_more_capacity_lets_a_queued_job_start(database: Database, tmp_path: Path) -> None:
+    async with open_scene(database, tmp_path) as scene:
+        (line,) = (line for line in lines("A job stays QUEUED", "retoma") if "pools update" in line)
         await scene.run(line)
-        async with scene.api.sandbox.manual_worker() as hands:
-            await work(hands)
+        async with scene.api.sandbox.manual_worker() as worker:
+            await work(worker)
             shown = await scene.run(lines("A job stays QUEUED", "curl")[-1])
     assert shown["status"] == "IN_PROGRESS"
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_job_in_progress_is_looked_at_and_cancelled(database: Database, tmp_path: Path, way: str) -> None:
-    async with a_scene(database, tmp_path) as scene:
+async def test_a_running_job_is_inspected_and_cancelled(database: Database, tmp_path: Path, way: str) -> None:
+    async with open_scene(database, tmp_path) as scene:
         scene.variables |= {"JOB": scene.variables["BUSY"], "RUN": scene.variables["BUSY"].removeprefix("orc-")}
         first, *others = [line for line in lines("A job stays IN_PROGRESS", way) if "api.runpod.ai" not in line]
-        said = await scene.run(first)
+        message = await scene.run(first)
         if way == "curl":
-            assert said["status"] == "IN_PROGRESS"
-            assert said["runpodJobIds"]
+            assert message["status"] == "IN_PROGRESS"
+            assert message["runpodJobIds"]
         for line in others:
             await scene.run(line)
         shown = await scene.run(lines("A job stays IN_PROGRESS", "curl")[0])
@@ -114,9 +122,9 @@ async def test_a_job_in_progress_is_looked_at_and_cancelled(database: Database, 
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_dead_letter_is_found_and_sent_again(database: Database, tmp_path: Path, way: str) -> None:
-    async with a_scene(database, tmp_path) as scene:
-        scene.variables["DELIVERY"] = await a_dead_letter(scene)
+async def test_a_dead_letter_is_found_and_redelivered(database: Database, tmp_path: Path, way: str) -> None:
+    async with open_scene(database, tmp_path) as scene:
+        scene.variables["DELIVERY"] = await make_dead_letter(scene)
         listed, *others = [line for line in lines("A webhook did not arrive", way) if "endpoints" not in line]
         assert scene.variables["DELIVERY"][:8] in str(await scene.run(listed))
         for line in others:
@@ -126,9 +134,9 @@ async def test_a_dead_letter_is_found_and_sent_again(database: Database, tmp_pat
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_disabled_endpoint_is_seen_and_enabled(database: Database, tmp_path: Path, way: str) -> None:
-    async with a_scene(database, tmp_path) as scene:
-        await a_dead_letter(scene, "gone")
+async def test_a_disabled_endpoint_is_listed_and_enabled(database: Database, tmp_path: Path, way: str) -> None:
+    async with open_scene(database, tmp_path) as scene:
+        await make_dead_letter(scene, "gone")
         (endpoint,) = await scene.api.client.webhooks.list_endpoints()
         scene.variables["ENDPOINT"] = str(endpoint.id)
         listed, enable = [line for line in lines("A webhook did not arrive", way) if "endpoints" in line]
@@ -137,7 +145,7 @@ async def test_a_disabled_endpoint_is_seen_and_enabled(database: Database, tmp_p
         assert (await scene.api.client.webhooks.get_endpoint(endpoint.id)).disabled_at is None
 
 
-def test_every_line_of_the_page_is_run_by_a_test_above_or_goes_to_runpod() -> None:
+def test_every_command_of_the_page_is_run_by_a_test_above_or_calls_runpod() -> None:
     found = [find_key_line(), *(line for heading in SITUATIONS for way in WAYS for line in lines(heading, way))]
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert sorted(found) == sorted(line for block in blocks for line in block.splitlines())
@@ -157,18 +165,16 @@ def find_key_line() -> str:
 
 
 @asynccontextmanager
-async def a_scene(database: Database, folder: Path) -> AsyncIterator[Scene]:
+async def open_scene(database: Database, folder: Path) -> AsyncIterator[Scene]:
     """One job holds the only GPU, and another waits for it."""
     await empty_database(database)
-    application = make_app(
-        Rules(offline=False, poll_interval=timedelta(seconds=8)), BusyHost(), FileSettings(home=folder)
-    )
-    async with an_api(database, application=application, scopes=RUNS) as api, api.sandbox.manual_worker() as hands:
+    application = make_app(Rules(GpuSettings(), offline=False), BusyHost(), FileSettings(home=folder))
+    async with an_api(database, application=application, scopes=RUNS) as api, api.sandbox.manual_worker() as worker:
         busy = await submit_job(api)
         await api.client.pools.update("gpu", capacity=1)
-        await work(hands)
+        await work(worker)
         waiting = await submit_job(api)
-        await work(hands)
+        await work(worker)
         terminal = Terminal(folder, {"RETOMA_DATABASE_URL": database.url})
         scene = Scene(
             api,
@@ -198,7 +204,7 @@ async def work(worker: Any) -> None:
         await worker.record_outcomes(await worker.attempt(claims))
 
 
-async def a_dead_letter(scene: Scene, outcome: str = "dead") -> str:
+async def make_dead_letter(scene: Scene, outcome: str = "dead") -> str:
     """Of the job that was cancelled while it waited. With `gone` its endpoint is disabled."""
     await scene.api.post(f"/jobs/{scene.variables['JOB']}/cancel")
     sent = await rows(

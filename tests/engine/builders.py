@@ -1,4 +1,4 @@
-"""What the engine's tests share: looks at what the database has, and short ways to move a worker."""
+"""Shared by the tests of the engine: database queries and shortcuts to drive a worker."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from uuid import UUID
 
 import asyncpg
 
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, ClaimRequest, Result, WorkerLink
+from retoma.engine.claim_protocol import Claim, ClaimRequest, WorkerLink
+from retoma.engine.outcomes import Outcome
 from retoma.store import workers
+from retoma.store.database import Database
+from retoma.store.statements import statements
 from retoma.testing import ManualWorker, Sandbox
+from retoma.worker.child_runs import ChildRuns
 from retoma.worker.served_versions import ServedVersions
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=6)
@@ -60,7 +64,7 @@ def find_claim(claims: Iterable[Claim], wanted: str) -> Claim:
 
 
 async def run_claims(worker: ManualWorker, claims: Iterable[Claim], *wanted: str) -> list[str]:
-    """Run these claims, or those of them that are named, and give them back in one call."""
+    """Run these claims, or the named ones, and return their outcomes in one call."""
     chosen = [claim for claim in claims if not wanted or name(claim) in wanted]
     assert len(chosen) == len(wanted) or not wanted, f"{wanted} are not all among {names(chosen)}"
     await worker.record_outcomes(await worker.attempt(chosen))
@@ -68,7 +72,7 @@ async def run_claims(worker: ManualWorker, claims: Iterable[Claim], *wanted: str
 
 
 async def run_next(worker: ManualWorker, *wanted: str) -> list[str]:
-    """Claim all that is ready and do it; with names, the claim must have given exactly these."""
+    """Claim and run everything that is ready; with names, the claim must have returned exactly these."""
     claims = await worker.claim(100)
     if wanted:
         assert names(claims) == sorted(wanted)
@@ -86,44 +90,48 @@ class RawChannel:
 
     async def call(
         self,
-        outcomes: Iterable[Result | AttemptOutcome] = (),
+        outcomes: Iterable[Outcome] = (),
         *,
-        room: int = 0,
+        limit: int = 0,
         after: int = 0,
         suspect: bool = True,
         queues: list[str] | None = None,
     ) -> list[Claim]:
-        """One exchange; gives all jobs of its answer."""
-        results, setbacks = split(outcomes)
+        """Make one call and return all jobs of its answer."""
         answer = await self.link.finish_and_claim(
-            results, setbacks, ClaimRequest(queues or self.queues, self.served, after, room, suspect)
+            list(outcomes), ClaimRequest(queues or self.queues, self.served, after, limit, suspect)
         )
         return [*answer.successors, *answer.claimed]
 
-    def next_call(self, outcomes: Iterable[Result | AttemptOutcome] = (), *, room: int = 0) -> list[Any]:
-        """What the lane's next exchange would be given, for a test that makes the call itself."""
+    def next_call(self, outcomes: Iterable[Outcome] = (), *, limit: int = 0) -> list[Any]:
+        """Return the arguments of the link's next call, for a test that makes the call itself."""
         self.link._call += 1
-        results, setbacks = split(outcomes)
         return self.link._build_arguments(
-            results, setbacks, ClaimRequest(self.queues, self.served, 0, room, allow_suspect=True)
+            list(outcomes), ClaimRequest(self.queues, self.served, 0, limit, allow_suspect=True)
         )
-
-
-def split(outcomes: Iterable[Result | AttemptOutcome]) -> tuple[list[Result], list[AttemptOutcome]]:
-    given = list(outcomes)
-    return [one for one in given if isinstance(one, Result)], [one for one in given if isinstance(one, AttemptOutcome)]
 
 
 open_links: list[WorkerLink] = []
 
 
+async def load_versions(sandbox: Sandbox) -> ServedVersions:
+    """The versions that a worker of the sandbox's application serves."""
+    catalog = ServedVersions(sandbox.app, ChildRuns(sandbox.app, sandbox.database))
+    await catalog.register_and_load(sandbox.database)
+    return catalog
+
+
 async def open_channel(sandbox: Sandbox) -> RawChannel:
     """A new worker's lane, which is closed when the test has ended."""
-    catalog = ServedVersions(sandbox.app)
-    await catalog.register_and_load(sandbox.database)
+    catalog = await load_versions(sandbox)
     worker = await workers.register_worker(sandbox.database, "reins", sandbox.app.queues, 1, 1)
     open_links.append(WorkerLink(sandbox.database, worker, 1))
     return RawChannel(sandbox, worker, open_links[-1], catalog.version_numbers)
+
+
+async def send_heartbeat(database: Database, worker: int) -> bool:
+    """Record a heartbeat as a worker does. Return False if the worker was declared dead."""
+    return bool(await database.fetch(statements("workers")["send_heartbeat"], worker=worker))
 
 
 async def pass_heartbeat_timeout(sandbox: Sandbox) -> list[tuple[int, int]]:

@@ -45,9 +45,7 @@ ACTIONS: dict[str, Action] = {
     "rerun of what is stale": lambda client, run, key: client.runs.rerun(run, stale=True, key=key),
     "rerun_failed": lambda client, run, key: client.runs.rerun_failed(run, key=key),
     "edit": lambda client, run, key: client.runs.edit(run, "letter", "z", item="a", key=key),
-    "edit alone": lambda client, run, key: client.runs.edit(
-        run, "letter", "z", item="a", rerun_dependents=False, key=key
-    ),
+    "edit alone": lambda client, run, key: client.runs.edit(run, "letter", "z", item="a", downstream=False, key=key),
     "skip": lambda client, run, key: client.runs.skip(run, "letter", ["b"], key=key),
     "cancel": lambda client, run, key: client.runs.cancel(run, key=key),
 }
@@ -74,8 +72,8 @@ async def test_every_repetition_gets_the_first_answer(open_sandbox: OpenSandbox,
         first = await action(sandbox.client, run, "k")
         revisions = (await sandbox.client.runs.get(run)).revision
         assert await action(sandbox.client, run, "k") == first  # at once
-        async with sandbox.manual_worker() as hands:
-            await hands.claim(1)
+        async with sandbox.manual_worker() as worker:
+            await worker.claim(1)
             assert await action(sandbox.client, run, "k") == first  # while it is under way
         await sandbox.work()
         assert await action(sandbox.client, run, "k") == first  # when it has ended
@@ -86,7 +84,7 @@ async def test_every_repetition_gets_the_first_answer(open_sandbox: OpenSandbox,
         assert await action(sandbox.client, run, "k") == first  # though it could not be done any more
 
 
-async def test_a_key_with_another_request_is_refused(open_sandbox: OpenSandbox, action: Action) -> None:
+async def test_a_key_with_another_request_is_rejected(open_sandbox: OpenSandbox, action: Action) -> None:
     mood = FailureSwitch()
     async with open_sandbox(letters(mood)) as sandbox:
         run = await run_to_end(sandbox, fails=False, switch=mood)
@@ -98,7 +96,7 @@ async def test_a_key_with_another_request_is_refused(open_sandbox: OpenSandbox, 
             await sandbox.client.runs.resume(run, key="k")
 
 
-async def test_a_derived_key_is_not_one_that_a_caller_can_send(open_sandbox: OpenSandbox) -> None:
+async def test_a_caller_cannot_send_a_derived_key(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(letters(FailureSwitch())) as sandbox:
         run = await run_to_end(sandbox, fails=False, switch=FailureSwitch())
         derived: list[str | None] = []
@@ -116,7 +114,7 @@ async def test_a_derived_key_is_not_one_that_a_caller_can_send(open_sandbox: Ope
             await sandbox.client.runs.rerun(run, "letter", key="\x1e" + key[1:])
 
 
-async def test_nothing_to_do_is_an_answer_too(open_sandbox: OpenSandbox) -> None:
+async def test_an_action_without_effect_is_answered_too(open_sandbox: OpenSandbox) -> None:
     mood = FailureSwitch()
     async with open_sandbox(letters(mood)) as sandbox:
         run = await run_to_end(sandbox, fails=False, switch=mood)
@@ -130,11 +128,11 @@ async def test_nothing_to_do_is_an_answer_too(open_sandbox: OpenSandbox) -> None
         assert (await sandbox.client.runs.rerun_failed(run, key="another")).jobs > 0
 
 
-async def test_a_cancel_that_took_a_while_is_answered_as_it_was_first(open_sandbox: OpenSandbox) -> None:
+async def test_a_slow_cancel_repeated_with_its_key_gets_its_first_answer(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(letters(FailureSwitch())) as sandbox:
         run = (await sandbox.client.start("letters")).id
-        async with sandbox.manual_worker() as hands:
-            await hands.claim(1)
+        async with sandbox.manual_worker() as worker:
+            await worker.claim(1)
             assert await sandbox.client.runs.cancel(run, key="k") == "cancelling"
         assert await state(sandbox, run) == "cancelled"
         assert await sandbox.client.runs.cancel(run, key="k") == "cancelling"
@@ -159,15 +157,15 @@ async def test_a_resume_is_done_once_for_each_key(open_sandbox: OpenSandbox) -> 
         run = await run_to_end(sandbox, fails=True, switch=mood)
         assert await sandbox.client.runs.resume(run, key="k") == "running"
         mood.fails = True
-        async with sandbox.manual_worker() as hands:
-            await run_next(hands, "only")
+        async with sandbox.manual_worker() as worker:
+            await run_next(worker, "only")
         assert await state(sandbox, run) == "failed"
         assert await sandbox.client.runs.resume(run, key="k") == "running"
         assert await state(sandbox, run) == "failed"
         assert await sandbox.client.runs.resume(run, key="another") == "running"
 
 
-async def test_a_refused_action_may_be_tried_again_with_its_key(open_sandbox: OpenSandbox) -> None:
+async def test_a_rejected_action_may_be_retried_with_its_key(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(letters(FailureSwitch())) as sandbox:
         run = (await sandbox.client.start("letters")).id
         with pytest.raises(RunBusy):

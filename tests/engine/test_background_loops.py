@@ -9,7 +9,7 @@ from retoma.engine import background_loops
 from tests.wait_timeout import WAIT_TIMEOUT
 
 
-async def test_a_loop_that_fails_is_started_again_and_the_log_says_so(
+async def test_a_failed_loop_is_restarted_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(background_loops, "SECONDS_BEFORE_RESTART", 0.0)
@@ -34,7 +34,7 @@ async def test_a_loop_that_fails_is_started_again_and_the_log_says_so(
     assert [vars(record)["event"] for record in caplog.records] == ["background_loop_failed"] * 2
 
 
-def test_an_error_without_words_is_logged_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_without_a_message_is_logged_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
     background_loops.log.warning("heartbeat_missed", message="retrying", error=TimeoutError())
     background_loops.log.warning("heartbeat_missed", message="retrying", error=ValueError("the line is cut"))
     assert [vars(record)["error"] for record in caplog.records] == ["TimeoutError", "the line is cut"]

@@ -6,8 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Context, Items, Pipeline, PollResult, Pool, ProviderDown, ProviderRejected, Retry, minutes, seconds
-from retoma.records import PoolRecord, WaitReason
+from retoma import Context, Items, Pipeline, PollResult, Pool, Retry, minutes, records, seconds
+from retoma.errors import ProviderDown, ProviderRejected
+from retoma.records import WaitReason
 from retoma.testing import ManualWorker, Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows, run_claims, states
@@ -16,7 +17,7 @@ POOL = Pool("llm", capacity=8)
 
 
 class Provider:
-    """Raises what it is told to, and counts its calls."""
+    """Raises the configured error and counts its calls."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -57,7 +58,7 @@ async def start_and_claim(sandbox: Sandbox, worker: ManualWorker) -> UUID:
     return run
 
 
-async def pool_of(sandbox: Sandbox) -> PoolRecord:
+async def pool_of(sandbox: Sandbox) -> records.Pool:
     (pool,) = await sandbox.client.pools.list("llm")
     return pool
 
@@ -67,38 +68,38 @@ async def reasons(sandbox: Sandbox, run: UUID) -> set[WaitReason]:
     return {wait.reason for wait in await sandbox.client.runs.list_waits(run)}
 
 
-async def test_from_the_fifth_failure_in_a_row_on_no_worker_begins_anything(open_sandbox: OpenSandbox) -> None:
+async def test_the_fifth_failure_in_a_row_stops_all_starts(open_sandbox: OpenSandbox) -> None:
     provider = Provider(ProviderDown("503"))
     async with (
         open_sandbox(labels(provider)) as sandbox,
-        sandbox.manual_worker() as hands,
+        sandbox.manual_worker() as worker,
         sandbox.manual_worker() as others,
     ):
-        run = await start_and_claim(sandbox, hands)
-        await run_claims(hands, await hands.claim(4))
-        assert (await pool_of(sandbox)).trouble is None
-        await run_claims(hands, await hands.claim(1))
+        run = await start_and_claim(sandbox, worker)
+        await run_claims(worker, await worker.claim(4))
+        assert (await pool_of(sandbox)).problem is None
+        await run_claims(worker, await worker.claim(1))
         pool = await pool_of(sandbox)
-        assert (pool.failures, pool.trouble) == (5, "PROVIDER_DOWN")
+        assert (pool.failures, pool.problem) == (5, "PROVIDER_DOWN")
         assert pool.open_until == await sandbox.clock.now() + seconds(15)
-        assert await hands.claim(100) == []
+        assert await worker.claim(100) == []
         assert await others.claim(100) == []
         assert WaitReason.PROVIDER_DOWN in await reasons(sandbox, run)
 
 
-async def test_after_the_wait_one_job_tries_and_its_success_lets_all_begin(open_sandbox: OpenSandbox) -> None:
+async def test_after_the_wait_one_probe_job_starts_and_its_success_releases_all(open_sandbox: OpenSandbox) -> None:
     provider = Provider(ProviderDown())
-    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as hands:
-        await start_and_claim(sandbox, hands)
-        await run_claims(hands, await hands.claim(5))
+    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as worker:
+        await start_and_claim(sandbox, worker)
+        await run_claims(worker, await worker.claim(5))
         await sandbox.clock.advance(seconds(15))
-        probe = await hands.claim(100)
+        probe = await worker.claim(100)
         assert len(probe) == 1
-        assert await hands.claim(100) == []
+        assert await worker.claim(100) == []
         provider.error = None
-        await run_claims(hands, probe)
+        await run_claims(worker, probe)
         assert (await pool_of(sandbox)).failures == 0
-        assert len(await hands.claim(100)) == 8
+        assert len(await worker.claim(100)) == 8
 
 
 async def test_accepted_external_work_closes_the_breaker_while_it_still_runs(open_sandbox: OpenSandbox) -> None:
@@ -107,73 +108,75 @@ async def test_accepted_external_work_closes_the_breaker_while_it_still_runs(ope
 
     @pipeline.step(pool=POOL)
     async def clip(*, ctx: Context) -> str:
-        return str(await ctx.external(await ctx.once("submit", provider.ask), poll=report_running))
+        return str(await ctx.external(provider.ask, poll=report_running))
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         for _ in range(4):
             await sandbox.client.start(pipeline)
-        await run_claims(hands, await hands.claim(1))
+        await run_claims(worker, await worker.claim(1))
         await sandbox.clock.advance(minutes(10))
         provider.error = None
-        await run_claims(hands, await hands.claim(100))
-        assert (await pool_of(sandbox)).trouble is None
-        assert len(await hands.claim(100)) == 2
+        await run_claims(worker, await worker.claim(100))
+        assert (await pool_of(sandbox)).problem is None
+        assert len(await worker.claim(100)) == 2
 
 
-async def test_a_job_that_tries_and_fails_makes_the_wait_longer(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.manual_worker() as hands:
-        await start_and_claim(sandbox, hands)
-        await run_claims(hands, await hands.claim(5))
+async def test_a_failed_probe_job_lengthens_the_wait(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.manual_worker() as worker:
+        await start_and_claim(sandbox, worker)
+        await run_claims(worker, await worker.claim(5))
         waits = []
         for _ in range(6):
             open_until = (await pool_of(sandbox)).open_until
             assert open_until is not None
             waits.append((open_until - await sandbox.clock.now()).total_seconds())
             await sandbox.clock.set(open_until)
-            await run_claims(hands, await hands.claim(100))
+            await run_claims(worker, await worker.claim(100))
         assert waits == [15, 30, 60, 120, 240, 300]
 
 
-async def test_what_began_before_the_breaker_opened_makes_no_wait_longer(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.manual_worker() as hands:
-        await start_and_claim(sandbox, hands)
-        claims = await hands.claim(8)
-        await hands.record_outcomes(await hands.attempt(claims[:5]))
+async def test_failures_of_jobs_started_before_the_breaker_opened_do_not_lengthen_the_wait(
+    open_sandbox: OpenSandbox,
+) -> None:
+    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.manual_worker() as worker:
+        await start_and_claim(sandbox, worker)
+        claims = await worker.claim(8)
+        await worker.record_outcomes(await worker.attempt(claims[:5]))
         opened = await pool_of(sandbox)
-        await hands.record_outcomes(await hands.attempt(claims[5:]))
+        await worker.record_outcomes(await worker.attempt(claims[5:]))
         later = await pool_of(sandbox)
         assert (later.failures, later.open_until) == (opened.failures, opened.open_until)
 
 
-async def test_a_try_of_which_nobody_hears_is_followed_by_another(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.manual_worker() as hands:
-        await start_and_claim(sandbox, hands)
-        await run_claims(hands, await hands.claim(5))
+async def test_a_probe_without_an_outcome_is_followed_by_another(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(labels(Provider(ProviderDown()))) as sandbox, sandbox.manual_worker() as worker:
+        await start_and_claim(sandbox, worker)
+        await run_claims(worker, await worker.claim(5))
         await sandbox.clock.advance(seconds(15))
-        assert len(await hands.claim(100)) == 1
+        assert len(await worker.claim(100)) == 1
         await sandbox.clock.advance(seconds(60))
-        assert len(await hands.claim(100)) == 1
+        assert len(await worker.claim(100)) == 1
 
 
 async def test_a_success_between_failures_resets_the_count(open_sandbox: OpenSandbox) -> None:
     provider = Provider(ProviderDown())
-    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as hands:
-        await start_and_claim(sandbox, hands)
-        await run_claims(hands, await hands.claim(4))
+    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as worker:
+        await start_and_claim(sandbox, worker)
+        await run_claims(worker, await worker.claim(4))
         provider.error = None
-        await run_claims(hands, await hands.claim(1))
+        await run_claims(worker, await worker.claim(1))
         provider.error = ProviderDown()
-        await run_claims(hands, await hands.claim(4))
+        await run_claims(worker, await worker.claim(4))
         assert ((await pool_of(sandbox)).failures, (await pool_of(sandbox)).open_until) == (4, None)
 
 
 @pytest.mark.parametrize("error", [ProviderDown(), ProviderRejected("the key is not valid")])
-async def test_an_outage_fails_nothing_and_burns_no_attempt(open_sandbox: OpenSandbox, error: Exception) -> None:
+async def test_an_outage_fails_nothing_and_uses_no_attempt(open_sandbox: OpenSandbox, error: Exception) -> None:
     provider = Provider(error)
-    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as hands:
-        run = await start_and_claim(sandbox, hands)
+    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as worker:
+        run = await start_and_claim(sandbox, worker)
         for _ in range(10):
-            await run_claims(hands, await hands.claim(100))
+            await run_claims(worker, await worker.claim(100))
             await sandbox.work(advance_clock=False)
             await sandbox.clock.advance(seconds(30))
         assert provider.calls < 30
@@ -184,25 +187,25 @@ async def test_an_outage_fails_nothing_and_burns_no_attempt(open_sandbox: OpenSa
         assert [row["attempt"] for row in attempts] == [1]
 
 
-async def test_a_refusal_holds_up_all_at_once_and_says_what_to_do(open_sandbox: OpenSandbox) -> None:
+async def test_a_rejected_key_pauses_all_jobs_at_once_and_says_what_to_do(open_sandbox: OpenSandbox) -> None:
     provider = Provider(ProviderRejected("402: no money left"))
-    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as hands:
-        run = await start_and_claim(sandbox, hands)
-        await run_claims(hands, await hands.claim(1))
+    async with open_sandbox(labels(provider)) as sandbox, sandbox.manual_worker() as worker:
+        run = await start_and_claim(sandbox, worker)
+        await run_claims(worker, await worker.claim(1))
         pool = await pool_of(sandbox)
-        assert (pool.trouble, pool.open_until) == ("PROVIDER_REJECTED", await sandbox.clock.now() + minutes(10))
-        assert await hands.claim(100) == []
-        said = [
+        assert (pool.problem, pool.open_until) == ("PROVIDER_REJECTED", await sandbox.clock.now() + minutes(10))
+        assert await worker.claim(100) == []
+        messages = [
             wait.explanation
             for wait in await sandbox.client.runs.list_waits(run)
             if wait.reason is WaitReason.PROVIDER_REJECTED
         ]
-        assert "retoma pools set llm --resume" in said[0]
-        assert (await sandbox.client.pools.update("llm", resume=True)).trouble is None
-        assert len(await hands.claim(100)) == 8
+        assert "retoma pools update llm --resume" in messages[0]
+        assert (await sandbox.client.pools.update("llm", resume=True)).problem is None
+        assert len(await worker.claim(100)) == 8
 
 
-async def test_a_step_without_a_pool_waits_by_itself(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_without_a_pool_waits_alone(open_sandbox: OpenSandbox) -> None:
     provider = Provider(ProviderDown(delay=5))
     pipeline = Pipeline("alone", retry=Retry(0))
 

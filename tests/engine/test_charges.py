@@ -1,4 +1,4 @@
-"""What attempts cost: written whatever becomes of them, priced once, and summed up."""
+"""Charges of attempts: recorded whatever the outcome, priced once, and summed."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def make_charging_pipeline(error: Exception | None = None, retries: int = 0) -> 
     return pipeline
 
 
-async def a_price(sandbox: Sandbox) -> None:
+async def make_price(sandbox: Sandbox) -> None:
     """$0.15 for a million tokens in, $0.60 for a million out."""
     await sandbox.client.costs.set_price(LLM, "small", tokens_in=150_000, tokens_out=600_000)
 
 
-async def test_an_attempt_is_charged_by_the_price_of_the_day(open_sandbox: OpenSandbox) -> None:
+async def test_an_attempt_is_charged_at_the_current_price(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(make_charging_pipeline()) as sandbox:
-        await a_price(sandbox)
+        await make_price(sandbox)
         run = (await sandbox.run("ask")).id
         (charge,) = await sandbox.client.costs.list_charges(run)
         assert (charge.step, charge.item, charge.attempt, charge.revision) == ("label", "", 1, 1)
-        assert (charge.provider, charge.what, charge.tokens_in, charge.tokens_out) == (LLM, "small", 1_000, 10)
+        assert (charge.provider, charge.resource, charge.tokens_in, charge.tokens_out) == (LLM, "small", 1_000, 10)
         assert (charge.micros, charge.price) == (150 + 6, 1)
 
 
@@ -63,10 +63,10 @@ async def test_an_attempt_is_charged_by_the_price_of_the_day(open_sandbox: OpenS
 async def test_attempts_that_fail_are_charged_too(
     open_sandbox: OpenSandbox, error: Exception, attempts: list[int]
 ) -> None:
-    async with open_sandbox(make_charging_pipeline(error, retries=1)) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(make_charging_pipeline(error, retries=1)) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("ask")).id
         for _ in attempts:
-            await run_claims(hands, await hands.claim(1))
+            await run_claims(worker, await worker.claim(1))
             await sandbox.clock.advance(seconds(6))
             await release_due_jobs(sandbox)
         assert [charge.attempt for charge in await sandbox.client.costs.list_charges(run)] == attempts
@@ -77,19 +77,19 @@ async def release_due_jobs(sandbox: Sandbox) -> None:
         await connection.execute("select retoma.release_due_jobs(100)")
 
 
-async def test_an_attempt_whose_lease_has_ended_is_charged_all_the_same(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(make_charging_pipeline()) as sandbox, sandbox.manual_worker() as hands:
+async def test_an_attempt_whose_lease_has_expired_is_still_charged(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_charging_pipeline()) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("ask")).id
-        outcomes = await hands.attempt(await hands.claim(1))
+        outcomes = await worker.attempt(await worker.claim(1))
         await pass_heartbeat_timeout(sandbox)
         async with sandbox.manual_worker() as heir:
             await run_claims(heir, await heir.claim(1))
         with pytest.raises(Exception, match="is gone"):
-            await hands.record_outcomes(outcomes)
+            await worker.record_outcomes(outcomes)
         assert len(await sandbox.client.costs.list_charges(run)) == 2
 
 
-async def test_what_an_isolated_step_charges_comes_back_with_its_outcome(open_sandbox: OpenSandbox) -> None:
+async def test_charges_of_an_isolated_step_arrive_with_its_outcome(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(alone) as sandbox:
         ended = await sandbox.run(alone)
         assert ended.state == "failed"
@@ -98,18 +98,18 @@ async def test_what_an_isolated_step_charges_comes_back_with_its_outcome(open_sa
         ]
 
 
-async def test_a_run_that_is_over_has_all_of_its_charges(open_sandbox: OpenSandbox) -> None:
+async def test_an_ended_run_has_all_of_its_charges(open_sandbox: OpenSandbox) -> None:
     """They are written before the outcome: an outcome that is committed has its charges."""
-    async with open_sandbox(make_charging_pipeline()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(make_charging_pipeline()) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("ask")).id
-        outcomes = await hands.attempt(await hands.claim(1))
+        outcomes = await worker.attempt(await worker.claim(1))
         assert await sandbox.client.costs.list_charges(run) == []
-        await hands.record_outcomes(outcomes)
+        await worker.record_outcomes(outcomes)
         assert (await sandbox.client.runs.get(run)).is_over
         assert len(await sandbox.client.costs.list_charges(run)) == 1
 
 
-async def test_the_sum_that_a_provider_tells_is_taken_as_it_is(open_sandbox: OpenSandbox) -> None:
+async def test_an_amount_reported_by_a_provider_is_used_unchanged(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("ask")
 
     @pipeline.step
@@ -118,16 +118,16 @@ async def test_the_sum_that_a_provider_tells_is_taken_as_it_is(open_sandbox: Ope
         return 1
 
     async with open_sandbox(pipeline) as sandbox:
-        await a_price(sandbox)
+        await make_price(sandbox)
         (charge,) = await sandbox.client.costs.list_charges((await sandbox.run("ask")).id)
         assert (charge.micros, charge.price) == (77, None)
 
 
-async def test_a_new_price_changes_nothing_that_was_charged(open_sandbox: OpenSandbox) -> None:
+async def test_a_new_price_does_not_change_past_charges(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(make_charging_pipeline()) as sandbox:
-        await a_price(sandbox)
+        await make_price(sandbox)
         first = (await sandbox.run("ask")).id
-        await a_price(sandbox)
+        await make_price(sandbox)
         assert [price.version for price in await sandbox.client.costs.list_prices()] == [1], "it says the same"
         dearer = await sandbox.client.costs.set_price(LLM, "small", tokens_in=1_500_000)
         assert dearer.version == 2
@@ -139,7 +139,7 @@ async def test_a_new_price_changes_nothing_that_was_charged(open_sandbox: OpenSa
         assert [(charge.micros, charge.price) for charge in found] == [(156, 1), (1_500, 2)]
 
 
-async def test_what_has_no_price_is_counted_and_not_taken_for_free(open_sandbox: OpenSandbox) -> None:
+async def test_usage_without_a_price_is_counted_and_not_treated_as_free(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(make_charging_pipeline()) as sandbox:
         run = (await sandbox.run("ask")).id
         (total,) = await sandbox.client.costs.get_totals(run=run, by=())
@@ -179,12 +179,12 @@ async def test_charges_are_summed_by_item_step_run_and_tenant(open_sandbox: Open
         assert await sums("step", run=mine) == {("voice",): 32, ("scenes",): 5}
         assert await sums("run") == {(mine,): 37, (theirs,): 37}
         assert await sums("tenant") == {("a",): 37, ("b",): 37}
-        assert await sums("provider", "what", tenant="a") == {("speech", "anna"): 32, (LLM, "small"): 5}
+        assert await sums("provider", "resource", tenant="a") == {("speech", "anna"): 32, (LLM, "small"): 5}
         (speech,) = [total for total in await sandbox.client.costs.get_totals(by=["provider"]) if total.provider != LLM]
         assert speech.units == 12.0
 
 
-async def test_what_a_tenant_has_spent_since_a_time(open_sandbox: OpenSandbox) -> None:
+async def test_the_spending_of_a_tenant_is_summed_since_a_time(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(films()) as sandbox:
         await sandbox.run("film", tenant="a")
         await sandbox.clock.advance(timedelta(days=1))
@@ -197,7 +197,7 @@ async def test_what_a_tenant_has_spent_since_a_time(open_sandbox: OpenSandbox) -
         assert await sandbox.client.costs.get_spent("nobody") == 0
 
 
-async def test_a_page_of_charges_follows_the_one_before(open_sandbox: OpenSandbox) -> None:
+async def test_a_page_of_charges_follows_the_previous_one(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(films()) as sandbox:
         run = (await sandbox.run("film")).id
         first = await sandbox.client.costs.list_charges(run, limit=3)
@@ -209,9 +209,9 @@ async def test_a_page_of_charges_follows_the_one_before(open_sandbox: OpenSandbo
 async def test_charges_that_could_not_be_written_are_written_once_later(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_sandbox(make_charging_pipeline()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(make_charging_pipeline()) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("ask")).id
-        (claim,) = await hands.claim(1)
+        (claim,) = await worker.claim(1)
         ledger = ChargeBuffer(sandbox.database)
         ledger.add(claim, Charge(LLM, "small", tokens_in=1))
         write = charges.write
@@ -233,7 +233,7 @@ async def test_charges_that_could_not_be_written_are_written_once_later(
     "wrong",
     [
         {"provider": ""},
-        {"what": "\0"},
+        {"resource": "\0"},
         {"tokens_in": -1},
         {"tokens_out": 1.5},
         {"units": float("nan")},
@@ -242,12 +242,12 @@ async def test_charges_that_could_not_be_written_are_written_once_later(
         {"micros": 10**14},
     ],
 )
-def test_what_cannot_be_a_charge_is_refused_where_it_is_made(wrong: dict[str, Any]) -> None:
+def test_an_invalid_charge_is_rejected_where_it_is_made(wrong: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match=rf"charge\({next(iter(wrong))}="):
-        Charge(**({"provider": "p", "what": "w"} | wrong))
+        Charge(**({"provider": "p", "resource": "w"} | wrong))
 
 
-async def test_a_price_below_zero_is_refused(open_sandbox: OpenSandbox) -> None:
+async def test_a_negative_price_is_rejected(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(make_charging_pipeline()) as sandbox:
         with pytest.raises(InvalidInput, match="unit is -1"):
             await sandbox.client.costs.set_price(LLM, "small", unit=-1)

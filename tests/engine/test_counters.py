@@ -1,4 +1,4 @@
-"""Random pipelines with random failures: their counters, their ends and their results, against what plain code says."""
+"""Random pipelines with random failures: counters, final states and results are compared with plain code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from retoma import GiveUp, Items, Pipeline, Retry
 from retoma.define.graph import Edge, Graph
-from retoma.engine.claim_protocol import AttemptOutcome, Result
+from retoma.engine.outcomes import Outcome
 from retoma.testing import ManualWorker, Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows
@@ -31,7 +31,7 @@ Mode = Literal["required", "optional", "after"]
 
 @dataclass(frozen=True)
 class StepPlan:
-    """One step of a random pipeline. `source` is set for an each step, `count` is how many items it would give."""
+    """One step of a random pipeline. `source` is set for an each step; `count` is its number of items."""
 
     name: str
     source: str | None
@@ -43,7 +43,7 @@ class StepPlan:
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How a job ends: with an output, or with a code that says why there is none."""
+    """How a job ends: with an output, or with a code that explains why there is none."""
 
     state: str
     output: Any = None
@@ -90,7 +90,7 @@ numbers = itertools.count()
 
 @SETTINGS
 @given(plan=plans(stopping=False), seed=st.integers(0, 2**32))
-async def test_a_random_pipeline_ends_as_plain_code_says_and_its_counters_are_right_all_the_way(
+async def test_a_random_pipeline_ends_as_plain_code_predicts_with_correct_counters_throughout(
     open_sandbox: OpenSandbox, plan: list[StepPlan], seed: int
 ) -> None:
     pipeline = build_pipeline(plan)
@@ -110,7 +110,7 @@ async def test_a_random_pipeline_ends_as_plain_code_says_and_its_counters_are_ri
 
 @SETTINGS
 @given(plan=plans(stopping=True), seed=st.integers(0, 2**32))
-async def test_a_random_pipeline_that_may_stop_fails_if_something_stops_it_and_leaves_nothing_alive(
+async def test_a_random_pipeline_with_stopping_failures_fails_and_leaves_no_live_job(
     open_sandbox: OpenSandbox, plan: list[StepPlan], seed: int
 ) -> None:
     pipeline = build_pipeline(plan)
@@ -127,7 +127,7 @@ async def test_a_random_pipeline_that_may_stop_fails_if_something_stops_it_and_l
 
 @SETTINGS
 @given(plan=plans(stopping=False), seed=st.integers(0, 2**32), after=st.integers(0, 12))
-async def test_a_random_pipeline_that_is_cancelled_leaves_nothing_alive(
+async def test_a_cancelled_random_pipeline_leaves_no_live_job(
     open_sandbox: OpenSandbox, plan: list[StepPlan], seed: int, after: int
 ) -> None:
     pipeline = build_pipeline(plan)
@@ -142,20 +142,20 @@ async def test_a_random_pipeline_that_is_cancelled_leaves_nothing_alive(
 async def work(
     sandbox: Sandbox, run: UUID, graph: Graph, chance: random.Random, cancel_after: int | None = None
 ) -> str | None:
-    """Work with two workers, which give back any of what they hold in any call, until nothing is left to do."""
+    """Work with two workers that return any of their jobs in any call, until nothing is left."""
     answer = None
     async with sandbox.manual_worker() as one, sandbox.manual_worker() as other:
-        holding: dict[ManualWorker, list[Result | AttemptOutcome]] = {one: [], other: []}
+        holding: dict[ManualWorker, list[Outcome]] = {one: [], other: []}
         idle = call = 0
         while idle < 2 or any(holding.values()):
             if call == cancel_after:
                 answer = str(await sandbox.client.runs.cancel(run))
             call += 1
-            hands = one if call % 2 else other
-            given = [outcome for outcome in holding[hands] if chance.random() < 0.6]
-            holding[hands] = [outcome for outcome in holding[hands] if outcome not in given]
-            claims = await hands.record_outcomes(given, limit=chance.randint(1, 4))
-            holding[hands] += await hands.attempt(claims)
+            worker = one if call % 2 else other
+            given = [outcome for outcome in holding[worker] if chance.random() < 0.6]
+            holding[worker] = [outcome for outcome in holding[worker] if outcome not in given]
+            claims = await worker.record_outcomes(given, limit=chance.randint(1, 4))
+            holding[worker] += await worker.attempt(claims)
             idle = 0 if given or claims else idle + 1
             await check_counters(sandbox, run, graph)
         if cancel_after is not None and call <= cancel_after:
@@ -164,7 +164,7 @@ async def work(
 
 
 async def check_counters(sandbox: Sandbox, run: UUID, graph: Graph) -> None:
-    """What is stored equals what a count of the rows gives."""
+    """Check that stored counters equal the counts of rows."""
     ((open_sinks, ends_as, ended),) = await rows(
         sandbox, "select open_sinks, final_state, ended_at is not null from retoma.runs where id = $1", run
     )
@@ -188,7 +188,7 @@ async def check_counters(sandbox: Sandbox, run: UUID, graph: Graph) -> None:
 
 
 def items_of(graph: Graph, found: list[Any]) -> dict[str, int]:
-    """How many items each source that has succeeded gave."""
+    """Return how many items each succeeded source produced."""
     sources = {step.source for step in graph.steps}
     return {
         row["step"]: row["output"].count('"') // 2
@@ -285,7 +285,7 @@ def parameters_of(step: StepPlan, each: set[str]) -> Iterator[Parameter]:
 
 def format_value(value: Any) -> Any:
     if isinstance(value, Items):
-        return [value.by_key, [[failed.key, failed.state, failed.code] for failed in value.failed]]
+        return [value.by_key, [[failed.key, failed.state, failed.code] for failed in value.failures]]
     return value
 
 
@@ -320,7 +320,7 @@ class Model:
         if missing:
             return JobEnd("skipped", code=min(missing))
         if step.fates[key] == "is not wanted":
-            return JobEnd("skipped", code="NOT_WANTED")
+            return JobEnd("skipped", code="SKIPPED")
         if step.fates[key] == "fails":
             return JobEnd("failed", code="BROKEN")
         if any(other.source == step.name for other in self.plan.values()):
@@ -328,11 +328,11 @@ class Model:
         return JobEnd("succeeded", digest(step.name, self._values(step, key)))
 
     def _missing_code(self, step: StepPlan, dependency: str, key: str) -> str | None:
-        """Why there is no result of this need; of a join, why there are no items at all."""
+        """Return why this dependency has no result; for a join, why there are no items at all."""
         end = self._subject(step, dependency, key)
         if end.state == "succeeded":
             return None
-        return "NOT_WANTED" if (end.state, end.code) == ("skipped", "NOT_WANTED") else "DEPENDENCY_FAILED"
+        return "SKIPPED" if (end.state, end.code) == ("skipped", "SKIPPED") else "DEPENDENCY_FAILED"
 
     def _subject(self, step: StepPlan, dependency: str, key: str) -> JobEnd:
         source = self.plan[dependency].source

@@ -1,4 +1,4 @@
-"""Events: append-only facts, each written with what it tells of."""
+"""Events: append-only facts, each written together with its change."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import asyncpg
 import pytest
 
 from retoma import Context, GiveUp, Items, Pipeline, Retry
-from retoma.engine.claim_protocol import Result
+from retoma.engine.outcomes import Success
 from tests.conftest import OpenSandbox
 from tests.engine.builders import kinds, open_channel, rows, run_next, value
 
 
-async def test_the_events_of_a_run_tell_its_story(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_story()
+async def test_the_events_of_a_run_record_its_history(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_story()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
-        told = await kinds(sandbox, run.id)
-    assert told[:2] == ["start", "result numbers"]
-    assert sorted(told[2:5]) == ["failure square:2", "result square:3", "retry square:1"]
-    assert told[5:] == ["result square:1", "result total", "end"]
+        reported = await kinds(sandbox, run.id)
+    assert reported[:2] == ["start", "result numbers"]
+    assert sorted(reported[2:5]) == ["failure square:2", "result square:3", "retry square:1"]
+    assert reported[5:] == ["result square:1", "result total", "end"]
 
 
-async def test_an_event_says_when_which_attempt_and_which_worker(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_story()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+async def test_an_event_records_its_time_attempt_and_worker(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_story()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "numbers")
+        await run_next(worker, "numbers")
         start, result = await sandbox.client.runs.list_events(run)
         now = await sandbox.clock.now()
         assert (start.at, start.revision, start.attempt, start.worker, start.step) == (now, 1, None, None, None)
-        assert (result.at, result.revision, result.attempt, result.worker) == (now, 1, 1, hands.worker)
+        assert (result.at, result.revision, result.attempt, result.worker) == (now, 1, 1, worker.worker)
         assert (result.step, result.item) == ("numbers", "")
 
 
-async def test_a_failure_and_an_end_say_why_and_how(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_story()
+async def test_failure_and_end_events_record_cause_and_state(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_story()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         events = await sandbox.client.runs.list_events(run.id)
@@ -43,8 +43,8 @@ async def test_a_failure_and_an_end_say_why_and_how(open_sandbox: OpenSandbox) -
     assert events[-1].data == {"state": "completed_with_errors"}
 
 
-async def test_events_can_be_read_on_from_the_last_one_seen(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_story()
+async def test_events_can_be_read_from_the_last_one_seen(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_story()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         every = await sandbox.client.runs.list_events(run.id)
@@ -54,7 +54,7 @@ async def test_events_can_be_read_on_from_the_last_one_seen(open_sandbox: OpenSa
 
 
 async def test_an_event_cannot_be_changed(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_story()
+    pipeline = make_story()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         with pytest.raises(asyncpg.CheckViolationError, match="events are immutable"):
@@ -62,7 +62,7 @@ async def test_an_event_cannot_be_changed(open_sandbox: OpenSandbox) -> None:
 
 
 async def test_only_known_kinds_of_events_can_be_written(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_story()) as sandbox:
+    async with open_sandbox(make_story()) as sandbox:
         with pytest.raises(asyncpg.CheckViolationError, match="kind_is_known"):
             await rows(
                 sandbox,
@@ -70,28 +70,28 @@ async def test_only_known_kinds_of_events_can_be_written(open_sandbox: OpenSandb
             )
 
 
-async def test_a_call_that_fails_tells_nothing(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_story()
+async def test_a_failed_call_writes_no_event(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_story()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        reins = await open_channel(sandbox)
-        (claim,) = await reins.call(room=1)
+        channel = await open_channel(sandbox)
+        (claim,) = await channel.call(limit=1)
         with pytest.raises(Exception, match="json"):
-            await reins.call([Result(claim, "this is no json")])
+            await channel.call([Success(claim, "this is no json")])
         assert await kinds(sandbox, run) == ["start"]
-        await reins.call([Result(claim, "[]")])
+        await channel.call([Success(claim, "[]")])
         assert await kinds(sandbox, run) == ["start", "result numbers"]
 
 
-async def test_a_claim_is_no_event(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_story()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+async def test_a_claim_writes_no_event(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_story()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await hands.claim()
+        await worker.claim()
         assert await kinds(sandbox, run) == ["start"]
 
 
-def a_story() -> Pipeline:
+def make_story() -> Pipeline:
     """One item succeeds after a retry, one fails for good, one succeeds at once."""
     pipeline = Pipeline("story")
 

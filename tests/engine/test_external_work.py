@@ -9,30 +9,27 @@ from uuid import UUID
 
 import pytest
 
-from retoma import (
-    Context,
-    ExternalWorkFailed,
-    GiveUp,
-    Pipeline,
-    PollResult,
-    Pool,
-    RateLimited,
-    Retry,
-    RetryLater,
-    SubmissionUnknown,
-    minutes,
-    seconds,
-)
+from retoma import Context, GiveUp, Pipeline, PollResult, Pool, Retry, RetryLater, minutes, seconds
 from retoma.define.codec import MAX_RESULT_BYTES
-from retoma.errors import Gone, NotFound
+from retoma.errors import ExternalWorkFailed, Gone, NotFound, RateLimited, SubmissionUnknown
 from retoma.store import external_work
-from retoma.store.external_work import DuePoll
+from retoma.store.external_work import DuePoll, DueRequest
 from retoma.testing import Sandbox
 from retoma.worker import external_work_poller as poller_module
 from retoma.worker.external_work_poller import ExternalWorkPoller
-from retoma.worker.served_versions import ServedVersions
 from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, pass_heartbeat_timeout, rows, run_claims, run_next, state, states, value
+from tests.engine.builders import (
+    codes,
+    kinds,
+    load_versions,
+    pass_heartbeat_timeout,
+    rows,
+    run_claims,
+    run_next,
+    state,
+    states,
+    value,
+)
 from tests.engine.test_leases import killed_worker
 from tests.wait_timeout import WAIT_TIMEOUT
 
@@ -40,7 +37,7 @@ EVERY = seconds(8)
 
 
 class Host:
-    """A provider moved by the test. What it was asked for is in `submitted` and `cancelled`."""
+    """A provider driven by the test. It records requests in `submitted` and `cancelled`."""
 
     def __init__(self) -> None:
         self.submitted: list[str] = []
@@ -79,17 +76,29 @@ class Host:
         return next((handle for handle in self.submitted if handle.startswith(scene)), None)
 
 
-def film(retry: int = 1, *, reconciles: bool = True, **limits: Any) -> Pipeline:
+class UnreachableHost(Host):
+    is_away = True
+
+    async def cancel(self, external_id: str) -> None:
+        await super().cancel(external_id)
+        if self.is_away:
+            raise ConnectionError("away")
+
+
+def film(retry: int = 1, *, finds: bool = True, **limits: Any) -> Pipeline:
     pipeline = Pipeline("film", retry=Retry(retry, delays=[5], jitter=0))
 
     @pipeline.step(pool=Pool("gpu", capacity=1), timeout=minutes(60))
     async def clip(*, host: Host, ctx: Context) -> str:
-        handle = await ctx.once(
-            "submit",
+        video = await ctx.external(
             lambda: host.submit("scene", ctx.callback_url),
-            reconcile=(lambda: host.find("scene")) if reconciles else None,
+            find=host.find if finds else None,
+            key="scene",
+            poll=host.status,
+            cancel=host.cancel,
+            poll_interval=EVERY,
+            **limits,
         )
-        video = await ctx.external(handle, poll=host.status, cancel=host.cancel, poll_interval=EVERY, **limits)
         return f"{video}!"
 
     return pipeline
@@ -97,15 +106,15 @@ def film(retry: int = 1, *, reconciles: bool = True, **limits: Any) -> Pipeline:
 
 async def start_parked(sandbox: Sandbox, pipeline: Pipeline) -> UUID:
     run = (await sandbox.client.start(pipeline)).id
-    async with sandbox.manual_worker() as hands:
-        await run_next(hands, "clip")
+    async with sandbox.manual_worker() as worker:
+        await run_next(worker, "clip")
     return run
 
 
 async def poll(sandbox: Sandbox, after: timedelta = EVERY) -> int:
     await sandbox.clock.advance(after)
-    async with sandbox.manual_worker() as hands:
-        return await hands.poll_external_work()
+    async with sandbox.manual_worker() as worker:
+        return await worker.poll_external_work()
 
 
 async def count_used_slots(sandbox: Sandbox) -> int:
@@ -121,7 +130,7 @@ async def test_external_work_holds_no_worker_and_keeps_its_slots(open_sandbox: O
         assert await value(sandbox, "select count(*) from retoma.jobs where state = 'running'") == 0
 
 
-async def test_its_result_comes_back_to_the_step(open_sandbox: OpenSandbox) -> None:
+async def test_the_result_of_external_work_is_returned_to_the_step(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
@@ -138,7 +147,7 @@ async def test_its_result_comes_back_to_the_step(open_sandbox: OpenSandbox) -> N
         assert job.attempt == 1
 
 
-async def test_the_slots_are_free_as_soon_as_external_work_has_ended(open_sandbox: OpenSandbox) -> None:
+async def test_slots_are_released_as_soon_as_external_work_has_ended(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         await start_parked(sandbox, pipeline)
@@ -147,7 +156,7 @@ async def test_the_slots_are_free_as_soon_as_external_work_has_ended(open_sandbo
         assert await count_used_slots(sandbox) == 0
 
 
-async def test_it_is_polled_as_often_as_the_step_asked(open_sandbox: OpenSandbox) -> None:
+async def test_external_work_is_polled_as_often_as_the_step_requested(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         await start_parked(sandbox, pipeline)
@@ -157,8 +166,8 @@ async def test_it_is_polled_as_often_as_the_step_asked(open_sandbox: OpenSandbox
         assert await poll(sandbox, seconds(0.1)) == 1
 
 
-async def test_failed_external_work_is_submitted_again_by_the_retry(open_sandbox: OpenSandbox) -> None:
-    host, pipeline = Host(), film(reconciles=False)
+async def test_a_retry_resubmits_failed_external_work(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(finds=False)
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
         host.reports["scene-1"] = PollResult("failed", code="CUDA", message="out of memory")
@@ -170,77 +179,44 @@ async def test_failed_external_work_is_submitted_again_by_the_retry(open_sandbox
         assert job.attempt == 2
 
 
-async def test_it_is_resubmitted_also_if_the_answer_contains_the_id(open_sandbox: OpenSandbox) -> None:
-    host, pipeline = Host(), Pipeline("film", retry=Retry(1, delays=[5], jitter=0))
-
-    @pipeline.step
-    async def clip(*, host: Host, ctx: Context) -> Any:
-        await ctx.once("prepare", lambda: "scene-1")
-        answer = await ctx.once("submit", lambda: answered(host))
-        return await ctx.external(answer["id"], poll=host.status)
-
-    async def answered(host: Host) -> dict[str, str]:
-        return {"id": await host.submit("scene"), "status": "IN_QUEUE"}
-
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
-        run = await start_parked(sandbox, pipeline)
-        host.reports["scene-1"] = PollResult("failed")
-        host.reports["scene-2"] = PollResult("succeeded", result="video")
-        await sandbox.work()
-        assert (await sandbox.client.runs.get_results(run), host.submitted) == (
-            {"clip": "video"},
-            ["scene-1", "scene-2"],
-        )
-
-
-async def test_an_effect_that_repeats_the_external_id_has_not_returned_it(open_sandbox: OpenSandbox) -> None:
-    host, pipeline, tagged = Host(), Pipeline("film", retry=Retry(1, delays=[5], jitter=0)), []
-
-    @pipeline.step
-    async def clip(*, host: Host, ctx: Context) -> Any:
-        handle = await ctx.once("submit", lambda: host.submit("scene"))
-        tagged.append(await ctx.once("tag", lambda: {"tagged": handle, "all": [handle]}))
-        return await ctx.external(handle, poll=host.status)
-
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
-        run = await start_parked(sandbox, pipeline)
-        host.reports["scene-1"] = PollResult("failed")
-        host.reports["scene-2"] = PollResult("succeeded", result="video")
-        await sandbox.work()
-        assert (await sandbox.client.runs.get_results(run), host.submitted) == (
-            {"clip": "video"},
-            ["scene-1", "scene-2"],
-        )
-
-
-@pytest.mark.parametrize("handle_is_given_by", ["submit", "nothing"])
-async def test_only_the_effect_that_returned_the_external_id_runs_again(
-    open_sandbox: OpenSandbox, handle_is_given_by: str
-) -> None:
+async def test_only_the_submission_runs_again_with_the_retry(open_sandbox: OpenSandbox) -> None:
     host, pipeline, paid = Host(), Pipeline("film", retry=Retry(1, delays=[5], jitter=0)), []
 
     @pipeline.step
     async def clip(*, host: Host, ctx: Context) -> Any:
-        by_once = handle_is_given_by == "submit"
-        handle = await ctx.once("submit", lambda: host.submit("scene")) if by_once else await host.submit("scene")
-        await ctx.once("pay", lambda: paid.append(handle))
-        return await ctx.external(handle, poll=host.status)
+        await ctx.once("pay", lambda: paid.append("scene-1"))
+        return await ctx.external(lambda: host.submit("scene"), poll=host.status)
 
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
         host.reports["scene-1"] = PollResult("failed")
+        host.reports["scene-2"] = PollResult("succeeded", result="video")
         await sandbox.work()
-        assert (host.submitted[:2], paid) == (["scene-1", "scene-2"], ["scene-1"])
-        assert run
+        assert await sandbox.client.runs.get_results(run) == {"clip": "video"}
+        assert (host.submitted, paid) == (["scene-1", "scene-2"], ["scene-1"])
+
+
+@pytest.mark.parametrize("name", ["external", "external#1"])
+async def test_a_part_cannot_take_the_name_of_the_submission(name: str, open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("film", retry=Retry(0))
+
+    @pipeline.step
+    async def clip(*, ctx: Context) -> Any:
+        return await ctx.once(name, lambda: 1)
+
+    async with open_sandbox(pipeline) as sandbox:
+        ended = await sandbox.run(pipeline)
+        said = (await sandbox.client.runs.get_errors(ended.id))["clip", ""]["message"]
+        assert "reserved for ctx.external" in said
 
 
 async def test_a_retry_of_external_work_takes_its_slots_again(open_sandbox: OpenSandbox) -> None:
-    host, pipeline = Host(), film(reconciles=False)
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
+    host, pipeline = Host(), film(finds=False)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as worker:
         await start_parked(sandbox, pipeline)
         host.reports["scene-1"] = PollResult("failed")
         await poll(sandbox)
-        await run_next(hands, "clip")
+        await run_next(worker, "clip")
         await sandbox.client.pools.update("gpu", capacity=0)
         await sandbox.work()
         assert host.submitted == ["scene-1"]
@@ -250,7 +226,7 @@ async def test_a_retry_of_external_work_takes_its_slots_again(open_sandbox: Open
         assert await count_used_slots(sandbox) == 1
 
 
-async def test_when_no_try_is_left_the_outsides_code_is_the_jobs(open_sandbox: OpenSandbox) -> None:
+async def test_without_attempts_left_the_providers_error_code_becomes_the_jobs(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film(retry=0)
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
@@ -268,8 +244,7 @@ async def test_a_step_that_fails_after_external_work_does_not_repeat_it(open_san
 
     @pipeline.step(pool=Pool("gpu", capacity=1))
     async def clip(*, host: Host, ctx: Context) -> str:
-        handle = await ctx.once("submit", lambda: host.submit("scene"))
-        video = await ctx.external(handle, poll=host.status)
+        video = await ctx.external(lambda: host.submit("scene"), poll=host.status)
         if fails.pop():
             fails.append(False)
             raise OSError("the download broke")
@@ -283,7 +258,7 @@ async def test_a_step_that_fails_after_external_work_does_not_repeat_it(open_san
         assert host.submitted == ["scene-1"]
 
 
-async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(open_sandbox: OpenSandbox) -> None:
+async def test_a_submission_whose_answer_was_lost_is_found_and_not_repeated(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     host.lose_answer = True
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
@@ -295,7 +270,7 @@ async def test_a_submission_whose_answer_was_lost_is_found_and_not_made_again(op
 
 
 class UnsureHost(Host):
-    """Says so when it does not know what came of a submission."""
+    """Raises `SubmissionUnknown` if the outcome of a submission is unknown."""
 
     async def submit(self, scene: str, callback_url: str | None = None) -> str:
         try:
@@ -304,7 +279,7 @@ class UnsureHost(Host):
             raise SubmissionUnknown(str(error)) from error
 
 
-async def test_a_submission_that_says_that_its_outcome_is_unknown_is_found_without_using_up_a_try(
+async def test_a_submission_with_an_unknown_outcome_is_found_without_using_an_attempt(
     open_sandbox: OpenSandbox,
 ) -> None:
     host, pipeline = UnsureHost(), film(retry=0)
@@ -317,7 +292,7 @@ async def test_a_submission_that_says_that_its_outcome_is_unknown_is_found_witho
         assert await sandbox.client.runs.get_results(run) == {"clip": "video!"}
 
 
-async def test_a_worker_that_dies_at_its_submission_leaves_it_to_be_found(open_sandbox: OpenSandbox) -> None:
+async def test_a_submission_of_a_dying_worker_is_found_afterwards(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
@@ -329,10 +304,18 @@ async def test_a_worker_that_dies_at_its_submission_leaves_it_to_be_found(open_s
         assert await sandbox.client.runs.get_results(run) == {"clip": "video!"}
 
 
-async def test_a_step_that_was_told_to_wait_at_its_submission_submits_again(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_that_must_wait_at_its_submission_submits_again(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("film", retry=Retry(0))
     answers: list[Any] = ["handle", RateLimited(30)]
-    found: list[str] = []
+
+    class Desk:
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        def find(self, key: str) -> None:
+            self.asked.append(key)
+
+    desk = Desk()
 
     async def submit() -> Any:
         answer = answers.pop()
@@ -340,19 +323,16 @@ async def test_a_step_that_was_told_to_wait_at_its_submission_submits_again(open
             raise answer
         return answer
 
-    async def reconcile() -> None:
-        found.append("asked")
-
     @pipeline.step
-    async def clip(*, ctx: Context) -> str:
-        return str(await ctx.once("submit", submit, reconcile=reconcile))
+    async def clip(*, desk: Desk, ctx: Context) -> str:
+        return str(await ctx.once("submit", submit, find=desk.find))
 
-    async with open_sandbox(pipeline) as sandbox:
+    async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
         ended = await sandbox.run(pipeline)
-        assert (ended.results, found) == ({"clip": "handle"}, [])
+        assert (ended.results, desk.asked) == ({"clip": "handle"}, [])
 
 
-async def test_a_part_that_was_done_once_is_not_done_by_a_later_attempt(open_sandbox: OpenSandbox) -> None:
+async def test_a_completed_effect_is_not_repeated_by_a_later_attempt(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("film", retry=Retry(2, delays=[1]))
     paid: list[str] = []
 
@@ -385,14 +365,14 @@ async def test_an_attempt_that_lost_its_lease_records_nothing(open_sandbox: Open
 
         return str(await ctx.once("submit", taken_away))
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        await run_claims(hands, await hands.claim(1))
-        assert hands.rejected_outcomes == 1
+        await run_claims(worker, await worker.claim(1))
+        assert worker.rejected_outcomes == 1
         assert await value(sandbox, "select count(*) from retoma.effects where done_at is not null") == 0
 
 
-async def test_a_poll_that_fails_is_made_again_less_and_less_often(open_sandbox: OpenSandbox) -> None:
+async def test_failed_polls_are_repeated_less_and_less_often(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
@@ -409,7 +389,7 @@ LARGE = "é" * (MAX_RESULT_BYTES // 2)  # with its quotes over the limit in byte
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "said"),
+    ("answer", "code", "message"),
     [
         (PollResult("succeeded", result=LARGE), "RESULT_TOO_LARGE", "keep it in a file and return its location"),
         (PollResult("succeeded", result=object()), "INVALID_POLL_RESULT", "cannot be written as JSON"),
@@ -418,8 +398,8 @@ LARGE = "é" * (MAX_RESULT_BYTES // 2)  # with its quotes over the limit in byte
         (PollResult("failed", code=137, message=["killed"]), "137", "killed"),  # type: ignore[arg-type]
     ],
 )
-async def test_an_answer_that_cannot_be_taken_fails_at_once_and_says_why(
-    answer: Any, code: str, said: str, open_sandbox: OpenSandbox
+async def test_an_unusable_answer_fails_at_once_with_the_reason(
+    answer: Any, code: str, message: str, open_sandbox: OpenSandbox
 ) -> None:
     host, pipeline = Host(), film(retry=0)
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
@@ -429,11 +409,11 @@ async def test_an_answer_that_cannot_be_taken_fails_at_once_and_says_why(
         assert await count_used_slots(sandbox) == 0
         await sandbox.work(advance_clock=False)
         error = (await sandbox.client.runs.get_errors(run))["clip", ""]
-        assert (error["code"], said in error["message"]) == (code, True), error
+        assert (error["code"], message in error["message"]) == (code, True), error
 
 
 @pytest.mark.parametrize("progress", [-1, 50, float("nan"), "half"])
-async def test_a_progress_that_is_none_is_left_out(progress: Any, open_sandbox: OpenSandbox) -> None:
+async def test_an_invalid_progress_value_is_omitted(progress: Any, open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
@@ -444,7 +424,7 @@ async def test_a_progress_that_is_none_is_left_out(progress: Any, open_sandbox: 
 
 
 class HangingHost(Host):
-    """Says nothing of its first work until it is told to, or its poll is cancelled."""
+    """Does not answer about its first work until it is released or its poll is cancelled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -464,9 +444,8 @@ class HangingHost(Host):
 
 @asynccontextmanager
 async def run_poller(sandbox: Sandbox, ended: Callable[[], None]) -> AsyncIterator[ExternalWorkPoller]:
-    """A poller at work, as a worker has one."""
-    catalog = ServedVersions(sandbox.app)
-    await catalog.register_and_load(sandbox.database)
+    """A running poller, as a worker has one."""
+    catalog = await load_versions(sandbox)
     poller = ExternalWorkPoller(sandbox.database, catalog, ended)
     task = asyncio.create_task(poller.run())
     try:
@@ -481,13 +460,12 @@ def two_clips() -> Pipeline:
 
     @pipeline.step
     async def clip(*, host: Host, ctx: Context) -> Any:
-        handle = await ctx.once("submit", lambda: host.submit("scene"))
-        return await ctx.external(handle, poll=host.status, poll_interval=EVERY)
+        return await ctx.external(lambda: host.submit("scene"), poll=host.status, poll_interval=EVERY)
 
     return pipeline
 
 
-async def test_a_poll_that_hangs_holds_up_no_other_and_ends_with_its_worker(open_sandbox: OpenSandbox) -> None:
+async def test_a_hanging_poll_delays_no_other_and_ends_with_its_worker(open_sandbox: OpenSandbox) -> None:
     host, pipeline, ended = HangingHost(), two_clips(), asyncio.Event()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         first = await start_parked(sandbox, pipeline)
@@ -506,7 +484,7 @@ async def test_a_poll_that_hangs_holds_up_no_other_and_ends_with_its_worker(open
 async def test_due_polls_run_as_soon_as_there_is_room(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poller_module, "MAX_CONCURRENT_POLLS", 1)
+    monkeypatch.setattr(poller_module, "MAX_CONCURRENT_CALLS", 1)
     host, pipeline, ends = HangingHost(), two_clips(), asyncio.Queue[None]()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         await start_parked(sandbox, pipeline)
@@ -521,7 +499,7 @@ async def test_due_polls_run_as_soon_as_there_is_room(
                 await ends.get()
 
 
-async def test_a_poll_that_fails_unexpectedly_holds_up_no_other(
+async def test_a_poll_that_fails_unexpectedly_delays_no_other(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host, pipeline, broken, ended = Host(), two_clips(), asyncio.Event(), asyncio.Event()
@@ -572,215 +550,102 @@ async def test_an_unconfirmed_cancel_is_repeated_until_its_limit(open_sandbox: O
         await poll(sandbox, minutes(60))
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelling", 1)
         assert len(host.cancelled) == 2
+        assert await sandbox.client.runs.list_orphans(run) == []
         await poll(sandbox, minutes(1))
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)
+        (orphan,) = await sandbox.client.runs.list_orphans(run)
+        assert (orphan.step, orphan.effect, orphan.key, orphan.value) == ("clip", "external#1", "scene", "scene-1")
+        assert "did not confirm that it ended" in orphan.error["message"]
+        assert "orphan clip" in await kinds(sandbox, run)
 
 
-async def test_external_work_without_a_poll_is_cancelled_too(open_sandbox: OpenSandbox) -> None:
-    host = Host()
-    pipeline = Pipeline("film")
+@pytest.mark.parametrize("reported", ["cancelled", "failed", "lost", "succeeded"])
+async def test_an_end_that_the_provider_confirms_leaves_no_orphan(reported: Any, open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    host.obeys = False
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.runs.cancel(run)
+        host.reports["scene-1"] = PollResult(reported)
+        await poll(sandbox, minutes(61))
+        assert (await state(sandbox, run), await sandbox.client.runs.list_orphans(run)) == ("cancelled", [])
 
-    @pipeline.step(timeout=minutes(10))
-    async def clip(*, host: Host, ctx: Context) -> Any:
-        handle = await ctx.once("submit", lambda: host.submit("scene", ctx.callback_url))
-        return await ctx.external(handle, cancel=host.cancel)
 
+async def test_a_retry_after_an_unconfirmed_timeout_leaves_an_orphan_and_submits_again(
+    open_sandbox: OpenSandbox,
+) -> None:
+    host, pipeline = Host(), film(retry=2, finds=False, total_timeout=minutes(5))
+    host.obeys = False
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        host.reports["scene-3"] = PollResult("succeeded", result="video")
+        await sandbox.work()
+        assert await sandbox.client.runs.get_results(run) == {"clip": "video!"}
+        orphans = await sandbox.client.runs.list_orphans(run)
+        assert [orphan.value for orphan in orphans] == ["scene-1", "scene-2"]
+        for orphan in orphans:
+            await sandbox.client.runs.resolve_orphan(run, "clip", orphan.effect, "cancelled_by_hand")
+        assert await sandbox.client.runs.list_orphans() == []
+
+
+async def test_work_of_a_job_that_fails_by_an_unconfirmed_timeout_is_an_orphan(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film(retry=0, total_timeout=minutes(5))
+    host.obeys = False
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.work()
+        assert (await state(sandbox, run), await codes(sandbox, run)) == ("failed", {"clip": "TIMEOUT"})
+        (orphan,) = await sandbox.client.runs.list_orphans(run)
+        assert (orphan.value, orphan.error["code"]) == ("scene-1", "TIMEOUT")
+
+
+async def test_external_work_without_a_poll_is_also_cancelled(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback(cancels=True)
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
         await sandbox.client.runs.cancel(run)
         await poll(sandbox, seconds(0))
         assert (await state(sandbox, run), host.cancelled) == ("cancelled", ["scene-1"])
+        assert await sandbox.client.runs.list_orphans(run) == []
+
+
+@pytest.mark.parametrize("recovers", [True, False])
+async def test_a_failed_cancel_of_work_without_a_poll_is_repeated(recovers: bool, open_sandbox: OpenSandbox) -> None:
+    host, pipeline = UnreachableHost(), waiting_for_a_callback(cancels=True)
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.runs.cancel(run)
+        for _ in range(2):
+            await poll(sandbox, seconds(1))
+        assert (await state(sandbox, run), host.cancelled) == ("cancelling", ["scene-1"] * 2)
+        host.is_away = not recovers
+        await poll(sandbox, minutes(11))
+        assert (await state(sandbox, run), host.cancelled) == ("cancelled", ["scene-1"] * 3)
+        assert [one.value for one in await sandbox.client.runs.list_orphans(run)] == ([] if recovers else ["scene-1"])
+
+
+async def test_work_that_can_be_neither_polled_nor_cancelled_is_an_orphan(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), waiting_for_a_callback()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.client.runs.cancel(run)
+        await poll(sandbox, seconds(0))
+        (outside,) = await sandbox.client.external_work.list(run)
+        assert (await state(sandbox, run), outside.state) == ("cancelled", "lost")
+        assert [orphan.value for orphan in await sandbox.client.runs.list_orphans(run)] == ["scene-1"]
 
 
 async def test_external_work_that_parks_in_a_stopping_run_is_cancelled(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(1)
-        outcomes = await hands.attempt(claims)
+        claims = await worker.claim(1)
+        outcomes = await worker.attempt(claims)
         await sandbox.client.runs.cancel(run)
-        await hands.record_outcomes(outcomes)
+        await worker.record_outcomes(outcomes)
         assert await state(sandbox, run) == "cancelling"
-        await hands.poll_external_work()
+        await worker.poll_external_work()
         assert (await state(sandbox, run), host.cancelled) == ("cancelled", ["scene-1"])
-
-
-@pytest.mark.parametrize("when", ["its answer was lost", "its worker died", "its worker dies later"])
-async def test_unrecorded_external_work_is_found_and_cancelled_with_its_run(
-    when: str, open_sandbox: OpenSandbox
-) -> None:
-    host, pipeline = Host(), film()
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
-        run = (await sandbox.client.start(pipeline)).id
-        await let_it_park(sandbox, "clip")
-        async with sandbox.manual_worker() as hands:
-            host.lose_answer = when == "its answer was lost"
-            outcomes = await hands.attempt(await hands.claim(1))
-            if when == "its answer was lost":
-                await hands.record_outcomes(outcomes)
-            if when == "its worker dies later":
-                await sandbox.client.runs.cancel(run)
-        if when != "its worker dies later":
-            await sandbox.client.runs.cancel(run)
-        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelling", 1)
-        await sandbox.work()
-        assert (host.submitted, host.cancelled, await count_used_slots(sandbox)) == (["scene-1"], ["scene-1"], 0)
-        assert (await state(sandbox, run), await states(sandbox, run)) == ("cancelled", {"clip": "cancelled"})
-
-
-@pytest.mark.parametrize("reconciles", [True, False])
-async def test_the_last_search_for_external_work_begins_nothing(reconciles: bool, open_sandbox: OpenSandbox) -> None:
-    host, pipeline = Host(), film(reconciles=reconciles)
-    host.lose_answer = True
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
-        run = await start_parked(sandbox, pipeline)
-        taken, host.submitted = host.submitted, []
-        await sandbox.client.runs.cancel(run)
-        await sandbox.work()
-        assert (len(taken), host.submitted, host.cancelled) == (1, [], [])
-        assert (await state(sandbox, run), await codes(sandbox, run)) == ("cancelled", {"clip": "RUN_STOPPED"})
-
-
-async def test_a_step_without_external_work_does_not_restart_once_cancelled(
-    open_sandbox: OpenSandbox,
-) -> None:
-    pipeline, sent = Pipeline("upload", retry=Retry(0)), []
-
-    @pipeline.step
-    async def upload(*, ctx: Context) -> None:
-        await ctx.once("session", lambda: "s1")
-        sent.append("try")
-        raise RetryLater(minutes(1))
-
-    async with open_sandbox(pipeline) as sandbox:
-        run = (await sandbox.client.start(pipeline)).id
-        await let_it_park(sandbox, "upload")
-        async with sandbox.manual_worker() as hands:
-            await run_next(hands, "upload")
-        assert await sandbox.client.runs.cancel(run) == "cancelled"
-        await sandbox.work()
-        assert sent == ["try"]
-
-
-async def test_a_step_that_never_parks_does_not_begin_again_in_a_cancelled_run(open_sandbox: OpenSandbox) -> None:
-    pipeline, published = Pipeline("upload", retry=Retry(3)), []
-
-    @pipeline.step
-    async def upload(*, ctx: Context) -> None:
-        await ctx.once("upload", lambda: "v1", reconcile=lambda: "v1")
-        if ctx.attempt == 1:
-            raise ConnectionError
-        published.append("v1")
-
-    async with open_sandbox(pipeline) as sandbox:
-        run = (await sandbox.client.start(pipeline)).id
-        async with sandbox.manual_worker() as hands:
-            await run_next(hands, "upload")
-        assert await sandbox.client.runs.cancel(run) == "cancelled"
-        await sandbox.work()
-        assert published == []
-
-
-async def test_a_last_attempt_does_nothing_by_itself_that_takes_time(open_sandbox: OpenSandbox) -> None:
-    pipeline, published = Pipeline("upload", retry=Retry(3)), []
-
-    @pipeline.step
-    async def upload(*, ctx: Context) -> None:
-        await ctx.once("upload", lambda: "v1", reconcile=lambda: "v1")
-        if ctx.attempt == 1:
-            raise ConnectionError
-        await asyncio.Event().wait()
-        published.append("v1")
-
-    async with open_sandbox(pipeline) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
-        run = (await sandbox.client.start(pipeline)).id
-        await let_it_park(sandbox, "upload")
-        async with sandbox.manual_worker() as hands:
-            await run_next(hands, "upload")
-        await sandbox.client.runs.cancel(run)
-        await sandbox.work()
-        assert (await state(sandbox, run), published) == ("cancelled", [])
-
-
-async def test_what_was_found_is_parked_though_something_is_to_be_noted_first(open_sandbox: OpenSandbox) -> None:
-    host, pipeline, noted = Host(), Pipeline("film", retry=Retry(1)), []
-
-    @pipeline.step
-    async def clip(*, host: Host, ctx: Context) -> Any:
-        find = lambda: host.find("scene")  # noqa: E731
-        handle, _ = await asyncio.gather(
-            ctx.once("submit", lambda: host.submit("scene"), reconcile=find),
-            ctx.once("count", lambda: noted.append(ctx.attempt)),
-        )
-        await ctx.once("note", lambda: noted.append(ctx.attempt))
-        return await ctx.external(handle, poll=host.status, cancel=host.cancel)
-
-    host.lose_answer = True
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
-        run = await start_parked(sandbox, pipeline)
-        await sandbox.client.runs.cancel(run)
-        await sandbox.work()
-        assert (host.submitted, host.cancelled) == (["scene-1"], ["scene-1"])
-        assert 2 not in noted
-
-
-async def test_what_was_found_is_parked_though_the_context_is_asked_something_first(open_sandbox: OpenSandbox) -> None:
-    host, pipeline = Host(), Pipeline("film", retry=Retry(1))
-
-    @pipeline.step
-    async def clip(*, host: Host, ctx: Context) -> Any:
-        handle = await ctx.once("submit", lambda: host.submit("scene"), reconcile=lambda: host.find("scene"))
-        await ctx.limit_run(minutes(5))
-        await ctx.now()
-        return await ctx.external(handle, poll=host.status, cancel=host.cancel)
-
-    host.lose_answer = True
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
-        run = await start_parked(sandbox, pipeline)
-        await sandbox.client.runs.cancel(run)
-        await sandbox.work()
-        assert (host.submitted, host.cancelled) == (["scene-1"], ["scene-1"])
-
-
-@pytest.mark.parametrize("error", [ValueError("no"), RetryLater(minutes(1)), GiveUp("no")])
-async def test_a_last_attempt_that_finds_nothing_to_end_is_the_last(
-    error: Exception, open_sandbox: OpenSandbox
-) -> None:
-    pipeline, tries = Pipeline("order", retry=Retry(3)), []
-
-    @pipeline.step
-    async def ordered(*, ctx: Context) -> None:
-        await ctx.once("order", lambda: "o1", reconcile=lambda: "o1")
-        tries.append(ctx.attempt)
-        raise error if len(tries) > 1 else RetryLater(minutes(1))
-
-    async with open_sandbox(pipeline) as sandbox:
-        run = (await sandbox.client.start(pipeline)).id
-        await let_it_park(sandbox, "ordered")
-        async with sandbox.manual_worker() as hands:
-            await run_next(hands, "ordered")
-        assert await sandbox.client.runs.cancel(run) == "cancelling"
-        await sandbox.work()
-        assert len(tries) == 2
-        assert (await state(sandbox, run), await states(sandbox, run)) == ("cancelled", {"ordered": "cancelled"})
-
-
-async def test_an_unreachable_provider_is_asked_again_for_external_work(open_sandbox: OpenSandbox) -> None:
-    host, pipeline = Host(), film()
-    host.lose_answer, away = True, [True, True]
-
-    async def find(scene: str) -> str | None:
-        if away:
-            away.pop()
-            raise RetryLater(minutes(10))
-        return await Host.find(host, scene)
-
-    host.find = find  # type: ignore[method-assign]
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
-        run = await start_parked(sandbox, pipeline)
-        await sandbox.client.runs.cancel(run)
-        await sandbox.work()
-        assert (await state(sandbox, run), host.submitted, host.cancelled) == ("cancelled", ["scene-1"], ["scene-1"])
 
 
 @pytest.mark.parametrize(
@@ -792,7 +657,7 @@ async def test_an_unreachable_provider_is_asked_again_for_external_work(open_san
         ({}, "running", minutes(60), "TIMEOUT"),
     ],
 )
-async def test_queueing_running_and_all_of_it_have_limits_of_their_own(
+async def test_queueing_running_and_the_total_have_separate_limits(
     limits: dict[str, Any], reported: Any, after: timedelta, code: str, open_sandbox: OpenSandbox
 ) -> None:
     host, pipeline = Host(), film(retry=0, **limits)
@@ -808,7 +673,7 @@ async def test_queueing_running_and_all_of_it_have_limits_of_their_own(
         assert await codes(sandbox, run) == {"clip": code}
 
 
-async def test_work_that_ends_in_the_moment_it_is_cancelled_for_its_time_counts(open_sandbox: OpenSandbox) -> None:
+async def test_work_that_completes_while_being_cancelled_for_its_time_limit_counts(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film(retry=0, total_timeout=minutes(5))
     host.obeys = False
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
@@ -819,7 +684,7 @@ async def test_work_that_ends_in_the_moment_it_is_cancelled_for_its_time_counts(
         assert await sandbox.client.runs.get_results(run) == {"clip": "video!"}
 
 
-async def test_a_callback_is_a_hint_and_the_poll_is_the_truth(open_sandbox: OpenSandbox) -> None:
+async def test_a_callback_is_only_a_hint_and_the_poll_decides(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
@@ -832,18 +697,19 @@ async def test_a_callback_is_a_hint_and_the_poll_is_the_truth(open_sandbox: Open
         assert await sandbox.client.runs.get_results(run) == {"clip": "the truth!"}
 
 
-def waiting_for_a_callback(retry: Retry | None = None) -> Pipeline:
+def waiting_for_a_callback(retry: Retry | None = None, *, cancels: bool = False) -> Pipeline:
     pipeline = Pipeline("film", retry=retry or Retry(0))
 
     @pipeline.step(timeout=minutes(10))
     async def clip(*, host: Host, ctx: Context) -> Any:
-        handle = await ctx.once("submit", lambda: host.submit("scene", ctx.callback_url))
-        return await ctx.external(handle)
+        return await ctx.external(
+            lambda: host.submit("scene", ctx.callback_url), cancel=host.cancel if cancels else None
+        )
 
     return pipeline
 
 
-async def test_without_a_poll_the_callbacks_body_is_the_result(open_sandbox: OpenSandbox) -> None:
+async def test_without_a_poll_the_callback_body_is_the_result(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), waiting_for_a_callback()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
@@ -853,12 +719,12 @@ async def test_without_a_poll_the_callbacks_body_is_the_result(open_sandbox: Ope
         assert await sandbox.client.runs.get_results(run) == {"clip": {"answer": 42}}
 
 
-async def test_a_late_call_about_the_first_try_says_nothing_of_the_second(open_sandbox: OpenSandbox) -> None:
+async def test_a_late_callback_of_the_first_attempt_does_not_affect_the_second(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), waiting_for_a_callback(Retry(1, delays=[5], jitter=0))
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as worker:
         run = await start_parked(sandbox, pipeline)
         await poll(sandbox, minutes(10))
-        await run_next(hands, "clip")
+        await run_next(worker, "clip")
         await sandbox.clock.advance(seconds(5))
         await sandbox.work(advance_clock=False)
         assert host.submitted == ["scene-1", "scene-2"]
@@ -869,7 +735,7 @@ async def test_a_late_call_about_the_first_try_says_nothing_of_the_second(open_s
         assert await sandbox.client.runs.get_results(run) == {"clip": "of the second"}
 
 
-async def test_a_callbacks_body_that_is_no_result_fails_the_step(open_sandbox: OpenSandbox) -> None:
+async def test_an_invalid_callback_body_fails_the_step(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), waiting_for_a_callback()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         run = await start_parked(sandbox, pipeline)
@@ -879,18 +745,18 @@ async def test_a_callbacks_body_that_is_no_result_fails_the_step(open_sandbox: O
         assert (outside.state, outside.error and outside.error["code"]) == ("failed", "RESULT_TOO_LARGE")
 
 
-async def test_a_callback_that_comes_before_the_job_is_parked_is_not_lost(open_sandbox: OpenSandbox) -> None:
+async def test_a_callback_that_arrives_before_the_job_is_parked_is_not_lost(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), waiting_for_a_callback()
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        outcomes = await hands.attempt(await hands.claim(1))
+        outcomes = await worker.attempt(await worker.claim(1))
         await sandbox.client.external_work.record_callback(token_of(host.callbacks[0]), {"answer": 42})
-        await hands.record_outcomes(outcomes)
+        await worker.record_outcomes(outcomes)
         await sandbox.work(advance_clock=False)
         assert await sandbox.client.runs.get_results(run) == {"clip": {"answer": 42}}
 
 
-async def test_a_callback_that_never_comes_is_waited_for_until_the_limit(open_sandbox: OpenSandbox) -> None:
+async def test_a_missing_callback_is_awaited_until_the_limit(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), waiting_for_a_callback()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         ended = await sandbox.run(pipeline)
@@ -898,7 +764,7 @@ async def test_a_callback_that_never_comes_is_waited_for_until_the_limit(open_sa
         assert await codes(sandbox, ended.id) == {"clip": "TIMEOUT"}
 
 
-async def test_a_callback_that_nobody_waits_for_is_refused(open_sandbox: OpenSandbox) -> None:
+async def test_an_unexpected_callback_is_rejected(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), waiting_for_a_callback()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         await start_parked(sandbox, pipeline)
@@ -909,7 +775,7 @@ async def test_a_callback_that_nobody_waits_for_is_refused(open_sandbox: OpenSan
             await sandbox.client.external_work.record_callback(token_of(host.callbacks[0]))
 
 
-async def test_tokens_of_callbacks_are_nowhere_in_the_database(open_sandbox: OpenSandbox) -> None:
+async def test_callback_tokens_are_not_stored_in_the_database(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), waiting_for_a_callback()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         await start_parked(sandbox, pipeline)
@@ -935,17 +801,23 @@ async def test_only_the_last_poll_counts(open_sandbox: OpenSandbox) -> None:
         assert await states(sandbox, run) == {"clip": "parked"}
 
 
-async def test_a_poll_that_another_process_could_not_find_is_refused(open_sandbox: OpenSandbox) -> None:
-    pipeline = Pipeline("film", retry=Retry(0))
+@pytest.mark.parametrize("option", ["find", "poll", "cancel"])
+async def test_a_function_that_another_process_could_not_find_is_refused_before_the_call(
+    option: str, open_sandbox: OpenSandbox
+) -> None:
+    host, pipeline = Host(), Pipeline("film", retry=Retry(0))
 
     @pipeline.step
     async def clip(*, host: Host, ctx: Context) -> Any:
-        return await ctx.external("handle", poll=lambda handle: host.status(handle))
+        functions: dict[str, Any] = {"poll": host.status, option: lambda handle: host.status(handle)}
+        return await ctx.external(lambda: host.submit("scene"), **functions)
 
-    async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox:
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         ended = await sandbox.run(pipeline)
         said = (await sandbox.client.runs.get_errors(ended.id))["clip", ""]["message"]
+        assert said.startswith(f"{option}= is ")
         assert "pass a method of one of the step's resources" in said
+        assert host.submitted == []
 
 
 async def test_a_step_that_waits_after_failed_external_work_submits_again(open_sandbox: OpenSandbox) -> None:
@@ -955,11 +827,10 @@ async def test_a_step_that_waits_after_failed_external_work_submits_again(open_s
 
     @pipeline.step(pool=Pool("gpu", capacity=1))
     async def clip(*, host: Host, ctx: Context) -> str:
-        handle = await ctx.once("submit", lambda: host.submit("scene"))
         try:
-            return str(await ctx.external(handle, poll=host.status))
+            return str(await ctx.external(lambda: host.submit("scene"), poll=host.status))
         except ExternalWorkFailed as failure:
-            waited.append(handle)
+            waited.append(host.submitted[-1])
             raise (RetryLater(30) if len(waited) == 1 else GiveUp("once is enough")) from failure
 
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
@@ -970,21 +841,20 @@ async def test_a_step_that_waits_after_failed_external_work_submits_again(open_s
         assert (job.attempt, await count_used_slots(sandbox)) == (1, 0)
 
 
-async def test_the_result_of_one_piece_of_work_is_never_given_for_another(open_sandbox: OpenSandbox) -> None:
+async def test_the_result_of_one_piece_of_work_is_never_returned_for_another(open_sandbox: OpenSandbox) -> None:
     host = Host()
     pipeline = Pipeline("film", retry=Retry(0))
 
     @pipeline.step
     async def clip(*, host: Host, ctx: Context) -> list[Any]:
-        handles = [await ctx.once(name, lambda: host.submit("scene")) for name in ("first", "second")]
-        return [await ctx.external(handle, poll=host.status) for handle in handles]
+        return [await ctx.external(lambda: host.submit("scene"), poll=host.status) for _ in range(2)]
 
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         host.reports["scene-1"] = PollResult("succeeded", result="the first")
         ended = await sandbox.run(pipeline)
         assert (ended.state, ended.results) == ("failed", {})
-        said = (await sandbox.client.runs.get_errors(ended.id))["clip", ""]["message"]
-        assert "move a second piece of external work to its own step" in said
+        message = (await sandbox.client.runs.get_errors(ended.id))["clip", ""]["message"]
+        assert "move the second piece of external work to its own step" in message
 
 
 async def test_a_step_may_handle_failed_external_work(open_sandbox: OpenSandbox) -> None:
@@ -993,9 +863,8 @@ async def test_a_step_may_handle_failed_external_work(open_sandbox: OpenSandbox)
 
     @pipeline.step
     async def clip(*, host: Host, ctx: Context) -> str:
-        handle = await ctx.once("submit", lambda: host.submit("scene"))
         try:
-            return str(await ctx.external(handle, poll=host.status))
+            return str(await ctx.external(lambda: host.submit("scene"), poll=host.status))
         except ExternalWorkFailed as failure:
             raise GiveUp("the picture is broken", code=failure.code) from failure
 
@@ -1011,13 +880,8 @@ def token_of(url: str | None) -> str:
     return url.rpartition("/")[2]
 
 
-async def let_it_park(sandbox: Sandbox, step: str) -> None:
-    """As if a job of this step had been parked before."""
-    assert await rows(sandbox, "update retoma.steps set may_park = true where step = $1 returning step", step)
-
-
 class Wordless(BaseException):
-    """Cannot even say what it is."""
+    """An object whose repr raises."""
 
     def __repr__(self) -> str:
         raise SystemExit(3)
@@ -1032,7 +896,7 @@ class WordlessReport(PollResult):
 
 
 class HostileHost(Host):
-    """A provider whose client raises what `error` creates from `poll` and `cancel`, or returns it as the report."""
+    """A provider whose `poll` and `cancel` raise what `error` creates, or return it as the poll result."""
 
     def __init__(self, error: Any) -> None:
         super().__init__()
@@ -1049,7 +913,7 @@ class HostileHost(Host):
 
 
 class CancelIgnoringHost(Host):
-    """Its poll ends when the test says so, and takes no notice of its cancellation."""
+    """Its poll ends when the test says so and ignores its cancellation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -1130,7 +994,7 @@ HOSTILE: dict[str, Callable[[], BaseException]] = {
 
 
 @pytest.mark.parametrize("error", HOSTILE)
-async def test_whatever_a_poll_raises_is_a_failed_poll_and_limits_hold(open_sandbox: OpenSandbox, error: str) -> None:
+async def test_any_exception_of_a_poll_is_a_failed_poll_and_limits_hold(open_sandbox: OpenSandbox, error: str) -> None:
     host, pipeline = HostileHost(HOSTILE[error]), film(retry=0, total_timeout=seconds(40))
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         run = await start_parked(sandbox, pipeline)
@@ -1158,9 +1022,7 @@ async def test_a_poll_that_cancels_its_own_task_is_a_failed_poll_and_limits_hold
 
 
 @pytest.mark.parametrize("error", HOSTILE)
-async def test_a_run_whose_poll_and_cancel_raise_anything_can_be_cancelled(
-    open_sandbox: OpenSandbox, error: str
-) -> None:
+async def test_a_run_whose_poll_and_cancel_always_raise_can_be_cancelled(open_sandbox: OpenSandbox, error: str) -> None:
     host, pipeline = HostileHost(HOSTILE[error]), film(retry=0, total_timeout=seconds(40))
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         run = await start_parked(sandbox, pipeline)
@@ -1179,7 +1041,7 @@ async def test_a_run_whose_poll_and_cancel_raise_anything_can_be_cancelled(
     ],
     ids=["state", "no report", "code", "message"],
 )
-async def test_a_report_that_cannot_be_read_holds_up_nothing(open_sandbox: OpenSandbox, report: Any) -> None:
+async def test_an_unreadable_poll_result_delays_nothing(open_sandbox: OpenSandbox, report: Any) -> None:
     host, pipeline = HostileHost(report), film(retry=0, total_timeout=seconds(40))
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox, asyncio.timeout(WAIT_TIMEOUT):
         run = await start_parked(sandbox, pipeline)
@@ -1219,7 +1081,7 @@ async def test_work_whose_poll_and_cancel_hang_ends_soon_after_its_limit(
         assert outside.ended_at - outside.parked_at <= seconds(20) + seconds(70)
 
 
-async def test_late_work_gets_all_the_time_for_its_first_call_after_the_limit(
+async def test_overdue_work_gets_the_full_time_for_its_first_call_after_the_limit(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host, pipeline = Host(), film(retry=0, total_timeout=seconds(20))
@@ -1238,7 +1100,7 @@ async def test_late_work_gets_all_the_time_for_its_first_call_after_the_limit(
         assert outside.state == "lost"
 
 
-async def test_a_poll_that_ignores_its_cancellation_is_left_behind(
+async def test_a_poll_that_ignores_its_cancellation_is_abandoned(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(poller_module, "PROVIDER_TIMEOUT", 0.01)
@@ -1254,9 +1116,11 @@ async def test_a_poll_that_ignores_its_cancellation_is_left_behind(
 
 
 async def die_while_polling(sandbox: Sandbox) -> int:
-    """A worker claims the looks that are due and vanishes; gives how many it had claimed."""
-    async with killed_worker(sandbox) as hands:
-        claimed = await external_work.poll_due(sandbox.database, hands.versions, 100, minutes(2), hands.worker)
+    """A worker claims the due polls and vanishes; return how many it had claimed."""
+    async with killed_worker(sandbox) as worker:
+        claimed = await external_work.poll_due(
+            sandbox.database, DueRequest(worker.versions, 100, minutes(2), worker.worker)
+        )
         await pass_heartbeat_timeout(sandbox)
     return len(claimed)
 
@@ -1277,6 +1141,7 @@ async def test_a_poll_that_kills_three_workers_is_quarantined(open_sandbox: Open
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("failed", 0)
         (outside,) = await sandbox.client.external_work.list(run)
         assert (outside.state, (outside.error or {})["code"]) == ("lost", "QUARANTINED")
+        assert [orphan.value for orphan in await sandbox.client.runs.list_orphans(run)] == ["scene-1"]
 
 
 async def test_a_cancelled_run_ends_though_its_poll_kills_workers(open_sandbox: OpenSandbox) -> None:
@@ -1289,7 +1154,7 @@ async def test_a_cancelled_run_ends_though_its_poll_kills_workers(open_sandbox: 
         assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)
 
 
-async def test_polls_that_died_beside_a_killer_are_tried_one_at_a_time(open_sandbox: OpenSandbox) -> None:
+async def test_polls_that_died_together_with_a_killer_are_tried_one_at_a_time(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), two_clips()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         for _ in range(3):
@@ -1301,7 +1166,7 @@ async def test_polls_that_died_beside_a_killer_are_tried_one_at_a_time(open_sand
         ) == [1, 1, 2]
 
 
-async def test_a_poll_that_was_answered_is_trusted_again(open_sandbox: OpenSandbox) -> None:
+async def test_an_answered_poll_is_trusted_again(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         await start_parked(sandbox, pipeline)
@@ -1317,20 +1182,19 @@ async def test_a_suspect_poll_waits_while_its_worker_tries_a_suspect_step(open_s
         await start_parked(sandbox, pipeline)
         await sandbox.clock.advance(EVERY)
         await die_while_polling(sandbox)
-        catalog = ServedVersions(sandbox.app)
-        await catalog.register_and_load(sandbox.database)
+        catalog = await load_versions(sandbox)
         poller = ExternalWorkPoller(sandbox.database, catalog, lambda: None, lambda: suspect)
         assert await poller.poll_due() == 0
         suspect = False
         assert await poller.poll_due() == 1
 
 
-async def test_a_worker_that_stops_leaves_its_polls_to_others_at_once(open_sandbox: OpenSandbox) -> None:
+async def test_a_stopping_worker_releases_its_polls_at_once(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
         await start_parked(sandbox, pipeline)
         await sandbox.clock.advance(EVERY)
-        async with sandbox.manual_worker() as hands:
-            await external_work.poll_due(sandbox.database, hands.versions, 100, minutes(2), hands.worker)
+        async with sandbox.manual_worker() as worker:
+            await external_work.poll_due(sandbox.database, DueRequest(worker.versions, 100, minutes(2), worker.worker))
         assert await value(sandbox, "select worker_deaths from retoma.external_work") == 0
         assert await poll(sandbox, seconds(0)) == 1

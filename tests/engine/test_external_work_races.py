@@ -1,4 +1,4 @@
-"""Two connections at once, where slots, outside work and callbacks meet claims and cancels."""
+"""Two connections at once, where slots, external work and callbacks meet claims and cancels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ import pytest
 
 from retoma import Pipeline, Pool, Retry
 from retoma.define.external_work import ParkRequest
-from retoma.engine.claim_protocol import AttemptOutcome, Claim
-from retoma.store import external_work
-from retoma.store.external_work import DuePoll, LeasedEffect
+from retoma.engine import outcomes
+from retoma.engine.claim_protocol import Claim
+from retoma.engine.outcomes import AttemptError, Outcome
+from retoma.store import effects, external_work
+from retoma.store.effects import EffectFunctions, LeasedEffect
+from retoma.store.external_work import DuePoll, DueRequest
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import RawChannel, names, rows, state, states, value
@@ -41,9 +44,20 @@ def _named(name: str) -> Callable[[], int]:
     return step
 
 
-def park_results(claims: list[Claim]) -> list[AttemptOutcome]:
-    handover = ParkRequest("handle", "nobody.asks", "nobody.cancels", HOUR, None, None, HOUR * 2).to_json()
-    return [AttemptOutcome(claim, "parked", error=handover) for claim in claims]
+SUBMISSION = EffectFunctions(
+    find="nobody.finds",
+    find_key="key",
+    cancel="nobody.cancels",
+    request=ParkRequest("nobody.asks", HOUR, None, None, HOUR * 2).to_json(),
+)
+
+
+async def submit(sandbox: Sandbox, link: RawChannel, claims: list[Claim]) -> list[Outcome]:
+    """Submit external work as these jobs, and give the outcomes that park them."""
+    for claim in claims:
+        await effects.begin_effect(sandbox.database, link.worker, part(claim), SUBMISSION, TOKEN, HOUR)
+        await effects.end_effect(sandbox.database, part(claim), '"handle"')
+    return [outcomes.Parked(claim, "submit") for claim in claims]
 
 
 async def count_used_slots(sandbox: Sandbox) -> int:
@@ -51,18 +65,18 @@ async def count_used_slots(sandbox: Sandbox) -> int:
 
 
 async def make_due(sandbox: Sandbox) -> list[DuePoll]:
-    async with sandbox.manual_worker() as hands:
+    async with sandbox.manual_worker() as worker:
         return await external_work.poll_due(
-            sandbox.database, hands._served_versions.version_numbers, 10, timedelta(seconds=90)
+            sandbox.database, DueRequest(worker._served_versions.version_numbers, 10, timedelta(seconds=90))
         )
 
 
-async def test_two_claims_at_once_take_no_more_slots_than_there_are(open_sandbox: OpenSandbox) -> None:
+async def test_two_concurrent_claims_take_no_more_slots_than_there_are(open_sandbox: OpenSandbox) -> None:
     pipeline = make_pooled_pipeline(1, jobs=2)
     async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
         await sandbox.client.start(pipeline)
-        async with begin_uncommitted_call(sandbox, first, room=1) as commit:
-            claiming = asyncio.create_task(second.call(room=1))
+        async with begin_uncommitted_call(sandbox, first, limit=1) as commit:
+            claiming = asyncio.create_task(second.call(limit=1))
             await wait_until(lambda: wait_until_done_or_blocked(sandbox, claiming))
             await commit()
             assert await claiming == []
@@ -73,45 +87,49 @@ async def wait_until_done_or_blocked(sandbox: Sandbox, task: asyncio.Task[Any]) 
     return task.done() or await is_blocked(sandbox, "finish_and_claim")
 
 
-async def test_a_slot_that_gets_free_while_another_claims_is_given_to_one_job(open_sandbox: OpenSandbox) -> None:
+async def test_a_slot_released_during_another_claim_is_used_by_one_job(open_sandbox: OpenSandbox) -> None:
     pipeline = make_pooled_pipeline(1, jobs=3)
     async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
         await sandbox.client.start(pipeline)
-        (claim,) = await first.call(room=5)
-        async with begin_uncommitted_call(sandbox, first, [AttemptOutcome(claim, "failed")], room=5) as commit:
-            claiming = asyncio.create_task(second.call(room=5))
+        (claim,) = await first.call(limit=5)
+        async with begin_uncommitted_call(
+            sandbox, first, [outcomes.Failure(claim, AttemptError("ERROR"))], limit=5
+        ) as commit:
+            claiming = asyncio.create_task(second.call(limit=5))
             await wait_until(lambda: wait_until_done_or_blocked(sandbox, claiming))
             await commit()
             await claiming
         assert await count_used_slots(sandbox) <= 1
 
 
-async def test_a_cancel_that_meets_a_parking_job_reaches_its_external_work(open_sandbox: OpenSandbox) -> None:
+async def test_a_cancel_concurrent_with_parking_reaches_the_external_work(open_sandbox: OpenSandbox) -> None:
     pipeline = make_pooled_pipeline(1)
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         run = (await sandbox.client.start(pipeline)).id
-        claims = await lane.call(room=1)
-        async with begin_uncommitted_call(sandbox, lane, park_results(claims)) as commit:
+        claims = await link.call(limit=1)
+        async with begin_uncommitted_call(sandbox, link, await submit(sandbox, link, claims)) as commit:
             cancel = asyncio.create_task(sandbox.client.runs.cancel(run))
-            await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_run"))
             await commit()
             assert await cancel == "cancelling"
-        (look,) = await make_due(sandbox)
-        assert (look.stop, await count_used_slots(sandbox)) == ("RUN_STOPPED", 1)
+        (probe,) = await make_due(sandbox)
+        assert (probe.stop, await count_used_slots(sandbox)) == ("RUN_STOPPED", 1)
 
 
 @pytest.mark.parametrize("first", ["cancel", "report"])
-async def test_a_cancel_that_meets_the_end_frees_slots_and_ends_once(open_sandbox: OpenSandbox, first: str) -> None:
+async def test_a_cancel_concurrent_with_the_end_frees_slots_and_ends_once(
+    open_sandbox: OpenSandbox, first: str
+) -> None:
     pipeline = make_pooled_pipeline(1)
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
-        run = await start_parked(sandbox, lane, pipeline)
-        (look,) = await claim_polls(sandbox)
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
+        run = await start_parked(sandbox, link, pipeline)
+        (poll,) = await claim_polls(sandbox)
         cancel = "select retoma.cancel_run($1, null, 'test')", run
         record = (
             "select retoma.record_poll($1, $2, '', 1, $3, 'succeeded', null, '1', null, false, false)",
             run,
-            look.step,
-            look.polls,
+            poll.step,
+            poll.polls,
         )
         one, other = (cancel, record) if first == "cancel" else (record, cancel)
         async with open_transaction(sandbox, *one) as commit:
@@ -130,7 +148,7 @@ async def claim_polls(sandbox: Sandbox) -> list[DuePoll]:
 
 async def start_parked(sandbox: Sandbox, link: RawChannel, pipeline: Pipeline) -> UUID:
     run = (await sandbox.client.start(pipeline)).id
-    await link.call(park_results(await link.call(room=1)))
+    await link.call(await submit(sandbox, link, await link.call(limit=1)))
     return run
 
 
@@ -147,66 +165,80 @@ async def open_transaction(sandbox: Sandbox, sql: str, *values: Any) -> AsyncIte
 
 
 @pytest.mark.parametrize("first", ["call", "park"])
-async def test_a_callback_that_meets_a_job_that_parks_is_seen(open_sandbox: OpenSandbox, first: str) -> None:
-    """Whichever commits first: the outside work is looked at now."""
+async def test_a_callback_concurrent_with_parking_is_seen(open_sandbox: OpenSandbox, first: str) -> None:
+    """Whichever commits first, the external work is polled now."""
     pipeline = make_pooled_pipeline(1)
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         await sandbox.client.start(pipeline)
-        (claim,) = await lane.call(room=1)
-        await external_work.begin_effect(sandbox.database, lane.worker, part(claim), TOKEN, HOUR)
+        (claim,) = await link.call(limit=1)
+        parked = await submit(sandbox, link, [claim])
         if first == "call":
             async with open_transaction(sandbox, "select retoma.record_callback($1, '{}')", TOKEN) as commit:
-                parks = asyncio.create_task(lane.call(park_results([claim])))
+                parks = asyncio.create_task(link.call(parked))
                 await wait_until(lambda: wait_until_done_or_blocked(sandbox, parks))
                 await commit()
                 await parks
         else:
-            async with begin_uncommitted_call(sandbox, lane, park_results([claim])) as commit:
+            async with begin_uncommitted_call(sandbox, link, parked) as commit:
                 calls = asyncio.create_task(external_work.record_callback(sandbox.database, TOKEN, "{}"))
                 await wait_until(lambda: is_blocked(sandbox, "record_callback"))
                 await commit()
                 assert await calls == "taken"
-        (look,) = await make_due(sandbox)
-        assert look.callback_received
+        (probe,) = await make_due(sandbox)
+        assert probe.callback_received
+
+
+async def begin(sandbox: Sandbox, link: RawChannel, claim: Claim, token: bytes | None) -> tuple[str, str | None]:
+    return await effects.begin_effect(sandbox.database, link.worker, part(claim), EffectFunctions(), token, HOUR)
 
 
 def part(claim: Claim) -> LeasedEffect:
     return LeasedEffect(claim.run, claim.step, claim.item, claim.revision, claim.fence, "submit")
 
 
-async def test_what_an_effect_gave_is_recorded_once_and_told_again_when_the_answer_was_lost(
+async def test_an_effects_result_is_recorded_once_and_returned_again_if_the_answer_was_lost(
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = make_pooled_pipeline(1)
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         await sandbox.client.start(pipeline)
-        (claim,) = await lane.call(room=1)
-        assert await external_work.begin_effect(sandbox.database, lane.worker, part(claim), None, HOUR) == ("new", None)
-        assert await external_work.end_effect(sandbox.database, part(claim), '"paid"')
-        assert await external_work.end_effect(sandbox.database, part(claim), '"paid again"')
-        assert await external_work.begin_effect(sandbox.database, lane.worker, part(claim), None, HOUR) == (
+        (claim,) = await link.call(limit=1)
+        assert await effects.begin_effect(
+            sandbox.database, link.worker, part(claim), EffectFunctions(), None, HOUR
+        ) == ("new", None)
+        assert await effects.end_effect(sandbox.database, part(claim), '"paid"')
+        assert await effects.end_effect(sandbox.database, part(claim), '"paid again"')
+        assert await effects.begin_effect(
+            sandbox.database, link.worker, part(claim), EffectFunctions(), None, HOUR
+        ) == (
             "done",
             '"paid"',
         )
 
 
-async def test_an_attempt_that_lost_its_lease_begins_nothing(open_sandbox: OpenSandbox) -> None:
+async def test_an_attempt_that_lost_its_lease_starts_nothing(open_sandbox: OpenSandbox) -> None:
     pipeline = make_pooled_pipeline(1)
     async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
         await sandbox.client.start(pipeline)
-        (stale,) = await first.call(room=1)
-        await first.call([AttemptOutcome(stale, "back")])
-        (claim,) = await second.call(room=1)
-        assert await external_work.begin_effect(sandbox.database, first.worker, part(stale), TOKEN, HOUR) == (
+        (stale,) = await first.call(limit=1)
+        await first.call([outcomes.Returned(stale)])
+        (claim,) = await second.call(limit=1)
+        assert await effects.begin_effect(
+            sandbox.database, first.worker, part(stale), EffectFunctions(), TOKEN, HOUR
+        ) == (
             "lost",
             None,
         )
-        assert await external_work.begin_effect(sandbox.database, first.worker, part(claim), TOKEN, HOUR) == (
+        assert await effects.begin_effect(
+            sandbox.database, first.worker, part(claim), EffectFunctions(), TOKEN, HOUR
+        ) == (
             "lost",
             None,
         )
         assert await external_work.record_callback(sandbox.database, TOKEN, "{}") == "unknown"
-        assert await external_work.begin_effect(sandbox.database, second.worker, part(claim), TOKEN, HOUR) == (
+        assert await effects.begin_effect(
+            sandbox.database, second.worker, part(claim), EffectFunctions(), TOKEN, HOUR
+        ) == (
             "new",
             None,
         )
@@ -214,11 +246,11 @@ async def test_an_attempt_that_lost_its_lease_begins_nothing(open_sandbox: OpenS
 
 async def test_ended_external_work_takes_no_further_poll_result(open_sandbox: OpenSandbox) -> None:
     pipeline = make_pooled_pipeline(1)
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
-        run = await start_parked(sandbox, lane, pipeline)
-        (look,) = await claim_polls(sandbox)
-        assert await external_work.record_poll(sandbox.database, look, state="succeeded", result="1")
-        assert not await external_work.record_poll(sandbox.database, look, state="failed")
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
+        run = await start_parked(sandbox, link, pipeline)
+        (poll,) = await claim_polls(sandbox)
+        assert await external_work.record_poll(sandbox.database, poll, state="succeeded", result="1")
+        assert not await external_work.record_poll(sandbox.database, poll, state="failed")
         (found,) = await sandbox.client.external_work.list(run)
         assert found.state == "succeeded"
 
@@ -234,27 +266,27 @@ async def test_a_job_that_needs_slots_never_stays_with_its_worker_without_them(o
     def clip(images: int) -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         for _ in range(2):
             await sandbox.client.start(pipeline)
-        claims = await hands.claim(2)
+        claims = await worker.claim(2)
         assert names(claims) == ["images", "images"]
-        more = await hands.record_outcomes(await hands.attempt(claims), limit=2)
+        more = await worker.record_outcomes(await worker.attempt(claims), limit=2)
         assert names(more) == ["clip"]
         assert await count_used_slots(sandbox) == 1
 
 
-async def test_who_writes_to_a_pool_holds_all_of_them_in_one_order(open_sandbox: OpenSandbox) -> None:
+async def test_pool_writers_lock_all_pools_in_one_order(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("two", retry=Retry(0))
     for name in ("a", "b"):
         pipeline.step(pool=Pool(name, capacity=1))(_named(name))
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         await sandbox.client.start(pipeline)
-        claim = next(claim for claim in await lane.call(room=2) if claim.step == "b")
+        claim = next(claim for claim in await link.call(limit=2) if claim.step == "b")
         async with open_transaction(sandbox, "select from retoma.pools where name = 'a' for update") as commit:
-            told = asyncio.create_task(lane.call([AttemptOutcome(claim, "wait", delay=HOUR, code="RATE_LIMITED")]))
+            body = asyncio.create_task(link.call([outcomes.Postponed(claim, AttemptError("RATE_LIMITED"), HOUR)]))
             await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             assert await rows(sandbox, "select name from retoma.pools where name = 'b' for update skip locked")
             await commit()
-            await told
+            await body
         assert await value(sandbox, "select count(*) from retoma.pools where paused_until is not null") == 1

@@ -1,4 +1,4 @@
-"""Steps that fail for good: what stops, what goes on, and what is told."""
+"""Steps that fail permanently: what stops, what continues, and what is recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from retoma import Context, GiveUp, Items, Pipeline, Retry, finished
+from retoma import Context, GiveUp, Items, Pipeline, Retry, all_finished
 from retoma.define.items import FailedItem
 from tests.conftest import OpenSandbox
 from tests.engine.builders import codes, names, run_claims, run_next, state, states
@@ -43,13 +43,13 @@ async def test_a_failed_step_fails_the_run(open_sandbox: OpenSandbox) -> None:
     assert 'raise OSError("no route to host")' in error["stack"]
 
 
-async def test_after_a_stop_nothing_new_starts_and_what_runs_keeps_its_result(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_broken_and_a_slow_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+async def test_after_a_stop_nothing_new_starts_and_running_jobs_keep_their_results(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_broken_and_a_slow_step()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(2)
+        claims = await worker.claim(2)
         assert names(claims) == ["broken", "slow"]
-        await run_claims(hands, claims, "broken")
+        await run_claims(worker, claims, "broken")
         assert await states(sandbox, run) == {
             "broken": "failed",
             "slow": "running",
@@ -58,16 +58,16 @@ async def test_after_a_stop_nothing_new_starts_and_what_runs_keeps_its_result(op
         }
         assert (await codes(sandbox, run))["idle"] == "RUN_STOPPED"
         assert await state(sandbox, run) == "running"
-        assert await hands.claim(10) == []
+        assert await worker.claim(10) == []
 
-        await run_claims(hands, claims, "slow")
+        await run_claims(worker, claims, "slow")
         assert await state(sandbox, run) == "failed"
         assert await sandbox.client.runs.get_results(run) == {"slow": 1}
-        assert await hands.claim(10) == []
+        assert await worker.claim(10) == []
         assert "after_slow" not in await states(sandbox, run)
 
 
-async def test_a_step_that_fails_in_a_stopping_run_is_not_tried_again(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_that_fails_in_a_stopping_run_is_not_retried(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("two")
 
     @pipeline.step(retry=Retry(0))
@@ -78,29 +78,29 @@ async def test_a_step_that_fails_in_a_stopping_run_is_not_tried_again(open_sandb
     async def flaky() -> int:
         raise OSError("flaky")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(2)
-        await run_claims(hands, claims, "broken")
-        await run_claims(hands, claims, "flaky")
+        claims = await worker.claim(2)
+        await run_claims(worker, claims, "broken")
+        await run_claims(worker, claims, "flaky")
         assert await states(sandbox, run) == {"broken": "failed", "flaky": "cancelled"}
         assert await state(sandbox, run) == "failed"
 
 
-async def test_a_result_in_the_same_call_as_the_failure_that_stops_is_kept_and_starts_nothing(
+async def test_a_result_in_the_same_call_as_a_stopping_failure_is_kept_and_starts_nothing(
     open_sandbox: OpenSandbox,
 ) -> None:
-    pipeline = a_broken_and_a_slow_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    pipeline = make_broken_and_a_slow_step()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_claims(hands, await hands.claim(2))
+        await run_claims(worker, await worker.claim(2))
         assert await state(sandbox, run) == "failed"
         assert await sandbox.client.runs.get_results(run) == {"slow": 1}
         assert set((await states(sandbox, run)).values()) == {"failed", "succeeded", "cancelled"}
-        assert await hands.claim(10) == []
+        assert await worker.claim(10) == []
 
 
-async def test_a_failure_that_goes_on_starts_nothing_in_a_run_that_stops_in_the_same_call(
+async def test_a_continuing_failure_starts_nothing_in_a_run_stopped_in_the_same_call(
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = Pipeline("both", retry=Retry(0))
@@ -117,16 +117,16 @@ async def test_a_failure_that_goes_on_starts_nothing_in_a_run_that_stops_in_the_
     async def without_it(goes_on: int = 0) -> int:
         return goes_on
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "goes_on", "stops")
+        await run_next(worker, "goes_on", "stops")
         assert await states(sandbox, run) == {"stops": "failed", "goes_on": "failed"}
         assert await state(sandbox, run) == "failed"
-        assert await hands.claim(10) == []
+        assert await worker.claim(10) == []
 
 
-async def test_with_continue_what_needs_it_is_skipped_and_other_branches_go_on(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_failure_that_goes_on()
+async def test_with_continue_dependents_are_skipped_and_other_branches_continue(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_continuing_failure()
 
     @pipeline.step
     async def needs_it(broken: int) -> int:
@@ -153,8 +153,8 @@ async def test_with_continue_what_needs_it_is_skipped_and_other_branches_go_on(o
     assert run.state == "completed_with_errors"
 
 
-async def test_with_continue_a_default_stands_in_for_the_missing_result(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_failure_that_goes_on()
+async def test_with_continue_a_default_replaces_the_missing_result(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_continuing_failure()
 
     @pipeline.step
     async def alone(broken: int = 7) -> int:
@@ -175,12 +175,12 @@ async def test_with_continue_a_default_stands_in_for_the_missing_result(open_san
 
 
 async def test_an_item_fails_alone(open_sandbox: OpenSandbox) -> None:
-    pipeline = items_of_which_fail(2)
+    pipeline = make_failing_items(2)
     seen: list[FailedItem] = []
 
     @pipeline.step
     async def total(square: Items[int]) -> int:
-        seen.extend(square.failed)
+        seen.extend(square.failures)
         return sum(square)
 
     async with open_sandbox(pipeline) as sandbox:
@@ -189,23 +189,23 @@ async def test_an_item_fails_alone(open_sandbox: OpenSandbox) -> None:
     assert seen == [FailedItem("2", "UNLUCKY", "failed")]
 
 
-async def test_a_run_of_failing_items_that_nothing_joins_completes_with_errors(open_sandbox: OpenSandbox) -> None:
-    pipeline = items_of_which_fail(1, 2, 3, 4)
+async def test_a_run_of_failing_items_without_a_join_completes_with_errors(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_failing_items(1, 2, 3, 4)
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
     assert run.state == "completed_with_errors"
 
 
 async def test_a_failing_item_may_stop_the_run(open_sandbox: OpenSandbox) -> None:
-    pipeline = items_of_which_fail(2, on_failure="stop")
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    pipeline = make_failing_items(2, on_failure="stop")
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "numbers")
-        claims = await hands.claim(2)
+        await run_next(worker, "numbers")
+        claims = await worker.claim(2)
         assert names(claims) == ["square:1", "square:2"]
-        await run_claims(hands, claims, "square:2")
+        await run_claims(worker, claims, "square:2")
         assert (await states(sandbox, run))["square:3"] == "cancelled"
-        await run_claims(hands, claims, "square:1")
+        await run_claims(worker, claims, "square:1")
         assert await state(sandbox, run) == "failed"
 
 
@@ -221,12 +221,12 @@ async def test_a_failing_item_may_stop_the_run(open_sandbox: OpenSandbox) -> Non
         ([1, 2, 3, 4], 1.0, True),
     ],
 )
-async def test_a_join_goes_on_if_no_more_items_failed_than_it_allows(
+async def test_a_join_proceeds_if_no_more_items_failed_than_allowed(
     open_sandbox: OpenSandbox, fails: list[int], allowed: float, proceeds: bool
 ) -> None:
-    pipeline = items_of_which_fail(*fails)
+    pipeline = make_failing_items(*fails)
 
-    @pipeline.step(proceed_when=finished(allow_failed=allowed))
+    @pipeline.step(proceed_when=all_finished(allow_failed=allowed))
     async def total(square: Items[int]) -> int:
         return sum(square)
 
@@ -236,15 +236,15 @@ async def test_a_join_goes_on_if_no_more_items_failed_than_it_allows(
     assert ("total" in run.results) == proceeds
     if not proceeds:
         assert run.state == "failed"
-        said = errors["total", ""]
-        assert said["code"] == "TOO_MANY_FAILED"
-        assert f"{len(fails)} of 4 items of 'square' failed" in said["message"]
+        message = errors["total", ""]
+        assert message["code"] == "TOO_MANY_FAILED"
+        assert f"{len(fails)} of 4 items of 'square' failed" in message["message"]
 
 
-async def test_a_join_that_may_not_go_on_follows_its_own_policy(open_sandbox: OpenSandbox) -> None:
-    pipeline = items_of_which_fail(1)
+async def test_a_join_that_may_not_proceed_follows_its_own_failure_policy(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_failing_items(1)
 
-    @pipeline.step(proceed_when=finished(allow_failed=0), on_failure="continue")
+    @pipeline.step(proceed_when=all_finished(allow_failed=0), on_failure="continue")
     async def total(square: Items[int]) -> int:
         return sum(square)
 
@@ -260,7 +260,7 @@ async def test_a_join_that_may_not_go_on_follows_its_own_policy(open_sandbox: Op
     )
 
 
-async def test_a_failure_is_a_failure_even_if_its_code_says_it_was_not_wanted(open_sandbox: OpenSandbox) -> None:
+async def test_a_failure_with_the_code_of_a_skip_is_still_a_failure(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("code", retry=Retry(0))
 
     @pipeline.step
@@ -269,17 +269,17 @@ async def test_a_failure_is_a_failure_even_if_its_code_says_it_was_not_wanted(op
 
     @pipeline.each(numbers)
     async def square(number: int) -> int:
-        raise GiveUp("no", code="NOT_WANTED")
+        raise GiveUp("no", code="SKIPPED")
 
     @pipeline.each(numbers)
     async def cube(square: int) -> int:
         return square
 
-    @pipeline.step(proceed_when=finished(allow_failed=0), on_failure="continue")
+    @pipeline.step(proceed_when=all_finished(allow_failed=0), on_failure="continue")
     async def squares(square: Items[int]) -> int:
         return len(square)
 
-    @pipeline.step(proceed_when=finished(allow_failed=0), on_failure="continue")
+    @pipeline.step(proceed_when=all_finished(allow_failed=0), on_failure="continue")
     async def cubes(cube: Items[int]) -> int:
         return len(cube)
 
@@ -293,7 +293,7 @@ async def test_a_failure_is_a_failure_even_if_its_code_says_it_was_not_wanted(op
     )
 
 
-async def test_giving_up_is_not_retried_and_says_its_code(open_sandbox: OpenSandbox) -> None:
+async def test_give_up_is_not_retried_and_keeps_its_code(open_sandbox: OpenSandbox) -> None:
     async def answer() -> int:
         raise GiveUp("the account is closed", code="ACCOUNT_CLOSED")
 
@@ -301,7 +301,7 @@ async def test_giving_up_is_not_retried_and_says_its_code(open_sandbox: OpenSand
     assert (error["code"], error["message"]) == ("ACCOUNT_CLOSED", "the account is closed")
 
 
-async def test_an_error_may_carry_a_code_of_its_own(open_sandbox: OpenSandbox) -> None:
+async def test_an_error_may_carry_its_own_code(open_sandbox: OpenSandbox) -> None:
     class QuotaError(Exception):
         code = "QUOTA"
 
@@ -328,7 +328,7 @@ class Page(BaseModel):
         ),
     ],
 )
-async def test_a_result_of_another_type_than_promised_is_a_failed_attempt_that_says_what_to_do(
+async def test_a_result_of_the_wrong_type_is_a_failed_attempt_with_advice(
     open_sandbox: OpenSandbox, promised: Any, value: object, sentence: str
 ) -> None:
     async def answer() -> Any:
@@ -350,7 +350,7 @@ async def test_a_result_of_another_type_than_promised_is_a_failed_attempt_that_s
         (bytes, b"\xff", "invalid utf-8"),
     ],
 )
-async def test_a_result_that_is_no_json_is_a_failed_attempt_that_says_what_to_do(
+async def test_a_result_that_is_not_json_is_a_failed_attempt_with_advice(
     open_sandbox: OpenSandbox, promised: Any, value: object, why: str
 ) -> None:
     async def answer() -> Any:
@@ -363,7 +363,7 @@ async def test_a_result_that_is_no_json_is_a_failed_attempt_that_says_what_to_do
     assert message.endswith(": return text, numbers, lists, dicts, a dataclass or a pydantic model")
 
 
-async def test_what_a_model_refuses_is_told_without_its_values(open_sandbox: OpenSandbox) -> None:
+async def test_a_validation_error_is_reported_without_its_values(open_sandbox: OpenSandbox) -> None:
     async def answer() -> int:
         return TypeAdapter(dict[str, int]).validate_python({"card": "x4111"})["card"]
 
@@ -373,9 +373,7 @@ async def test_what_a_model_refuses_is_told_without_its_values(open_sandbox: Ope
 
 
 @pytest.mark.parametrize("letter", ["x", "é"])
-async def test_a_result_over_the_limit_is_a_failed_attempt_that_says_what_to_do(
-    open_sandbox: OpenSandbox, letter: str
-) -> None:
+async def test_a_result_over_the_limit_is_a_failed_attempt_with_advice(open_sandbox: OpenSandbox, letter: str) -> None:
     def answer() -> str:
         return letter * (1_000_000 // len(letter.encode()))
 
@@ -396,7 +394,7 @@ async def test_a_result_just_within_the_limit_is_kept(open_sandbox: OpenSandbox)
 
 
 @pytest.mark.parametrize("text", ["nul \0 here", "half a pair \ud800", "x" * 100_000])
-async def test_whatever_an_error_says_can_be_told(open_sandbox: OpenSandbox, text: str) -> None:
+async def test_any_error_message_can_be_recorded(open_sandbox: OpenSandbox, text: str) -> None:
     class StrangeError(Exception):
         code = text
 
@@ -408,7 +406,7 @@ async def test_whatever_an_error_says_can_be_told(open_sandbox: OpenSandbox, tex
     assert len(error["message"]) <= 2_000
 
 
-async def test_an_error_that_cannot_say_what_it_is_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
+async def test_an_error_whose_message_cannot_be_read_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
     class MuteError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("I have no words")
@@ -419,21 +417,21 @@ async def test_an_error_that_cannot_say_what_it_is_is_a_failed_attempt(open_sand
     assert "MuteError" in (await failure_of(open_sandbox, answer))["message"]
 
 
-async def test_a_step_that_wants_to_end_the_process_ends_its_attempt(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_that_raises_system_exit_fails_its_attempt(open_sandbox: OpenSandbox) -> None:
     async def answer() -> int:
         sys.exit(3)
 
     assert (await failure_of(open_sandbox, answer))["type"] == "SystemExit"
 
 
-async def test_a_call_within_once_that_wants_to_end_the_process_ends_its_attempt(open_sandbox: OpenSandbox) -> None:
+async def test_a_call_within_once_that_raises_system_exit_fails_its_attempt(open_sandbox: OpenSandbox) -> None:
     async def answer(*, ctx: Context) -> int:
         return int(await ctx.once("exit", sys.exit))
 
     assert "SystemExit" in (await failure_of(open_sandbox, answer))["message"]
 
 
-async def test_a_step_that_cancels_itself_has_failed_and_is_not_tried_for_ever(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_that_cancels_itself_has_failed_and_is_not_retried_for_ever(open_sandbox: OpenSandbox) -> None:
     async def answer() -> int:
         inner = asyncio.create_task(asyncio.Event().wait())
         inner.cancel()
@@ -443,7 +441,7 @@ async def test_a_step_that_cancels_itself_has_failed_and_is_not_tried_for_ever(o
     assert (await failure_of(open_sandbox, answer))["type"] == "CancelledError"
 
 
-async def test_an_input_that_todays_model_refuses_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
+async def test_an_input_that_the_current_model_rejects_is_a_failed_attempt(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("decode", retry=Retry(0))
 
     @pipeline.step
@@ -464,7 +462,7 @@ async def test_an_input_that_todays_model_refuses_is_a_failed_attempt(open_sandb
 async def failure_of(
     open_sandbox: OpenSandbox, function: Callable[..., Awaitable[Any] | Any], retry: Retry | None = None
 ) -> dict[str, Any]:
-    """What is told of the failure of a step of this function, which must fail for good at its first attempt."""
+    """Return the recorded error of a step with this function, which must fail permanently at its first attempt."""
     pipeline = Pipeline("failure", retry=retry or Retry(0))
     pipeline.step(function)
     async with open_sandbox(pipeline) as sandbox:
@@ -477,7 +475,7 @@ async def failure_of(
         return dict(error)
 
 
-def a_broken_and_a_slow_step() -> Pipeline:
+def make_broken_and_a_slow_step() -> Pipeline:
     pipeline = Pipeline("stops", retry=Retry(0))
 
     @pipeline.step(priority=1)
@@ -503,7 +501,7 @@ def a_broken_and_a_slow_step() -> Pipeline:
     return pipeline
 
 
-def a_failure_that_goes_on() -> Pipeline:
+def make_continuing_failure() -> Pipeline:
     pipeline = Pipeline("goes-on", retry=Retry(0))
 
     @pipeline.step(on_failure="continue")
@@ -517,7 +515,7 @@ def a_failure_that_goes_on() -> Pipeline:
     return pipeline
 
 
-def items_of_which_fail(*unlucky: int, on_failure: Any = "continue") -> Pipeline:
+def make_failing_items(*unlucky: int, on_failure: Any = "continue") -> Pipeline:
     pipeline = Pipeline("items", retry=Retry(0))
 
     @pipeline.step

@@ -1,4 +1,4 @@
-"""Fan-outs: expansion, chains of items, what items share, and joins."""
+"""Fan-outs: expansion, chains of items, shared dependencies, and joins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Document(BaseModel):
     pages: int
 
 
-async def test_each_item_is_a_job_of_its_own_key(open_sandbox: OpenSandbox) -> None:
+async def test_each_item_is_a_job_with_its_own_key(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("keys")
 
     @pipeline.step
@@ -40,25 +40,25 @@ async def test_each_item_is_a_job_of_its_own_key(open_sandbox: OpenSandbox) -> N
 
 async def test_a_join_has_the_results_in_the_order_of_the_items(open_sandbox: OpenSandbox) -> None:
     pipeline = texts_and_labels(["b", "c", "a"])
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "documents")
-        items = await hands.claim(10)
+        await run_next(worker, "documents")
+        items = await worker.claim(10)
         for item in ("text:c", "text:a", "text:b"):
-            await run_claims(hands, items, item)
+            await run_claims(worker, items, item)
         await sandbox.work()
         assert (await sandbox.client.runs.get_results(run))["report"] == ["b2", "c2", "a2"]
 
 
-async def test_an_item_goes_on_while_another_has_not_begun(open_sandbox: OpenSandbox) -> None:
+async def test_an_item_proceeds_while_another_has_not_started(open_sandbox: OpenSandbox) -> None:
     pipeline = texts_and_labels(["a", "b"])
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "documents")
-        (first,) = await hands.claim(1)
-        (label,) = await hands.record_outcomes(await hands.attempt([first]), limit=1)
+        await run_next(worker, "documents")
+        (first,) = await worker.claim(1)
+        (label,) = await worker.record_outcomes(await worker.attempt([first]), limit=1)
         assert (first.step, label.step, label.item) == ("text", "label", first.item)
-        await run_claims(hands, [label])
+        await run_claims(worker, [label])
         other = "b" if first.item == "a" else "a"
         assert (await states(sandbox, run)) | {"documents": "succeeded"} == {
             "documents": "succeeded",
@@ -71,43 +71,43 @@ async def test_an_item_goes_on_while_another_has_not_begun(open_sandbox: OpenSan
 
 async def test_a_join_waits_for_the_last_item(open_sandbox: OpenSandbox) -> None:
     pipeline = texts_and_labels(["a", "b"])
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "documents")
-        await run_next(hands, "text:a", "text:b")
-        labels = await hands.claim(10)
-        await run_claims(hands, labels, "label:b")
+        await run_next(worker, "documents")
+        await run_next(worker, "text:a", "text:b")
+        labels = await worker.claim(10)
+        await run_claims(worker, labels, "label:b")
         assert (await states(sandbox, run))["report"] == "waiting"
-        await run_claims(hands, labels, "label:a")
-        assert names(await hands.claim(10)) == ["report"]
+        await run_claims(worker, labels, "label:a")
+        assert names(await worker.claim(10)) == ["report"]
 
 
 async def test_a_join_does_not_fire_before_its_source_has_ended(open_sandbox: OpenSandbox) -> None:
     pipeline = texts_and_labels(["a"])
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        assert names(await hands.claim(10)) == ["documents"]
-        assert await hands.claim(10) == []
+        assert names(await worker.claim(10)) == ["documents"]
+        assert await worker.claim(10) == []
 
 
-async def test_a_run_whose_last_step_is_of_items_ends_with_the_last_item(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_whose_last_step_fans_out_ends_with_the_last_item(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("items", inputs=Batch)
 
     @pipeline.each("documents")
     async def label(document: str) -> str:
         return document.upper()
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "documents")
-        labels = await hands.claim(10)
-        await run_claims(hands, labels, "label:a")
+        await run_next(worker, "documents")
+        labels = await worker.claim(10)
+        await run_claims(worker, labels, "label:a")
         assert await state(sandbox, run) == "running"
-        await run_claims(hands, labels, "label:b")
+        await run_claims(worker, labels, "label:b")
         assert await state(sandbox, run) == "completed"
 
 
-async def test_an_input_can_be_what_is_fanned_out(open_sandbox: OpenSandbox) -> None:
+async def test_an_input_can_be_fanned_out(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("input", inputs=Batch)
 
     @pipeline.each("documents")
@@ -125,7 +125,7 @@ async def test_an_input_can_be_what_is_fanned_out(open_sandbox: OpenSandbox) -> 
     assert (empty.state, empty.results["report"]) == ("completed", {})
 
 
-async def test_several_each_steps_go_over_the_same_items(open_sandbox: OpenSandbox) -> None:
+async def test_several_each_steps_fan_out_over_the_same_items(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("both", inputs=Batch)
 
     @pipeline.each("documents")
@@ -193,7 +193,7 @@ async def test_a_join_can_be_fanned_out_again(open_sandbox: OpenSandbox) -> None
     assert run.results["book"] == "A0A1B0B1 4"
 
 
-async def test_many_runs_that_fan_out_in_one_call_keep_their_items_apart(open_sandbox: OpenSandbox) -> None:
+async def test_runs_that_fan_out_in_one_call_keep_their_items_separate(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("apart", inputs=Batch)
 
     @pipeline.each("documents")
@@ -205,8 +205,8 @@ async def test_many_runs_that_fan_out_in_one_call_keep_their_items_apart(open_sa
         return list(label)
 
     async with open_sandbox(pipeline) as sandbox:
-        given: list[list[str]] = [["a", "b"], [], ["b"], ["c", "a", "b"]]
-        runs = await sandbox.client.start_many(pipeline, [{"documents": documents} for documents in given])
+        values: list[list[str]] = [["a", "b"], [], ["b"], ["c", "a", "b"]]
+        runs = await sandbox.client.start_many(pipeline, [{"documents": documents} for documents in values])
         await sandbox.work()
         results = [(await sandbox.client.runs.get_results(run.id))["report"] for run in runs]
     assert results == [["A", "B"], [], ["B"], ["C", "A", "B"]]
@@ -227,16 +227,16 @@ async def test_a_thousand_items_join_once(open_sandbox: OpenSandbox) -> None:
     async def total(square: Items[int]) -> int:
         return sum(square)
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        while await run_claims(hands, await hands.claim(400)):
+        while await run_claims(worker, await worker.claim(400)):
             pass
         assert await state(sandbox, run) == "completed"
         assert (await sandbox.client.runs.get_results(run))["total"] == sum(n * n for n in range(1000))
 
 
 @pytest.mark.parametrize("gives", [["a", "a"], [""], ["x" * 201], ["tab\t"]])
-async def test_items_whose_keys_cannot_be_keys_are_a_failure_that_is_not_retried(
+async def test_items_with_invalid_keys_are_a_failure_that_is_not_retried(
     open_sandbox: OpenSandbox, gives: list[str]
 ) -> None:
     pipeline = Pipeline("keys", retry=Retry(2))
@@ -258,7 +258,7 @@ async def test_items_whose_keys_cannot_be_keys_are_a_failure_that_is_not_retried
     assert "of 'documents'" in errors["documents", ""]["message"]
 
 
-async def test_a_key_that_cannot_be_told_is_a_failure_that_is_not_retried(open_sandbox: OpenSandbox) -> None:
+async def test_a_key_that_cannot_be_computed_is_a_failure_that_is_not_retried(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("keys", retry=Retry(2))
 
     @pipeline.step
@@ -316,7 +316,7 @@ def make_shared_dependency(ending: Ending, *, optional: bool = False, items: int
 
     @pipeline.step
     async def report(label: Items[str]) -> dict[str, list[str]]:
-        return {"good": list(label), "failed": [f"{failed.key} {failed.code}" for failed in label.failed]}
+        return {"good": list(label), "failed": [f"{failed.key} {failed.code}" for failed in label.failures]}
 
     return pipeline
 
@@ -328,24 +328,24 @@ async def test_a_shared_dependency_counts_once_whenever_and_however_it_ends(
     open_sandbox: OpenSandbox, ending: Ending, moment: Moment, optional: bool
 ) -> None:
     pipeline = make_shared_dependency(ending, optional=optional)
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(10)
+        claims = await worker.claim(10)
         order = {
             "before": [["taxonomy"], ["documents"]],
             "with": [["taxonomy", "documents"]],
             "after": [["documents"], ["taxonomy"]],
         }
         for together in order[moment]:
-            await run_claims(hands, claims, *together)
+            await run_claims(worker, claims, *together)
         found = await states(sandbox, run)
         assert (found["label:a"], found["label:b"], found["report"]) == ("waiting", "waiting", "waiting")
 
-        texts = await hands.claim(10)
+        texts = await worker.claim(10)
         assert names(texts) == ["text:a", "text:b"]
-        await run_claims(hands, texts)
+        await run_claims(worker, texts)
         assert (await states(sandbox, run))["label:a"] == "waiting"
-        await run_claims(hands, claims, "rules")
+        await run_claims(worker, claims, "rules")
         await sandbox.work()
         results = await sandbox.client.runs.get_results(run)
         assert results["report"] == expected_report(ending, optional)
@@ -357,23 +357,23 @@ def expected_report(ending: Ending, optional: bool) -> dict[str, list[str]]:
         return {"good": ["A rules taxonomy", "B rules taxonomy"], "failed": []}
     if optional:
         return {"good": ["A rules none", "B rules none"], "failed": []}
-    code = {"fails": "DEPENDENCY_FAILED", "is skipped": "NOT_WANTED"}[ending]
+    code = {"fails": "DEPENDENCY_FAILED", "is skipped": "SKIPPED"}[ending]
     return {"good": [], "failed": [f"a {code}", f"b {code}"]}
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_shared_and_item_dependencies_may_end_in_one_call(open_sandbox: OpenSandbox, ending: Ending) -> None:
     pipeline = make_shared_dependency(ending)
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        first = await hands.claim(10)
-        await run_claims(hands, first, "documents")
-        claims = [*first, *await hands.claim(10)]
-        await run_claims(hands, claims, "taxonomy", "rules", "text:a")
+        first = await worker.claim(10)
+        await run_claims(worker, first, "documents")
+        claims = [*first, *await worker.claim(10)]
+        await run_claims(worker, claims, "taxonomy", "rules", "text:a")
         found = await states(sandbox, run)
         assert found["label:a"] == ("ready" if ending == "succeeds" else "skipped")
         assert found["label:b"] == "waiting"
-        await run_claims(hands, claims, "text:b")
+        await run_claims(worker, claims, "text:b")
         await sandbox.work()
         assert (await sandbox.client.runs.get_results(run))["report"] == expected_report(ending, False)
 
@@ -389,32 +389,32 @@ async def test_items_whose_shared_dependencies_have_all_ended_are_ready_at_once(
     async def label(document: str, taxonomy: str) -> str:
         return f"{document} {taxonomy}"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        claims = await hands.claim(10)
-        await run_claims(hands, claims, "taxonomy")
-        await run_claims(hands, claims, "documents")
-        await run_next(hands, "label:a", "label:b")
+        claims = await worker.claim(10)
+        await run_claims(worker, claims, "taxonomy")
+        await run_claims(worker, claims, "documents")
+        await run_next(worker, "label:a", "label:b")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_with_no_items_a_run_still_waits_for_what_they_would_have_shared(
+async def test_with_no_items_a_run_still_waits_for_their_shared_dependencies(
     open_sandbox: OpenSandbox, ending: Ending
 ) -> None:
     pipeline = make_shared_dependency(ending, items=0)
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(10)
-        await run_claims(hands, claims, "documents")
-        await run_next(hands, "report")
+        claims = await worker.claim(10)
+        await run_claims(worker, claims, "documents")
+        await run_next(worker, "report")
         assert await state(sandbox, run) == "running"
-        await run_claims(hands, claims, "rules")
+        await run_claims(worker, claims, "rules")
         assert await state(sandbox, run) == "running"
-        await run_claims(hands, claims, "taxonomy")
+        await run_claims(worker, claims, "taxonomy")
         assert await state(sandbox, run) == ("completed_with_errors" if ending == "fails" else "completed")
 
 
-@pytest.mark.parametrize(("ending", "code"), [("fails", "DEPENDENCY_FAILED"), ("is skipped", "NOT_WANTED")])
+@pytest.mark.parametrize(("ending", "code"), [("fails", "DEPENDENCY_FAILED"), ("is skipped", "SKIPPED")])
 async def test_without_its_source_a_fan_out_has_no_items_and_its_join_is_skipped(
     open_sandbox: OpenSandbox, ending: Ending, code: str
 ) -> None:

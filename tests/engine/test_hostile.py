@@ -1,4 +1,4 @@
-"""What callers and steps should not do, and does no harm."""
+"""Misbehaviour of callers and steps does no harm."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Boom(BaseException):
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), Boom("x"), GeneratorExit()])
-async def test_whatever_a_step_raises_is_a_failed_attempt(open_sandbox: OpenSandbox, raised: BaseException) -> None:
+async def test_any_exception_of_a_step_is_a_failed_attempt(open_sandbox: OpenSandbox, raised: BaseException) -> None:
     pipeline = Pipeline("raising", retry=Retry(0))
 
     @pipeline.step
@@ -88,7 +88,7 @@ def raise_in_thread(raised: type[BaseException]) -> Pipeline:
 
 @pytest.mark.parametrize("define", [raise_in_async, raise_in_thread])
 @pytest.mark.parametrize("raised", [Unreadable, OddlyNamed, Untraceable], ids=["unreadable", "nameless", "untraceable"])
-async def test_an_error_that_cannot_be_read_is_a_failed_attempt_of_its_class(
+async def test_an_unreadable_error_is_a_failed_attempt_with_the_name_of_its_class(
     open_sandbox: OpenSandbox, define: Callable[[type[BaseException]], Pipeline], raised: type[BaseException]
 ) -> None:
     pipeline = define(raised)
@@ -116,7 +116,7 @@ async def test_a_step_that_cancels_its_own_task_has_failed(open_sandbox: OpenSan
     assert error["message"] == "the step cancelled its own task"
 
 
-async def test_bytes_reach_an_item_as_they_were(open_sandbox: OpenSandbox) -> None:
+async def test_bytes_reach_an_item_unchanged(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("bytes")
 
     @pipeline.step
@@ -156,7 +156,7 @@ async def test_a_model_with_aliases_and_computed_fields_passes_between_steps(ope
     assert run.results["number"] == {"0": 7}
 
 
-def test_a_type_that_cannot_be_json_is_a_mistake_at_import() -> None:
+def test_a_type_that_cannot_be_json_is_an_error_at_import() -> None:
     pipeline = Pipeline("threads")
 
     @pipeline.step
@@ -172,7 +172,7 @@ class Tagged(BaseModel):
     trace: UUID = Field(default_factory=uuid4)
 
 
-async def test_neither_the_order_of_a_set_nor_a_made_up_default_changes_what_was_given(
+async def test_neither_set_order_nor_a_generated_default_changes_the_input(
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = Pipeline("tagged", inputs=Tagged)
@@ -200,7 +200,7 @@ async def test_neither_the_order_of_a_set_nor_a_made_up_default_changes_what_was
         {"run_at": datetime(2031, 1, 1)},
     ],
 )
-async def test_what_a_start_cannot_be_given_is_said_and_harms_no_other(
+async def test_an_invalid_start_is_reported_and_affects_no_other(
     open_sandbox: OpenSandbox, options: dict[str, Any]
 ) -> None:
     pipeline = one_step()
@@ -219,7 +219,7 @@ async def test_waiting_for_a_run_that_does_not_exist_is_not_found(open_sandbox: 
             await sandbox.client.wait(uuid4())
 
 
-async def test_a_join_of_too_much_fails_alone_and_says_what_to_do(open_sandbox: OpenSandbox) -> None:
+async def test_a_join_that_is_too_large_fails_alone_with_advice(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("fat", retry=Retry(0))
 
     @pipeline.step

@@ -14,7 +14,9 @@ from uuid import UUID
 import pytest
 
 from retoma import Items, Pipeline, Pool
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
+from retoma.engine import outcomes
+from retoma.engine.claim_protocol import Claim
+from retoma.engine.outcomes import AttemptError, Outcome, Success
 from retoma.store.database import Connection
 from retoma.store.statements import statements
 from retoma.testing import Sandbox
@@ -32,10 +34,10 @@ TABLES: list[Table] = ["empty when planned", "never analysed", "analysed"]
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_a_claim_reads_only_the_index_of_ready_jobs(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepare_history(open_sandbox, table) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table) as (sandbox, channel, connection):
         await sandbox.client.start_many("labels", [None] * 5)
         async with measure_reads(connection) as read:
-            claims = await call(connection, reins, room=10)
+            claims = await call(connection, channel, limit=10)
     assert len(claims) == 10
     assert read.whole_tables == {}
     assert 10 <= read.entries["jobs_ready_by_queue"] <= FEW
@@ -44,22 +46,22 @@ async def test_a_claim_reads_only_the_index_of_ready_jobs(open_sandbox: OpenSand
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_finishing_reads_only_the_primary_key(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepare_history(open_sandbox, table) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table) as (sandbox, channel, connection):
         await sandbox.client.start("labels")
-        claims = await call(connection, reins, room=10)
+        claims = await call(connection, channel, limit=10)
         async with measure_reads(connection) as read:
             await call(
                 connection,
-                reins,
+                channel,
                 [make_result(find_claim(claims, "taxonomy")), make_result(find_claim(claims, "documents"))],
             )
-        items = await call(connection, reins, room=10)
+        items = await call(connection, channel, limit=10)
         assert names(items) == ["label:a", "label:b"]
         async with measure_reads(connection) as read_by_items:
-            await call(connection, reins, [make_result(items[0]), AttemptOutcome(items[1], "failed", code="ERROR")])
-        (join,) = await call(connection, reins, room=10)
+            await call(connection, channel, [make_result(items[0]), outcomes.Failure(items[1], AttemptError("ERROR"))])
+        (join,) = await call(connection, channel, limit=10)
         async with measure_reads(connection) as read_by_join:
-            await call(connection, reins, [make_result(join)])
+            await call(connection, channel, [make_result(join)])
     for one_read in (read, read_by_items, read_by_join):
         assert one_read.whole_tables == {}
         assert {name for name in one_read.entries if name.startswith("jobs")} == {"jobs_pkey"}
@@ -85,9 +87,9 @@ async def test_a_start_reads_nothing_of_other_runs(open_sandbox: OpenSandbox, ta
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_stopping_a_run_reads_only_that_run(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepare_history(open_sandbox, table) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table) as (sandbox, channel, connection):
         run = (await sandbox.client.start("labels")).id
-        await call(connection, reins, room=1)
+        await call(connection, channel, limit=1)
         async with measure_reads(connection) as read:
             await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
     assert read.whole_tables == {}
@@ -107,12 +109,12 @@ async def test_maintenance_reads_nothing_while_nothing_is_due(open_sandbox: Open
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_a_dead_workers_jobs_are_found_among_open_runs_only(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepare_history(open_sandbox, table) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table) as (sandbox, channel, connection):
         await sandbox.client.start("labels")
-        await call(connection, reins, room=2)
+        await call(connection, channel, limit=2)
         async with measure_reads(connection) as read:
-            held = await connection.fetch("select * from retoma.claimed_jobs_of_worker($1)", reins.worker)
-            await connection.fetch("select retoma.deregister_worker($1, 'died', 'WORKER_DIED')", reins.worker)
+            held = await connection.fetch("select * from retoma.claimed_jobs_of_worker($1)", channel.worker)
+            await connection.fetch("select retoma.deregister_worker($1, 'died', 'WORKER_DIED')", channel.worker)
     assert len(held) == 2
     assert read.whole_tables == {}
     assert read.entries["jobs_pkey"] <= FEW, "a run that has not begun has nothing that runs"
@@ -120,7 +122,7 @@ async def test_a_dead_workers_jobs_are_found_among_open_runs_only(open_sandbox: 
 
 @dataclass
 class Read:
-    """What was read: rows of whole tables, and entries of indexes."""
+    """Return what was read: rows of whole tables, and entries of indexes."""
 
     whole_tables: dict[str, int] = field(default_factory=dict)
     entries: dict[str, int] = field(default_factory=dict)
@@ -134,25 +136,25 @@ async def test_a_claim_for_a_pool_reads_only_what_waits_for_it(open_sandbox: Ope
     def clip() -> int:
         return 1
 
-    async with prepare_history(open_sandbox, table, pooled) as (sandbox, reins, connection):
+    async with prepare_history(open_sandbox, table, pooled) as (sandbox, channel, connection):
         await sandbox.client.start_many("pooled", [None] * 50)
         async with measure_reads(connection) as read:
-            claims = await call(connection, reins, room=10)
+            claims = await call(connection, channel, limit=10)
     assert names(claims) == ["clip"] * 5
     assert read.whole_tables.keys() <= {"pools", "steps"}
     assert sum(read.entries.values()) <= 2 * FEW
 
 
 @pytest.mark.parametrize("table", TABLES)
-async def test_looks_and_callbacks_read_only_what_they_are_about(open_sandbox: OpenSandbox, table: Table) -> None:
+async def test_polls_and_callbacks_read_only_their_own_rows(open_sandbox: OpenSandbox, table: Table) -> None:
     async with prepare_history(open_sandbox, table) as (sandbox, _, connection):
         await make_external_work_history(sandbox)
         (version,) = await rows(sandbox, "select id from retoma.versions")
         async with measure_reads(connection) as read_by_poller:
-            looks = await claim_due_polls(connection, version["id"])
-        assert len(looks) == 3
+            polls = await claim_due_polls(connection, version["id"])
+        assert len(polls) == 3
         async with measure_reads(connection) as read_by_report:
-            for due in looks:
+            for due in polls:
                 await connection.fetch(
                     "select retoma.record_poll($1, $2, $3, 1, $4, 'running', null, null, null, false, false)",
                     due["run"],
@@ -164,8 +166,9 @@ async def test_looks_and_callbacks_read_only_what_they_are_about(open_sandbox: O
             assert await connection.fetchval("select retoma.record_callback($1, '{}')", b"token-1") == "taken"
         async with measure_reads(connection) as read_by_effect:
             await connection.fetch(
-                "select * from retoma.begin_effect(1, $1, 'documents', '', 1, 1, 'submit', false, null, null)",
-                looks[0]["run"],
+                "select * from retoma.begin_effect("
+                "1, $1, 'documents', '', 1, 1, 'submit', null, null, null, null, null, null)",
+                polls[0]["run"],
             )
     for read in (read_by_poller, read_by_report, read_by_callback, read_by_effect):
         assert read.whole_tables == {}
@@ -173,11 +176,11 @@ async def test_looks_and_callbacks_read_only_what_they_are_about(open_sandbox: O
 
 
 @pytest.mark.parametrize("table", TABLES)
-async def test_deciding_and_making_again_read_only_their_run(open_sandbox: OpenSandbox, table: Table) -> None:
-    async with prepare_history(open_sandbox, table, reviewed()) as (sandbox, reins, connection):
+async def test_decisions_and_reruns_read_only_their_run(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepare_history(open_sandbox, table, reviewed()) as (sandbox, channel, connection):
         run = (await sandbox.client.start("reviewed")).id
         async with measure_reads(connection) as read:
-            await send_back_approve_and_rerun(connection, reins, run)
+            await send_back_approve_and_rerun(connection, channel, run)
     assert read.whole_tables.keys() <= {"versions", "steps", "edges"}
     assert sum(read.entries.values()) <= 10 * FEW, str(read.entries)
 
@@ -206,8 +209,8 @@ async def send_back_approve_and_rerun(connection: Connection, channel: RawChanne
 
 
 async def finish(connection: Connection, channel: RawChannel) -> None:
-    """One job, as a worker does that looks at what was before."""
-    (claim,) = await call(connection, channel, room=1)
+    """One job, as a worker runs it that reads the previous result."""
+    (claim,) = await call(connection, channel, limit=1)
     key = (claim.run, claim.step, claim.item, claim.revision)
     await connection.fetch("select * from retoma.previous_work($1, $2, $3, $4)", *key)
     await call(connection, channel, [make_result(claim)])
@@ -217,7 +220,7 @@ async def finish(connection: Connection, channel: RawChannel) -> None:
 async def prepare_history(
     open_sandbox: OpenSandbox, table: Table, *others: Pipeline
 ) -> AsyncIterator[tuple[Sandbox, RawChannel, Connection]]:
-    """A history in the state that is asked for, and one connection in one transaction that is rolled back."""
+    """A history in the requested state, and one connection in one transaction that is rolled back."""
     async with open_sandbox(labels(), *others) as sandbox:
         await clear(sandbox)
         connection = await sandbox.database.connect()
@@ -232,9 +235,9 @@ async def prepare_history(
                 await other.execute(
                     f"analyze {', '.join(f'retoma.{name}' for name in ('jobs', 'runs', 'edges', *KEPT))}"
                 )
-        reins = await open_channel(sandbox)
+        channel = await open_channel(sandbox)
         try:
-            yield sandbox, reins, connection
+            yield sandbox, channel, connection
         finally:
             await transaction.rollback()
             await connection.close()
@@ -242,9 +245,7 @@ async def prepare_history(
 
 
 async def clear(sandbox: Sandbox) -> None:
-    """Leave no trace of deleted rows, which an index would still lead to, and let nobody count in the background."""
-    for table in ("jobs", "runs", "deliveries", "endpoints"):
-        await rows(sandbox, f"alter table retoma.{table} set (autovacuum_enabled = false)")
+    """Remove all rows, with their index entries, and keep autovacuum from changing the statistics during the test."""
     tables = (
         "reviews",
         "pending_reruns",
@@ -270,31 +271,33 @@ async def clear(sandbox: Sandbox) -> None:
         "versions",
         "tenants",
     )
+    for table in tables:
+        await rows(sandbox, f"alter table retoma.{table} set (autovacuum_enabled = false)")
     await rows(sandbox, f"truncate {', '.join(f'retoma.{table}' for table in tables)} cascade")
 
 
 async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:
     """Let the server plan all its statements while there is nothing, and keep those plans."""
-    reins = await open_channel(sandbox)
+    channel = await open_channel(sandbox)
     run = (await sandbox.client.start("labels")).id
-    claims = await call(connection, reins, room=10)
+    claims = await call(connection, channel, limit=10)
     await call(
-        connection, reins, [make_result(find_claim(claims, "taxonomy")), make_result(find_claim(claims, "documents"))]
+        connection, channel, [make_result(find_claim(claims, "taxonomy")), make_result(find_claim(claims, "documents"))]
     )
-    items = await call(connection, reins, room=10)
-    await call(connection, reins, [make_result(items[0]), AttemptOutcome(items[1], "failed", code="ERROR")])
-    (join,) = await call(connection, reins, room=10)
-    await connection.fetch("select * from retoma.claimed_jobs_of_worker($1)", reins.worker)
-    await call(connection, reins, [make_result(join)])
+    items = await call(connection, channel, limit=10)
+    await call(connection, channel, [make_result(items[0]), outcomes.Failure(items[1], AttemptError("ERROR"))])
+    (join,) = await call(connection, channel, limit=10)
+    await connection.fetch("select * from retoma.claimed_jobs_of_worker($1)", channel.worker)
+    await call(connection, channel, [make_result(join)])
     await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
     await connection.fetch("select * from retoma.release_due_jobs(100)")
     await connection.fetch("select * from retoma.reap_dead_workers('1 hour')")
     await claim_due_polls(connection, 0)
     if "reviewed" in sandbox.app.pipelines:
         other = (await sandbox.client.start("reviewed")).id
-        await send_back_approve_and_rerun(connection, reins, other)
+        await send_back_approve_and_rerun(connection, channel, other)
         await connection.fetch("select retoma.cancel_run($1, null, 'test')", other)
-    await connection.fetch("select retoma.deregister_worker($1, 'died', 'WORKER_DIED')", reins.worker)
+    await connection.fetch("select retoma.deregister_worker($1, 'died', 'WORKER_DIED')", channel.worker)
 
 
 async def make_history(sandbox: Sandbox) -> None:
@@ -350,7 +353,7 @@ async def make_history(sandbox: Sandbox) -> None:
 
 
 async def make_external_work_history(sandbox: Sandbox) -> None:
-    """What went on outside and has ended, what is not looked at yet, and three that are due."""
+    """Ended external work, work that is not polled yet, and three pieces that are due."""
     await rows(
         sandbox,
         """
@@ -361,8 +364,8 @@ async def make_external_work_history(sandbox: Sandbox) -> None:
           select convert_to('token-' || number, 'UTF8'), run, step, item, revision, retoma.now() + interval '1 day'
             from chosen
         ), effects as (
-          insert into retoma.effects (run, step, item, revision, name, fence, begun_at, done_at, value)
-          select run, step, item, revision, 'submit', 1, retoma.now(), retoma.now(), '1' from chosen
+          insert into retoma.effects (run, step, item, revision, name, version, fence, begun_at, done_at, value)
+          select run, step, item, revision, 'submit', version, 1, retoma.now(), retoma.now(), '1' from chosen
         )
         insert into retoma.external_work (run, step, item, revision, version, external_id, poll_interval, total_timeout,
                                           next_at, parked_at, state, ended_at)
@@ -405,18 +408,18 @@ async def counters(connection: Connection) -> dict[tuple[str, str], int]:
 
 
 async def call(
-    connection: Connection, channel: RawChannel, outcomes: Sequence[Result | AttemptOutcome] = (), room: int = 0
+    connection: Connection, channel: RawChannel, outcomes: Sequence[Outcome] = (), limit: int = 0
 ) -> list[Claim]:
     answer = await connection.fetch(
-        statements("engine")["finish_and_claim"].sql, *channel.next_call(outcomes, room=room)
+        statements("engine_calls")["finish_and_claim"].sql, *channel.next_call(outcomes, limit=limit)
     )
-    return [Claim(*row[1:]) for row in answer if row["what"] in ("claimed", "kept")]
+    return [Claim(*row[3:]) for row in answer if row["what"] in ("claimed", "kept")]
 
 
-def make_result(claim: Claim) -> Result:
+def make_result(claim: Claim) -> Success:
     results: dict[str, tuple[Any, dict[str, str] | None]] = {"documents": ('["a", "b"]', {"a": '"a"', "b": '"b"'})}
     output, items = results.get(claim.step, ('"result"', None))
-    return Result(claim, output, items)
+    return Success(claim, output, items)
 
 
 def reviewed() -> Pipeline:

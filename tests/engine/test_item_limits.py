@@ -21,7 +21,7 @@ class Batch(BaseModel):
 
 
 class StepRecorder:
-    """What the two steps of `a_batch` meet, and what they did."""
+    """Record the calls of the two steps of `a_batch`, and make them fail as configured."""
 
     def __init__(self, *, failing: dict[tuple[str, str], int] | None = None) -> None:
         self.failing = failing or {}
@@ -42,7 +42,7 @@ class StepRecorder:
         return document
 
 
-def a_batch(retries: int = 2, **options: Any) -> Pipeline:
+def make_batch(retries: int = 2, **options: Any) -> Pipeline:
     pipeline = Pipeline("batch", inputs=Batch)
     retry = Retry(retries, delays=[5, 10, 20], jitter=0)
 
@@ -81,7 +81,7 @@ async def test_failures_of_the_earlier_step_use_up_retries_of_the_later_one(
     limit: str,
 ) -> None:
     desk = StepRecorder(failing=failing)
-    pipeline = a_batch(2 if limit == "of the steps" else 9)
+    pipeline = make_batch(2 if limit == "of the steps" else 9)
     async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
         desk.sandbox = sandbox
         run = await sandbox.run(pipeline, retries=2 if limit == "of the run" else None)
@@ -92,7 +92,7 @@ async def test_failures_of_the_earlier_step_use_up_retries_of_the_later_one(
 
 async def test_the_delays_continue_where_those_of_the_earlier_step_ended(open_sandbox: OpenSandbox) -> None:
     desk = StepRecorder(failing={("text", "b"): 1, ("label", "b"): 1})
-    pipeline = a_batch()
+    pipeline = make_batch()
     async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
         desk.sandbox = sandbox
         await sandbox.run(pipeline)
@@ -101,7 +101,7 @@ async def test_the_delays_continue_where_those_of_the_earlier_step_ended(open_sa
 
 async def test_a_rerun_has_all_its_retries_again(open_sandbox: OpenSandbox) -> None:
     desk = StepRecorder(failing={("text", "b"): 2, ("label", "b"): 3})
-    pipeline = a_batch()
+    pipeline = make_batch()
     async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
         desk.sandbox = sandbox
         run = await sandbox.run(pipeline)
@@ -114,26 +114,27 @@ async def test_a_rerun_has_all_its_retries_again(open_sandbox: OpenSandbox) -> N
 async def test_a_later_step_has_the_time_that_the_earlier_one_left(open_sandbox: OpenSandbox) -> None:
     desk = StepRecorder()
     desk.reading = seconds(100)
-    pipeline = a_batch(work_limit=minutes(2), timeout=minutes(2))
-    async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox, sandbox.manual_worker() as hands:
+    pipeline = make_batch(work_limit=minutes(2), timeout=minutes(2))
+    async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox, sandbox.manual_worker() as worker:
         desk.sandbox = sandbox
         run = await sandbox.client.start(pipeline, Batch(documents=["a"]))
         for _ in range(2):  # the list, the text
-            await hands.record_outcomes(await hands.attempt(await hands.claim(1)))
-        (label,) = await hands.claim(1)
-        assert hands._runner.get_timeout(label) == 120  # nobody has asked yet
-        times: list[float] = []
-        await hands._runner.run(label, lambda claim: times.append(hands._runner.get_timeout(claim)))
-        assert times == [20]
-        await hands.record_outcomes([hands._runner.build_timeout_outcome(label)])
+            await worker.record_outcomes(await worker.attempt(await worker.claim(1)))
+        (label,) = await worker.claim(1)
+        attempt = worker._runner.prepare(label)
+        assert attempt is not None
+        assert attempt.time_limit == 120  # nobody has asked yet
+        await attempt.run()
+        assert attempt.time_limit == 20
+        await worker.record_outcomes([attempt.build_timeout_outcome()])
         (found,) = await sandbox.client.runs.list_items(run.id, "documents", limit=10)
     assert (found.state, found.code, found.attempt) == ("failed", "TIMEOUT", 1)
     assert "the rest of the 120 s allowed for all work on this item" in found.error["message"]
 
 
-async def test_waiting_for_a_retry_is_no_work(open_sandbox: OpenSandbox) -> None:
+async def test_waiting_for_a_retry_is_not_working_time(open_sandbox: OpenSandbox) -> None:
     desk = StepRecorder(failing={("text", "b"): 3, ("label", "b"): 1})
-    pipeline = a_batch(9, work_limit=seconds(30))
+    pipeline = make_batch(9, work_limit=seconds(30))
     async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
         desk.sandbox = sandbox
         run = await sandbox.run(pipeline)
@@ -142,7 +143,7 @@ async def test_waiting_for_a_retry_is_no_work(open_sandbox: OpenSandbox) -> None
     assert (found["b"].state, found["b"].attempt) == ("succeeded", 5)
 
 
-async def test_what_hangs_is_not_tried_again_once_its_time_is_used_up(open_sandbox: OpenSandbox) -> None:
+async def test_a_hanging_step_is_not_retried_once_its_time_is_used_up(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("hanging")
 
     @pipeline.step(work_limit=0.01, timeout=0.01, retry=Retry(5, delays=[0]))
@@ -150,15 +151,15 @@ async def test_what_hangs_is_not_tried_again_once_its_time_is_used_up(open_sandb
         await asyncio.Event().wait()
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = await sandbox.client.start(pipeline)
-        (claim,) = await hands.claim(1)
-        await hands.record_outcomes([hands._runner.build_timeout_outcome(claim)])
+        (claim,) = await worker.claim(1)
+        await worker.record_outcomes(await worker.attempt([claim]))
         (job,) = await sandbox.client.runs.list_step_jobs(run.id, "forever", limit=1)
     assert (job.state, job.code, job.attempt) == ("failed", "TIMEOUT", 1)
 
 
-def test_what_cannot_be_continued_is_refused_with_the_reason() -> None:
+def test_an_impossible_continuation_is_rejected_with_the_reason() -> None:
     pipeline = Pipeline("wrong", inputs=Batch)
 
     @pipeline.each("documents", work_limit=60)

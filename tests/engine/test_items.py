@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from retoma import GiveUp, Items, Pipeline, Retry, finished, seconds
+from retoma import GiveUp, Items, Pipeline, Retry, all_finished, seconds
 from retoma.states import JobState
 from tests.conftest import OpenSandbox
 from tests.engine.builders import run_claims, run_next
@@ -21,7 +21,7 @@ class World:
 
 
 def labels(world: World, retry: Retry | None = None) -> Pipeline:
-    """Documents in an order of their own; one is left out, one fails at its second step."""
+    """Documents in a custom order; one is skipped, one fails at its second step."""
     pipeline = Pipeline("labels", retry=retry or Retry(0))
 
     @pipeline.step
@@ -36,7 +36,7 @@ def labels(world: World, retry: Retry | None = None) -> Pipeline:
     def label(text: str) -> str:
         return world.label(text)
 
-    @pipeline.step(proceed_when=finished(allow_failed=1.0))
+    @pipeline.step(proceed_when=all_finished(allow_failed=1.0))
     def report(label: Items[str]) -> int:
         return len(list(label))
 
@@ -47,21 +47,21 @@ def format_items(items: list[Any]) -> dict[str, tuple[str, str]]:
     return {item.item: (str(item.state), item.step) for item in items}
 
 
-async def test_an_item_has_one_state_over_all_its_steps(open_sandbox: OpenSandbox) -> None:
+async def test_an_item_has_one_state_across_all_its_steps(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
         assert await sandbox.client.runs.list_items(run, "documents") == []
-        await run_next(hands, "documents")
+        await run_next(worker, "documents")
         found = format_items(await sandbox.client.runs.list_items(run, "documents"))
         assert found == dict.fromkeys(KEYS, ("ready", "text"))
-        claims = await hands.claim(100)
+        claims = await worker.claim(100)
         assert format_items(await sandbox.client.runs.list_items(run, "documents"))["a"] == ("running", "text")
-        await run_claims(hands, claims)
+        await run_claims(worker, claims)
         found = format_items(await sandbox.client.runs.list_items(run, "documents"))
         assert found["a"] == ("running", "text")
         assert found["skip"] == ("skipped", "label")
-        await run_next(hands)
+        await run_next(worker)
         found = format_items(await sandbox.client.runs.list_items(run, "documents"))
         assert found == dict.fromkeys("bac", ("succeeded", "label")) | {
             "bad": ("failed", "label"),
@@ -69,7 +69,7 @@ async def test_an_item_has_one_state_over_all_its_steps(open_sandbox: OpenSandbo
         }
 
 
-async def test_items_come_in_their_order_page_by_page(open_sandbox: OpenSandbox) -> None:
+async def test_items_are_listed_in_order_by_page(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
@@ -80,7 +80,7 @@ async def test_items_come_in_their_order_page_by_page(open_sandbox: OpenSandbox)
         assert [item.output for item in first] == ["label of B", "label of A"]
 
 
-async def test_items_are_found_by_state_by_a_part_of_the_key_and_by_key(open_sandbox: OpenSandbox) -> None:
+async def test_items_are_found_by_state_by_part_of_the_key_and_by_key(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
@@ -97,7 +97,7 @@ async def test_items_are_found_by_state_by_a_part_of_the_key_and_by_key(open_san
         assert await sandbox.client.runs.list_items(run, "nothing") == []
 
 
-async def test_an_item_says_its_last_error_with_its_time_and_how_often_it_was_tried(open_sandbox: OpenSandbox) -> None:
+async def test_an_item_shows_its_last_error_with_its_time_and_number_of_attempts(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World(), Retry(1, delays=[seconds(30)], jitter=0))
     async with open_sandbox(pipeline) as sandbox:
         began = await sandbox.clock.now()
@@ -110,24 +110,24 @@ async def test_an_item_says_its_last_error_with_its_time_and_how_often_it_was_tr
         assert (good.attempt, good.code, good.error, good.error_at) == (1, None, None, None)
 
 
-async def test_totals_count_every_item_once_and_name_the_last_that_ended(open_sandbox: OpenSandbox) -> None:
+async def test_totals_count_every_item_once_and_name_the_last_one_that_ended(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
         totals = await sandbox.client.runs.get_item_totals(run, "documents")
         assert (totals.total, totals.last_item, totals.last_at) == (0, None, None)
-        await run_next(hands, "documents")
-        texts = await hands.claim(100)
-        await run_claims(hands, texts)
-        claims = await hands.claim(100)
+        await run_next(worker, "documents")
+        texts = await worker.claim(100)
+        await run_claims(worker, texts)
+        claims = await worker.claim(100)
         await sandbox.clock.advance(seconds(9))
-        await run_claims(hands, claims, "label:c")
+        await run_claims(worker, claims, "label:c")
         totals = await sandbox.client.runs.get_item_totals(run, "documents")
         assert totals.states == {JobState.RUNNING: 3, JobState.SUCCEEDED: 1, JobState.SKIPPED: 1}
         assert (totals.total, totals.last_item, totals.last_at) == (5, "c", await sandbox.clock.now())
 
 
-async def test_what_failed_is_counted_by_its_code(open_sandbox: OpenSandbox) -> None:
+async def test_failures_are_counted_by_code(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
@@ -150,7 +150,7 @@ async def test_a_rerun_item_has_its_current_position(open_sandbox: OpenSandbox) 
         assert (await sandbox.client.runs.get_item_totals(run, "documents")).states[JobState.SUCCEEDED] == 4
 
 
-async def test_a_persons_result_is_the_items_and_names_the_person(open_sandbox: OpenSandbox) -> None:
+async def test_an_edited_result_belongs_to_the_item_and_names_the_person(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id
@@ -177,14 +177,14 @@ def unreadable() -> Pipeline:
     def label(text: str) -> str:
         return text
 
-    @pipeline.step(proceed_when=finished(allow_failed=1.0))
+    @pipeline.step(proceed_when=all_finished(allow_failed=1.0))
     def report(label: Items[str]) -> list[str]:
         return list(label)
 
     return pipeline
 
 
-async def test_a_persons_result_makes_good_what_failed_before_it(open_sandbox: OpenSandbox) -> None:
+async def test_an_edited_result_resolves_an_earlier_failure(open_sandbox: OpenSandbox) -> None:
     pipeline = unreadable()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.run(pipeline)).id

@@ -1,17 +1,19 @@
-"""Leases: who may finish a job, and what becomes of a worker's jobs when it dies."""
+"""Leases: who may finish a job, and what happens to a worker's jobs when it dies."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from retoma import Context, Items, Pipeline, Retry
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
+from retoma.engine import outcomes
+from retoma.engine.claim_protocol import Claim
+from retoma.engine.outcomes import Outcome, Success
 from retoma.errors import WorkerGone
 from retoma.records import Job
 from retoma.store import workers
@@ -31,43 +33,53 @@ from tests.engine.builders import (
 )
 
 
+async def test_a_claim_cannot_be_changed(open_sandbox: OpenSandbox) -> None:
+    pipeline = one_step()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
+        await sandbox.client.start(pipeline)
+        (claim,) = await worker.claim()
+        for name in claim.__struct_fields__:
+            with pytest.raises(AttributeError, match="immutable"):
+                setattr(claim, name, None)
+
+
 async def test_a_stale_fence_cannot_finish_and_is_counted(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        (claim,) = await hands.claim()
+        (claim,) = await worker.claim()
         for stale in (claim.fence - 1, claim.fence + 1):
-            await hands.record_outcomes([Result(replace(claim, fence=stale), '"stale"')])
-        assert hands.rejected_outcomes == 2
+            await worker.record_outcomes([Success(replace(claim, fence=stale), '"stale"')])
+        assert worker.rejected_outcomes == 2
         assert await states(sandbox, run) == {"answer": "running"}
-        await hands.record_outcomes([Result(claim, '"right"')])
+        await worker.record_outcomes([Success(claim, '"right"')])
         assert await sandbox.client.runs.get_results(run) == {"answer": "right"}
 
 
 async def test_a_result_is_recorded_once_and_never_changes(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        (claim,) = await hands.claim()
-        await hands.record_outcomes([Result(claim, '"first"')])
-        await hands.record_outcomes([Result(claim, '"second"')])
-        assert hands.rejected_outcomes == 1
+        (claim,) = await worker.claim()
+        await worker.record_outcomes([Success(claim, '"first"')])
+        await worker.record_outcomes([Success(claim, '"second"')])
+        assert worker.rejected_outcomes == 1
         assert await sandbox.client.runs.get_results(run) == {"answer": "first"}
         assert await kinds(sandbox, run) == ["start", "result answer", "end"]
 
 
-async def test_one_refused_outcome_leaves_the_others_of_its_call_alone(open_sandbox: OpenSandbox) -> None:
+async def test_a_rejected_outcome_does_not_affect_others_in_its_call(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start_many(pipeline, [None] * 3)
-        claims = await hands.claim(3)
+        claims = await worker.claim(3)
         claims[1] = replace(claims[1], fence=claims[1].fence - 1)
-        await run_claims(hands, claims)
-        assert hands.rejected_outcomes == 1
+        await run_claims(worker, claims)
+        assert worker.rejected_outcomes == 1
         assert sorted([await state(sandbox, claim.run) for claim in claims]) == ["completed", "completed", "running"]
 
 
-async def test_a_worker_cannot_finish_what_another_holds(open_sandbox: OpenSandbox) -> None:
+async def test_a_worker_cannot_finish_a_job_of_another(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as holder, sandbox.manual_worker() as other:
         run = (await sandbox.client.start(pipeline)).id
@@ -83,8 +95,8 @@ async def test_every_claim_has_a_higher_fence(open_sandbox: OpenSandbox) -> None
         await sandbox.client.start(pipeline)
         fences = []
         for _ in range(3):
-            async with sandbox.manual_worker() as hands:
-                fences += [claim.fence for claim in await hands.claim()]
+            async with sandbox.manual_worker() as worker:
+                fences += [claim.fence for claim in await worker.claim()]
     assert fences == [1, 2, 3]
 
 
@@ -101,22 +113,22 @@ async def test_jobs_are_ready_again_after_the_heartbeat_timeout(open_sandbox: Op
 
 async def test_a_worker_that_sends_heartbeats_keeps_its_jobs(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        claims = await hands.claim()
+        claims = await worker.claim()
         for _ in range(5):
             await sandbox.clock.advance(timedelta(seconds=5))
             await value(
                 sandbox,
                 "update retoma.workers set heartbeat_at = retoma.now() where id = $1 returning id",
-                hands.worker,
+                worker.worker,
             )
             assert await workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT) == []
-        await run_claims(hands, claims)
-        assert hands.rejected_outcomes == 0
+        await run_claims(worker, claims)
+        assert worker.rejected_outcomes == 0
 
 
-async def test_a_result_that_comes_after_the_death_is_not_taken(open_sandbox: OpenSandbox) -> None:
+async def test_a_result_after_the_worker_is_declared_dead_is_rejected(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as dying:
         run = (await sandbox.client.start(pipeline)).id
@@ -137,32 +149,32 @@ async def test_a_deregistered_worker_can_claim_nothing(open_sandbox: OpenSandbox
         assert {job.state for job in await all_jobs(sandbox)} == {"ready"}
 
 
-async def test_a_worker_that_stopped_can_claim_nothing(open_sandbox: OpenSandbox) -> None:
+async def test_a_stopped_worker_can_claim_nothing(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
-        reins = await open_channel(sandbox)
-        await workers.deregister_worker(sandbox.database, reins.worker)
+        channel = await open_channel(sandbox)
+        await workers.deregister_worker(sandbox.database, channel.worker)
         with pytest.raises(WorkerGone):
-            await reins.call(room=1)
+            await channel.call(limit=1)
 
 
-async def test_what_has_not_begun_goes_back_without_a_mark(open_sandbox: OpenSandbox) -> None:
+async def test_unstarted_jobs_are_returned_without_a_crash_count(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        (claim,) = await hands.claim()
-        await hands.record_outcomes([AttemptOutcome(claim, "back")])
+        (claim,) = await worker.claim()
+        await worker.record_outcomes([outcomes.Returned(claim)])
         (job,) = await all_jobs(sandbox)
         assert (job.state, job.attempt, job.worker_deaths, job.code) == ("ready", 0, 0, None)
         assert await kinds(sandbox, run) == ["start"]
 
 
-async def test_what_a_stopping_worker_still_holds_is_ready_again_and_no_suspect(open_sandbox: OpenSandbox) -> None:
+async def test_jobs_of_a_stopping_worker_are_ready_again_and_not_suspects(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step(retry=Retry(0))
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        async with sandbox.manual_worker() as hands:
-            await hands.claim()
+        async with sandbox.manual_worker() as worker:
+            await worker.claim()
         (job,) = await all_jobs(sandbox)
         assert (job.state, job.attempt, job.worker_deaths, job.code) == ("ready", 1, 0, "INTERRUPTED")
         assert await kinds(sandbox, run) == ["start", "retry answer"]
@@ -195,13 +207,13 @@ async def test_suspects_are_claimed_one_at_a_time(open_sandbox: OpenSandbox) -> 
         await sandbox.client.start_many(pipeline, [None] * 5)
         suspects = await dying.claim(3)
         await pass_heartbeat_timeout(sandbox)
-        reins = await open_channel(sandbox)
-        first = await reins.call(room=10)
+        channel = await open_channel(sandbox)
+        first = await channel.call(limit=10)
         assert len(first) == 3
         assert [claim.worker_deaths for claim in first].count(1) == 1
-        assert await reins.call(room=10, suspect=False) == []
-        second = await reins.call(room=10)
-        third = await reins.call(room=10)
+        assert await channel.call(limit=10, suspect=False) == []
+        second = await channel.call(limit=10)
+        third = await channel.call(limit=10)
         assert {claim.run for claim in [*first, *second, *third]} >= {claim.run for claim in suspects}
         assert (len(second), len(third)) == (1, 1)
 
@@ -222,7 +234,7 @@ async def test_a_job_that_kills_its_worker_three_times_is_quarantined(open_sandb
         assert await sandbox.work() == 0
 
 
-async def test_a_quarantined_item_leaves_the_others_to_their_join(open_sandbox: OpenSandbox) -> None:
+async def test_a_quarantined_item_does_not_block_the_join_of_the_others(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("poison")
 
     @pipeline.step
@@ -235,13 +247,13 @@ async def test_a_quarantined_item_leaves_the_others_to_their_join(open_sandbox: 
 
     @pipeline.step
     async def total(square: Items[int]) -> list[str]:
-        return [str(sum(square)), *(f"{failed.key} {failed.state} {failed.code}" for failed in square.failed)]
+        return [str(sum(square)), *(f"{failed.key} {failed.state} {failed.code}" for failed in square.failures)]
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "numbers")
-        claims = await hands.claim(3)
-        await run_claims(hands, claims, "square:1", "square:3")
+        await run_next(worker, "numbers")
+        claims = await worker.claim(3)
+        await run_claims(worker, claims, "square:1", "square:3")
         await pass_heartbeat_timeout(sandbox)
         for _ in range(2):
             async with killed_worker(sandbox) as dying:
@@ -252,7 +264,7 @@ async def test_a_quarantined_item_leaves_the_others_to_their_join(open_sandbox: 
         assert (await sandbox.client.runs.get_results(run))["total"] == ["10", "2 quarantined QUARANTINED"]
 
 
-async def test_a_suspect_that_succeeds_goes_on_as_if_nothing_had_been(open_sandbox: OpenSandbox) -> None:
+async def test_a_suspect_that_succeeds_continues_normally(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("chain")
 
     @pipeline.step
@@ -273,7 +285,7 @@ async def test_a_suspect_that_succeeds_goes_on_as_if_nothing_had_been(open_sandb
         assert {job.step: job.worker_deaths for job in await all_jobs(sandbox)} == {"first": 1, "second": 0}
 
 
-async def test_a_successor_that_stayed_with_a_worker_comes_back_when_it_dies(open_sandbox: OpenSandbox) -> None:
+async def test_a_successor_kept_by_a_worker_is_released_when_the_worker_dies(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("chain")
 
     @pipeline.step
@@ -331,7 +343,7 @@ async def test_a_running_call_ends_before_its_worker_is_declared_dead(open_sandb
             assert {await state(sandbox, run.id) for run in runs} == {"completed"}
 
 
-async def last_call(worker: ManualWorker, outcomes: list[Result | AttemptOutcome]) -> list[Claim] | None:
+async def last_call(worker: ManualWorker, outcomes: list[Outcome]) -> list[Claim] | None:
     try:
         return await worker.record_outcomes(outcomes, limit=3)
     except WorkerGone:
@@ -340,13 +352,13 @@ async def last_call(worker: ManualWorker, outcomes: list[Result | AttemptOutcome
 
 @asynccontextmanager
 async def killed_worker(sandbox: Sandbox) -> AsyncIterator[ManualWorker]:
-    """A worker that will fall silent: at the end it vanishes and tells the database nothing."""
+    """A worker that will miss its heartbeats: it vanishes without deregistering."""
     opened = sandbox.manual_worker()
-    hands = await opened.__aenter__()
+    worker = await opened.__aenter__()
     try:
-        yield hands
+        yield worker
     finally:
-        await hands.abandon()
+        await worker.abandon()
 
 
 async def all_jobs(sandbox: Sandbox) -> list[Job]:
@@ -363,7 +375,7 @@ def one_step(retry: Retry | None = None) -> Pipeline:
     return pipeline
 
 
-async def test_a_worker_is_judged_by_its_own_heartbeat_timeout(open_sandbox: OpenSandbox) -> None:
+async def test_each_worker_has_its_own_heartbeat_timeout(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         patient = await workers.register_worker(sandbox.database, "patient", ["default"], 1, 1, timedelta(seconds=6))
         hasty = await workers.register_worker(sandbox.database, "hasty", ["default"], 1, 1, timedelta(seconds=1))
@@ -377,7 +389,7 @@ async def test_a_worker_is_judged_by_its_own_heartbeat_timeout(open_sandbox: Ope
         assert await workers.reap_dead_workers(sandbox.database, timedelta(minutes=1)) == [(patient, 0)]
 
 
-async def test_a_reaper_that_was_cut_off_gives_others_time_for_heartbeats(open_sandbox: OpenSandbox) -> None:
+async def test_a_reaper_that_was_disconnected_gives_others_time_for_heartbeats(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         patient = await workers.register_worker(sandbox.database, "patient", ["default"], 1, 1, timedelta(seconds=6))
         await sandbox.clock.advance(timedelta(minutes=1))

@@ -13,7 +13,7 @@ from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 
 
-def a_pipeline() -> Pipeline:
+def make_pipeline() -> Pipeline:
     pipeline = Pipeline("tea")
 
     @pipeline.step
@@ -36,7 +36,7 @@ async def reader_of(sandbox: Sandbox) -> LiveEventReader:
 
 
 async def test_an_event_waits_for_one_with_a_lower_number_that_commits_later(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_pipeline()) as sandbox:
+    async with open_sandbox(make_pipeline()) as sandbox:
         run = (await sandbox.client.start("tea")).id
         reader = await reader_of(sandbox)
         slow, quick = await sandbox.database.connect(), await sandbox.database.connect()
@@ -55,8 +55,8 @@ async def test_an_event_waits_for_one_with_a_lower_number_that_commits_later(ope
         assert await reader.read() == []
 
 
-async def test_a_transaction_that_is_undone_holds_up_nobody_for_ever(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_pipeline()) as sandbox:
+async def test_a_rolled_back_transaction_does_not_delay_readers_for_ever(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_pipeline()) as sandbox:
         run = (await sandbox.client.start("tea")).id
         reader = await reader_of(sandbox)
         slow, quick = await sandbox.database.connect(), await sandbox.database.connect()
@@ -74,11 +74,11 @@ async def test_a_transaction_that_is_undone_holds_up_nobody_for_ever(open_sandbo
         assert [event.id for event in found] == [higher]
 
 
-async def test_a_reader_begins_where_nothing_lower_can_come_any_more(
+async def test_a_reader_starts_where_no_lower_number_can_appear(
     open_sandbox: OpenSandbox,
 ) -> None:
-    """What was before is history, which has all of it."""
-    async with open_sandbox(a_pipeline()) as sandbox:
+    """Earlier events are history, which contains all of them."""
+    async with open_sandbox(make_pipeline()) as sandbox:
         run = (await sandbox.client.start("tea")).id
         writer = await sandbox.database.connect()
         try:
@@ -94,8 +94,8 @@ async def test_a_reader_begins_where_nothing_lower_can_come_any_more(
         assert number in [event.id for event in await reader.read_history(0, reader.through, run=run)]
 
 
-async def test_the_first_event_of_all_is_read_too(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_pipeline()) as sandbox:
+async def test_the_very_first_event_is_read_too(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_pipeline()) as sandbox:
         async with sandbox.database.connection() as connection:
             await connection.execute("alter sequence retoma.events_id_seq restart")
         reader = await reader_of(sandbox)
@@ -104,8 +104,8 @@ async def test_the_first_event_of_all_is_read_too(open_sandbox: OpenSandbox) -> 
         assert [(event.id, event.run, event.kind) for event in await reader.read()] == [(1, run, "start")]
 
 
-async def test_more_events_than_one_look_takes_come_in_their_order(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_pipeline()) as sandbox:
+async def test_more_events_than_one_read_returns_arrive_in_order(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_pipeline()) as sandbox:
         run = (await sandbox.client.start("tea")).id
         reader = await reader_of(sandbox)
         async with sandbox.database.connection() as connection:
@@ -120,7 +120,7 @@ async def test_more_events_than_one_look_takes_come_in_their_order(open_sandbox:
         assert numbers == sorted(set(numbers))
 
 
-async def test_the_stack_of_an_error_is_left_to_those_who_ask_for_it(open_sandbox: OpenSandbox) -> None:
+async def test_the_stack_trace_of_an_error_is_omitted_unless_requested(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("tea")
 
     @pipeline.step(on_failure="continue")
@@ -135,7 +135,7 @@ async def test_the_stack_of_an_error_is_left_to_those_who_ask_for_it(open_sandbo
 
 
 async def test_new_events_are_found_by_their_number(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_pipeline()) as sandbox, sandbox.database.connection() as connection:
+    async with open_sandbox(make_pipeline()) as sandbox, sandbox.database.connection() as connection:
         await connection.execute("set enable_seqscan = off")
         try:
             plan = await connection.fetch(

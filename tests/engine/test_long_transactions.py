@@ -1,4 +1,4 @@
-"""Claims while somebody keeps a transaction open, so that nothing that was claimed since then can be vacuumed."""
+"""Claims while a transaction stays open, so jobs claimed since then cannot be vacuumed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ select r.id, 1, r.version, r.tenant, 1, 'ready', 'documents', n::text, 'default'
 
 
 @asynccontextmanager
-async def beside_a_long_transaction(open_sandbox: OpenSandbox) -> AsyncIterator[tuple[Sandbox, RawChannel, Connection]]:
-    """Many jobs of one old run that are no longer ready, whose index entries must stay."""
+async def open_with_long_transaction(
+    open_sandbox: OpenSandbox,
+) -> AsyncIterator[tuple[Sandbox, RawChannel, Connection]]:
+    """Many jobs of one old run that are no longer ready, whose index entries must remain."""
     async with open_sandbox(labels()) as sandbox:
         await clear(sandbox)
         first = (await sandbox.client.start("labels")).id
@@ -41,8 +43,8 @@ async def beside_a_long_transaction(open_sandbox: OpenSandbox) -> AsyncIterator[
         await clear(sandbox)
 
 
-async def look_back_in(connection: Connection, channel: RawChannel, when: str) -> None:
-    """Set the time of a look-back that is planned."""
+async def schedule_full_scan(connection: Connection, channel: RawChannel, when: str) -> None:
+    """Set the time of the next planned full scan."""
     done = await connection.execute(
         "update retoma.worker_links set rescan_at = clock_timestamp() + $2::text::interval"
         " where worker = $1 and rescan_at is not null",
@@ -52,53 +54,56 @@ async def look_back_in(connection: Connection, channel: RawChannel, when: str) -
     assert done == "UPDATE 1", "no look-back is planned: every claim reads everything"
 
 
-async def test_claims_do_not_read_what_was_claimed_before_again_and_again(open_sandbox: OpenSandbox) -> None:
-    async with beside_a_long_transaction(open_sandbox) as (sandbox, reins, connection):
+async def test_claims_do_not_repeatedly_read_jobs_claimed_before(open_sandbox: OpenSandbox) -> None:
+    async with open_with_long_transaction(open_sandbox) as (sandbox, channel, connection):
         async with measure_reads(connection) as first:
-            assert await call(connection, reins, room=10) == []
+            assert await call(connection, channel, limit=10) == []
         assert first.entries["jobs_ready_by_queue"] >= CLAIMED_BEFORE
-        await call(connection, reins, room=10)
-        await look_back_in(connection, reins, "1 hour")
+        await call(connection, channel, limit=10)
+        await schedule_full_scan(connection, channel, "1 hour")
         await sandbox.client.start("labels")
         async with measure_reads(connection) as read:
-            assert len(await call(connection, reins, room=10)) == 2
+            assert len(await call(connection, channel, limit=10)) == 2
         assert read.entries["jobs_ready_by_queue"] <= FEW
 
 
-async def test_jobs_of_earlier_runs_are_claimed_at_the_next_look_back(open_sandbox: OpenSandbox) -> None:
-    async with beside_a_long_transaction(open_sandbox) as (sandbox, reins, connection):
-        await call(connection, reins, room=10)
-        await call(connection, reins, room=10)
-        await look_back_in(connection, reins, "1 hour")
+async def test_jobs_of_earlier_runs_are_claimed_at_the_next_full_scan(open_sandbox: OpenSandbox) -> None:
+    async with open_with_long_transaction(open_sandbox) as (sandbox, channel, connection):
+        await call(connection, channel, limit=10)
+        await call(connection, channel, limit=10)
+        await schedule_full_scan(connection, channel, "1 hour")
         await rows(sandbox, OLD_READY_JOBS, 30_001, 30_012)
-        assert await call(connection, reins, room=5) == []
-        await look_back_in(connection, reins, "-1 second")
-        assert len(await call(connection, reins, room=5)) == 5
-        await look_back_in(connection, reins, "1 hour")
-        assert len(await call(connection, reins, room=5)) == 5, "what is left of them is in reach"
+        assert await call(connection, channel, limit=5) == []
+        await schedule_full_scan(connection, channel, "-1 second")
+        assert len(await call(connection, channel, limit=5)) == 5
+        await schedule_full_scan(connection, channel, "1 hour")
+        assert len(await call(connection, channel, limit=5)) == 5, "what is left of them is in reach"
 
 
 async def test_claims_read_everything_again_once_there_is_little_to_read(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(labels()) as sandbox:
-        reins = await open_channel(sandbox)
+        channel = await open_channel(sandbox)
         await rows(
-            sandbox, "update retoma.worker_links set rescan_at = clock_timestamp() where worker = $1", reins.worker
+            sandbox, "update retoma.worker_links set rescan_at = clock_timestamp() where worker = $1", channel.worker
         )
-        await reins.call(room=1)
-        assert await value(sandbox, "select rescan_at from retoma.worker_links where worker = $1", reins.worker) is None
+        await channel.call(limit=1)
+        assert (
+            await value(sandbox, "select rescan_at from retoma.worker_links where worker = $1", channel.worker) is None
+        )
 
 
-async def test_a_worker_link_resets_its_key_now_and_then(open_sandbox: OpenSandbox) -> None:
+async def test_a_worker_link_resets_its_key_periodically(open_sandbox: OpenSandbox) -> None:
     """All versions of a row under one key are read again by every call."""
     async with open_sandbox(labels()) as sandbox:
-        reins = await open_channel(sandbox)
+        channel = await open_channel(sandbox)
         for _ in range(3):
-            await reins.call()
-        await rows(sandbox, "update retoma.worker_links set call_number = 999 where worker = $1", reins.worker)
-        reins.link._call = 999
-        await reins.call()
-        assert await value(sandbox, "select call_block from retoma.worker_links where worker = $1", reins.worker) == 1
-        await reins.call()
+            await channel.call()
+        await rows(sandbox, "update retoma.worker_links set call_number = 999 where worker = $1", channel.worker)
+        channel.link._call = 999
+        await channel.call()
+        assert await value(sandbox, "select call_block from retoma.worker_links where worker = $1", channel.worker) == 1
+        await channel.call()
         assert (
-            await value(sandbox, "select call_number from retoma.worker_links where worker = $1", reins.worker) == 1001
+            await value(sandbox, "select call_number from retoma.worker_links where worker = $1", channel.worker)
+            == 1001
         )

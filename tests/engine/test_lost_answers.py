@@ -1,4 +1,4 @@
-"""Calls whose answer is lost: sent again they change nothing, and who sent them learns what came of them."""
+"""Calls whose answer is lost: resending them changes nothing, and the sender learns their outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import pytest
 from bench.chaos.proxy import Proxy
 from retoma import GiveUp, Items, Pipeline, Retry
 from retoma.client import Client
-from retoma.engine.claim_protocol import AttemptOutcome, ClaimRequest, ClaimResponse, Result, WorkerLink
+from retoma.engine import outcomes
+from retoma.engine.claim_protocol import ClaimRequest, ClaimResponse, WorkerLink
+from retoma.engine.outcomes import AttemptError, Outcome, Success
 from retoma.engine.reviews import Decision
 from retoma.errors import KeyReused
 from retoma.records import Revision
@@ -24,142 +26,142 @@ from retoma.store.database import Database, DedicatedConnection, Row
 from retoma.store.statements import Statement
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import RawChannel, kinds, name, names, open_channel, open_links, split, state, states, value
+from tests.engine.builders import RawChannel, kinds, name, names, open_channel, open_links, state, states, value
 from tests.faults.testbed import get_server_address, url_by
 from tests.wait_timeout import WAIT_TIMEOUT
 
 _ACTION = re.compile(r"retoma\.(rerun_steps|rerun_failed|edit_result|skip_items|fork_run|decide_review)\(")
 
 
-async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_is_told_what_it_holds(
+async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_learns_its_jobs(
     open_sandbox: OpenSandbox,
 ) -> None:
-    pipeline = a_chain()
+    pipeline = make_chain()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start_many(pipeline, [None] * 5)
-        reins = await open_channel(sandbox)
-        lose_answers(reins.link, sandbox.database)
-        answer = await exchange(reins, room=3)
+        channel = await open_channel(sandbox)
+        lose_answers(channel.link, sandbox.database)
+        answer = await exchange(channel, limit=3)
         assert (answer.replayed, answer.claimed, answer.successors) == (True, [], [])
-        held = await reins.link.list_held()
+        held = await channel.link.list_held()
         assert names(held) == ["first"] * 3
         assert {claim.attempt for claim in held} == {1}
         assert await value(sandbox, "select count(*) from retoma.jobs where state = 'ready'") == 2
 
 
-async def test_what_is_held_comes_with_all_that_it_reads(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
+async def test_held_jobs_are_returned_with_all_their_inputs(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_chain()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
-        reins = await open_channel(sandbox)
-        (claim,) = await reins.call(room=1)
-        lose_answers(reins.link, sandbox.database)
-        answer = await exchange(reins, Result(claim, "41"), room=1)
+        channel = await open_channel(sandbox)
+        (claim,) = await channel.call(limit=1)
+        lose_answers(channel.link, sandbox.database)
+        answer = await exchange(channel, Success(claim, "41"), limit=1)
         assert answer.replayed
-        (kept,) = await reins.link.list_held()
+        (kept,) = await channel.link.list_held()
         assert (kept.step, kept.results, kept.fence, kept.attempt) == ("second", ["41"], 1, 1)
 
 
 async def test_a_finish_whose_answer_is_lost_is_recorded_once(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
+    pipeline = make_chain()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        reins = await open_channel(sandbox)
-        (claim,) = await reins.call(room=1)
-        lose_answers(reins.link, sandbox.database, times=3)
-        answer = await exchange(reins, Result(claim, "1"))
+        channel = await open_channel(sandbox)
+        (claim,) = await channel.call(limit=1)
+        lose_answers(channel.link, sandbox.database, times=3)
+        answer = await exchange(channel, Success(claim, "1"))
         assert (answer.replayed, answer.rejected) == (True, 0)
         assert await kinds(sandbox, run) == ["start", "result first"]
         assert await states(sandbox, run) == {"first": "succeeded", "second": "ready"}
 
 
 async def test_a_failed_outcome_whose_answer_is_lost_counts_once(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
+    pipeline = make_chain()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        reins = await open_channel(sandbox)
-        (claim,) = await reins.call(room=1)
-        lose_answers(reins.link, sandbox.database)
-        await exchange(reins, AttemptOutcome(claim, "retry", code="ERROR"))
+        channel = await open_channel(sandbox)
+        (claim,) = await channel.call(limit=1)
+        lose_answers(channel.link, sandbox.database)
+        await exchange(channel, outcomes.Retried(claim, AttemptError("ERROR")))
         assert await value(sandbox, "select failures from retoma.jobs where run = $1", run) == 1
 
 
-async def test_a_call_that_never_arrived_is_made_when_it_is_sent_again(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
+async def test_a_call_that_never_arrived_takes_effect_when_it_is_resent(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_chain()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
-        reins = await open_channel(sandbox)
-        lose_answers(reins.link, sandbox.database, times=2, commit=False)
-        answer = await exchange(reins, room=1)
+        channel = await open_channel(sandbox)
+        lose_answers(channel.link, sandbox.database, times=2, commit=False)
+        answer = await exchange(channel, limit=1)
         assert (answer.replayed, names(answer.claimed)) == (False, ["first"])
 
 
-async def test_the_calls_after_a_lost_answer_go_on_as_usual(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
+async def test_calls_after_a_lost_answer_proceed_as_usual(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_chain()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        reins = await open_channel(sandbox)
-        lose_answers(reins.link, sandbox.database)
-        await exchange(reins, room=1)
-        (claim,) = await reins.link.list_held()
-        (kept,) = await reins.call([Result(claim, "1")], room=1)
-        await reins.call([Result(kept, "2")])
+        channel = await open_channel(sandbox)
+        lose_answers(channel.link, sandbox.database)
+        await exchange(channel, limit=1)
+        (claim,) = await channel.link.list_held()
+        (kept,) = await channel.call([Success(claim, "1")], limit=1)
+        await channel.call([Success(kept, "2")])
         assert await state(sandbox, run) == "completed"
-        assert await reins.link.list_held() == []
+        assert await channel.link.list_held() == []
 
 
-async def test_a_question_for_what_is_held_is_asked_again_when_it_is_cut(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
+async def test_a_request_for_held_jobs_is_repeated_when_it_is_interrupted(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_chain()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
-        reins = await open_channel(sandbox)
-        await reins.call(room=1)
-        lose_answers(reins.link, sandbox.database, times=2)
-        assert names(await reins.link.list_held()) == ["first"]
+        channel = await open_channel(sandbox)
+        await channel.call(limit=1)
+        lose_answers(channel.link, sandbox.database, times=2)
+        assert names(await channel.link.list_held()) == ["first"]
 
 
-async def test_one_call_sent_over_two_connections_at_once_is_made_once(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
+async def test_one_call_sent_over_two_connections_at_once_takes_effect_once(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_chain()
     async with open_sandbox(pipeline) as sandbox:
-        reins = await open_channel(sandbox)
-        twin = RawChannel(sandbox, reins.worker, WorkerLink(sandbox.database, reins.worker, 1), reins.served)
+        channel = await open_channel(sandbox)
+        twin = RawChannel(sandbox, channel.worker, WorkerLink(sandbox.database, channel.worker, 1), channel.served)
         open_links.append(twin.link)
         for _ in range(20):
             await sandbox.client.start_many(pipeline, [None] * 2)
-            answers = await asyncio.gather(exchange(reins, room=1), exchange(twin, room=1))
+            answers = await asyncio.gather(exchange(channel, limit=1), exchange(twin, limit=1))
             assert sorted(answer.replayed for answer in answers) == [False, True]
             assert sorted(len(answer.claimed) for answer in answers) == [0, 1]
-        assert len(await reins.link.list_held()) == 20
+        assert len(await channel.link.list_held()) == 20
 
 
 async def test_a_socket_cut_between_commit_and_answer_loses_nothing(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
+    pipeline = make_chain()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
-        reins = await open_channel(sandbox)
-        (claim,) = await reins.call(room=1)
+        channel = await open_channel(sandbox)
+        (claim,) = await channel.call(limit=1)
         async with sandbox.database.connection() as blocker:
             async with blocker.transaction():
                 # The call reaches the server and waits there, so that its connection can be cut under it.
-                await blocker.fetch("select from retoma.worker_links where worker = $1 for update", reins.worker)
-                call = asyncio.create_task(exchange(reins, Result(claim, "1"), room=1))
+                await blocker.fetch("select from retoma.worker_links where worker = $1 for update", channel.worker)
+                call = asyncio.create_task(exchange(channel, Success(claim, "1"), limit=1))
                 await wait_until(lambda: waiting_calls(sandbox, 1))
-                get_connection(reins.link).terminate()
+                get_connection(channel.link).terminate()
                 await wait_until(lambda: waiting_calls(sandbox, 2))
             answer = await call
         # Behind a pooler the commit is a message of its own, which the cut kept from being sent.
         assert answer.replayed or sandbox.database.pooled
-        assert [name(held) for held in await reins.link.list_held()] == ["second"]
+        assert [name(held) for held in await channel.link.list_held()] == ["second"]
         assert await kinds(sandbox, run) == ["start", "result first"]
 
 
 async def test_a_worker_that_loses_an_answer_still_gets_its_jobs(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    pipeline = make_chain()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start_many(pipeline, [None] * 2)
-        (first,) = await hands.claim(1)
-        lose_answers(hands._link, sandbox.database)
-        (second,) = await hands.claim(1)
+        (first,) = await worker.claim(1)
+        lose_answers(worker._link, sandbox.database)
+        (second,) = await worker.claim(1)
         assert first.run != second.run
 
 
@@ -173,8 +175,10 @@ ACTIONS: dict[str, Action] = {
 
 
 @pytest.mark.parametrize("act", ACTIONS)
-async def test_an_action_whose_answer_is_lost_is_done_once_and_answered(open_sandbox: OpenSandbox, act: str) -> None:
-    async with open_sandbox(a_comic()) as sandbox, open_lossy_client(sandbox) as client:
+async def test_an_action_whose_answer_is_lost_takes_effect_once_and_is_answered(
+    open_sandbox: OpenSandbox, act: str
+) -> None:
+    async with open_sandbox(make_comic()) as sandbox, open_lossy_client(sandbox) as client:
         run = (await sandbox.run("comic")).id
         assert await ACTIONS[act](client, run, None) == Revision(2, 1)
         assert (await sandbox.client.runs.get(run)).revision == 2
@@ -182,7 +186,7 @@ async def test_an_action_whose_answer_is_lost_is_done_once_and_answered(open_san
 
 
 async def test_a_fork_whose_answer_is_lost_is_one_run(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_comic()) as sandbox, open_lossy_client(sandbox) as client:
+    async with open_sandbox(make_comic()) as sandbox, open_lossy_client(sandbox) as client:
         run = (await sandbox.run("comic")).id
         forked = await client.runs.fork(run)
         assert forked.created
@@ -190,21 +194,21 @@ async def test_a_fork_whose_answer_is_lost_is_one_run(open_sandbox: OpenSandbox)
 
 
 @pytest.mark.parametrize("act", ACTIONS)
-async def test_an_action_repeated_with_its_key_is_answered_as_before(open_sandbox: OpenSandbox, act: str) -> None:
+async def test_an_action_repeated_with_its_key_gets_its_first_answer(open_sandbox: OpenSandbox, act: str) -> None:
     """Also while its work is under way, when another would be refused, and after it."""
-    async with open_sandbox(a_comic()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(make_comic()) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.run("comic")).id
         made = await ACTIONS[act](sandbox.client, run, "order 1")
-        claims = await hands.claim(1)
+        claims = await worker.claim(1)
         assert await ACTIONS[act](sandbox.client, run, "order 1") == made
-        await hands.record_outcomes(await hands.attempt(claims))
+        await worker.record_outcomes(await worker.attempt(claims))
         await sandbox.work()
         assert await ACTIONS[act](sandbox.client, run, "order 1") == made
         assert (await sandbox.client.runs.get(run)).revision == 2
 
 
-async def test_a_fork_asked_for_again_with_its_key_is_the_same_run(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_comic()) as sandbox:
+async def test_a_fork_repeated_with_its_key_is_the_same_run(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_comic()) as sandbox:
         run = (await sandbox.run("comic")).id
         first = await sandbox.client.runs.fork(run, key="order 1")
         again = await sandbox.client.runs.fork(run, key="order 1")
@@ -216,16 +220,16 @@ async def test_a_fork_asked_for_again_with_its_key_is_the_same_run(open_sandbox:
 
 
 @pytest.mark.parametrize("act", ACTIONS)
-async def test_a_key_of_one_action_is_not_taken_for_another(open_sandbox: OpenSandbox, act: str) -> None:
-    async with open_sandbox(a_comic()) as sandbox:
+async def test_a_key_of_one_action_is_not_accepted_for_another(open_sandbox: OpenSandbox, act: str) -> None:
+    async with open_sandbox(make_comic()) as sandbox:
         run = (await sandbox.run("comic")).id
         await ACTIONS[act](sandbox.client, run, "order 1")
         with pytest.raises(KeyReused, match="order 1"):
             await sandbox.client.runs.rerun(run, "strip", key="order 1")
 
 
-async def test_a_decision_whose_answer_is_lost_is_still_its_makers(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
+async def test_a_decision_whose_answer_is_lost_still_belongs_to_its_author(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_chain()
     pipeline.review("approval", of="second")
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
@@ -282,9 +286,9 @@ def get_connection(link: WorkerLink) -> asyncpg.Connection:
     return connection
 
 
-async def exchange(channel: RawChannel, *outcomes: Result | AttemptOutcome, room: int = 0) -> ClaimResponse:
+async def exchange(channel: RawChannel, *outcomes: Outcome, limit: int = 0) -> ClaimResponse:
     return await channel.link.finish_and_claim(
-        *split(outcomes), ClaimRequest(channel.queues, channel.served, after_tenant=0, room=room, allow_suspect=True)
+        outcomes, ClaimRequest(channel.queues, channel.served, after_tenant=0, limit=limit, allow_suspect=True)
     )
 
 
@@ -303,7 +307,7 @@ async def wait_until(holds: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.005)
 
 
-def a_chain() -> Pipeline:
+def make_chain() -> Pipeline:
     pipeline = Pipeline("chain")
 
     @pipeline.step
@@ -317,7 +321,7 @@ def a_chain() -> Pipeline:
     return pipeline
 
 
-def a_comic() -> Pipeline:
+def make_comic() -> Pipeline:
     pipeline = Pipeline("comic", retry=Retry(0))
 
     @pipeline.step

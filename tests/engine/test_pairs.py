@@ -31,16 +31,16 @@ async def test_an_each_over_two_lists_runs_for_every_pair_in_order(open_sandbox:
     }
 
 
-async def test_a_pair_goes_on_while_another_has_not_begun(open_sandbox: OpenSandbox) -> None:
+async def test_a_pair_proceeds_while_another_has_not_started(open_sandbox: OpenSandbox) -> None:
     pipeline = translations()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "languages", "scenes")
-        await run_next(hands, "scenes*languages")
-        (first,) = await hands.claim(1)
-        (second,) = await hands.record_outcomes(await hands.attempt([first]), limit=1)
+        await run_next(worker, "languages", "scenes")
+        await run_next(worker, "scenes*languages")
+        (first,) = await worker.claim(1)
+        (second,) = await worker.record_outcomes(await worker.attempt([first]), limit=1)
         assert (second.step, second.item) == ("loud", first.item)
-        await run_claims(hands, [second])
+        await run_claims(worker, [second])
         found = await states(sandbox, run)
         assert [found[f"translation:{pair}"] for pair in ("beach|en", "beach|pt", "city|en", "city|pt")].count(
             "ready"
@@ -54,7 +54,7 @@ async def test_pairs_with_an_empty_list_join_at_once(open_sandbox: OpenSandbox) 
     assert (run.state, run.results["book"]) == ("completed", {})
 
 
-async def test_pairs_of_a_steps_result_and_an_input_have_a_key_for_each_part(open_sandbox: OpenSandbox) -> None:
+async def test_pairs_of_a_result_and_an_input_have_a_key_for_each_part(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("keys", inputs=Story)
 
     @pipeline.step
@@ -74,7 +74,7 @@ async def test_pairs_of_a_steps_result_and_an_input_have_a_key_for_each_part(ope
     assert run.results["film"] == {"b|en": "beach en", "c|en": "city en"}
 
 
-async def test_items_may_be_of_three_lists(open_sandbox: OpenSandbox) -> None:
+async def test_items_may_combine_three_lists(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("three", inputs=Story)
 
     @pipeline.step
@@ -109,11 +109,11 @@ async def test_pairs_and_the_items_of_one_of_their_lists_are_different_fan_outs(
     async def film(image: Items[str], caption: Items[str]) -> list[int]:
         return [len(image), len(caption)]
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        await run_next(hands, "languages", "scenes")
-        assert names(await hands.claim(10)) == ["image:beach", "image:city", "scenes*languages"]
-        await hands.close()
+        await run_next(worker, "languages", "scenes")
+        assert names(await worker.claim(10)) == ["image:beach", "image:city", "scenes*languages"]
+        await worker.close()
         await sandbox.work()
         (run,) = await sandbox.client.runs.list()
         assert (await sandbox.client.runs.get_results(run.id))["film"] == [2, 4]

@@ -1,13 +1,14 @@
-"""What a run says of itself: errors apart from retries, and the time of people apart from that of work."""
+"""The report of a run: errors are separate from retries, and the time of people from working time."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from uuid import UUID
 
-from retoma import Decision, GiveUp, Pipeline, Retry
+from retoma import GiveUp, Pipeline, Retry
 from retoma.engine.metrics import read_metrics
 from retoma.records import ErrorCounts
+from retoma.reviews import Decision
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 
@@ -45,7 +46,7 @@ async def test_an_error_that_was_retried_is_not_an_error_of_the_run(open_sandbox
     assert counts == ErrorCounts(failed=1, recovered=1, retried_attempts=2)
 
 
-async def test_an_error_that_a_rerun_resolved_is_not_an_error_any_more(open_sandbox: OpenSandbox) -> None:
+async def test_an_error_resolved_by_a_rerun_is_no_longer_an_error_of_the_run(open_sandbox: OpenSandbox) -> None:
     pipeline, broken = Pipeline("film"), [True]
 
     @pipeline.step
@@ -66,7 +67,7 @@ async def test_an_error_that_a_rerun_resolved_is_not_an_error_any_more(open_sand
     assert [error["retried"] for error in through.values()] == [False]
 
 
-async def a_run_that_asks(sandbox: Sandbox) -> UUID:
+async def start_run_with_review(sandbox: Sandbox) -> UUID:
     run = (await sandbox.client.start("film")).id
     await sandbox.work(advance_clock=False)
     await sandbox.clock.advance(timedelta(minutes=50))
@@ -88,9 +89,9 @@ def film() -> Pipeline:
     return pipeline
 
 
-async def test_no_end_is_predicted_while_people_are_asked(open_sandbox: OpenSandbox) -> None:
+async def test_no_end_is_predicted_while_reviews_are_open(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(film()) as sandbox:
-        run = await a_run_that_asks(sandbox)
+        run = await start_run_with_review(sandbox)
         (first, *_) = await sandbox.client.reviews.list(run=run)
         await sandbox.client.reviews.decide(first.id, APPROVE)
         await sandbox.work(advance_clock=False)
@@ -98,12 +99,12 @@ async def test_no_end_is_predicted_while_people_are_asked(open_sandbox: OpenSand
         assert await sandbox.client.runs.estimate_end(run) is None
 
 
-async def test_the_time_of_people_is_not_that_of_a_run(open_sandbox: OpenSandbox) -> None:
+async def test_time_spent_waiting_for_people_is_not_part_of_the_run_duration(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(film()) as sandbox:
-        run = await a_run_that_asks(sandbox)
+        run = await start_run_with_review(sandbox)
         for review in await sandbox.client.reviews.list(run=run):
             await sandbox.client.reviews.decide(review.id, APPROVE)
         await sandbox.work()
         found = await read_metrics(sandbox.database)
-    seconds = {tally.what: tally.seconds for tally in found.counters if tally.what in ("asked", "worked")}
-    assert seconds == {"asked": 3000, "worked": 0}
+    seconds = {tally.what: tally.seconds for tally in found.counters if tally.what in ("run_review", "run_duration")}
+    assert seconds == {"run_review": 3000, "run_duration": 0}

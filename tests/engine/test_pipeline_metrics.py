@@ -1,4 +1,4 @@
-"""What the runs of a pipeline have come to, counted on a history that the test makes."""
+"""Metrics of the runs of a pipeline, on a history that the test creates."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from retoma import Decision, GiveUp, Pipeline, Retry, RetryLater, minutes
+from retoma import GiveUp, Pipeline, Retry, RetryLater, minutes
 from retoma.records import PipelineMetrics
+from retoma.reviews import Decision
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 
@@ -15,8 +16,8 @@ APPROVE = Decision("approve", by="ana")
 REJECT = Decision("reject", by="ana", notes="no")
 
 
-def a_film(failing: list[str], waits: list[timedelta] | None = None) -> Pipeline:
-    """`failing` says of the next attempts at a cut how each ends, the last first; a publication `waits` so long."""
+def make_film(failing: list[str], waits: list[timedelta] | None = None) -> Pipeline:
+    """`failing` lists how the next attempts at a cut end, the last first; a publication `waits` that long."""
     film = Pipeline("film", retry=Retry(2, delays=[60]))
 
     @film.step
@@ -63,28 +64,28 @@ async def get_pipeline_metrics(sandbox: Sandbox, pipeline: str = "film", **optio
     )
 
 
-async def test_the_time_that_people_take_is_not_the_pipelines(open_sandbox: OpenSandbox) -> None:
+async def test_time_spent_waiting_for_people_is_not_part_of_the_pipeline_duration(open_sandbox: OpenSandbox) -> None:
     failing = ["again"]
-    async with open_sandbox(a_film(failing)) as sandbox:
+    async with open_sandbox(make_film(failing)) as sandbox:
         for wait in (minutes(90), minutes(5), minutes(1)):
             await run_film(sandbox, wait)
-        figures = await get_pipeline_metrics(sandbox)
-        assert figures.median_seconds == 0
-        assert figures.mean_seconds == pytest.approx(60 / 3, rel=0.11)  # the delay of the one retry
+        metrics = await get_pipeline_metrics(sandbox)
+        assert metrics.median_seconds == 0
+        assert metrics.mean_seconds == pytest.approx(60 / 3, rel=0.11)  # the delay of the one retry
 
 
-async def test_steps_that_needed_a_retry_are_counted_once_and_reviews_are_no_steps(open_sandbox: OpenSandbox) -> None:
+async def test_retried_steps_are_counted_once_and_reviews_are_not_steps(open_sandbox: OpenSandbox) -> None:
     failing = ["again", "again"]
-    async with open_sandbox(a_film(failing)) as sandbox:
+    async with open_sandbox(make_film(failing)) as sandbox:
         await run_film(sandbox, minutes(1))
         await run_film(sandbox, minutes(1))
-        figures = await get_pipeline_metrics(sandbox)
-        assert (figures.steps, figures.retried) == (8, 1)
+        metrics = await get_pipeline_metrics(sandbox)
+        assert (metrics.steps, metrics.retried) == (8, 1)
 
 
-async def test_only_what_failed_for_good_has_failed(open_sandbox: OpenSandbox) -> None:
+async def test_only_permanent_failures_count_as_failed(open_sandbox: OpenSandbox) -> None:
     failing: list[str] = []
-    async with open_sandbox(a_film(failing)) as sandbox:
+    async with open_sandbox(make_film(failing)) as sandbox:
         await run_film(sandbox, minutes(1))
         await run_film(sandbox, minutes(1), REJECT)
         failing.append("for good")
@@ -92,12 +93,12 @@ async def test_only_what_failed_for_good_has_failed(open_sandbox: OpenSandbox) -
         stopped = await sandbox.client.start("film")
         await sandbox.client.runs.cancel(stopped.id)
         await sandbox.client.start("film")
-        figures = await get_pipeline_metrics(sandbox)
-        assert (figures.ended, figures.failed) == (4, 1)
+        metrics = await get_pipeline_metrics(sandbox)
+        assert (metrics.ended, metrics.failed) == (4, 1)
 
 
-async def test_what_was_asked_for_after_the_end_begins_when_it_was_asked_for(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_film([])) as sandbox:
+async def test_work_requested_after_the_end_starts_when_it_was_requested(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_film([])) as sandbox:
         await run_film(sandbox, minutes(1))
         (run,) = await sandbox.client.runs.list()
         await sandbox.clock.advance(timedelta(days=2))
@@ -107,32 +108,32 @@ async def test_what_was_asked_for_after_the_end_begins_when_it_was_asked_for(ope
         assert (await get_pipeline_metrics(sandbox)).mean_seconds == 180
 
 
-async def test_steps_that_only_wait_may_be_left_out(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_film([], waits=[timedelta(hours=20)])) as sandbox:
+async def test_steps_that_only_wait_may_be_excluded(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_film([], waits=[timedelta(hours=20)])) as sandbox:
         await run_film(sandbox, minutes(1))
         assert (await get_pipeline_metrics(sandbox)).mean_seconds == 20 * 3600
         assert (await get_pipeline_metrics(sandbox, exclude_steps=["publication"])).mean_seconds == 0
 
 
 async def test_finished_steps_of_open_runs_count(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_film(["again"], waits=[timedelta(days=60)])) as sandbox:
+    async with open_sandbox(make_film(["again"], waits=[timedelta(days=60)])) as sandbox:
         run = await sandbox.client.start("film")
         await sandbox.work(advance_clock=False)
         (review,) = await sandbox.client.reviews.list(run=run.id)
-        figures = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
-        assert (figures.ended, figures.steps, figures.retried, figures.timed) == (0, 1, 0, 0)
+        metrics = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
+        assert (metrics.ended, metrics.steps, metrics.retried, metrics.timed) == (0, 1, 0, 0)
         await sandbox.client.reviews.decide(review.id, APPROVE)
         await sandbox.work(advance_clock=False)
-        figures = await get_pipeline_metrics(sandbox)
-        assert (figures.ended, figures.steps, figures.retried) == (0, 2, 0)  # the cut is yet to be tried again
+        metrics = await get_pipeline_metrics(sandbox)
+        assert (metrics.ended, metrics.steps, metrics.retried) == (0, 2, 0)  # the cut is yet to be tried again
         await sandbox.clock.advance(minutes(2))
         await sandbox.work(advance_clock=False)
-        figures = await get_pipeline_metrics(sandbox)
-        assert (figures.ended, figures.steps, figures.retried) == (0, 3, 1)
+        metrics = await get_pipeline_metrics(sandbox)
+        assert (metrics.ended, metrics.steps, metrics.retried) == (0, 3, 1)
 
 
-async def test_an_open_run_with_only_left_out_steps_to_go_is_timed(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_film([], waits=[timedelta(days=60)])) as sandbox:
+async def test_an_open_run_with_only_excluded_steps_left_is_timed(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_film([], waits=[timedelta(days=60)])) as sandbox:
         run = await sandbox.client.start("film")
         await sandbox.clock.advance(minutes(3))
         await sandbox.work(advance_clock=False)
@@ -140,23 +141,23 @@ async def test_an_open_run_with_only_left_out_steps_to_go_is_timed(open_sandbox:
         (review,) = await sandbox.client.reviews.list(run=run.id)
         await sandbox.client.reviews.decide(review.id, APPROVE)
         await sandbox.work(advance_clock=False)
-        figures = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
-        assert (figures.ended, figures.steps, figures.timed, figures.mean_seconds) == (0, 3, 1, 180)
+        metrics = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
+        assert (metrics.ended, metrics.steps, metrics.timed, metrics.mean_seconds) == (0, 3, 1, 180)
         assert (await get_pipeline_metrics(sandbox)).timed == 0
         await sandbox.clock.advance(timedelta(days=31))
-        figures = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
-        assert (figures.steps, figures.timed) == (0, 0)
+        metrics = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
+        assert (metrics.steps, metrics.timed) == (0, 0)
 
 
-async def test_leaving_out_a_step_leaves_in_the_work_before_it(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_film(["again"], waits=[timedelta(hours=20)])) as sandbox:
+async def test_excluding_a_step_keeps_the_work_before_it(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_film(["again"], waits=[timedelta(hours=20)])) as sandbox:
         await run_film(sandbox, minutes(1))
-        figures = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
-        assert figures.mean_seconds == pytest.approx(60, rel=0.11)  # the delay of the retry of the cut
+        metrics = await get_pipeline_metrics(sandbox, exclude_steps=["publication"])
+        assert metrics.mean_seconds == pytest.approx(60, rel=0.11)  # the delay of the retry of the cut
 
 
-async def test_a_step_left_out_takes_nothing_off_where_it_did_not_run(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_film([])) as sandbox:
+async def test_an_excluded_step_subtracts_nothing_where_it_did_not_run(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_film([])) as sandbox:
         run = await sandbox.client.start("film")
         await sandbox.clock.advance(minutes(3))
         await sandbox.work(advance_clock=False)
@@ -168,7 +169,7 @@ async def test_a_step_left_out_takes_nothing_off_where_it_did_not_run(open_sandb
 
 
 async def test_other_pipelines_and_older_runs_do_not_count(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(a_film([])) as sandbox:
+    async with open_sandbox(make_film([])) as sandbox:
         await run_film(sandbox, minutes(1))
         assert (await get_pipeline_metrics(sandbox, "song")) == PipelineMetrics(0, 0, 0, 0, 0, None, None)
         await sandbox.clock.advance(timedelta(days=31))
@@ -178,12 +179,12 @@ async def test_other_pipelines_and_older_runs_do_not_count(open_sandbox: OpenSan
 async def test_an_approval_after_a_rerun_is_not_a_first_approval(
     open_sandbox: OpenSandbox,
 ) -> None:
-    async with open_sandbox(a_film([])) as sandbox:
+    async with open_sandbox(make_film([])) as sandbox:
         await run_film(sandbox, minutes(1))
         (run,) = await sandbox.client.runs.list()
         await sandbox.client.runs.rerun(run.id, "script_review", by="ana")
         await sandbox.work(advance_clock=False)
         (again,) = await sandbox.client.reviews.list(run=run.id)
         await sandbox.client.reviews.decide(again.id, APPROVE)
-        figures = await sandbox.client.reviews.get_metrics("film", await sandbox.clock.now() - timedelta(days=30))
-        assert (figures.decided, figures.first_decided, figures.approved_at_once) == (2, 1, 1)
+        metrics = await sandbox.client.reviews.get_metrics("film", await sandbox.clock.now() - timedelta(days=30))
+        assert (metrics.decided, metrics.first_decided, metrics.approved_at_once) == (2, 1, 1)

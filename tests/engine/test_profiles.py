@@ -22,7 +22,7 @@ def nothing() -> Pipeline:
     return pipeline
 
 
-async def test_what_an_application_knows_of_a_tenant_is_kept(open_sandbox: OpenSandbox) -> None:
+async def test_a_tenant_profile_is_stored(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(nothing()) as sandbox:
         made = await sandbox.client.tenants.set_profile("blog", {"tone": "calmo"})
         assert (made.tenant, made.value, made.revision) == ("blog", {"tone": "calmo"}, 1)
@@ -32,7 +32,7 @@ async def test_what_an_application_knows_of_a_tenant_is_kept(open_sandbox: OpenS
         assert [each.tenant for each in await sandbox.client.tenants.list_profiles()] == ["atlas", "blog"]
 
 
-async def test_a_step_reads_what_the_application_knows_of_its_tenant_now(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_reads_the_current_profile_of_its_tenant(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("reading")
 
     @pipeline.step
@@ -46,7 +46,7 @@ async def test_a_step_reads_what_the_application_knows_of_its_tenant_now(open_sa
         assert (await sandbox.run(pipeline, tenant="atlas")).results == {"known": None}
 
 
-async def test_a_change_is_made_to_what_was_seen_and_to_nothing_else(open_sandbox: OpenSandbox) -> None:
+async def test_a_profile_change_applies_only_to_the_version_that_was_read(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(nothing()) as sandbox:
         client = sandbox.client
         await client.tenants.set_profile("blog", 1, revision=0)
@@ -59,7 +59,7 @@ async def test_a_change_is_made_to_what_was_seen_and_to_nothing_else(open_sandbo
         assert (await client.tenants.set_profile("blog", 4)).revision == 3
 
 
-async def test_of_many_who_saw_the_same_one_changes_it(open_sandbox: OpenSandbox) -> None:
+async def test_one_of_many_concurrent_changes_to_the_same_profile_succeeds(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(nothing()) as sandbox:
 
         async def change(number: int, revision: int) -> Any:
@@ -74,7 +74,7 @@ async def test_of_many_who_saw_the_same_one_changes_it(open_sandbox: OpenSandbox
         assert (await sandbox.client.tenants.get_profile("blog")).revision == 2
 
 
-async def test_what_was_dropped_is_not_there_and_the_tenants_runs_stay(open_sandbox: OpenSandbox) -> None:
+async def test_a_deleted_profile_is_gone_and_the_tenants_runs_are_kept(open_sandbox: OpenSandbox) -> None:
     pipeline = nothing()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.tenants.set_profile("blog", 1)
@@ -87,7 +87,7 @@ async def test_what_was_dropped_is_not_there_and_the_tenants_runs_stay(open_sand
         assert (await sandbox.client.tenants.set_profile("blog", 2, revision=0)).revision == 1
 
 
-async def test_applications_do_not_see_what_others_know(open_sandbox: OpenSandbox) -> None:
+async def test_applications_do_not_see_each_others_profiles(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(nothing()) as sandbox:
         await sandbox.client.tenants.set_profile("blog", "mine")
         other = another(sandbox, "other")

@@ -1,4 +1,4 @@
-"""Two connections at once: what must hold whichever commits first."""
+"""Two concurrent connections: invariants that hold whichever commits first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from uuid import UUID
 import pytest
 
 from retoma import Items, Pipeline, Retry
-from retoma.engine.claim_protocol import AttemptOutcome, Result
+from retoma.engine import outcomes
+from retoma.engine.outcomes import AttemptError, Outcome, Success
 from retoma.store.statements import statements
 from retoma.testing import ManualWorker, Sandbox
 from tests.conftest import OpenSandbox
@@ -34,28 +35,30 @@ from tests.wait_timeout import WAIT_TIMEOUT
 WORKERS = 6
 
 
-async def test_a_join_fires_once_however_many_workers_finish_its_last_items_at_once(open_sandbox: OpenSandbox) -> None:
+async def test_a_join_fires_once_however_many_workers_finish_its_last_items_concurrently(
+    open_sandbox: OpenSandbox,
+) -> None:
     pipeline = items_and_a_join(WORKERS)
     async with open_sandbox(pipeline) as sandbox, open_workers(sandbox, WORKERS) as workers:
         for _ in range(40):
             run = (await sandbox.client.start(pipeline)).id
             await run_next(workers[0], "numbers")
-            held = [await hands.claim(1) for hands in workers]
-            outcomes = [await hands.attempt(claims) for hands, claims in zip(workers, held, strict=True)]
+            held = [await worker.claim(1) for worker in workers]
+            outcomes = [await worker.attempt(claims) for worker, claims in zip(workers, held, strict=True)]
             next_ones = await asyncio.gather(
-                *(hands.record_outcomes(mine, limit=1) for hands, mine in zip(workers, outcomes, strict=True))
+                *(worker.record_outcomes(mine, limit=1) for worker, mine in zip(workers, outcomes, strict=True))
             )
-            fired = [(hands, claims) for hands, claims in zip(workers, next_ones, strict=True) if claims]
+            fired = [(worker, claims) for worker, claims in zip(workers, next_ones, strict=True) if claims]
             # The one that saw the last item need not be the one that claims.
             fired += [(workers[0], claims) for claims in [await workers[0].claim(1)] if claims]
-            ((hands, claims),) = fired
+            ((worker, claims),) = fired
             assert names(claims) == ["total"]
-            await run_claims(hands, claims)
+            await run_claims(worker, claims)
             assert (await sandbox.client.runs.get_results(run))["total"] == sum(range(WORKERS))
             assert (await kinds(sandbox, run)).count("end") == 1
 
 
-async def test_a_step_of_two_dependencies_is_ready_once_when_both_end(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_with_two_dependencies_is_ready_once_when_both_end(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("diamond")
 
     @pipeline.step
@@ -83,9 +86,9 @@ async def test_the_second_of_two_last_items_waits_for_the_first_and_fires_the_jo
     pipeline = items_and_a_join(2)
     async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
         run = await start_until_items(sandbox, pipeline)
-        mine, others = await first.call(room=1), await second.call(room=1)
+        mine, others = await first.call(limit=1), await second.call(limit=1)
         async with begin_uncommitted_call(sandbox, first, results(mine)) as commit:
-            ending = asyncio.create_task(second.call(results(others), room=1))
+            ending = asyncio.create_task(second.call(results(others), limit=1))
             await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             assert not ending.done()
             await commit()
@@ -93,11 +96,11 @@ async def test_the_second_of_two_last_items_waits_for_the_first_and_fires_the_jo
         assert (await states(sandbox, run))["total"] == "running"
 
 
-async def test_of_two_last_sinks_that_end_at_once_the_second_ends_the_run(open_sandbox: OpenSandbox) -> None:
+async def test_the_second_of_two_concurrent_last_sinks_ends_the_run(open_sandbox: OpenSandbox) -> None:
     pipeline = items(2)
     async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
         run = await start_until_items(sandbox, pipeline)
-        mine, others = await first.call(room=1), await second.call(room=1)
+        mine, others = await first.call(limit=1), await second.call(limit=1)
         async with begin_uncommitted_call(sandbox, first, results(mine)) as commit:
             ending = asyncio.create_task(second.call(results(others)))
             await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
@@ -107,45 +110,45 @@ async def test_of_two_last_sinks_that_end_at_once_the_second_ends_the_run(open_s
         assert (await kinds(sandbox, run)).count("end") == 1
 
 
-async def test_a_successor_made_while_its_run_is_cancelled_starts_nothing_more(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+async def test_a_successor_created_during_a_cancel_starts_nothing_more(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_chain()
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         run = (await sandbox.client.start(pipeline)).id
-        claims = await lane.call(room=1)
-        async with begin_uncommitted_call(sandbox, lane, results(claims), room=1) as commit:
+        claims = await link.call(limit=1)
+        async with begin_uncommitted_call(sandbox, link, results(claims), limit=1) as commit:
             cancel = asyncio.create_task(sandbox.client.runs.cancel(run))
-            await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_run"))
             await commit()
             assert await cancel == "cancelling"
         assert await states(sandbox, run) == {"first": "succeeded", "second": "running"}
-        assert await lane.call(results(await lane.link.list_held()), room=5) == []
+        assert await link.call(results(await link.link.list_held()), limit=5) == []
         assert await states(sandbox, run) == {"first": "succeeded", "second": "succeeded"}
         assert await state(sandbox, run) == "cancelled"
 
 
-async def test_a_job_claimed_while_its_run_is_cancelled_starts_nothing_more(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+async def test_a_job_claimed_during_a_cancel_starts_nothing_more(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_chain()
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         run = (await sandbox.client.start(pipeline)).id
-        async with begin_uncommitted_call(sandbox, lane, room=1) as commit:
+        async with begin_uncommitted_call(sandbox, link, limit=1) as commit:
             cancel = asyncio.create_task(sandbox.client.runs.cancel(run))
-            await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_run"))
             await commit()
             assert await cancel == "cancelling"
-        assert await lane.call(results(await lane.link.list_held()), room=5) == []
+        assert await link.call(results(await link.link.list_held()), limit=5) == []
         assert await states(sandbox, run) == {"first": "succeeded"}
         assert await state(sandbox, run) == "cancelled"
 
 
-async def test_items_made_while_their_run_is_cancelled_never_run(open_sandbox: OpenSandbox) -> None:
+async def test_items_created_during_a_cancel_never_run(open_sandbox: OpenSandbox) -> None:
     pipeline = items_and_a_join(3)
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         run = (await sandbox.client.start(pipeline)).id
-        claims = await lane.call(room=1)
-        source = Result(claims[0], "[0, 1, 2]", {str(number): str(number) for number in range(3)})
-        async with begin_uncommitted_call(sandbox, lane, [source]) as commit:
+        claims = await link.call(limit=1)
+        source = Success(claims[0], "[0, 1, 2]", {str(number): str(number) for number in range(3)})
+        async with begin_uncommitted_call(sandbox, link, [source]) as commit:
             cancel = asyncio.create_task(sandbox.client.runs.cancel(run))
-            await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_run"))
             await commit()
             assert await cancel == "cancelled"
         found = await states(sandbox, run)
@@ -153,43 +156,43 @@ async def test_items_made_while_their_run_is_cancelled_never_run(open_sandbox: O
         assert (len(found), set(found.values())) == (4, {"cancelled"})
 
 
-async def test_a_successor_made_while_its_run_is_stopped_by_a_failure_starts_nothing_more(
+async def test_a_successor_created_while_a_failure_stops_its_run_starts_nothing_more(
     open_sandbox: OpenSandbox,
 ) -> None:
-    pipeline = a_chain()
+    pipeline = make_chain()
 
     @pipeline.step(retry=Retry(0))
     async def broken() -> int:
         raise OSError("broken")
 
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, other):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, other):
         run = (await sandbox.client.start(pipeline)).id
-        claims = await other.call(room=2)
-        await other.call([AttemptOutcome(find_claim(claims, "first"), "back")])
-        mine = await lane.call(room=1)
+        claims = await other.call(limit=2)
+        await other.call([outcomes.Returned(find_claim(claims, "first"))])
+        mine = await link.call(limit=1)
         assert names(mine) == ["first"]
-        async with begin_uncommitted_call(sandbox, lane, results(mine), room=1) as commit:
+        async with begin_uncommitted_call(sandbox, link, results(mine), limit=1) as commit:
             failing = asyncio.create_task(
-                other.call([AttemptOutcome(find_claim(claims, "broken"), "failed", code="ERROR")])
+                other.call([outcomes.Failure(find_claim(claims, "broken"), AttemptError("ERROR"))])
             )
             await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             await commit()
             await failing
-        assert await lane.call(results(await lane.link.list_held()), room=5) == []
+        assert await link.call(results(await link.link.list_held()), limit=5) == []
         assert await states(sandbox, run) == {"broken": "failed", "first": "succeeded", "second": "succeeded"}
         assert await state(sandbox, run) == "failed"
 
 
 async def test_a_finish_that_waits_for_a_cancel_starts_nothing(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_chain()
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+    pipeline = make_chain()
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         run = (await sandbox.client.start(pipeline)).id
-        claims = await lane.call(room=1)
+        claims = await link.call(limit=1)
         connection = await sandbox.database.connect()
         transaction = connection.transaction()
         await transaction.start()
         await connection.fetch("select retoma.cancel_run($1, null, 'test')", run)
-        finish = asyncio.create_task(lane.call(results(claims), room=5))
+        finish = asyncio.create_task(link.call(results(claims), limit=5))
         await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
         await transaction.commit()
         assert await finish == []
@@ -198,13 +201,13 @@ async def test_a_finish_that_waits_for_a_cancel_starts_nothing(open_sandbox: Ope
         assert await state(sandbox, run) == "cancelled"
 
 
-async def test_the_last_two_jobs_of_a_cancelled_run_end_it_once_when_they_end_at_once(
+async def test_the_last_two_jobs_of_a_cancelled_run_end_it_once_when_they_end_concurrently(
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = items(2)
     async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
         run = await start_until_items(sandbox, pipeline)
-        mine, others = await first.call(room=1), await second.call(room=1)
+        mine, others = await first.call(limit=1), await second.call(limit=1)
         assert await sandbox.client.runs.cancel(run) == "cancelling"
         async with begin_uncommitted_call(sandbox, first, results(mine)) as commit:
             ending = asyncio.create_task(second.call(results(others)))
@@ -217,20 +220,20 @@ async def test_the_last_two_jobs_of_a_cancelled_run_end_it_once_when_they_end_at
 
 @pytest.mark.parametrize("first_to_commit", ["documents", "taxonomy"])
 @pytest.mark.parametrize("taxonomy_fails", [False, True])
-async def test_a_source_and_what_its_items_share_may_end_at_once(
+async def test_a_source_and_a_shared_dependency_of_its_items_may_end_concurrently(
     open_sandbox: OpenSandbox, first_to_commit: str, taxonomy_fails: bool
 ) -> None:
     pipeline = make_shared_dependency()
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, other):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, other):
         run = (await sandbox.client.start(pipeline)).id
-        claims = [*await lane.call(room=1), *await other.call(room=1)]
-        ends: dict[str, Result | AttemptOutcome] = {
-            "documents": Result(find_claim(claims, "documents"), '["a", "b"]', {"a": '"a"', "b": '"b"'}),
-            "taxonomy": AttemptOutcome(find_claim(claims, "taxonomy"), "failed", code="ERROR")
+        claims = [*await link.call(limit=1), *await other.call(limit=1)]
+        ends: dict[str, Outcome] = {
+            "documents": Success(find_claim(claims, "documents"), '["a", "b"]', {"a": '"a"', "b": '"b"'}),
+            "taxonomy": outcomes.Failure(find_claim(claims, "taxonomy"), AttemptError("ERROR"))
             if taxonomy_fails
-            else Result(find_claim(claims, "taxonomy"), '"tax"'),
+            else Success(find_claim(claims, "taxonomy"), '"tax"'),
         }
-        holders = {name(claim): holder for claim, holder in zip(claims, (lane, other), strict=True)}
+        holders = {name(claim): holder for claim, holder in zip(claims, (link, other), strict=True)}
         (second_to_commit,) = ends.keys() - {first_to_commit}
         async with begin_uncommitted_call(sandbox, holders[first_to_commit], [ends[first_to_commit]]) as commit:
             ending = asyncio.create_task(holders[second_to_commit].call([ends[second_to_commit]]))
@@ -243,31 +246,31 @@ async def test_a_source_and_what_its_items_share_may_end_at_once(
         assert await value(sandbox, "select sum(waiting_on) from retoma.jobs where step = 'label'") == 0
 
 
-async def test_who_stops_a_run_does_not_hold_up_those_that_end_its_jobs(open_sandbox: OpenSandbox) -> None:
+async def test_stopping_a_run_does_not_block_workers_that_end_its_jobs(open_sandbox: OpenSandbox) -> None:
     """It waits for them; if they waited for it too, only the server's deadlock check would free them."""
     pipeline = make_shared_dependency()
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         run = (await sandbox.client.start(pipeline)).id
-        claims = await lane.call(room=2)
-        source = Result(find_claim(claims, "documents"), '["a"]', {"a": '"a"'})
+        claims = await link.call(limit=2)
+        source = Success(find_claim(claims, "documents"), '["a"]', {"a": '"a"'})
         connection = await sandbox.database.connect()
         async with connection.transaction(), asyncio.timeout(WAIT_TIMEOUT):
             await connection.fetch("select retoma.lock_runs('stop', array[$1::uuid])", run)
-            await lane.call([source])
-            await lane.call([Result(find_claim(claims, "taxonomy"), '"tax"')])
+            await link.call([source])
+            await link.call([Success(find_claim(claims, "taxonomy"), '"tax"')])
         await connection.close()
         assert (await states(sandbox, run))["label:a"] == "ready"
 
 
 @pytest.mark.parametrize("shape", ["chain", "fan-out", "shared"])
-async def test_a_cancel_that_races_with_finishes_leaves_nothing_alive(open_sandbox: OpenSandbox, shape: str) -> None:
-    pipeline = {"chain": a_chain, "fan-out": lambda: items_and_a_join(4), "shared": make_shared_dependency}[shape]()
+async def test_a_cancel_that_races_with_finishes_leaves_no_live_job(open_sandbox: OpenSandbox, shape: str) -> None:
+    pipeline = {"chain": make_chain, "fan-out": lambda: items_and_a_join(4), "shared": make_shared_dependency}[shape]()
     async with open_sandbox(pipeline) as sandbox, open_workers(sandbox, 3) as workers:
         for number in range(25):
             run = (await sandbox.client.start(pipeline)).id
             started_late: list[str] = []
             stop = asyncio.Event()
-            working = [asyncio.create_task(work(hands, stop, started_late)) for hands in workers]
+            working = [asyncio.create_task(work(worker, stop, started_late)) for worker in workers]
             for _ in range(number % 7):
                 await asyncio.sleep(0)
             answer = await sandbox.client.runs.cancel(run)
@@ -277,10 +280,10 @@ async def test_a_cancel_that_races_with_finishes_leaves_nothing_alive(open_sandb
             assert started_late == []
             assert await state(sandbox, run) == ("completed" if answer == "completed" else "cancelled")
             assert not {"running", "ready", "waiting"} & set((await states(sandbox, run)).values())
-            assert [await hands.claim(5) for hands in workers] == [[], [], []]
+            assert [await worker.claim(5) for worker in workers] == [[], [], []]
 
 
-async def test_a_failure_that_stops_races_with_finishes_and_leaves_nothing_alive(open_sandbox: OpenSandbox) -> None:
+async def test_a_stopping_failure_that_races_with_finishes_leaves_no_live_job(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("stops", retry=Retry(0))
 
     @pipeline.step
@@ -301,19 +304,19 @@ async def test_a_failure_that_stops_races_with_finishes_and_leaves_nothing_alive
         for _ in range(25):
             run = (await sandbox.client.start(pipeline)).id
             await run_next(workers[0], "numbers")
-            held = [await hands.claim(1) for hands in workers]
-            outcomes = [await hands.attempt(claims) for hands, claims in zip(workers, held, strict=True)]
+            held = [await worker.claim(1) for worker in workers]
+            outcomes = [await worker.attempt(claims) for worker, claims in zip(workers, held, strict=True)]
             late = await asyncio.gather(
-                *(hands.record_outcomes(mine, limit=1) for hands, mine in zip(workers, outcomes, strict=True))
+                *(worker.record_outcomes(mine, limit=1) for worker, mine in zip(workers, outcomes, strict=True))
             )
-            for hands, claims in zip(workers, late, strict=True):
-                await run_claims(hands, claims)
+            for worker, claims in zip(workers, late, strict=True):
+                await run_claims(worker, claims)
             assert await state(sandbox, run) == "failed"
             assert not {"running", "ready", "waiting"} & set((await states(sandbox, run)).values())
 
 
 async def work(worker: ManualWorker, stop: asyncio.Event, started_late: list[str]) -> None:
-    """Work until nothing is left; note what a call gives that began after the stop."""
+    """Work until nothing is left; record the results of calls that began after the stop."""
     claims = await worker.claim(2)
     while claims:
         outcomes = await worker.attempt(claims)
@@ -336,15 +339,15 @@ async def open_two_channels(sandbox: Sandbox) -> AsyncIterator[tuple[RawChannel,
 
 @asynccontextmanager
 async def begin_uncommitted_call(
-    sandbox: Sandbox, channel: RawChannel, outcomes: list[Any] | None = None, *, room: int = 0
+    sandbox: Sandbox, channel: RawChannel, outcomes: list[Any] | None = None, *, limit: int = 0
 ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """A call of this lane that has been made and is committed only when the test says so."""
-    arguments = channel.next_call(outcomes or [], room=room)
+    """Make a call over this link that is committed only when the test says so."""
+    arguments = channel.next_call(outcomes or [], limit=limit)
     connection = await sandbox.database.connect()
     transaction = connection.transaction()
     await transaction.start()
     try:
-        await connection.fetch(statements("engine")["finish_and_claim"].sql, *arguments)
+        await connection.fetch(statements("engine_calls")["finish_and_claim"].sql, *arguments)
         yield transaction.commit
     finally:
         await connection.close()
@@ -368,17 +371,17 @@ async def wait_until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 async def start_until_items(sandbox: Sandbox, pipeline: Pipeline) -> UUID:
     """A run whose source has ended."""
-    async with sandbox.manual_worker() as hands:
+    async with sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "numbers")
+        await run_next(worker, "numbers")
     return run
 
 
-def results(claims: Any) -> list[Result]:
-    return [Result(claim, "1") for claim in claims]
+def results(claims: Any) -> list[Success]:
+    return [Success(claim, "1") for claim in claims]
 
 
-def a_chain() -> Pipeline:
+def make_chain() -> Pipeline:
     pipeline = Pipeline("chain")
 
     @pipeline.step
@@ -442,7 +445,7 @@ def make_shared_dependency() -> Pipeline:
     return pipeline
 
 
-async def test_a_call_with_outcomes_locks_jobs_in_the_order_of_stops(
+async def test_a_call_with_outcomes_locks_jobs_in_the_same_order_as_a_stop(
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = Pipeline("two", retry=Retry(1))
@@ -455,14 +458,16 @@ async def test_a_call_with_outcomes_locks_jobs_in_the_order_of_stops(
     async def b() -> int:
         return 2
 
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         await sandbox.client.start(pipeline)
-        claims = {claim.step: claim for claim in await lane.call(room=2)}
+        claims = {claim.step: claim for claim in await link.call(limit=2)}
         connection = await sandbox.database.connect()
         try:
             async with connection.transaction():
                 await connection.fetch("select from retoma.jobs where step = 'a' for update")
-                call = asyncio.create_task(lane.call([Result(claims["a"], "1"), AttemptOutcome(claims["b"], "retry")]))
+                call = asyncio.create_task(
+                    link.call([Success(claims["a"], "1"), outcomes.Retried(claims["b"], AttemptError("ERROR"))])
+                )
                 await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
                 assert await rows(sandbox, "select step from retoma.jobs where step = 'b' for update skip locked")
             await call
@@ -470,7 +475,7 @@ async def test_a_call_with_outcomes_locks_jobs_in_the_order_of_stops(
             await connection.close()
 
 
-async def test_a_call_that_may_stop_its_run_waits_for_who_stops_it_before_it_holds_a_job(
+async def test_a_call_that_may_stop_its_run_waits_for_a_concurrent_stop_before_locking_a_job(
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = Pipeline("two", retry=Retry(0))
@@ -483,14 +488,16 @@ async def test_a_call_that_may_stop_its_run_waits_for_who_stops_it_before_it_hol
     async def b() -> int:
         return 2
 
-    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (lane, _):
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (link, _):
         run = (await sandbox.client.start(pipeline)).id
-        claims = {claim.step: claim for claim in await lane.call(room=2)}
+        claims = {claim.step: claim for claim in await link.call(limit=2)}
         connection = await sandbox.database.connect()
         try:
             async with connection.transaction():
                 await connection.execute("select retoma.lock_runs('stop', array[$1::uuid])", run)
-                call = asyncio.create_task(lane.call([Result(claims["a"], "1"), AttemptOutcome(claims["b"], "failed")]))
+                call = asyncio.create_task(
+                    link.call([Success(claims["a"], "1"), outcomes.Failure(claims["b"], AttemptError("ERROR"))])
+                )
                 await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
                 assert len(await rows(sandbox, "select step from retoma.jobs for update skip locked")) == 2
             await call
@@ -498,10 +505,10 @@ async def test_a_call_that_may_stop_its_run_waits_for_who_stops_it_before_it_hol
             await connection.close()
 
 
-async def test_a_job_that_becomes_ready_and_is_claimed_while_its_run_is_cancelled_starts_nothing_more(
+async def test_a_job_that_becomes_ready_and_is_claimed_during_a_cancel_starts_nothing_more(
     open_sandbox: OpenSandbox,
 ) -> None:
-    """It is neither among those that run nor among those that wait when these are looked for: another look finds it."""
+    """The job is neither among the running nor among the waiting ones when these are read: a second read finds it."""
     pipeline = Pipeline("woven")
 
     @pipeline.step
@@ -526,16 +533,16 @@ async def test_a_job_that_becomes_ready_and_is_claimed_while_its_run_is_cancelle
 
     async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
         run = (await sandbox.client.start(pipeline)).id
-        claims = {claim.step: claim for claim in await first.call(room=3)}
+        claims = {claim.step: claim for claim in await first.call(limit=3)}
         await first.call(results([claims["d"]]))
         async with hold_job(sandbox, "a") as runs:
             cancel = asyncio.create_task(sandbox.client.runs.cancel(run))
-            await wait_until(lambda: is_blocked(sandbox, "cancel_once"))
+            await wait_until(lambda: is_blocked(sandbox, "cancel_run"))
             await first.call(results([claims["c"]]))
             async with hold_job(sandbox, "w") as waits:
                 await runs.close()
                 await wait_until(lambda: is_blocked_by_another(sandbox, runs))
-                async with begin_uncommitted_call(sandbox, second, room=1) as commit:
+                async with begin_uncommitted_call(sandbox, second, limit=1) as commit:
                     await waits.close()
                     await wait_until(lambda: is_blocked_by_another(sandbox, waits))
                     await commit()
@@ -573,6 +580,6 @@ async def is_blocked_by_another(sandbox: Sandbox, holder: Holder) -> bool:
     found = await rows(
         sandbox,
         "select pg_blocking_pids(pid) as pids from pg_stat_activity "
-        "where datname = current_database() and wait_event_type = 'Lock' and query like '%retoma.cancel_once%'",
+        "where datname = current_database() and wait_event_type = 'Lock' and query like '%retoma.cancel_run%'",
     )
     return any(row["pids"] and holder.process not in row["pids"] for row in found)

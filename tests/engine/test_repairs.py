@@ -1,4 +1,4 @@
-"""A run in which nothing lives any more is ended by maintenance, whatever went wrong before."""
+"""Maintenance ends a run without live jobs, whatever went wrong before."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def chain() -> Pipeline:
 
 async def start_chain(sandbox: Sandbox) -> UUID:
     run = (await sandbox.client.start("chain")).id
-    async with sandbox.manual_worker() as hands:
-        await hands.record_outcomes(await hands.attempt(await hands.claim(1)))
+    async with sandbox.manual_worker() as worker:
+        await worker.record_outcomes(await worker.attempt(await worker.claim(1)))
     return run
 
 
@@ -59,7 +59,7 @@ BEGIN = "update retoma.jobs set state = 'running', worker = 1 where run = $1 and
 
 
 @pytest.mark.parametrize("planted", BROKEN_STATES)
-async def test_a_run_without_life_is_ended(open_sandbox: OpenSandbox, planted: str) -> None:
+async def test_a_run_without_live_jobs_is_ended(open_sandbox: OpenSandbox, planted: str) -> None:
     statements, ending = BROKEN_STATES[planted]
     async with open_sandbox(chain()) as sandbox:
         run = await start_chain(sandbox)
@@ -72,7 +72,7 @@ async def test_a_run_without_life_is_ended(open_sandbox: OpenSandbox, planted: s
         assert await repair(sandbox) == []
 
 
-async def test_a_run_that_was_ended_so_can_go_on(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_ended_by_repair_can_continue(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(chain()) as sandbox:
         run = await start_chain(sandbox)
         await rows(sandbox, "delete from retoma.jobs where run = $1 and step = 'second'", run)
@@ -87,16 +87,16 @@ async def test_a_run_that_was_ended_so_can_go_on(open_sandbox: OpenSandbox) -> N
         )
 
 
-async def test_runs_that_live_are_left_alone(open_sandbox: OpenSandbox) -> None:
+async def test_runs_with_live_jobs_are_left_alone(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(chain()) as sandbox:
         ready = (await sandbox.client.start("chain")).id
-        async with sandbox.manual_worker() as hands:
-            await hands.claim(1)
+        async with sandbox.manual_worker() as worker:
+            await worker.claim(1)
             assert await repair(sandbox) == []
         assert (await state(sandbox, ready), await codes(sandbox, ready)) == ("running", {"first": "INTERRUPTED"})
 
 
-async def test_open_runs_are_looked_at_in_parts(open_sandbox: OpenSandbox) -> None:
+async def test_open_runs_are_checked_in_batches(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(chain()) as sandbox:
         runs = sorted([(await sandbox.client.start("chain")).id for _ in range(3)])
         await rows(sandbox, "delete from retoma.jobs")

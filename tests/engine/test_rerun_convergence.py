@@ -1,4 +1,4 @@
-"""Whatever fails, in whatever order: once it no longer does, reruns give what a run without failures gives."""
+"""Whatever fails, in whatever order: once it no longer does, reruns produce the result of a run without failures."""
 
 from __future__ import annotations
 
@@ -140,16 +140,16 @@ def pairs(luck: FailurePlan) -> Pipeline:
 
 
 async def work(sandbox: Sandbox, luck: FailurePlan) -> None:
-    """To the end, with claims of random sizes whose outcomes are given back in random order."""
-    async with sandbox.manual_worker() as hands:
+    """Work to the end, with claims of random sizes whose outcomes are reported in random order."""
+    async with sandbox.manual_worker() as worker:
         held: list[Any] = []
         while True:
-            held += await hands.attempt(await hands.claim(luck.random.randint(1, 4)))
+            held += await worker.attempt(await worker.claim(luck.random.randint(1, 4)))
             if not held:
                 return
             luck.random.shuffle(held)
             some = luck.random.randint(1, len(held))
-            await hands.record_outcomes(held[:some])
+            await worker.record_outcomes(held[:some])
             held = held[some:]
 
 
@@ -161,7 +161,7 @@ async def rerun_until_done(sandbox: Sandbox, run: UUID, luck: FailurePlan) -> No
 
 
 @pytest.mark.parametrize("seed", range(48))
-async def test_reruns_lead_to_what_a_run_without_failures_gives(seed: int, open_sandbox: OpenSandbox) -> None:
+async def test_reruns_converge_to_the_result_of_a_run_without_failures(seed: int, open_sandbox: OpenSandbox) -> None:
     luck = FailurePlan(seed)
     made = pipelines(luck)
     pipeline = made[seed % len(made)]
@@ -178,9 +178,7 @@ async def test_reruns_lead_to_what_a_run_without_failures_gives(seed: int, open_
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_what_has_a_result_and_depends_on_nothing_that_failed_is_not_done_again(
-    seed: int, open_sandbox: OpenSandbox
-) -> None:
+async def test_results_that_do_not_depend_on_a_failure_are_not_recomputed(seed: int, open_sandbox: OpenSandbox) -> None:
     luck = FailurePlan(seed)
     pipeline = fan(luck)
     async with open_sandbox(pipeline) as sandbox:

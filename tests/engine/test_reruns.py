@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, Items, Pipeline, Pool, Retry, finished
+from retoma import GiveUp, Items, Pipeline, Pool, Retry, all_finished
 from retoma.client import Client
 from retoma.errors import InvalidInput, NotFound, RunBusy
 from retoma.identifiers import new_run_id
@@ -14,7 +14,7 @@ from tests.engine.builders import kinds, run_claims, run_next, state, states, va
 
 
 class World:
-    """What fails now, and what was called."""
+    """The steps that fail now, and the calls that were made."""
 
     def __init__(self, *bad: Any) -> None:
         self.bad = set(bad)
@@ -48,7 +48,7 @@ def labels(world: World, **options: Any) -> Pipeline:
     def label(text: str, taxonomy: str) -> str:
         return world.call(text.replace("text", "label"))
 
-    @pipeline.step(proceed_when=finished(allow_failed=1.0))
+    @pipeline.step(proceed_when=all_finished(allow_failed=1.0))
     def report(label: Items[str]) -> list[str]:
         world.call("report")
         return list(label)
@@ -81,7 +81,7 @@ async def test_only_failed_jobs_and_their_dependents_are_rerun(open_sandbox: Ope
         assert sorted(world.called) == ["label b", "label c", "mail", "report", "text b"]
 
 
-async def test_what_fails_again_is_an_error_again_and_can_be_made_once_more(open_sandbox: OpenSandbox) -> None:
+async def test_a_repeated_failure_is_an_error_again_and_can_be_rerun_again(open_sandbox: OpenSandbox) -> None:
     world = World("text b", "text c")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -110,15 +110,15 @@ async def test_one_of_several_failed_items_can_be_chosen(open_sandbox: OpenSandb
         assert (await sandbox.client.runs.get_results(run.id))["report"] == ["label a", "label b"]
 
 
-async def test_a_run_that_a_failure_stopped_continues_where_it_stopped(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_stopped_by_a_failure_continues_where_it_stopped(open_sandbox: OpenSandbox) -> None:
     world = World("taxonomy")
     pipeline = labels(world)
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(100)
-        await run_claims(hands, claims, "documents")
-        await run_next(hands, "text:a", "text:b", "text:c")
-        await run_claims(hands, claims, "taxonomy")
+        claims = await worker.claim(100)
+        await run_claims(worker, claims, "documents")
+        await run_next(worker, "text:a", "text:b", "text:c")
+        await run_claims(worker, claims, "taxonomy")
         assert await state(sandbox, run) == "failed"
         world.bad.clear()
         world.called.clear()
@@ -128,7 +128,7 @@ async def test_a_run_that_a_failure_stopped_continues_where_it_stopped(open_sand
         assert sorted(world.called) == ["label a", "label b", "label c", "mail", "report", "taxonomy"]
 
 
-async def test_what_ended_while_its_run_stopped_has_its_successors_made(open_sandbox: OpenSandbox) -> None:
+async def test_successors_of_jobs_that_ended_while_the_run_stopped_are_created(open_sandbox: OpenSandbox) -> None:
     world = World("taxonomy")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -155,7 +155,7 @@ async def test_a_failed_source_fans_out_when_it_is_rerun(open_sandbox: OpenSandb
 
 
 async def test_new_items_wait_for_a_dependency_with_a_pending_rerun(open_sandbox: OpenSandbox) -> None:
-    """Both the list and what all items share had failed, and the second is made by the end of another step."""
+    """Both the list and the shared dependency had failed, and another step creates the second one."""
     world = World("first")
     pipeline = Pipeline("shared", retry=Retry(0))
 
@@ -175,21 +175,21 @@ async def test_new_items_wait_for_a_dependency_with_a_pending_rerun(open_sandbox
     def greeting(name: str, second: str) -> str:
         return f"{second} {name}"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = await sandbox.run(pipeline)
         world.bad.clear()
         await sandbox.client.runs.rerun_failed(run.id)
-        await run_next(hands, "first")
-        claims = await hands.claim(100)
+        await run_next(worker, "first")
+        claims = await worker.claim(100)
         assert sorted(claim.step for claim in claims) == ["names", "second"]
         for name in ("names", "second"):
-            await hands.record_outcomes(await hands.attempt([claim for claim in claims if claim.step == name]))
+            await worker.record_outcomes(await worker.attempt([claim for claim in claims if claim.step == name]))
         await sandbox.work()
         assert (await sandbox.client.runs.get_results(run.id))["greeting"] == {"a": "second a", "b": "second b"}
         assert await state(sandbox, run.id) == "completed"
 
 
-async def test_previous_results_stay(open_sandbox: OpenSandbox) -> None:
+async def test_previous_results_are_kept(open_sandbox: OpenSandbox) -> None:
     world = World("text b")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -201,7 +201,7 @@ async def test_previous_results_stay(open_sandbox: OpenSandbox) -> None:
         assert await value(sandbox, kept, run.id) == 2
 
 
-async def test_each_round_has_attempts_of_its_own(open_sandbox: OpenSandbox) -> None:
+async def test_each_rerun_has_its_own_attempts(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("tries", retry=Retry(1, delays=[1]))
     tries: list[int] = []
 
@@ -237,7 +237,7 @@ async def test_a_rerun_takes_its_slots_again(open_sandbox: OpenSandbox) -> None:
         assert await state(sandbox, run.id) == "completed"
 
 
-async def test_of_fifty_callers_one_makes_it_and_all_get_the_same_answer(open_sandbox: OpenSandbox) -> None:
+async def test_fifty_concurrent_reruns_take_effect_once_and_get_the_same_answer(open_sandbox: OpenSandbox) -> None:
     world = World("text b")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -247,7 +247,7 @@ async def test_of_fifty_callers_one_makes_it_and_all_get_the_same_answer(open_sa
         assert (await kinds(sandbox, run.id)).count("action") == 1
 
 
-async def test_a_run_that_is_not_over_is_left_alone(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_that_has_not_ended_is_left_alone(open_sandbox: OpenSandbox) -> None:
     world = World()
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -259,7 +259,7 @@ async def test_a_run_that_is_not_over_is_left_alone(open_sandbox: OpenSandbox) -
             await sandbox.client.runs.rerun_failed(run)
 
 
-async def test_a_round_that_was_cancelled_is_not_under_way(open_sandbox: OpenSandbox) -> None:
+async def test_a_cancelled_rerun_is_not_in_progress(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World("text b"))
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
@@ -269,7 +269,7 @@ async def test_a_round_that_was_cancelled_is_not_under_way(open_sandbox: OpenSan
             await sandbox.client.runs.rerun_failed(run.id)
 
 
-async def test_a_run_without_failures_stays_over(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_without_failures_stays_ended(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
@@ -277,7 +277,7 @@ async def test_a_run_without_failures_stays_over(open_sandbox: OpenSandbox) -> N
         assert (made.number, made.jobs, await state(sandbox, run.id)) == (1, 0, "completed")
 
 
-async def test_another_tenants_run_is_not_there(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_of_another_tenant_is_not_found(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World("text a"))
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
@@ -298,7 +298,7 @@ async def test_the_run_enqueues_its_end_webhook_again(open_sandbox: OpenSandbox)
         assert (await kinds(sandbox, run.id)).count("end") == 2
 
 
-async def test_a_persons_result_takes_the_place_of_a_failed_one(open_sandbox: OpenSandbox) -> None:
+async def test_an_edited_result_replaces_a_failed_one(open_sandbox: OpenSandbox) -> None:
     world = World("label b")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -313,7 +313,7 @@ async def test_a_persons_result_takes_the_place_of_a_failed_one(open_sandbox: Op
         assert await value(sandbox, "select author from retoma.jobs where author is not null") == "ana"
 
 
-async def test_a_persons_result_for_what_nothing_needs_leaves_the_run_over(open_sandbox: OpenSandbox) -> None:
+async def test_an_edited_result_without_dependents_leaves_the_run_ended(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
@@ -322,7 +322,7 @@ async def test_a_persons_result_for_what_nothing_needs_leaves_the_run_over(open_
         assert (await sandbox.client.runs.get_results(run.id))["mail"] == 99
 
 
-async def test_a_persons_result_lets_a_failed_run_go_on(open_sandbox: OpenSandbox) -> None:
+async def test_an_edited_result_lets_a_failed_run_continue(open_sandbox: OpenSandbox) -> None:
     world = World("taxonomy")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -335,7 +335,7 @@ async def test_a_persons_result_lets_a_failed_run_go_on(open_sandbox: OpenSandbo
         )
 
 
-async def test_a_persons_result_is_of_the_type_that_the_step_gives(open_sandbox: OpenSandbox) -> None:
+async def test_an_edited_result_must_have_the_result_type_of_the_step(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
@@ -344,7 +344,7 @@ async def test_a_persons_result_is_of_the_type_that_the_step_gives(open_sandbox:
         assert (await sandbox.client.runs.get(run.id)).revision == 1
 
 
-async def test_a_persons_result_is_refused_if_its_type_is_unknown(open_sandbox: OpenSandbox) -> None:
+async def test_an_edited_result_is_rejected_if_its_type_is_unknown(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
@@ -362,7 +362,7 @@ async def test_a_list_whose_items_exist_cannot_be_edited(open_sandbox: OpenSandb
         assert (await sandbox.client.runs.get(run.id)).revision == 1
 
 
-async def test_items_that_a_person_does_not_want_are_no_errors(open_sandbox: OpenSandbox) -> None:
+async def test_items_skipped_by_a_person_are_not_errors(open_sandbox: OpenSandbox) -> None:
     world = World("text b")
     pipeline = labels(world)
     async with open_sandbox(pipeline) as sandbox:
@@ -375,7 +375,7 @@ async def test_items_that_a_person_does_not_want_are_no_errors(open_sandbox: Ope
         assert world.called == ["report"]  # and the mail of it would be the same
 
 
-async def test_what_is_not_there_can_be_neither_edited_nor_skipped(open_sandbox: OpenSandbox) -> None:
+async def test_a_missing_item_can_be_neither_edited_nor_skipped(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)

@@ -1,4 +1,4 @@
-"""People have steps made anew: one, from one on, a group, what is stale; or fork a run."""
+"""Reruns of steps: one step, everything from a step on, a group, stale results; and forks of runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from retoma import Context, Decision, GiveUp, Items, Pipeline, Pool, Retry
+from retoma import Context, GiveUp, Items, Pipeline, Pool, Retry
 from retoma.errors import InvalidInput, NotFound, RunBusy
+from retoma.reviews import Decision
 from retoma.states import JobState, ReviewState, RunState
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
@@ -85,7 +86,7 @@ async def test_a_rerun_step_reruns_its_dependents(open_sandbox: OpenSandbox) -> 
         assert world.called == ["text", "words", "page", "post"]
 
 
-async def test_what_would_be_made_of_the_same_keeps_its_result(open_sandbox: OpenSandbox) -> None:
+async def test_steps_with_unchanged_inputs_keep_their_result(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
@@ -152,7 +153,7 @@ async def test_results_of_previous_revisions_are_not_part_of_a_join(open_sandbox
             assert results["album"] == f"1 of {generation[0]}, 2 of {generation[0]}, 3 of {generation[0]}"
 
 
-async def test_fresh_keeps_nothing(open_sandbox: OpenSandbox) -> None:
+async def test_fresh_reuses_nothing(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
@@ -161,7 +162,7 @@ async def test_fresh_keeps_nothing(open_sandbox: OpenSandbox) -> None:
         assert sorted(world.called) == sorted(["text", "words", "picture a", "picture b", "picture c", "page", "post"])
 
 
-async def test_everything_from_a_step_on_is_rerun(open_sandbox: OpenSandbox) -> None:
+async def test_everything_from_a_step_onwards_is_rerun(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
@@ -170,7 +171,7 @@ async def test_everything_from_a_step_on_is_rerun(open_sandbox: OpenSandbox) -> 
         assert world.called == ["page", "post"]
 
 
-async def test_a_new_list_keeps_its_known_items_makes_the_new_ones_and_forgets_the_others(
+async def test_a_new_list_keeps_known_items_creates_new_ones_and_drops_the_others(
     open_sandbox: OpenSandbox,
 ) -> None:
     world = World()
@@ -227,18 +228,18 @@ async def test_an_isolated_rerun_leaves_dependents_stale_until_they_rerun(open_s
         assert await sandbox.client.runs.list_stale(run) == []
 
 
-async def test_an_edit_may_leave_what_depends_on_it_stale(open_sandbox: OpenSandbox) -> None:
+async def test_an_edit_may_leave_its_dependents_stale(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
-        await sandbox.client.runs.edit(run, "page", "mine", rerun_dependents=False, by="ana")
+        await sandbox.client.runs.edit(run, "page", "mine", downstream=False, by="ana")
         assert await sandbox.client.runs.list_stale(run) == [("post", "")]
         await sandbox.client.runs.rerun(run, stale=True)
         assert (await work_to_end(sandbox, run))["post"] == len("mine")
         assert world.called == ["post"]
 
 
-async def test_an_edit_that_cannot_be_fanned_out_is_refused(open_sandbox: OpenSandbox) -> None:
+async def test_an_edited_list_that_cannot_be_fanned_out_is_rejected(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
@@ -246,7 +247,7 @@ async def test_an_edit_that_cannot_be_fanned_out_is_refused(open_sandbox: OpenSa
             await sandbox.client.runs.edit(run, "words", ["a", "a"], by="ana")
 
 
-async def test_a_fork_shares_what_its_change_does_not_touch_and_publishes_again(open_sandbox: OpenSandbox) -> None:
+async def test_a_fork_shares_results_its_change_does_not_affect_and_publishes_again(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
@@ -323,15 +324,15 @@ async def test_a_fork_asks_the_last_review_again_before_it_publishes(open_sandbo
         assert ((await sandbox.client.runs.get(forked)).state, len(called)) == (RunState.COMPLETED, 2)
 
 
-async def test_what_is_being_made_cannot_be_asked_for_again(open_sandbox: OpenSandbox) -> None:
+async def test_a_running_step_cannot_be_rerun(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         started = await sandbox.client.start("article")
-        async with sandbox.manual_worker() as hands:
-            claimed = await hands.claim()
+        async with sandbox.manual_worker() as worker:
+            claimed = await worker.claim()
             with pytest.raises(RunBusy, match="is working on text"):
                 await sandbox.client.runs.rerun(started.id, "text")
-            await hands.record_outcomes(await hands.attempt(claimed))
+            await worker.record_outcomes(await worker.attempt(claimed))
         assert (await sandbox.client.runs.rerun(started.id, "text")).number == 2
         assert (await work_to_end(sandbox, started.id))["post"] == 30
 
@@ -394,7 +395,7 @@ async def test_a_review_whose_subject_is_unchanged_keeps_its_decision(open_sandb
         assert await sandbox.client.reviews.list() == []
 
 
-async def test_a_late_result_of_superseded_work_is_refused_and_counted(open_sandbox: OpenSandbox) -> None:
+async def test_a_late_result_of_superseded_work_is_rejected_and_counted(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -413,13 +414,13 @@ async def test_a_late_result_of_superseded_work_is_refused_and_counted(open_sand
 
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start("article")
-        async with sandbox.manual_worker() as hands:
-            await hands.record_outcomes(await hands.attempt(await hands.claim()))
-            summary_ = await hands.claim()
+        async with sandbox.manual_worker() as worker:
+            await worker.record_outcomes(await worker.attempt(await worker.claim()))
+            summary_ = await worker.claim()
             (review,) = await sandbox.client.reviews.list()
             await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="again"))
-            await hands.record_outcomes(await hands.attempt(summary_))
-            assert hands.rejected_outcomes == 1
+            await worker.record_outcomes(await worker.attempt(summary_))
+            assert worker.rejected_outcomes == 1
         await sandbox.work(advance_clock=False)
         (again,) = await sandbox.client.reviews.list()
         await sandbox.client.reviews.decide(again.id, Decision("approve", by="ana"))
@@ -452,7 +453,7 @@ async def test_a_failed_run_continues_as_a_whole_when_one_step_reruns(open_sandb
         assert (await work_to_end(sandbox, run.id))["c"] == "c b café"
 
 
-async def test_unknown_steps_and_groups_are_named_with_the_nearest_right_one(open_sandbox: OpenSandbox) -> None:
+async def test_unknown_steps_and_groups_are_reported_with_the_nearest_valid_name(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
@@ -473,7 +474,7 @@ async def test_a_cancelled_run_is_not_rerun(open_sandbox: OpenSandbox) -> None:
             await sandbox.client.runs.rerun(started.id, "text")
 
 
-async def test_a_stale_review_whose_subject_came_out_the_same_is_not_asked_again(open_sandbox: OpenSandbox) -> None:
+async def test_a_stale_review_whose_subject_is_unchanged_is_not_asked_again(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -497,7 +498,7 @@ async def test_a_stale_review_whose_subject_came_out_the_same_is_not_asked_again
         assert await sandbox.client.runs.list_stale(started.id) == []
 
 
-async def test_an_action_shows_people_neither_its_key_nor_its_digest(open_sandbox: OpenSandbox) -> None:
+async def test_an_action_shows_neither_its_key_nor_its_digest(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(article(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
@@ -561,7 +562,7 @@ async def test_steps_used_also_by_other_results_are_rerun(open_sandbox: OpenSand
         assert [made.revision for made in await sandbox.client.runs.get_step_history(run, "bad")] == [2, 1]
 
 
-async def test_only_items_that_something_depends_on_are_rerun(open_sandbox: OpenSandbox) -> None:
+async def test_only_items_with_dependents_are_rerun(open_sandbox: OpenSandbox) -> None:
     pipeline, read = Pipeline("items", retry=Retry(0)), []
 
     @pipeline.step

@@ -10,7 +10,7 @@ from retoma.store.database import Database
 from retoma.testing import sandbox
 
 
-def of_monday() -> Pipeline:
+def make_old_release() -> Pipeline:
     film = Pipeline("film")
 
     @film.step
@@ -24,7 +24,7 @@ def of_monday() -> Pipeline:
     return film
 
 
-def of_tuesday() -> Pipeline:
+def make_new_release() -> Pipeline:
     film = Pipeline("film")
 
     @film.step
@@ -43,9 +43,9 @@ def of_tuesday() -> Pipeline:
 
 
 async def test_a_retired_step_runs_in_old_runs_and_not_in_new_ones(database: Database) -> None:
-    async with sandbox(App("studio", pipelines=[of_monday()]), database) as monday:
+    async with sandbox(App("studio", pipelines=[make_old_release()]), database) as monday:
         old = (await monday.client.start("film")).id
-    async with sandbox(App("studio", pipelines=[of_tuesday()]), database) as tuesday:
+    async with sandbox(App("studio", pipelines=[make_new_release()]), database) as tuesday:
         new = (await tuesday.client.start("film")).id
         await tuesday.work()
         assert [(await tuesday.client.runs.get(run)).state for run in (old, new)] == ["completed", "completed"]
@@ -56,8 +56,8 @@ async def test_a_retired_step_runs_in_old_runs_and_not_in_new_ones(database: Dat
         assert await tuesday.client.runs.get_results(new) == {"scenes": ["sea", "town"], "letter": "letter of 2"}
 
 
-def test_a_step_cannot_need_one_that_is_retired() -> None:
-    film = of_tuesday()
+def test_a_step_cannot_depend_on_a_retired_one() -> None:
+    film = make_new_release()
 
     @film.step
     def count(mail: Items[str]) -> int:
@@ -67,12 +67,12 @@ def test_a_step_cannot_need_one_that_is_retired() -> None:
         film.check()
 
 
-def test_the_hidden_source_of_a_retired_step_is_not_in_new_runs() -> None:
-    film = of_tuesday()
+def test_the_internal_source_of_a_retired_step_is_not_in_new_runs() -> None:
+    film = make_new_release()
     assert [step.name for step in film.graph.steps] == ["scenes", "letter"]
 
 
-def test_an_unknown_option_of_a_pipeline_names_the_nearest() -> None:
+def test_the_error_for_an_unknown_pipeline_option_suggests_the_nearest() -> None:
     with pytest.raises(DefinitionError, match="Pipeline has no option 'schedule'; known: 'inputs'"):
         Pipeline("p", schedule="daily")  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="did you mean 'timeout'"):

@@ -1,4 +1,4 @@
-"""Attempts that fail and are made again, in virtual time."""
+"""Attempts that fail and are retried, in virtual time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unittest.mock import ANY
 import pytest
 from pydantic import BaseModel
 
-from retoma import Context, GiveUp, Items, Pipeline, Retry, RetryLater, exponential, fixed, seconds
+from retoma import Context, GiveUp, Items, Pipeline, Retry, RetryLater, exponential, fixed_delay, seconds
 from retoma.records import Job
 from retoma.store import workers
 from retoma.store.workers import ReleasedJobs
@@ -29,11 +29,11 @@ class Batch(BaseModel):
         (Retry(3, delays=[10, 30], jitter=0), [10, 30, 30]),
         (Retry(3, backoff=exponential(5), jitter=0), [5, 10, 20]),
         (Retry(4, backoff=exponential(5, factor=3, cap=20), jitter=0), [5, 15, 20, 20]),
-        (Retry(2, backoff=fixed(60), jitter=0), [60, 60]),
+        (Retry(2, backoff=fixed_delay(60), jitter=0), [60, 60]),
         (Retry(2, delays=[0], jitter=0), [0, 0]),
     ],
 )
-async def test_retries_come_after_the_delays_that_were_asked_for(
+async def test_retries_follow_the_configured_delays(
     open_sandbox: OpenSandbox, retry: Retry, waits: list[float]
 ) -> None:
     began: list[datetime] = []
@@ -59,42 +59,42 @@ async def test_a_delay_varies_by_its_jitter(open_sandbox: OpenSandbox) -> None:
     async def label(document: str) -> str:
         raise OSError("away")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline, {"documents": [str(number) for number in range(50)]})).id
         now = await sandbox.clock.now()
-        await run_next(hands, "documents")
-        await run_next(hands)
+        await run_next(worker, "documents")
+        await run_next(worker)
         delays = {job.ready_at - now for job in await sandbox.client.runs.list_jobs(run) if job.ready_at}
     assert len(delays) > 40
     assert seconds(90) <= min(delays) < seconds(100) < max(delays) <= seconds(110)
 
 
-async def test_a_job_that_waits_for_its_retry_is_ready_later_and_says_why(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_flaky_step(Retry(1, delays=[10], jitter=0), failures=1)
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+async def test_a_job_that_waits_for_its_retry_is_ready_later_and_reports_why(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_flaky_step(Retry(1, delays=[10], jitter=0), failures=1)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
         now = await sandbox.clock.now()
-        await run_next(hands, "answer")
+        await run_next(worker, "answer")
         job = await only_job(sandbox)
         assert (job.state, job.code, job.attempt, job.ready_at) == ("ready", "ERROR", 1, now + seconds(10))
         assert await state(sandbox, run) == "running"
-        assert await hands.claim() == []
+        assert await worker.claim() == []
 
         await sandbox.clock.advance(seconds(9.9))
         assert await workers.release_due_jobs(sandbox.database, 10) == ReleasedJobs(0, seconds(0.1), None, ANY)
-        assert await hands.claim() == []
+        assert await worker.claim() == []
         await sandbox.clock.advance(seconds(0.1))
         assert await workers.release_due_jobs(sandbox.database, 10) == ReleasedJobs(1, None, None, ANY)
-        await run_next(hands, "answer")
+        await run_next(worker, "answer")
         assert await state(sandbox, run) == "completed"
 
 
 async def test_an_attempt_is_counted_at_its_claim(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_flaky_step(Retry(0), failures=0)
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    pipeline = make_flaky_step(Retry(0), failures=0)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
         assert (await only_job(sandbox)).attempt == 0
-        await hands.claim()
+        await worker.claim()
         assert (await only_job(sandbox)).attempt == 1
 
 
@@ -116,7 +116,7 @@ async def test_items_retry_on_their_own(open_sandbox: OpenSandbox) -> None:
     assert (run.state, run.results["report"]) == ("completed", [1, 2, 1])
 
 
-async def test_only_the_errors_that_are_named_are_retried(open_sandbox: OpenSandbox) -> None:
+async def test_only_the_named_errors_are_retried(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("named")
 
     @pipeline.step(retry=Retry(3, on=OSError, delays=[1]))
@@ -130,7 +130,7 @@ async def test_only_the_errors_that_are_named_are_retried(open_sandbox: OpenSand
     assert (run.state, job.attempt) == ("failed", 2)
 
 
-async def test_giving_up_ends_a_series_of_retries(open_sandbox: OpenSandbox) -> None:
+async def test_give_up_ends_a_series_of_retries(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("gives-up")
 
     @pipeline.step(retry=Retry(9, delays=[1]))
@@ -145,14 +145,14 @@ async def test_giving_up_ends_a_series_of_retries(open_sandbox: OpenSandbox) -> 
     assert (run.state, job.attempt, job.code) == ("failed", 2, "GAVE_UP")
 
 
-async def test_asking_to_wait_uses_up_neither_attempt_nor_retry(open_sandbox: OpenSandbox) -> None:
+async def test_asking_to_wait_uses_neither_an_attempt_nor_a_retry(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("waits")
-    asked: list[int] = []
+    requests: list[int] = []
 
     @pipeline.step(retry=Retry(0))
     async def answer(*, ctx: Context) -> int:
-        asked.append(ctx.attempt)
-        if len(asked) <= 5:
+        requests.append(ctx.attempt)
+        if len(requests) <= 5:
             raise RetryLater(timedelta(minutes=1), "too many requests")
         return ctx.attempt
 
@@ -161,40 +161,40 @@ async def test_asking_to_wait_uses_up_neither_attempt_nor_retry(open_sandbox: Op
         run = await sandbox.run(pipeline)
         assert await sandbox.clock.now() - before == timedelta(minutes=5)
         assert (await only_job(sandbox)).attempt == 1
-    assert (run.state, asked) == ("completed", [1] * 6)
+    assert (run.state, requests) == ("completed", [1] * 6)
 
 
-async def test_a_job_that_asked_to_wait_says_so(open_sandbox: OpenSandbox) -> None:
+async def test_a_job_that_asked_to_wait_reports_it(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("waits")
 
     @pipeline.step
     async def answer() -> int:
         raise RetryLater(timedelta(minutes=1), "too many requests")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "answer")
+        await run_next(worker, "answer")
         job = await only_job(sandbox)
         assert (job.state, job.code, job.attempt) == ("ready", "RETRY_LATER", 0)
         (_, event) = await sandbox.client.runs.list_events(run)
         assert (event.kind, event.attempt, event.data["message"]) == ("retry", 1, "too many requests")
 
 
-async def test_a_wait_may_be_given_in_seconds(open_sandbox: OpenSandbox) -> None:
+async def test_a_wait_may_be_in_seconds(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("seconds")
 
     @pipeline.step
     async def answer() -> int:
         raise RetryLater(30, "too many requests")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        await run_next(hands, "answer")
+        await run_next(worker, "answer")
         assert (await only_job(sandbox)).ready_at == await sandbox.clock.now() + seconds(30)
 
 
-async def test_a_worker_that_dies_uses_up_no_retry(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_flaky_step(Retry(1, delays=[1]), failures=1)
+async def test_a_worker_death_uses_no_retry(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_flaky_step(Retry(1, delays=[1]), failures=1)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         async with sandbox.manual_worker() as dying:
@@ -206,7 +206,7 @@ async def test_a_worker_that_dies_uses_up_no_retry(open_sandbox: OpenSandbox) ->
 
 
 async def test_a_delay_of_a_year_is_kept(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_flaky_step(Retry(2, delays=[timedelta(days=365)], jitter=0), failures=2)
+    pipeline = make_flaky_step(Retry(2, delays=[timedelta(days=365)], jitter=0), failures=2)
     async with open_sandbox(pipeline) as sandbox:
         before = await sandbox.clock.now()
         run = await sandbox.run(pipeline)
@@ -214,8 +214,8 @@ async def test_a_delay_of_a_year_is_kept(open_sandbox: OpenSandbox) -> None:
     assert run.state == "completed"
 
 
-async def test_every_retry_is_told(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_flaky_step(Retry(2, delays=[1]), failures=2)
+async def test_every_retry_is_recorded_as_an_event(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_flaky_step(Retry(2, delays=[1]), failures=2)
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         assert await kinds(sandbox, run.id) == ["start", "retry answer", "retry answer", "result answer", "end"]
@@ -224,7 +224,7 @@ async def test_every_retry_is_told(open_sandbox: OpenSandbox) -> None:
     assert events[1].data["message"] == "failed 1 of 2"
 
 
-async def test_a_retry_in_the_middle_of_a_chain_goes_on_from_there(open_sandbox: OpenSandbox) -> None:
+async def test_a_retry_in_the_middle_of_a_chain_continues_from_there(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("chain")
     called: list[str] = []
 
@@ -240,17 +240,17 @@ async def test_a_retry_in_the_middle_of_a_chain_goes_on_from_there(open_sandbox:
             raise OSError("away")
         return first + 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        kept = await hands.record_outcomes(await hands.attempt(await hands.claim()), limit=1)
-        await run_claims(hands, kept, "second")
+        kept = await worker.record_outcomes(await worker.attempt(await worker.claim()), limit=1)
+        await run_claims(worker, kept, "second")
         await sandbox.work()
         (run,) = await sandbox.client.runs.list()
         assert await sandbox.client.runs.get_results(run.id) == {"first": 1, "second": 2}
     assert called == ["first", "second", "second"]
 
 
-def a_flaky_step(retry: Retry, failures: int) -> Pipeline:
+def make_flaky_step(retry: Retry, failures: int) -> Pipeline:
     pipeline = Pipeline("flaky")
     failed: list[int] = []
 

@@ -1,4 +1,4 @@
-"""People and workers at once: whoever commits first, no run hangs, and no deadlock reaches a caller."""
+"""Concurrent people and workers: in any order of commits, no run hangs, and no deadlock reaches a caller."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from retoma import Decision, Items, Pipeline, Retry, hours
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
+from retoma import Items, Pipeline, Retry, hours
+from retoma.engine import outcomes
+from retoma.engine.claim_protocol import Claim
+from retoma.engine.outcomes import Success
 from retoma.errors import AlreadyDecided, Conflict, RunBusy
 from retoma.records import Review
+from retoma.reviews import Decision
 from retoma.states import ReviewState
 from retoma.store import workers
 from retoma.testing import ManualWorker, Sandbox
@@ -33,7 +36,7 @@ class Brief(BaseModel):
 
 
 def article() -> Pipeline:
-    """A text that a person approves, pictures beside it, and a page of both."""
+    """A text that a person approves, pictures in parallel, and a page of both."""
     pipeline = Pipeline("article", Brief, retry=Retry(0))
 
     @pipeline.step
@@ -66,7 +69,7 @@ async def start_until_review(sandbox: Sandbox, worker: ManualWorker) -> tuple[UU
 
 
 async def run_at_once(*acts: Awaitable[Any]) -> list[Any]:
-    """What came of each: no other error may reach a caller."""
+    """Return the outcome of each call: no other error may reach a caller."""
     ended = await asyncio.gather(*acts, return_exceptions=True)
     for one in ended:
         if isinstance(one, BaseException) and not isinstance(one, REFUSED):
@@ -82,7 +85,7 @@ async def do_all(worker: ManualWorker) -> None:
 
 
 async def work_to_end(sandbox: Sandbox, run: UUID) -> str:
-    """Work and approve whatever is asked, until the run is over; it must be, and nothing may live in it."""
+    """Work and approve every review until the run has ended; it must end without live jobs."""
     for _ in range(12):
         await sandbox.clock.advance(hours(0.001))
         await sandbox.work(advance_clock=False)
@@ -106,10 +109,10 @@ async def work_to_end(sandbox: Sandbox, run: UUID) -> str:
 async def check(sandbox: Sandbox, run: UUID) -> None:
     """A run that is not over, and in which nothing can go on, waits for a person."""
     shown = await sandbox.client.runs.get(run)
-    asked = await sandbox.client.reviews.list(run=run)
+    open_review = await sandbox.client.reviews.list(run=run)
     assert shown.is_over or str(shown.state) == "paused", shown.state
-    assert shown.is_over or asked
-    assert len({(one.step, one.item) for one in asked}) == len(asked)
+    assert shown.is_over or open_review
+    assert len({(one.step, one.item) for one in open_review}) == len(open_review)
     if not shown.is_over:
         assert await value(sandbox, "select open_sinks from retoma.runs where id = $1", run) == 1
 
@@ -150,50 +153,50 @@ async def run_maintenance(sandbox: Sandbox, run: UUID, review: Review) -> Any:
 
 
 async def race_actions(open_sandbox: OpenSandbox, *acts: Action, late: bool = False) -> list[str]:
-    """These acts while three workers make the pictures, again and again; gives how the runs ended."""
+    """Race these actions against three workers repeatedly; return the final states of the runs."""
     ends = []
-    async with open_sandbox(article()) as sandbox, open_workers(sandbox, 3) as hands:
+    async with open_sandbox(article()) as sandbox, open_workers(sandbox, 3) as worker:
         for _ in range(TIMES):
-            run, review = await start_until_review(sandbox, hands[0])
+            run, review = await start_until_review(sandbox, worker[0])
             if late:
                 await sandbox.clock.advance(hours(1.01))
-            await run_at_once(*(act(sandbox, run, review) for act in acts), *map(do_all, hands))
+            await run_at_once(*(act(sandbox, run, review) for act in acts), *map(do_all, worker))
             ends.append(await work_to_end(sandbox, run))
     return ends
 
 
-async def test_a_decision_and_a_cancel_at_once_leave_nothing_alive(open_sandbox: OpenSandbox) -> None:
+async def test_a_concurrent_decision_and_cancel_leave_no_live_job(open_sandbox: OpenSandbox) -> None:
     for decides in (approve, send_back):
         ends = await race_actions(open_sandbox, decides, cancel)
         assert set(ends) <= {"completed", "cancelled"}
 
 
-async def test_a_rejection_and_a_cancel_at_once_have_one_winner(open_sandbox: OpenSandbox) -> None:
+async def test_a_concurrent_rejection_and_cancel_have_one_winner(open_sandbox: OpenSandbox) -> None:
     assert set(await race_actions(open_sandbox, reject, cancel)) <= {"rejected", "cancelled"}
 
 
-async def test_a_decision_and_a_rerun_at_once_let_the_run_go_on(open_sandbox: OpenSandbox) -> None:
+async def test_a_concurrent_decision_and_rerun_let_the_run_continue(open_sandbox: OpenSandbox) -> None:
     for decides in (approve, send_back):
         for reruns in (rerun_text, rerun_pictures, rerun_words):
             assert set(await race_actions(open_sandbox, decides, reruns)) == {"completed"}
 
 
-async def test_a_decision_and_the_expiry_at_once_have_one_effect(open_sandbox: OpenSandbox) -> None:
+async def test_a_concurrent_decision_and_expiry_have_one_effect(open_sandbox: OpenSandbox) -> None:
     for decides in (approve, send_back):
         assert set(await race_actions(open_sandbox, decides, run_maintenance, run_maintenance, late=True)) == {
             "completed"
         }
 
 
-async def test_many_decisions_at_once_have_one_effect(open_sandbox: OpenSandbox) -> None:
+async def test_concurrent_decisions_have_one_effect(open_sandbox: OpenSandbox) -> None:
     assert set(await race_actions(open_sandbox, approve, send_back, approve, send_back)) == {"completed"}
 
 
-async def test_reruns_at_once_let_the_run_go_on(open_sandbox: OpenSandbox) -> None:
+async def test_concurrent_reruns_let_the_run_continue(open_sandbox: OpenSandbox) -> None:
     assert set(await race_actions(open_sandbox, rerun_text, rerun_text, rerun_words, rerun_pictures)) == {"completed"}
 
 
-async def test_what_ends_just_as_a_review_opens_lets_the_run_stand_still_by_the_next_look(
+async def test_a_run_whose_last_job_ends_as_a_review_opens_is_paused_by_the_next_check(
     open_sandbox: OpenSandbox,
 ) -> None:
     pipeline = Pipeline("article", Brief)
@@ -213,10 +216,10 @@ async def test_what_ends_just_as_a_review_opens_lets_the_run_stand_still_by_the_
         return approved + picture
 
     async with open_sandbox(pipeline) as sandbox:
-        lane, other = await open_channel(sandbox), await open_channel(sandbox)
+        link, other = await open_channel(sandbox), await open_channel(sandbox)
         run = (await sandbox.client.start("article")).id
-        (mine,), (theirs,) = await lane.call(room=1, queues=["default"]), await other.call(room=1, queues=["other"])
-        async with begin_uncommitted_call(sandbox, lane, [result(mine)]) as commit:
+        (mine,), (theirs,) = await link.call(limit=1, queues=["default"]), await other.call(limit=1, queues=["other"])
+        async with begin_uncommitted_call(sandbox, link, [result(mine)]) as commit:
             await other.call([result(theirs)])
             await commit()
         await sandbox.clock.advance(hours(0.001))
@@ -224,7 +227,7 @@ async def test_what_ends_just_as_a_review_opens_lets_the_run_stand_still_by_the_
         assert await state(sandbox, run) == "paused"
 
 
-async def test_the_last_two_that_end_beside_a_review_let_the_run_stand_still(open_sandbox: OpenSandbox) -> None:
+async def test_the_last_two_jobs_that_end_alongside_a_review_pause_the_run(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -250,12 +253,12 @@ async def test_the_last_two_that_end_beside_a_review_let_the_run_stand_still(ope
         return approved + right
 
     async with open_sandbox(pipeline) as sandbox:
-        lane, other = await open_channel(sandbox), await open_channel(sandbox)
+        link, other = await open_channel(sandbox), await open_channel(sandbox)
         run = (await sandbox.client.start("article")).id
-        claims = {claim.step: claim for claim in await lane.call(room=3)}
-        await lane.call([result(claims.pop("text")), AttemptOutcome(claims.pop("right"), "back")])
-        (theirs,) = await other.call(room=1)
-        async with begin_uncommitted_call(sandbox, lane, [result(claims["left"])]) as commit:
+        claims = {claim.step: claim for claim in await link.call(limit=3)}
+        await link.call([result(claims.pop("text")), outcomes.Returned(claims.pop("right"))])
+        (theirs,) = await other.call(limit=1)
+        async with begin_uncommitted_call(sandbox, link, [result(claims["left"])]) as commit:
             ending = asyncio.create_task(other.call([result(theirs)]))
             await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
             await commit()
@@ -263,12 +266,12 @@ async def test_the_last_two_that_end_beside_a_review_let_the_run_stand_still(ope
         assert await state(sandbox, run) == "paused"
 
 
-async def test_a_decision_waits_for_what_ends_just_now_and_the_run_goes_on(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(article()) as sandbox, open_workers(sandbox, 1) as (hands,):
-        run, review = await start_until_review(sandbox, hands)
-        lane = await open_channel(sandbox)
-        claims = await lane.call(room=3)
-        async with begin_uncommitted_call(sandbox, lane, [result(claim) for claim in claims]) as commit:
+async def test_a_decision_waits_for_jobs_that_are_ending_and_the_run_continues(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(article()) as sandbox, open_workers(sandbox, 1) as (worker,):
+        run, review = await start_until_review(sandbox, worker)
+        link = await open_channel(sandbox)
+        claims = await link.call(limit=3)
+        async with begin_uncommitted_call(sandbox, link, [result(claim) for claim in claims]) as commit:
             deciding = asyncio.create_task(sandbox.client.reviews.decide(review.id, APPROVE))
             await wait_until(lambda: is_blocked(sandbox, "decide_review"))
             await commit()
@@ -277,5 +280,5 @@ async def test_a_decision_waits_for_what_ends_just_now_and_the_run_goes_on(open_
         assert await work_to_end(sandbox, run) == "completed"
 
 
-def result(claim: Claim) -> Result:
-    return Result(claim, '"done"')
+def result(claim: Claim) -> Success:
+    return Success(claim, '"done"')

@@ -10,25 +10,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationInfo, create_model, field_validator
 
-from retoma import (
-    App,
-    Comment,
-    Context,
-    Decision,
-    Feedback,
-    FeedbackNotSupported,
-    GiveUp,
-    Items,
-    NeedsReview,
-    Pipeline,
-    Retry,
-    hours,
-    minutes,
-)
+from retoma import App, Context, GiveUp, Items, NeedsReview, Pipeline, Retry, hours, minutes
 from retoma.client import Client
-from retoma.errors import AlreadyDecided, Conflict, DefinitionError, InvalidInput, KeyReused
+from retoma.errors import AlreadyDecided, Conflict, DefinitionError, FeedbackNotSupported, InvalidInput, KeyReused
 from retoma.records import Review
+from retoma.reviews import Comment, Decision, Feedback
 from retoma.states import ReviewState, RunState
+from retoma.store import workers
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows, value
@@ -68,7 +56,7 @@ class FeedbackForm(BaseModel):
 
 
 class World:
-    """How often each step was done, and what it was told."""
+    """How often each step ran, and the feedback it received."""
 
     def __init__(self) -> None:
         self.called: list[str] = []
@@ -108,7 +96,7 @@ async def start_until_review(sandbox: Sandbox, inputs: Any = None) -> Review:
     return review
 
 
-async def test_a_run_waits_for_a_person_without_a_worker_and_goes_on_when_they_approve(
+async def test_a_run_waits_for_a_person_without_a_worker_and_continues_when_approved(
     open_lasting_sandbox: Opened,
 ) -> None:
     world = World()
@@ -125,12 +113,12 @@ async def test_a_run_waits_for_a_person_without_a_worker_and_goes_on_when_they_a
     assert (await sandbox.client.runs.get_results(review.run))["draft"] == "draft of outline of café #1"
 
 
-async def test_a_review_is_open_in_the_transaction_that_finished_its_subject(open_lasting_sandbox: Opened) -> None:
+async def test_a_review_opens_in_the_transaction_that_finishes_its_subject(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     started = await sandbox.client.start("article")
-    async with sandbox.manual_worker() as hands:
+    async with sandbox.manual_worker() as worker:
         for _ in range(2):
-            await hands.record_outcomes(await hands.attempt(await hands.claim()))
+            await worker.record_outcomes(await worker.attempt(await worker.claim()))
     (review,) = await sandbox.client.reviews.list()
     assert review.run == started.id
     assert (await sandbox.client.runs.get(started.id)).state is RunState.PAUSED
@@ -143,7 +131,7 @@ async def test_a_review_is_open_in_the_transaction_that_finished_its_subject(ope
     assert await value(sandbox, written, started.id) == 1
 
 
-async def test_what_a_person_edits_is_what_goes_on(open_lasting_sandbox: Opened) -> None:
+async def test_a_run_continues_with_the_edited_result(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", value="my own"))
@@ -164,7 +152,7 @@ async def test_what_a_person_edits_is_what_goes_on(open_lasting_sandbox: Opened)
     ],
     ids=["NUL", "half a character", "no number", "too large", "NUL in the form"],
 )
-async def test_feedback_that_cannot_be_kept_is_refused(open_lasting_sandbox: Opened, more: dict[str, Any]) -> None:
+async def test_invalid_feedback_is_rejected(open_lasting_sandbox: Opened, more: dict[str, Any]) -> None:
     sandbox = await open_lasting_sandbox(article(World(), feedback_form=create_model("Wishes", tone=(str, ""))))
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput):
@@ -178,7 +166,7 @@ async def test_feedback_that_cannot_be_kept_is_refused(open_lasting_sandbox: Ope
     assert (await sandbox.client.reviews.decide(review.id, kept)).state is ReviewState.SENT_BACK
 
 
-async def test_a_decision_that_cannot_take_effect_keeps_no_other_waiting(open_lasting_sandbox: Opened) -> None:
+async def test_a_decision_that_cannot_take_effect_does_not_block_others(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     bad, good = await start_until_review(sandbox), await start_until_review(sandbox)
     await sandbox.client.reviews.decide(bad.id, Decision("send_back", by="ana", notes="x", undo=minutes(1)))
@@ -194,7 +182,7 @@ async def test_a_decision_that_cannot_take_effect_keeps_no_other_waiting(open_la
     assert (await sandbox.client.runs.get(bad.run)).state is RunState.COMPLETED
 
 
-async def test_a_reminder_that_fell_into_the_time_of_an_undo_is_made_up_for(open_lasting_sandbox: Opened) -> None:
+async def test_a_reminder_that_became_due_during_an_undo_window_is_sent_later(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World(), remind=hours(1), escalate=hours(2), escalate_to="bea"))
     review = await start_until_review(sandbox)
     await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", undo=hours(1)))
@@ -211,7 +199,7 @@ async def test_a_reminder_that_fell_into_the_time_of_an_undo_is_made_up_for(open
     assert (await sandbox.client.reviews.get(review.id)).assignee == "bea"
 
 
-async def test_an_edit_of_the_wrong_type_is_refused_and_the_review_stays_open(open_lasting_sandbox: Opened) -> None:
+async def test_an_edit_of_the_wrong_type_is_rejected_and_the_review_stays_open(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="approved_outline"):
@@ -219,9 +207,9 @@ async def test_an_edit_of_the_wrong_type_is_refused_and_the_review_stays_open(op
     assert (await sandbox.client.reviews.get(review.id)).is_open
 
 
-@pytest.mark.parametrize("beside", [(), ("languages",)])
-async def test_a_list_that_cannot_be_fanned_out_is_refused_and_the_review_stays_open(
-    open_lasting_sandbox: Opened, beside: tuple[str, ...]
+@pytest.mark.parametrize("parallel", [(), ("languages",)])
+async def test_a_list_that_cannot_be_fanned_out_is_rejected_and_the_review_stays_open(
+    open_lasting_sandbox: Opened, parallel: tuple[str, ...]
 ) -> None:
     pipeline = Pipeline("article")
 
@@ -234,7 +222,7 @@ async def test_a_list_that_cannot_be_fanned_out_is_refused_and_the_review_stays_
         return ["pt"]
 
     pipeline.review("good_dishes", of=dishes)
-    if beside:
+    if parallel:
 
         @pipeline.each("good_dishes", "languages")
         def recipe(good_dish: str, language: str) -> str:
@@ -252,7 +240,7 @@ async def test_a_list_that_cannot_be_fanned_out_is_refused_and_the_review_stays_
     assert (await sandbox.client.reviews.get(review.id)).is_open
 
 
-async def test_a_feedback_form_knows_where_the_work_goes_back_to(open_lasting_sandbox: Opened) -> None:
+async def test_a_feedback_form_knows_the_target_step(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World(), feedback_form=FeedbackForm))
     review = await start_until_review(sandbox)
     calm = Decision("send_back", by="ana", extra={"tone": "calm"})
@@ -281,7 +269,7 @@ async def test_work_that_is_sent_back_is_rerun_with_the_feedback(open_lasting_sa
     ]
 
 
-async def test_work_may_go_back_to_an_earlier_step_and_what_would_be_the_same_is_kept(
+async def test_work_may_be_sent_back_to_an_earlier_step_and_unchanged_results_are_reused(
     open_lasting_sandbox: Opened,
 ) -> None:
     world = World()
@@ -295,14 +283,16 @@ async def test_work_may_go_back_to_an_earlier_step_and_what_would_be_the_same_is
     assert (kept.revision, kept.reused_from) == (2, 1)
 
 
-async def test_a_review_may_only_go_back_where_its_pipeline_lets_it(open_lasting_sandbox: Opened) -> None:
+async def test_a_review_may_only_send_back_to_the_steps_of_its_pipeline_definition(
+    open_lasting_sandbox: Opened,
+) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="can be sent back to 'outline', 'facts', not to"):
         await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="x", to="draft"))
 
 
-async def test_work_goes_back_only_so_often(open_lasting_sandbox: Opened) -> None:
+async def test_the_number_of_send_backs_is_limited(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World(), max_revisions=1))
     review = await start_until_review(sandbox)
     await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="again"))
@@ -324,14 +314,14 @@ async def test_a_rejected_run_ends_as_rejected_and_not_as_failed(open_lasting_sa
 
 
 @pytest.mark.parametrize("action", ["reject", "send_back"])
-async def test_who_does_not_approve_says_why(open_lasting_sandbox: Opened, action: str) -> None:
+async def test_a_rejection_or_send_back_needs_a_reason(open_lasting_sandbox: Opened, action: str) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="notes"):
         await sandbox.client.reviews.decide(review.id, Decision(action, by="ana"))
 
 
-async def test_fifty_decisions_at_once_have_one_winner_whom_all_others_are_told(open_lasting_sandbox: Opened) -> None:
+async def test_fifty_concurrent_decisions_have_one_winner_that_all_others_see(open_lasting_sandbox: Opened) -> None:
     world = World()
     sandbox = await open_lasting_sandbox(article(world))
     review = await start_until_review(sandbox)
@@ -349,7 +339,7 @@ async def test_fifty_decisions_at_once_have_one_winner_whom_all_others_are_told(
     assert {one.winner.decided_by for one in losers} == {winners[0].decided_by}
 
 
-async def test_the_same_decision_sent_again_gets_the_same_answer(open_lasting_sandbox: Opened) -> None:
+async def test_a_repeated_decision_gets_the_same_answer(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     decision = Decision("approve", by="ana", key="k")
@@ -383,7 +373,7 @@ async def test_a_key_is_for_one_decision(open_lasting_sandbox: Opened) -> None:
     assert (await sandbox.client.reviews.decide(returned.id, replace(back, to="outline"))).back_to == "outline"
 
 
-async def test_a_decision_about_another_revision_than_was_seen_is_refused(open_lasting_sandbox: Opened) -> None:
+async def test_a_decision_on_another_revision_than_the_one_seen_is_rejected(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     with pytest.raises(Conflict, match="look at it again"):
@@ -423,7 +413,7 @@ async def test_an_undone_decision_repeated_with_its_key_is_not_applied_again(ope
     assert await sandbox.client.reviews.decide(review.id, decision) == other
 
 
-async def test_a_cancelled_run_withdraws_its_reviews_and_voids_what_was_not_yet_in_effect(
+async def test_a_cancelled_run_withdraws_its_reviews_and_voids_pending_decisions(
     open_lasting_sandbox: Opened,
 ) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
@@ -437,7 +427,7 @@ async def test_a_cancelled_run_withdraws_its_reviews_and_voids_what_was_not_yet_
         await sandbox.client.reviews.decide(open_one.id, APPROVE)
 
 
-async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(open_lasting_sandbox: Opened) -> None:
+async def test_a_form_produces_the_result_and_an_incomplete_form_is_rejected(open_lasting_sandbox: Opened) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -465,7 +455,7 @@ async def test_a_form_gives_the_result_and_what_it_lacks_is_refused(open_lasting
         await sandbox.client.runs.edit(review.run, "final", {"thumbnail": None})
 
 
-async def test_a_value_is_refused_if_its_type_is_unknown(open_lasting_sandbox: Opened) -> None:
+async def test_a_value_is_rejected_if_its_type_is_unknown(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     edited = Decision("approve", by="ana", value="mine")
@@ -482,7 +472,7 @@ async def test_a_value_is_refused_if_its_type_is_unknown(open_lasting_sandbox: O
     assert (await sandbox.client.reviews.get(review.id)).is_open
 
 
-async def test_only_doubtful_items_are_reviewed_each_by_itself(open_lasting_sandbox: Opened) -> None:
+async def test_only_doubtful_items_are_reviewed_individually(open_lasting_sandbox: Opened) -> None:
     made: list[str] = []
     pipeline = Pipeline("article", Brief)
 
@@ -518,7 +508,7 @@ async def test_only_doubtful_items_are_reviewed_each_by_itself(open_lasting_sand
     assert (await sandbox.client.runs.get_results(started.id))["report"] == [expected[key] for key in "abc"]
 
 
-async def test_a_step_may_ask_for_help_and_a_person_accepts_what_it_has(open_lasting_sandbox: Opened) -> None:
+async def test_a_step_may_ask_for_help_and_a_person_accepts_its_result(open_lasting_sandbox: Opened) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -596,7 +586,24 @@ async def test_a_review_reminds_then_is_escalated_then_expires_with_its_default(
     assert [event.data["what"] for event in events] == ["opened", "escalated", "reminded", "expired"]
 
 
-async def test_a_run_is_not_paused_while_another_branch_can_go_on(open_lasting_sandbox: Opened) -> None:
+async def test_an_expired_review_stays_approved_if_its_policy_changes_before_a_worker_continues(
+    open_lasting_sandbox: Opened,
+) -> None:
+    sandbox = await open_lasting_sandbox(article(World(), expires=hours(1), on_expiry="approved"))
+    review = await start_until_review(sandbox)
+    async with sandbox.manual_worker() as worker:
+        await sandbox.clock.advance(hours(1))
+        await workers.release_due_jobs(sandbox.database, 100)
+        claims = await worker.claim(1)
+        changed = """update retoma.steps set review = jsonb_set(review::jsonb, '{on_expiry}', '"rejected"')::json
+                      where review is not null"""
+        await rows(sandbox, changed)
+        await worker.record_outcomes(await worker.attempt(claims))
+    await sandbox.work()
+    assert (await sandbox.client.runs.get(review.run)).state is RunState.COMPLETED
+
+
+async def test_a_run_is_not_paused_while_another_branch_can_proceed(open_lasting_sandbox: Opened) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -615,14 +622,14 @@ async def test_a_run_is_not_paused_while_another_branch_can_go_on(open_lasting_s
 
     sandbox = await open_lasting_sandbox(pipeline)
     started = await sandbox.client.start("article")
-    async with sandbox.manual_worker() as hands:
-        await hands.record_outcomes(await hands.attempt(await hands.claim(queues=["default"])))
+    async with sandbox.manual_worker() as worker:
+        await worker.record_outcomes(await worker.attempt(await worker.claim(queues=["default"])))
         assert (await sandbox.client.runs.get(started.id)).state is RunState.RUNNING
-        await hands.record_outcomes(await hands.attempt(await hands.claim(queues=["slow"])))
+        await worker.record_outcomes(await worker.attempt(await worker.claim(queues=["slow"])))
     assert (await sandbox.client.runs.get(started.id)).state is RunState.PAUSED
 
 
-async def test_a_batch_of_decisions_tells_of_each_how_it_ended(open_lasting_sandbox: Opened) -> None:
+async def test_a_batch_of_decisions_reports_each_outcome(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     first, second = await start_until_review(sandbox), await start_until_review(sandbox, {"topic": "chá"})
     await sandbox.client.reviews.decide(second.id, Decision("reject", by="rui", notes="no"))
@@ -632,7 +639,7 @@ async def test_a_batch_of_decisions_tells_of_each_how_it_ended(open_lasting_sand
     assert isinstance(other.error, AlreadyDecided)
 
 
-async def test_others_see_who_looks_at_a_review_and_may_still_decide_it(open_lasting_sandbox: Opened) -> None:
+async def test_others_see_who_is_viewing_a_review_and_may_still_decide_it(open_lasting_sandbox: Opened) -> None:
     sandbox = await open_lasting_sandbox(article(World()))
     review = await start_until_review(sandbox)
     assert await sandbox.client.reviews.claim(review.id, by="ana", duration=minutes(5)) == "ana"
@@ -648,7 +655,7 @@ class Consent(BaseModel):
 
 
 @pytest.mark.parametrize("doubtful", [True, False])
-async def test_a_form_that_nobody_fills_in_has_its_defaults(open_lasting_sandbox: Opened, doubtful: bool) -> None:
+async def test_a_form_that_nobody_fills_in_uses_its_defaults(open_lasting_sandbox: Opened, doubtful: bool) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -668,7 +675,7 @@ async def test_a_form_that_nobody_fills_in_has_its_defaults(open_lasting_sandbox
     assert (run.state, run.results["page"]) == (RunState.COMPLETED, "café False")
 
 
-async def test_a_form_that_cannot_fill_itself_needs_a_person(open_lasting_sandbox: Opened) -> None:
+async def test_a_form_without_complete_defaults_needs_a_person(open_lasting_sandbox: Opened) -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -683,7 +690,7 @@ async def test_a_form_that_cannot_fill_itself_needs_a_person(open_lasting_sandbo
         pipeline.review("final", of=text, form=Choice, expires=hours(1), on_expiry="approved")
 
 
-def test_a_condition_takes_what_is_reviewed_and_nothing_else() -> None:
+def test_a_condition_takes_only_the_subject_of_the_review() -> None:
     pipeline = Pipeline("article", Brief)
 
     @pipeline.step
@@ -694,7 +701,7 @@ def test_a_condition_takes_what_is_reviewed_and_nothing_else() -> None:
         pipeline.review("sure", of=text, when=lambda texts: True)
 
 
-async def test_feedback_is_refused_before_it_is_recorded_if_its_step_cannot_follow_it(
+async def test_feedback_is_rejected_before_it_is_recorded_if_its_step_cannot_follow_it(
     open_sandbox: OpenSandbox,
 ) -> None:
     def only_shorter(feedback: Feedback, facts: list[str], *, words: list[str]) -> None:
@@ -726,7 +733,7 @@ async def test_feedback_is_refused_before_it_is_recorded_if_its_step_cannot_foll
         assert await sandbox.client.reviews.decide(review.id, back) == decided
 
 
-def test_a_check_of_feedback_that_reads_what_is_not_there_is_a_mistake() -> None:
+def test_a_feedback_check_that_reads_a_missing_parameter_is_an_error() -> None:
     pipeline = Pipeline("wrong")
     with pytest.raises(DefinitionError, match="feedback= takes 'fact', which is neither an input nor a plain step"):
 

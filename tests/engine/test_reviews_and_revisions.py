@@ -1,4 +1,4 @@
-"""Where reviews, lists and revisions meet: what a person asks for while something is on its way."""
+"""Interactions of reviews, lists and revisions: what a person requests while work is in progress."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from retoma import Context, Decision, GiveUp, Items, Pipeline, Retry, minutes
+from retoma import Context, GiveUp, Items, Pipeline, Retry, minutes
 from retoma.errors import InvalidInput, RunBusy
+from retoma.reviews import Decision
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import names, rows, run_next, state, states
@@ -78,15 +79,15 @@ async def run_to_completion(sandbox: Sandbox, world: World) -> Any:
     return run.id
 
 
-async def test_a_worker_is_not_given_what_waits_for_a_person(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(article()) as sandbox, sandbox.manual_worker() as hands:
+async def test_a_worker_cannot_claim_a_job_that_waits_for_a_person(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(article()) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start("article")
-        claims = await hands.claim(1, queues=["default"])
-        kept = await hands.record_outcomes(await hands.attempt(claims), limit=5)
+        claims = await worker.claim(1, queues=["default"])
+        kept = await worker.record_outcomes(await worker.attempt(claims), limit=5)
         assert names(kept) == ["picture"]
 
 
-async def test_a_run_runs_again_as_soon_as_its_last_review_is_decided(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_is_running_again_as_soon_as_its_last_review_is_decided(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(article()) as sandbox:
         run = (await sandbox.client.start("article")).id
         await sandbox.work(advance_clock=False)
@@ -97,19 +98,19 @@ async def test_a_run_runs_again_as_soon_as_its_last_review_is_decided(open_sandb
 
 
 async def test_a_rerun_waits_for_dependencies_that_are_still_running(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(article()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(article()) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("article")).id
-        held = await hands.claim(5, queues=["slow"])
-        await run_next(hands, "text")
+        held = await worker.claim(5, queues=["slow"])
+        await run_next(worker, "text")
         (review,) = await sandbox.client.reviews.list(run=run)
         await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="again"))
-        await run_next(hands, "text")
+        await run_next(worker, "text")
         (again,) = await sandbox.client.reviews.list(run=run)
         await sandbox.client.reviews.decide(again.id, APPROVE)
-        await run_next(hands, "approved")
+        await run_next(worker, "approved")
         assert (await states(sandbox, run))["page"] == "waiting"
-        await hands.record_outcomes(await hands.attempt(held))
-        await run_next(hands, "page")
+        await worker.record_outcomes(await worker.attempt(held))
+        await run_next(worker, "page")
         assert await state(sandbox, run) == "completed"
 
 
@@ -153,16 +154,16 @@ async def test_an_item_is_left_alone_while_its_list_reruns(open_sandbox: OpenSan
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
-async def test_no_person_gives_another_list_to_items_that_exist(open_sandbox: OpenSandbox, goes_on: bool) -> None:
+async def test_a_person_cannot_replace_a_list_whose_items_exist(open_sandbox: OpenSandbox, goes_on: bool) -> None:
     world = World()
     async with open_sandbox(album(world)) as sandbox:
         run = await run_to_completion(sandbox, world)
         with pytest.raises(RunBusy, match="rerun the step that returns the list"):
-            await sandbox.client.runs.edit(run, "words", [{"key": "z", "text": "z"}], rerun_dependents=goes_on)
+            await sandbox.client.runs.edit(run, "words", [{"key": "z", "text": "z"}], downstream=goes_on)
         assert (await sandbox.client.runs.get_results(run))["page"] == "picture of first, picture of second"
 
 
-async def test_a_person_is_not_asked_again_about_what_another_gave_a_second_time(open_sandbox: OpenSandbox) -> None:
+async def test_a_review_is_not_asked_again_about_an_identical_edited_result(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(article()) as sandbox:
         run = (await sandbox.client.start("article")).id
         await sandbox.work(advance_clock=False)
@@ -192,7 +193,7 @@ async def test_a_run_that_reruns_only_one_review_waits_for_its_person(open_sandb
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
-async def test_a_run_whose_only_failure_a_person_makes_good_is_completed(
+async def test_a_run_whose_only_failure_a_person_resolves_is_completed(
     open_sandbox: OpenSandbox, goes_on: bool
 ) -> None:
     works: list[bool] = [False]
@@ -207,7 +208,7 @@ async def test_a_run_whose_only_failure_a_person_makes_good_is_completed(
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run("single")
         assert run.state == "completed_with_errors"
-        await sandbox.client.runs.edit(run.id, "only", "mine", rerun_dependents=goes_on)
+        await sandbox.client.runs.edit(run.id, "only", "mine", downstream=goes_on)
         assert await state(sandbox, run.id) == "completed"
         await sandbox.client.runs.rerun(run.id, "only", downstream=False)
         await sandbox.work()
@@ -219,14 +220,14 @@ async def test_a_run_whose_only_failure_a_person_makes_good_is_completed(
 
 
 def shown_album(world: World, *, every_picture: bool) -> Pipeline:
-    """Pictures that a person looks at one by one, or all at once."""
+    """Pictures that a person reviews one by one, or all at once."""
     pipeline = album(world)
     pipeline.review("good", of="picture" if every_picture else "page", send_back_to="picture")
     return pipeline
 
 
 @pytest.mark.parametrize("items", [["nope"], [], ["a", "nope"]])
-async def test_work_does_not_go_back_for_items_that_are_not_there(open_sandbox: OpenSandbox, items: list[str]) -> None:
+async def test_missing_items_cannot_be_sent_back(open_sandbox: OpenSandbox, items: list[str]) -> None:
     async with open_sandbox(shown_album(World(), every_picture=False)) as sandbox:
         await sandbox.client.start("album")
         await sandbox.work(advance_clock=False)
@@ -236,7 +237,7 @@ async def test_work_does_not_go_back_for_items_that_are_not_there(open_sandbox: 
         assert (await sandbox.client.reviews.get(review.id)).is_open
 
 
-async def test_the_review_of_an_item_does_not_send_back_another_item(open_sandbox: OpenSandbox) -> None:
+async def test_the_review_of_an_item_cannot_send_back_another_item(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(shown_album(World(), every_picture=True)) as sandbox:
         await sandbox.client.start("album")
         await sandbox.work(advance_clock=False)
@@ -248,7 +249,7 @@ async def test_the_review_of_an_item_does_not_send_back_another_item(open_sandbo
         assert {review.item for review in await sandbox.client.reviews.list()} == {"a", "b"}
 
 
-async def test_work_that_has_no_items_does_not_go_back_to_them(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_without_items_cannot_send_items_back(open_sandbox: OpenSandbox) -> None:
     world = World()
     world.words.clear()
     async with open_sandbox(shown_album(world, every_picture=False)) as sandbox:
@@ -259,7 +260,7 @@ async def test_work_that_has_no_items_does_not_go_back_to_them(open_sandbox: Ope
             await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="x"))
 
 
-async def test_a_review_is_open_again_if_what_was_to_go_back_has_gone_meanwhile(open_sandbox: OpenSandbox) -> None:
+async def test_a_review_reopens_if_the_work_to_send_back_is_gone(open_sandbox: OpenSandbox) -> None:
     world = World()
     async with open_sandbox(shown_album(world, every_picture=False)) as sandbox:
         run = (await sandbox.client.start("album")).id
@@ -275,16 +276,16 @@ async def test_a_review_is_open_again_if_what_was_to_go_back_has_gone_meanwhile(
 
 
 @pytest.mark.parametrize("again", ["resume", "rerun_failed", "rerun"])
-async def test_what_a_person_said_counts_until_the_work_has_a_result(open_sandbox: OpenSandbox, again: str) -> None:
-    told: list[str | None] = []
+async def test_feedback_applies_until_the_work_has_a_result(open_sandbox: OpenSandbox, again: str) -> None:
+    reported: list[str | None] = []
     pipeline = Pipeline("article", Brief, retry=Retry(0))
 
     @pipeline.step
     def text(topic: str, *, ctx: Context) -> str:
-        told.append(ctx.feedback.notes if ctx.feedback else None)
-        if len(told) == 2:
+        reported.append(ctx.feedback.notes if ctx.feedback else None)
+        if len(reported) == 2:
             raise GiveUp("not now")
-        return f"{topic} {len(told)}"
+        return f"{topic} {len(reported)}"
 
     pipeline.review("approved", of=text)
     async with open_sandbox(pipeline) as sandbox:
@@ -302,4 +303,4 @@ async def test_what_a_person_said_counts_until_the_work_has_a_result(open_sandbo
         await sandbox.work()
         await sandbox.client.runs.rerun(run, "text")
         await sandbox.work(advance_clock=False)
-    assert told == [None, "shorter", "shorter", None]
+    assert reported == [None, "shorter", "shorter", None]

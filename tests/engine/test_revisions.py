@@ -1,12 +1,13 @@
-"""Revisions: jobs of two revisions of a run stand beside each other and do not mix."""
+"""Revisions: jobs of two revisions of a run coexist and do not mix."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from retoma import Items, Pipeline
-from retoma.engine.claim_protocol import Result
+from retoma.engine.outcomes import Success
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import find_claim, names, rows, run_claims, run_next, states
@@ -14,21 +15,21 @@ from tests.engine.builders import find_claim, names, rows, run_claims, run_next,
 
 async def test_a_result_of_one_revision_does_not_end_the_job_of_another(open_sandbox: OpenSandbox) -> None:
     pipeline = labels()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
         await insert_revision(sandbox, run, "documents", "")
-        claims = await hands.claim(10)
+        claims = await worker.claim(10)
         assert sorted((claim.step, claim.revision, claim.fence) for claim in claims) == [
             ("documents", 1, 1),
             ("documents", 2, 1),
             ("taxonomy", 1, 1),
         ]
         old = next(claim for claim in claims if (claim.step, claim.revision) == ("documents", 1))
-        await hands.record_outcomes([Result(old, "[]")])
+        await worker.record_outcomes([Success(old, "[]")])
         found = await rows(sandbox, "select revision, state::text from retoma.jobs where step = 'documents'")
         assert {tuple(row) for row in found} == {(1, "succeeded"), (2, "running")}
-        await hands.record_outcomes([Result(replace(old, revision=3), "[]")])
-        assert hands.rejected_outcomes == 1
+        await worker.record_outcomes([Success(replace(old, revision=3), "[]")])
+        assert worker.rejected_outcomes == 1
 
 
 async def test_a_step_reads_the_latest_result_of_its_dependency(open_sandbox: OpenSandbox) -> None:
@@ -42,22 +43,22 @@ async def test_a_step_reads_the_latest_result_of_its_dependency(open_sandbox: Op
     async def draft(outline: str) -> str:
         return f"draft of {outline}"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "outline")
+        await run_next(worker, "outline")
         await insert_revision(sandbox, run, "outline", "", output='"second"')
-        await run_next(hands, "draft")
+        await run_next(worker, "draft")
         assert await sandbox.client.runs.get_results(run) == {"outline": "second", "draft": "draft of second"}
 
 
 async def test_a_join_sees_each_item_once_at_its_latest_revision(open_sandbox: OpenSandbox) -> None:
     pipeline = labels()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "documents", "taxonomy")
-        await run_next(hands, "label:a", "label:b")
+        await run_next(worker, "documents", "taxonomy")
+        await run_next(worker, "label:a", "label:b")
         await insert_revision(sandbox, run, "label", "a", output='"A again"')
-        await run_next(hands, "report")
+        await run_next(worker, "report")
         assert (await sandbox.client.runs.get_results(run))["report"] == ["A again", "b tax"]
 
 
@@ -76,41 +77,41 @@ async def test_an_item_has_the_value_of_the_latest_revision_of_its_list(open_san
     async def second(first: str, document: dict[str, str]) -> str:
         return f"{first} {document['text']}"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "documents")
-        await run_next(hands, "first:a")
+        await run_next(worker, "documents")
+        await run_next(worker, "first:a")
         await insert_revision(sandbox, run, "first", "a", output='"new"', value='{"key": "a", "text": "new"}')
-        await run_next(hands, "second:a")
+        await run_next(worker, "second:a")
         (job,) = (job for job in await sandbox.client.runs.list_jobs(run) if job.step == "second")
         assert job.output == "new new"
 
 
 async def test_a_shared_dependency_counts_once_though_it_was_rerun(open_sandbox: OpenSandbox) -> None:
     pipeline = labels()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(10)
-        await run_claims(hands, claims, "taxonomy")
+        claims = await worker.claim(10)
+        await run_claims(worker, claims, "taxonomy")
         await insert_revision(sandbox, run, "taxonomy", "", output='"new tax"')
-        await run_claims(hands, claims, "documents")
-        labelled = await hands.claim(10)
+        await run_claims(worker, claims, "documents")
+        labelled = await worker.claim(10)
         assert names(labelled) == ["label:a", "label:b"]
-        await run_claims(hands, labelled)
+        await run_claims(worker, labelled)
         (job,) = (job for job in await sandbox.client.runs.list_jobs(run) if (job.step, job.item) == ("label", "a"))
         assert job.output == "a new tax"
 
 
 async def test_items_wait_for_a_shared_dependency_that_is_rerunning(open_sandbox: OpenSandbox) -> None:
     pipeline = labels()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(10)
-        await run_claims(hands, claims, "taxonomy")
+        claims = await worker.claim(10)
+        await run_claims(worker, claims, "taxonomy")
         await insert_revision(sandbox, run, "taxonomy", "")
-        await run_claims(hands, claims, "documents")
+        await run_claims(worker, claims, "documents")
         assert (await states(sandbox, run))["label:a"] == "waiting"
-        await run_claims(hands, [find_claim(await hands.claim(10), "taxonomy")])
+        await run_claims(worker, [find_claim(await worker.claim(10), "taxonomy")])
         assert (await states(sandbox, run))["label:a"] == "ready"
 
 

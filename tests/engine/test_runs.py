@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from retoma import Context, Items, Pipeline, Retry
 from retoma.errors import InvalidInput, NotFound
 from retoma.states import RunState
-from retoma.store import runs
+from retoma.store import event_stream
 from retoma.store.database import Database
 from tests.conftest import OpenSandbox
 from tests.engine.builders import names, run_claims, run_next, state, states
@@ -86,8 +86,8 @@ async def test_a_retry_waits_its_delay_and_then_succeeds(open_sandbox: OpenSandb
     assert run.results == {"answer": 42}
 
 
-async def test_a_diamond_meets_in_the_step_that_needs_both_sides(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_diamond()
+async def test_a_diamond_joins_in_the_step_that_needs_both_sides(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_diamond()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
     assert run.state == "completed"
@@ -95,29 +95,29 @@ async def test_a_diamond_meets_in_the_step_that_needs_both_sides(open_sandbox: O
 
 
 async def test_a_step_is_ready_only_when_all_dependencies_have_ended(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_diamond()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    pipeline = make_diamond()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "script")
-        sides = await hands.claim(10)
+        await run_next(worker, "script")
+        sides = await worker.claim(10)
         assert names(sides) == ["images", "voice"]
-        await run_claims(hands, sides, "voice")
+        await run_claims(worker, sides, "voice")
         assert (await states(sandbox, run))["video"] == "waiting"
-        assert await hands.claim(10) == []
-        await run_claims(hands, sides, "images")
+        assert await worker.claim(10) == []
+        await run_claims(worker, sides, "images")
         assert (await states(sandbox, run))["video"] == "ready"
 
 
 async def test_both_sides_of_a_diamond_may_end_in_one_call(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_diamond()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    pipeline = make_diamond()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        await run_next(hands, "script")
-        await run_next(hands, "images", "voice")
-        assert names(await hands.claim(10)) == ["video"]
+        await run_next(worker, "script")
+        await run_next(worker, "images", "voice")
+        assert names(await worker.claim(10)) == ["video"]
 
 
-async def test_a_step_gets_the_result_of_an_implied_dependency(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_receives_the_result_of_an_implied_dependency(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("implied")
 
     @pipeline.step
@@ -137,7 +137,7 @@ async def test_a_step_gets_the_result_of_an_implied_dependency(open_sandbox: Ope
     assert run.results["third"] == [1, 2]
 
 
-async def test_parameters_are_filled_by_name_whatever_their_order(open_sandbox: OpenSandbox) -> None:
+async def test_parameters_are_passed_by_name_in_any_order(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("order", inputs=Brief)
 
     @pipeline.step
@@ -167,10 +167,10 @@ async def test_after_lets_a_step_wait_without_taking_a_result(open_sandbox: Open
     async def announcement() -> str:
         return "out now"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        await run_next(hands, "upload")
-        await run_next(hands, "announcement")
+        await run_next(worker, "upload")
+        await run_next(worker, "announcement")
 
 
 async def test_none_is_a_result_like_any_other(open_sandbox: OpenSandbox) -> None:
@@ -222,7 +222,7 @@ async def test_any_text_survives_as_a_result(open_sandbox: OpenSandbox) -> None:
     assert run.results["same"] is True
 
 
-async def test_a_run_goes_on_until_its_last_branch_has_ended(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_continues_until_its_last_branch_has_ended(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("branches")
 
     @pipeline.step
@@ -233,16 +233,16 @@ async def test_a_run_goes_on_until_its_last_branch_has_ended(open_sandbox: OpenS
     async def right() -> int:
         return 2
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(10)
-        await run_claims(hands, claims, "left")
+        claims = await worker.claim(10)
+        await run_claims(worker, claims, "left")
         assert await state(sandbox, run) == "running"
-        await run_claims(hands, claims, "right")
+        await run_claims(worker, claims, "right")
         assert await state(sandbox, run) == "completed"
 
 
-async def test_a_successor_that_stays_with_its_worker_has_all_it_reads(open_sandbox: OpenSandbox) -> None:
+async def test_a_successor_kept_by_its_worker_has_all_its_inputs(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("kept", inputs=Brief)
 
     @pipeline.step
@@ -257,20 +257,20 @@ async def test_a_successor_that_stays_with_its_worker_has_all_it_reads(open_sand
     async def checked(part: str, topic: str, number: int) -> str:
         return f"{part} ({number} of {topic})"
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline, {"topic": "tea", "count": 2})).id
-        claims = await hands.claim(1)
+        claims = await worker.claim(1)
         for step in ("part", "checked"):
-            claims = await hands.record_outcomes(await hands.attempt(claims), limit=7)
+            claims = await worker.record_outcomes(await worker.attempt(claims), limit=7)
             assert names(claims) == [f"{step}:0", f"{step}:1"]
-        await run_claims(hands, claims)
+        await run_claims(worker, claims)
         assert {job.item: job.output for job in await sandbox.client.runs.list_jobs(run) if job.step == "checked"} == {
             "0": "tea 0 (0 of tea)",
             "1": "tea 1 (1 of tea)",
         }
 
 
-async def test_a_step_knows_its_attempt_and_has_the_resources_it_asks_for(open_sandbox: OpenSandbox) -> None:
+async def test_a_step_knows_its_attempt_and_has_its_declared_resources(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("context")
     seen: list[Context] = []
 
@@ -302,8 +302,10 @@ async def test_a_step_reads_the_databases_time(open_sandbox: OpenSandbox) -> Non
         assert (await sandbox.run(pipeline)).results == {"read": now.isoformat().replace("+00:00", "Z")}
 
 
-@pytest.mark.parametrize("given", [{"count": "many"}, {"topic": None}])
-async def test_an_input_that_its_model_refuses_starts_nothing(open_sandbox: OpenSandbox, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("values", [{"count": "many"}, {"topic": None}])
+async def test_an_input_that_its_model_rejects_starts_nothing(
+    open_sandbox: OpenSandbox, values: dict[str, Any]
+) -> None:
     pipeline = Pipeline("strict", inputs=Brief)
 
     @pipeline.step
@@ -311,13 +313,13 @@ async def test_an_input_that_its_model_refuses_starts_nothing(open_sandbox: Open
         return topic
 
     async with open_sandbox(pipeline) as sandbox:
-        with pytest.raises(InvalidInput, match=next(iter(given))):
-            await sandbox.client.start(pipeline, given)
+        with pytest.raises(InvalidInput, match=next(iter(values))):
+            await sandbox.client.start(pipeline, values)
         assert await sandbox.client.runs.list() == []
 
 
 async def test_a_run_that_does_not_exist_is_not_found(open_sandbox: OpenSandbox) -> None:
-    pipeline = a_diamond()
+    pipeline = make_diamond()
     async with open_sandbox(pipeline) as sandbox:
         with pytest.raises(NotFound):
             await sandbox.client.runs.get(uuid4())
@@ -326,40 +328,40 @@ async def test_a_run_that_does_not_exist_is_not_found(open_sandbox: OpenSandbox)
 
 
 @pytest.mark.parametrize("revision", [0, 2**31])
-async def test_a_revision_that_no_run_can_have_is_refused(open_sandbox: OpenSandbox, revision: int) -> None:
-    async with open_sandbox(a_diamond()) as sandbox:
-        for look in (
+async def test_an_impossible_revision_is_rejected(open_sandbox: OpenSandbox, revision: int) -> None:
+    async with open_sandbox(make_diamond()) as sandbox:
+        for probe in (
             sandbox.client.runs.get_results,
             sandbox.client.runs.list_jobs,
             sandbox.client.runs.get_errors,
         ):
             with pytest.raises(InvalidInput, match="a revision is a whole number from 1"):
-                await look(uuid4(), revision=revision)
+                await probe(uuid4(), revision=revision)
 
 
-async def test_a_run_that_nobody_waits_for_any_more_is_not_looked_for(
+async def test_a_run_that_nobody_waits_for_any_more_is_not_polled(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = a_diamond()
+    pipeline = make_diamond()
     looked_for: set[UUID] = set()
-    ended = runs.get_ended_states
+    get_states = event_stream.get_run_states
 
-    async def noted(database: Database, waiting: Iterable[UUID]) -> dict[UUID, RunState]:
+    async def noted(database: Database, waiting: Iterable[UUID], **options: Any) -> dict[UUID, RunState]:
         looked_for.update(waiting)
-        return await ended(database, waiting)
+        return await get_states(database, waiting, **options)
 
     async with open_sandbox(pipeline) as sandbox:
-        former, run = [(await sandbox.client.start(pipeline)).id for _ in range(2)]
+        previous, run = [(await sandbox.client.start(pipeline)).id for _ in range(2)]
         waiting = asyncio.create_task(sandbox.client.wait(run))
         with pytest.raises(TimeoutError):
-            await sandbox.client.wait(former, timedelta(0))
-        monkeypatch.setattr(runs, "get_ended_states", noted)
+            await sandbox.client.wait(previous, timedelta(0))
+        monkeypatch.setattr(event_stream, "get_run_states", noted)
         await sandbox.work()
         assert (await waiting).is_over
     assert looked_for == {run}
 
 
-def a_diamond() -> Pipeline:
+def make_diamond() -> Pipeline:
     pipeline = Pipeline("diamond")
 
     @pipeline.step

@@ -1,4 +1,4 @@
-"""What `when=` leaves out, and what follows for those that need it."""
+"""Steps that `when=` skips, and the consequences for their dependents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from retoma import GiveUp, Items, Pipeline, Retry, finished
+from retoma import GiveUp, Items, Pipeline, Retry, all_finished
 from retoma.define.items import ItemCounts
 from tests.conftest import OpenSandbox
 from tests.engine.builders import codes, kinds, run_claims, run_next, states
@@ -29,15 +29,15 @@ async def test_a_step_that_is_not_wanted_is_skipped_and_its_function_not_called(
 
     async with open_sandbox(pipeline) as sandbox:
         without = await sandbox.run(pipeline, {"music": False})
-        assert await codes(sandbox, without.id) == {"song": "NOT_WANTED"}
+        assert await codes(sandbox, without.id) == {"song": "SKIPPED"}
         with_music = await sandbox.run(pipeline, {"music": True})
     assert (without.state, without.results) == ("completed", {})
     assert (with_music.state, with_music.results) == ("completed", {"song": "la la"})
     assert called == [True]
 
 
-async def test_what_needs_a_skipped_step_is_skipped_too(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_unwanted("song")
+async def test_dependents_of_a_skipped_step_are_skipped_too(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_unwanted("song")
 
     @pipeline.step
     async def mix(song: str) -> str:
@@ -60,12 +60,12 @@ async def test_what_needs_a_skipped_step_is_skipped_too(open_sandbox: OpenSandbo
             "video": "skipped",
             "subtitles": "succeeded",
         }
-        assert (await codes(sandbox, run.id))["video"] == "NOT_WANTED"
+        assert (await codes(sandbox, run.id))["video"] == "SKIPPED"
     assert run.state == "completed"
 
 
 async def test_a_default_replaces_a_skipped_dependency(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_unwanted("song")
+    pipeline = make_unwanted("song")
 
     @pipeline.step
     async def alone(song: str = "silence") -> str:
@@ -81,7 +81,7 @@ async def test_a_default_replaces_a_skipped_dependency(open_sandbox: OpenSandbox
 
 
 async def test_a_missing_dependency_skips_even_where_another_ran_without_it(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_unwanted("song")
+    pipeline = make_unwanted("song")
 
     @pipeline.step
     async def mix(song: str = "silence") -> str:
@@ -94,7 +94,7 @@ async def test_a_missing_dependency_skips_even_where_another_ran_without_it(open
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         assert (await states(sandbox, run.id))["video"] == "skipped"
-        assert (await codes(sandbox, run.id))["video"] == "NOT_WANTED"
+        assert (await codes(sandbox, run.id))["video"] == "SKIPPED"
     assert run.results["mix"] == "silence"
     assert run.state == "completed"
 
@@ -102,7 +102,7 @@ async def test_a_missing_dependency_skips_even_where_another_ran_without_it(open
 async def test_a_missing_dependency_skips_even_where_another_only_came_after_it(
     open_sandbox: OpenSandbox,
 ) -> None:
-    pipeline = an_unwanted("song")
+    pipeline = make_unwanted("song")
 
     @pipeline.step(after="song")
     async def pause() -> int:
@@ -121,7 +121,7 @@ async def test_a_missing_dependency_skips_even_where_another_only_came_after_it(
 async def test_a_missing_shared_dependency_skips_items_even_where_their_source_ran(
     open_sandbox: OpenSandbox,
 ) -> None:
-    pipeline = an_unwanted("song")
+    pipeline = make_unwanted("song")
 
     @pipeline.step
     async def scenes(song: str = "silence") -> list[str]:
@@ -133,17 +133,17 @@ async def test_a_missing_shared_dependency_skips_items_even_where_their_source_r
 
     @pipeline.step
     async def video(clip: Items[str]) -> int:
-        return len(clip.failed)
+        return len(clip.failures)
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
         assert (await states(sandbox, run.id))["clip:a"] == "skipped"
-        assert (await codes(sandbox, run.id))["clip:a"] == "NOT_WANTED"
+        assert (await codes(sandbox, run.id))["clip:a"] == "SKIPPED"
     assert run.results["video"] == 2
 
 
-async def test_after_does_not_mind_that_a_step_was_skipped(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_unwanted("song")
+async def test_after_ignores_that_a_step_was_skipped(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_unwanted("song")
 
     @pipeline.step(after="song")
     async def one() -> str:
@@ -158,19 +158,19 @@ async def test_after_does_not_mind_that_a_step_was_skipped(open_sandbox: OpenSan
     assert (run.results["one"], run.results["two"]) == ("one", "two")
 
 
-async def test_an_item_that_is_not_wanted_leaves_the_others_alone(open_sandbox: OpenSandbox) -> None:
+async def test_skipping_an_unwanted_item_does_not_affect_the_others(open_sandbox: OpenSandbox) -> None:
     pipeline = numbers_and_squares(when=lambda number: number != 2)
     seen: list[Any] = []
 
     @pipeline.step
     async def total(square: Items[int]) -> int:
-        seen.extend((failed.key, failed.state, failed.code) for failed in square.failed)
+        seen.extend((failed.key, failed.state, failed.code) for failed in square.failures)
         return sum(square)
 
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
     assert (run.state, run.results["total"]) == ("completed", 1 + 9)
-    assert seen == [("2", "skipped", "NOT_WANTED")]
+    assert seen == [("2", "skipped", "SKIPPED")]
 
 
 async def test_an_unwanted_item_is_skipped_along_its_whole_chain(open_sandbox: OpenSandbox) -> None:
@@ -189,7 +189,7 @@ async def test_an_unwanted_item_is_skipped_along_its_whole_chain(open_sandbox: O
         found = await states(sandbox, run.id)
         why = await codes(sandbox, run.id)
     assert [found[f"{step}:2"] for step in ("square", "sign", "frame")] == ["skipped"] * 3
-    assert [why[f"{step}:2"] for step in ("square", "sign", "frame")] == ["NOT_WANTED"] * 3
+    assert [why[f"{step}:2"] for step in ("square", "sign", "frame")] == ["SKIPPED"] * 3
     assert [found[f"frame:{item}"] for item in "13"] == ["succeeded"] * 2
     assert run.state == "completed"
 
@@ -210,7 +210,7 @@ async def test_an_item_runs_with_its_default_where_its_dependency_was_skipped(op
     assert run.results["line"] == ["1:1", "2:0", "3:9"]
 
 
-async def test_items_that_were_not_wanted_are_no_failures_for_a_join(open_sandbox: OpenSandbox) -> None:
+async def test_unwanted_items_are_not_failures_for_a_join(open_sandbox: OpenSandbox) -> None:
     pipeline = numbers_and_squares(when=lambda number: number != 2)
     counted: list[ItemCounts] = []
 
@@ -229,7 +229,7 @@ async def test_items_that_were_not_wanted_are_no_failures_for_a_join(open_sandbo
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
     assert (run.state, run.results["line"]) == ("completed", "++")
-    assert counted == [ItemCounts(3, failed=0, not_wanted=1)]
+    assert counted == [ItemCounts(3, failed=0, skipped=1)]
 
 
 async def test_items_skipped_because_of_a_failure_count_as_failed(open_sandbox: OpenSandbox) -> None:
@@ -249,7 +249,7 @@ async def test_items_skipped_because_of_a_failure_count_as_failed(open_sandbox: 
     async def sign(square: int) -> str:
         return "+"
 
-    @pipeline.step(proceed_when=finished(allow_failed=0), on_failure="continue")
+    @pipeline.step(proceed_when=all_finished(allow_failed=0), on_failure="continue")
     async def line(sign: Items[str]) -> str:
         return "".join(sign)
 
@@ -277,31 +277,31 @@ async def test_a_failed_dependency_outweighs_a_skipped_one_whichever_ended_first
     async def both(unwanted: int, broken: int) -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(10)
-        await run_claims(hands, claims, first)
-        await run_claims(hands, claims, "broken" if first == "unwanted" else "unwanted")
+        claims = await worker.claim(10)
+        await run_claims(worker, claims, first)
+        await run_claims(worker, claims, "broken" if first == "unwanted" else "unwanted")
         assert (await codes(sandbox, run))["both"] == "DEPENDENCY_FAILED"
 
 
 async def test_a_step_without_one_dependency_waits_for_the_others_before_skipping(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_unwanted("song")
+    pipeline = make_unwanted("song")
 
     @pipeline.step
     async def video(song: str, script: str) -> str:
         return song + script
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(10)
-        await run_claims(hands, claims, "song")
+        claims = await worker.claim(10)
+        await run_claims(worker, claims, "song")
         assert (await states(sandbox, run))["video"] == "waiting"
-        await run_claims(hands, claims, "script")
+        await run_claims(worker, claims, "script")
         assert (await states(sandbox, run))["video"] == "skipped"
 
 
-async def test_when_sees_what_its_step_would_be_given(open_sandbox: OpenSandbox) -> None:
+async def test_when_receives_the_same_values_as_its_step(open_sandbox: OpenSandbox) -> None:
     pipeline = numbers_and_squares(when=lambda number: number != 2)
     seen: list[list[int]] = []
 
@@ -333,23 +333,23 @@ async def test_a_condition_that_raises_is_a_failed_attempt(open_sandbox: OpenSan
     assert errors["answer", ""]["type"] == "ZeroDivisionError"
 
 
-async def test_a_skip_is_told_as_a_result_and_what_follows_from_it_is_not(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_unwanted("song")
+async def test_a_skip_is_recorded_as_a_result_and_its_consequences_are_not(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_unwanted("song")
 
     @pipeline.step
     async def mix(song: str) -> str:
         return song
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        claims = await hands.claim(10)
-        await run_claims(hands, claims, "song")
-        await run_claims(hands, claims, "script")
+        claims = await worker.claim(10)
+        await run_claims(worker, claims, "song")
+        await run_claims(worker, claims, "script")
         assert await kinds(sandbox, run) == ["start", "result song", "result script", "end"]
-        assert await run_next(hands) == []
+        assert await run_next(worker) == []
 
 
-def an_unwanted(step: str) -> Pipeline:
+def make_unwanted(step: str) -> Pipeline:
     """A pipeline of `script`, and of a step that is skipped."""
     pipeline = Pipeline("unwanted", retry=Retry(0))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -10,16 +12,17 @@ import pytest
 from pydantic import BaseModel
 
 from retoma import Client, Pipeline
-from retoma.engine.run_starter import RunStarter, StartRequest
-from retoma.engine.tenants import Tenants
+from retoma.engine.run_starter import RunStarter, StartedRun, StartRequest
 from retoma.engine.versions import register
 from retoma.errors import Conflict
 from retoma.identifiers import new_run_id
 from retoma.store.database import DedicatedConnection
-from retoma.store.statements import Statement
+from retoma.store.statements import Statement, statements
+from retoma.store.tenants import Tenants
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import kinds, rows, run_next, state, states, value
+from tests.engine.test_races import is_blocked, wait_until
 
 
 class Brief(BaseModel):
@@ -27,8 +30,8 @@ class Brief(BaseModel):
     words: int = 100
 
 
-async def test_a_start_that_returned_is_committed(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+async def test_a_returned_start_is_committed(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start(pipeline, {"topic": "coffee"}, tenant="blog")
         run = await sandbox.client.runs.get(started.id)
@@ -38,16 +41,16 @@ async def test_a_start_that_returned_is_committed(open_sandbox: OpenSandbox) -> 
         assert await states(sandbox, run.id) == {"outline": "ready"}
 
 
-async def test_the_ids_of_runs_are_in_the_order_of_their_making(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+async def test_run_ids_are_in_order_of_creation(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         ids = [(await sandbox.client.start(pipeline)).id for _ in range(5)]
     assert {one.version for one in ids} == {7}
     assert ids == sorted(ids)
 
 
-async def test_a_run_of_later_is_pending_until_its_time_has_come(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+async def test_a_scheduled_run_is_pending_until_it_is_due(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         at = await sandbox.clock.now() + timedelta(hours=1)
         run = (await sandbox.client.start(pipeline, run_at=at)).id
@@ -57,18 +60,18 @@ async def test_a_run_of_later_is_pending_until_its_time_has_come(open_sandbox: O
         assert (await sandbox.client.runs.get(run)).run_at == at
 
 
-async def test_a_run_whose_time_has_come_is_running(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+async def test_a_run_that_is_due_is_running(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline, run_at=await sandbox.clock.now() + timedelta(hours=1))).id
-        assert await hands.claim(10) == []
+        assert await worker.claim(10) == []
         assert await release_after(sandbox, timedelta(hours=1)) == 1
         assert await state(sandbox, run) == "running"
-        await run_next(hands, "outline")
+        await run_next(worker, "outline")
 
 
-async def test_a_run_at_a_time_that_has_passed_begins_now(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+async def test_a_run_scheduled_in_the_past_starts_now(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         now = await sandbox.clock.now()
         run = await sandbox.run(pipeline, run_at=now - timedelta(days=3))
@@ -76,8 +79,8 @@ async def test_a_run_at_a_time_that_has_passed_begins_now(open_sandbox: OpenSand
     assert run.state == "completed"
 
 
-async def test_the_same_key_and_input_give_the_same_run_whatever_its_state(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+async def test_the_same_key_and_input_return_the_same_run_in_any_state(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         first = await sandbox.client.start(pipeline, {"topic": "tea"}, key="monday")
         again = await sandbox.client.start(pipeline, {"words": 100, "topic": "tea"}, key="monday")
@@ -90,7 +93,7 @@ async def test_the_same_key_and_input_give_the_same_run_whatever_its_state(open_
 
 
 async def test_the_same_key_with_another_input_is_a_conflict_that_names_the_run(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         first = await sandbox.client.start(pipeline, {"topic": "tea"}, key="monday")
         with pytest.raises(Conflict, match=str(first.id)):
@@ -98,18 +101,18 @@ async def test_the_same_key_with_another_input_is_a_conflict_that_names_the_run(
         assert len(await sandbox.client.runs.list()) == 1
 
 
-async def test_a_key_stands_for_what_was_asked_where_the_input_was_made_of_it(open_sandbox: OpenSandbox) -> None:
-    pipeline, asked = an_article(), Brief(topic="tea")
+async def test_a_key_identifies_the_request_where_the_input_was_derived_from_it(open_sandbox: OpenSandbox) -> None:
+    pipeline, requested = make_article(), Brief(topic="tea")
     async with open_sandbox(pipeline) as sandbox:
-        first = await sandbox.client.start(pipeline, {"topic": "tea", "words": 300}, key="monday", request=asked)
-        again = await sandbox.client.start(pipeline, {"topic": "tea", "words": 900}, key="monday", request=asked)
+        first = await sandbox.client.start(pipeline, {"topic": "tea", "words": 300}, key="monday", request=requested)
+        again = await sandbox.client.start(pipeline, {"topic": "tea", "words": 900}, key="monday", request=requested)
         assert (again.id, (await sandbox.client.runs.get(again.id)).input["words"]) == (first.id, 300)
         with pytest.raises(Conflict):
             await sandbox.client.start(pipeline, {"words": 300}, key="monday", request=Brief(topic="coffee"))
 
 
 async def test_a_key_belongs_to_its_tenant_and_its_pipeline(open_sandbox: OpenSandbox) -> None:
-    pipeline, other = an_article(), an_article("other")
+    pipeline, other = make_article(), make_article("other")
     async with open_sandbox(pipeline, other) as sandbox:
         runs = [
             await sandbox.client.start(pipeline, {"topic": "tea"}, key="monday", tenant="ours"),
@@ -128,7 +131,7 @@ async def test_a_key_belongs_to_its_tenant_and_its_pipeline(open_sandbox: OpenSa
 
 
 async def test_a_key_outlives_its_run(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         first = await sandbox.client.start(pipeline, key="monday")
         for table, column in (("jobs", "run"), ("runs", "id")):
@@ -138,8 +141,8 @@ async def test_a_key_outlives_its_run(open_sandbox: OpenSandbox) -> None:
         assert await sandbox.client.runs.list() == []
 
 
-async def test_a_key_that_comes_twice_in_one_batch_starts_one_run(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+async def test_a_key_that_occurs_twice_in_one_batch_starts_one_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         started = await asyncio.gather(*(sandbox.client.start(pipeline, key="monday") for _ in range(20)))
         assert len({run.id for run in started}) == 1
@@ -147,8 +150,8 @@ async def test_a_key_that_comes_twice_in_one_batch_starts_one_run(open_sandbox: 
         assert len(await sandbox.client.runs.list()) == 1
 
 
-async def test_a_conflict_in_a_batch_is_only_its_own(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+async def test_a_conflict_in_a_batch_affects_only_its_own_start(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)  # what a batch needs to know is known from here on
         first, other, free = await asyncio.gather(
@@ -164,7 +167,7 @@ async def test_a_conflict_in_a_batch_is_only_its_own(open_sandbox: OpenSandbox) 
 
 
 async def test_a_start_that_the_database_refuses_fails_alone(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)  # what a batch needs to know is known from here on
         good, bad, too_high = await asyncio.gather(
@@ -179,8 +182,8 @@ async def test_a_start_that_the_database_refuses_fails_alone(open_sandbox: OpenS
         assert [run.id for run in await sandbox.client.runs.list()][:-1] == [good.id]
 
 
-async def test_two_clients_that_start_the_same_key_at_once_start_one_run(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+async def test_two_clients_that_start_the_same_key_concurrently_start_one_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         other = Client(sandbox.app, sandbox.database)
         for number in range(20):
@@ -194,7 +197,7 @@ async def test_two_clients_that_start_the_same_key_at_once_start_one_run(open_sa
 
 
 async def test_two_clients_with_the_same_key_and_other_inputs_have_one_winner(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         other = Client(sandbox.app, sandbox.database)
         for number in range(10):
@@ -207,10 +210,10 @@ async def test_two_clients_with_the_same_key_and_other_inputs_have_one_winner(op
         await other.close()
 
 
-async def test_a_start_sent_again_under_the_same_id_is_the_same_run(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+async def test_a_start_resent_under_the_same_id_is_the_same_run(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
-        start = await a_start(sandbox, pipeline)
+        start = await make_start(sandbox, pipeline)
         starter = RunStarter(sandbox.database)
         first = await starter.start(start)
         await sandbox.work()
@@ -221,10 +224,27 @@ async def test_a_start_sent_again_under_the_same_id_is_the_same_run(open_sandbox
         assert await kinds(sandbox, start.id) == ["start", "result outline", "result draft", "end"]
 
 
-async def test_a_start_whose_answer_is_lost_is_made_once(
+@pytest.mark.parametrize("key", [None, "article-1"])
+async def test_a_start_resent_before_its_first_call_is_committed_is_one_run(
+    key: str | None, open_sandbox: OpenSandbox
+) -> None:
+    pipeline = make_article()
+    async with open_sandbox(pipeline) as sandbox:
+        start = (await make_start(sandbox, pipeline))._replace(key=key, digest=b"tea" if key else None)
+        starter = RunStarter(sandbox.database)
+        async with uncommitted_start(sandbox, start) as commit:
+            again = asyncio.create_task(starter.start(start))
+            await wait_until(lambda: is_blocked(sandbox, "start_runs"))
+            await commit()
+        assert await again == StartedRun(start.id, created=False)
+        await starter.close()
+        assert await kinds(sandbox, start.id) == ["start"]
+
+
+async def test_a_start_whose_answer_is_lost_takes_effect_once(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = an_article()
+    pipeline = make_article()
     lost: list[str] = []
     fetch = DedicatedConnection.fetch
 
@@ -244,8 +264,8 @@ async def test_a_start_whose_answer_is_lost_is_made_once(
         assert await kinds(sandbox, started.id) == ["start"]
 
 
-async def test_starts_made_at_once_travel_together(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
+async def test_concurrent_starts_are_sent_together(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline)
         await asyncio.gather(*(sandbox.client.start(pipeline) for _ in range(200)))
@@ -254,10 +274,10 @@ async def test_starts_made_at_once_travel_together(open_sandbox: OpenSandbox) ->
 
 
 async def test_runs_started_together_keep_their_order(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    pipeline = make_article()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         started = await sandbox.client.start_many(pipeline, [{"topic": str(number)} for number in range(30)])
-        claimed = [(await hands.claim(1))[0].run for _ in range(30)]
+        claimed = [(await worker.claim(1))[0].run for _ in range(30)]
     assert claimed == [run.id for run in started]
 
 
@@ -267,7 +287,21 @@ async def release_after(sandbox: Sandbox, time: timedelta) -> int:
     return promoted
 
 
-async def a_start(sandbox: Sandbox, pipeline: Pipeline) -> StartRequest:
+@asynccontextmanager
+async def uncommitted_start(sandbox: Sandbox, start: StartRequest) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Start a run in a transaction that the test commits."""
+    connection = await sandbox.database.connect()
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        *columns, _ = [() if value is None else (value,) for value in start]
+        await connection.fetch(statements("engine_calls")["start_runs"].sql, *columns, False)
+        yield transaction.commit
+    finally:
+        await connection.close()
+
+
+async def make_start(sandbox: Sandbox, pipeline: Pipeline) -> StartRequest:
     return StartRequest(
         id=new_run_id(),
         tenant=await Tenants(sandbox.database).get_or_create_id("default"),
@@ -276,7 +310,7 @@ async def a_start(sandbox: Sandbox, pipeline: Pipeline) -> StartRequest:
     )
 
 
-def an_article(name: str = "article") -> Pipeline:
+def make_article(name: str = "article") -> Pipeline:
     pipeline = Pipeline(name, inputs=Brief)
 
     @pipeline.step

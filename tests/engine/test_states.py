@@ -1,4 +1,4 @@
-"""The permitted moves: in the code, as data in the database, and as what its triggers let through."""
+"""The permitted transitions: in the code, as data in the database, and as enforced by its triggers."""
 
 from __future__ import annotations
 
@@ -44,10 +44,20 @@ async def test_the_database_knows_the_same_states_as_the_code(open_sandbox: Open
     async with open_sandbox(one_step()) as sandbox:
         job_states = await value(sandbox, "select enum_range(null::retoma.job_state)::text[]")
         run_states = await value(sandbox, "select enum_range(null::retoma.run_state)::text[]")
+        review_states = await value(sandbox, "select enum_range(null::retoma.review_state)::text[]")
         delivery_states = await value(sandbox, "select enum_range(null::retoma.delivery_state)::text[]")
     assert job_states == list(JobState)
     assert run_states == list(RunState)
+    assert review_states == list(ReviewState)
     assert delivery_states == list(DeliveryState)
+
+
+async def test_the_database_knows_the_same_final_states_of_runs_as_the_code(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox:
+        states = await rows(
+            sandbox, "select s::text from unnest(enum_range(null::retoma.run_state)) s where retoma.is_final(s)"
+        )
+    assert {row["s"] for row in states} == RUN_FINAL_STATES
 
 
 @pytest.mark.parametrize("before", JobState)
@@ -77,14 +87,14 @@ async def test_the_database_lets_a_delivery_make_only_the_permitted_transitions(
     assert made == DELIVERY_TRANSITIONS[before] | {before}
 
 
-def test_a_state_in_which_something_has_ended_is_left_no_more() -> None:
+def test_final_states_have_no_outgoing_transitions() -> None:
     assert {state for state, after in JOB_TRANSITIONS.items() if not after} == JOB_FINAL_STATES
-    assert {
-        state for state, after in RUN_TRANSITIONS.items() if after <= {RunState.RUNNING}
-    } == RUN_FINAL_STATES  # by an act
+    reopened = {RunState.RUNNING, RunState.PAUSED, RunState.NEEDS_REVIEW}  # by an act
+    completed = {RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS}  # by an edit
+    assert {state for state, after in RUN_TRANSITIONS.items() if after <= reopened | completed} == RUN_FINAL_STATES
 
 
-async def test_a_run_is_over_if_and_only_if_it_has_an_end_time(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_has_ended_if_and_only_if_it_has_an_end_time(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         run = (await sandbox.client.start("one")).id
         for wrong in ("state = 'completed'", "ended_at = now()"):
@@ -92,14 +102,14 @@ async def test_a_run_is_over_if_and_only_if_it_has_an_end_time(open_sandbox: Ope
                 await value(sandbox, f"update retoma.runs set {wrong} where id = $1 returning 1", run)
 
 
-async def test_a_refused_move_says_which(open_sandbox: OpenSandbox) -> None:
+async def test_the_error_for_a_forbidden_transition_names_it(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         run = await sandbox.run("one")
         with pytest.raises(asyncpg.CheckViolationError, match="a job cannot change from succeeded to ready"):
             await value(sandbox, "update retoma.jobs set state = 'ready' where run = $1 returning 1", run.id)
 
 
-async def test_a_run_that_ended_says_when(open_sandbox: OpenSandbox) -> None:
+async def test_an_ended_run_has_an_end_time(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         run = await sandbox.run("one")
         shown = await sandbox.client.runs.get(run.id)
@@ -119,20 +129,20 @@ def list_transitions(
 
 @asynccontextmanager
 async def in_state(sandbox: Sandbox, table: str, state: str) -> AsyncIterator[tuple[Connection, UUID]]:
-    """A run, its job or its delivery that was born in this state, and a connection whose changes are undone."""
+    """Yield a run, its job or its delivery, inserted in this state, and a connection that is rolled back."""
     hook = Webhook("https://example.com/", events=["run.started"]) if table == "deliveries" else None
     run = (await sandbox.client.start("one", webhook=hook)).id
     async with sandbox.database.connection() as connection:
         transaction = connection.transaction()
         await transaction.start()
-        # An update would be a move itself, so that the row is written anew.
+        # An update would be a transition itself, so the row is inserted again.
         columns = f"state = '{state}'{_required_columns(table, state)}"
         key = {"jobs": "run", "runs": "id", "deliveries": "run"}[table]
-        await connection.execute(f"create temporary table born (like retoma.{table}) on commit drop")
-        await connection.execute(f"insert into born select * from retoma.{table} where {key} = '{run}'")
-        await connection.execute(f"update born set {columns}")
+        await connection.execute(f"create temporary table inserted (like retoma.{table}) on commit drop")
+        await connection.execute(f"insert into inserted select * from retoma.{table} where {key} = '{run}'")
+        await connection.execute(f"update inserted set {columns}")
         await connection.execute(f"delete from retoma.{table} where {key} = '{run}'")
-        await connection.execute(f"insert into retoma.{table} overriding system value select * from born")
+        await connection.execute(f"insert into retoma.{table} overriding system value select * from inserted")
         try:
             yield connection, run
         finally:
@@ -155,7 +165,7 @@ async def can_transition(connection: Connection, table: str, key: str, run: UUID
 
 
 def _required_columns(table: str, state: str) -> str:
-    """What must be set with the state, so that nothing else than the move can be refused."""
+    """Return the columns that must be set with the state, so only the transition can be rejected."""
     if table == "jobs":
         return ""
     return f", ended_at = {'now()' if state in {*RUN_FINAL_STATES, *DELIVERY_ENDS} else 'null'}"

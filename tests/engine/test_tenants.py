@@ -17,10 +17,10 @@ async def test_tenants_take_turns_one_job_each(open_sandbox: OpenSandbox) -> Non
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         names = await start_for(sandbox, pipeline, large=6, middle=6, small=2)
-        reins = await open_channel(sandbox)
+        channel = await open_channel(sandbox)
         served, after = [], 0
         for _ in range(14):
-            (claim,) = await reins.call(room=1, after=after)
+            (claim,) = await channel.call(limit=1, after=after)
             after = claim.tenant
             served.append(names[claim.tenant])
     assert served == ["large", "middle", "small"] * 2 + ["large", "middle"] * 4
@@ -30,8 +30,8 @@ async def test_a_tenant_with_a_hundred_jobs_does_not_starve_another(open_sandbox
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         names = await start_for(sandbox, pipeline, large=100, small=3)
-        reins = await open_channel(sandbox)
-        claims = await reins.call(room=8)
+        channel = await open_channel(sandbox)
+        claims = await channel.call(limit=8)
     assert Counter(names[claim.tenant] for claim in claims) == {"large": 5, "small": 3}
 
 
@@ -39,8 +39,8 @@ async def test_room_that_a_tenant_cannot_fill_is_shared_by_the_others(open_sandb
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         names = await start_for(sandbox, pipeline, one=1, two=2, many=50)
-        reins = await open_channel(sandbox)
-        claims = await reins.call(room=20)
+        channel = await open_channel(sandbox)
+        claims = await channel.call(limit=20)
     assert Counter(names[claim.tenant] for claim in claims) == {"one": 1, "two": 2, "many": 17}
 
 
@@ -48,24 +48,24 @@ async def test_more_tenants_than_room_are_all_served_in_the_end(open_sandbox: Op
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         names = await start_for(sandbox, pipeline, **{f"tenant{number}": 5 for number in range(10)})
-        reins = await open_channel(sandbox)
+        channel = await open_channel(sandbox)
         served: Counter[str] = Counter()
         after = 0
         for _ in range(8):
-            claims = await reins.call(room=3, after=after)
+            claims = await channel.call(limit=3, after=after)
             after = claims[-1].tenant
             served.update(names[claim.tenant] for claim in claims)
     assert len(served) == 10
 
 
-async def test_a_high_priority_does_not_let_a_tenant_go_before_its_turn(open_sandbox: OpenSandbox) -> None:
+async def test_a_high_priority_does_not_let_a_tenant_jump_its_turn(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline, tenant="first")
         await sandbox.client.start(pipeline, tenant="second", priority=9)
-        reins = await open_channel(sandbox)
-        (one,) = await reins.call(room=1)
-        (two,) = await reins.call(room=1, after=one.tenant)
+        channel = await open_channel(sandbox)
+        (one,) = await channel.call(limit=1)
+        (two,) = await channel.call(limit=1, after=one.tenant)
         assert one.tenant < two.tenant
 
 
@@ -93,7 +93,7 @@ async def test_a_tenant_sees_its_own_runs_only(open_sandbox: OpenSandbox) -> Non
 
 
 async def start_for(sandbox: Sandbox, pipeline: Pipeline, **runs: int) -> dict[int, str]:
-    """So many runs for each tenant; gives the tenants' names by number."""
+    """Start so many runs for each tenant; return the tenants' names by number."""
     for tenant, count in runs.items():
         await sandbox.client.start_many(pipeline, [None] * count, tenant=tenant)
     async with sandbox.database.connection() as connection, connection.transaction():

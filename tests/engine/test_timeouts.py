@@ -32,7 +32,7 @@ async def test_an_attempt_that_outlives_its_timeout_has_failed(open_sandbox: Ope
     assert cancelled == [True]
 
 
-async def test_a_plain_function_that_outlives_its_timeout_is_left_to_itself(open_sandbox: OpenSandbox) -> None:
+async def test_a_plain_function_that_outlives_its_timeout_is_abandoned(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("hangs")
     release = threading.Event()
 
@@ -63,7 +63,7 @@ async def test_a_timeout_is_retried_like_any_failure(open_sandbox: OpenSandbox) 
     assert (run.state, run.results) == ("completed", {"answer": 2})
 
 
-async def test_a_timeout_that_the_step_met_itself_is_its_own_error(open_sandbox: OpenSandbox) -> None:
+async def test_a_timeout_raised_by_the_step_itself_is_its_own_error(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("meets")
 
     @pipeline.step(retry=Retry(0))
@@ -76,7 +76,7 @@ async def test_a_timeout_that_the_step_met_itself_is_its_own_error(open_sandbox:
     assert (error["code"], error["message"]) == ("ERROR", "the provider took too long")
 
 
-async def test_all_tries_and_their_delays_fit_in_the_total(open_sandbox: OpenSandbox) -> None:
+async def test_all_attempts_and_their_delays_fit_in_the_total(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("total")
 
     @pipeline.step(retry=Retry(9, delays=[20], jitter=0), total_timeout=minutes(1))
@@ -95,14 +95,14 @@ async def test_all_tries_and_their_delays_fit_in_the_total(open_sandbox: OpenSan
     assert "away" in error["message"]
 
 
-async def test_waits_that_a_step_asks_for_are_no_part_of_the_total(open_sandbox: OpenSandbox) -> None:
+async def test_waits_requested_by_a_step_do_not_count_towards_the_total(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("waits")
-    asked: list[int] = []
+    requests: list[int] = []
 
     @pipeline.step(retry=Retry(1, delays=[1]), total_timeout=minutes(1))
     async def answer(*, ctx: Context) -> int:
-        if len(asked) < 3:
-            asked.append(1)
+        if len(requests) < 3:
+            requests.append(1)
             raise RetryLater(minutes(10))
         if ctx.attempt == 1:
             raise OSError("away")

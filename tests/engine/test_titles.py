@@ -1,4 +1,4 @@
-"""Titles of runs: made from the inputs by whoever starts, and found again."""
+"""Titles of runs: computed from the inputs at the start, and searchable."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Brief(BaseModel):
     words: int = 100
 
 
-async def test_a_run_has_the_title_that_its_pipeline_makes(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article("On {topic}")
+async def test_a_run_has_the_title_computed_by_its_pipeline(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article("On {topic}")
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline, {"topic": "coffee"})).id
         assert (await sandbox.client.runs.get(run)).title == "On coffee"
@@ -36,7 +36,7 @@ async def test_a_run_has_the_title_that_its_pipeline_makes(open_sandbox: OpenSan
 
 
 async def test_a_run_of_a_pipeline_without_a_title_has_none(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article(None)
+    pipeline = make_article(None)
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline, {"topic": "coffee"})).id
         assert (await sandbox.client.runs.get(run)).title is None
@@ -44,7 +44,7 @@ async def test_a_run_of_a_pipeline_without_a_title_has_none(open_sandbox: OpenSa
 
 
 async def test_each_of_many_runs_has_its_own_title(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article(lambda brief: brief.topic or None)
+    pipeline = make_article(lambda brief: brief.topic or None)
     async with open_sandbox(pipeline) as sandbox:
         started = await sandbox.client.start_many(pipeline, [{"topic": topic} for topic in ("tea", "", "milk")])
         keyed = await sandbox.client.start_many(pipeline, [{"topic": topic} for topic in ("rye", "oat")], key="grain")
@@ -53,7 +53,7 @@ async def test_each_of_many_runs_has_its_own_title(open_sandbox: OpenSandbox) ->
 
 async def test_a_key_keeps_the_title_of_its_first_start(open_sandbox: OpenSandbox) -> None:
     numbers = iter(range(10))
-    pipeline = an_article(lambda brief: f"{brief.topic} {next(numbers)}")
+    pipeline = make_article(lambda brief: f"{brief.topic} {next(numbers)}")
     async with open_sandbox(pipeline) as sandbox:
         first = await sandbox.client.start(pipeline, {"topic": "tea"}, key="one")
         again = await sandbox.client.start(pipeline, {"topic": "tea"}, key="one")
@@ -64,7 +64,7 @@ async def test_a_key_keeps_the_title_of_its_first_start(open_sandbox: OpenSandbo
 
 
 async def test_a_fork_has_the_title_of_its_changed_input(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article("On {topic}")
+    pipeline = make_article("On {topic}")
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline, {"topic": "coffee"})).id
         await sandbox.work()
@@ -76,7 +76,7 @@ async def test_a_fork_has_the_title_of_its_changed_input(open_sandbox: OpenSandb
 async def test_a_title_that_fails_starts_the_run_and_is_logged(
     open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pipeline = an_article(lambda brief: 1 / 0)  # type: ignore[arg-type]
+    pipeline = make_article(lambda brief: 1 / 0)  # type: ignore[arg-type]
     async with open_sandbox(pipeline) as sandbox:
         with caplog.at_level(logging.WARNING, "retoma.titles"):
             run = (await sandbox.client.start(pipeline)).id
@@ -88,8 +88,8 @@ async def test_a_title_that_fails_starts_the_run_and_is_logged(
     ]
 
 
-async def test_a_hostile_title_is_kept_as_plain_text(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article("{topic}")
+async def test_a_hostile_title_is_stored_as_plain_text(open_sandbox: OpenSandbox) -> None:
+    pipeline = make_article("{topic}")
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline, {"topic": "'; drop table runs;\x1b[2J\u202e--\n{words}" * 50})).id
         (title,) = await titles(sandbox, run)
@@ -108,7 +108,7 @@ async def test_starts_without_titles_send_none(open_sandbox: OpenSandbox, monkey
         return await fetch(link, statement, values, *more)
 
     monkeypatch.setattr(DedicatedConnection, "fetch", spy)
-    plain, titled = an_article(None), an_article("{topic}", "titled")
+    plain, titled = make_article(None), make_article("{topic}", "titled")
     async with open_sandbox(plain, titled) as sandbox:
         await sandbox.client.start_many(plain, [{}] * 3)
         await sandbox.client.start_many(titled, [{}] * 3)
@@ -116,7 +116,7 @@ async def test_starts_without_titles_send_none(open_sandbox: OpenSandbox, monkey
 
 
 async def test_a_run_is_found_by_a_part_of_its_title(open_sandbox: OpenSandbox) -> None:
-    pipeline = an_article("{topic}")
+    pipeline = make_article("{topic}")
     async with open_sandbox(pipeline) as sandbox:
         green, black, percent = [
             (await sandbox.client.start(pipeline, {"topic": topic})).id for topic in ("Green tea", "Black TEA", "50%_")
@@ -130,7 +130,7 @@ async def test_a_run_is_found_by_a_part_of_its_title(open_sandbox: OpenSandbox) 
 
 
 async def test_only_the_newest_titles_are_searched(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline = an_article("{topic}")
+    pipeline = make_article("{topic}")
     monkeypatch.setattr(run_queries, "MAX_TITLES_SEARCHED", 3)
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start(pipeline, {"topic": "tea"})
@@ -146,7 +146,7 @@ async def titles(sandbox: Sandbox, *runs: UUID) -> list[str | None]:
     return [found[run] for run in runs]
 
 
-def an_article(title: Title | None, name: str = "article") -> Pipeline:
+def make_article(title: Title | None, name: str = "article") -> Pipeline:
     pipeline = Pipeline(name, inputs=Brief, title=title)
 
     @pipeline.step

@@ -12,12 +12,13 @@ import pytest
 
 from retoma import Context, Items, Pipeline
 from retoma.engine.versions import register
+from retoma.worker.child_runs import ChildRuns
 from retoma.worker.served_versions import ServedVersions
 from tests.conftest import OpenSandbox
 from tests.engine.builders import codes, rows, run_claims, run_next, state, states, value
 
 
-def yesterday() -> Pipeline:
+def make_old_version() -> Pipeline:
     pipeline = Pipeline("article")
 
     @pipeline.step
@@ -31,26 +32,28 @@ def yesterday() -> Pipeline:
     return pipeline
 
 
-async def test_the_same_shape_is_one_version_and_another_shape_another(open_sandbox: OpenSandbox) -> None:
-    today = yesterday()
+async def test_the_same_graph_is_one_version_and_another_graph_another(open_sandbox: OpenSandbox) -> None:
+    today = make_old_version()
 
     @today.step
     async def summary(draft: str) -> str:
         return draft[:3]
 
-    async with open_sandbox(yesterday()) as sandbox:
-        numbers = [await register(sandbox.database, pipeline) for pipeline in (yesterday(), yesterday(), today)]
+    async with open_sandbox(make_old_version()) as sandbox:
+        numbers = [
+            await register(sandbox.database, pipeline) for pipeline in (make_old_version(), make_old_version(), today)
+        ]
     assert numbers[0] == numbers[1] != numbers[2]
 
 
-async def test_processes_that_store_a_new_version_at_once_agree_on_its_number(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(yesterday()) as sandbox:
-        numbers = await asyncio.gather(*(register(sandbox.database, yesterday()) for _ in range(4)))
+async def test_processes_that_store_a_new_version_concurrently_agree_on_its_number(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_old_version()) as sandbox:
+        numbers = await asyncio.gather(*(register(sandbox.database, make_old_version()) for _ in range(4)))
         assert len(set(numbers)) == 1
         assert await value(sandbox, "select count(*) from retoma.steps") == 2
 
 
-async def test_an_open_run_keeps_its_shape_and_runs_todays_functions(open_sandbox: OpenSandbox) -> None:
+async def test_an_open_run_keeps_its_graph_and_runs_the_current_functions(open_sandbox: OpenSandbox) -> None:
     today = Pipeline("article")
 
     @today.step
@@ -65,9 +68,9 @@ async def test_an_open_run_keeps_its_shape_and_runs_todays_functions(open_sandbo
     async def summary(draft: str) -> str:
         return f"summary of {draft}"
 
-    async with open_sandbox(yesterday()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(make_old_version()) as sandbox, sandbox.manual_worker() as worker:
         begun = (await sandbox.client.start("article")).id
-        await run_next(hands, "outline")
+        await run_next(worker, "outline")
     async with open_sandbox(today) as sandbox:
         new = await sandbox.run("article")
         assert await state(sandbox, begun) == "completed"
@@ -100,16 +103,16 @@ def article_of(*steps: str, called: list[str]) -> Pipeline:
     ],
     ids=["adds", "removes", "moves"],
 )
-async def test_a_release_that_adds_removes_or_moves_steps_leaves_a_run_at_the_step_it_was_at(
+async def test_a_release_that_adds_removes_or_moves_steps_leaves_a_run_at_its_step(
     open_sandbox: OpenSandbox, today: list[str], done: list[str]
 ) -> None:
     called: list[str] = []
     async with (
         open_sandbox(article_of("facts", "draft", "post", called=[])) as sandbox,
-        sandbox.manual_worker() as hands,
+        sandbox.manual_worker() as worker,
     ):
         run = (await sandbox.client.start("article")).id
-        await run_next(hands, "facts")
+        await run_next(worker, "facts")
         before = await states(sandbox, run)
     async with open_sandbox(article_of(*today, called=called)) as sandbox:
         assert await states(sandbox, run) == before
@@ -119,23 +122,23 @@ async def test_a_release_that_adds_removes_or_moves_steps_leaves_a_run_at_the_st
     assert after == before | dict.fromkeys(done, "succeeded")
 
 
-async def test_a_worker_of_yesterdays_code_goes_on_with_yesterdays_runs_only(open_sandbox: OpenSandbox) -> None:
-    today = yesterday()
+async def test_a_worker_with_old_code_continues_only_runs_of_that_version(open_sandbox: OpenSandbox) -> None:
+    today = make_old_version()
 
     @today.step
     async def summary(draft: str) -> str:
         return draft[:3]
 
-    async with open_sandbox(yesterday()) as old, old.manual_worker() as hands, open_sandbox(today) as new:
+    async with open_sandbox(make_old_version()) as old, old.manual_worker() as worker, open_sandbox(today) as new:
         await new.client.start("article")
         (version,) = {run.version for run in await new.client.runs.list()}
-        assert await hands.claim(10) == [], "its version was stored after this worker had looked"
+        assert await worker.claim(10) == [], "its version was stored after this worker had looked"
         begun = await old.client.start("article")
-        (claim,) = await hands.claim(10)
+        (claim,) = await worker.claim(10)
         assert (claim.run, claim.version == version) == (begun.id, False)
 
 
-async def test_a_job_whose_step_is_gone_waits_with_that_cause_and_is_done_when_it_is_back(
+async def test_a_job_whose_step_is_missing_waits_with_that_cause_and_runs_once_it_is_back(
     open_sandbox: OpenSandbox,
 ) -> None:
     without_draft = Pipeline("article")
@@ -144,24 +147,24 @@ async def test_a_job_whose_step_is_gone_waits_with_that_cause_and_is_done_when_i
     async def outline() -> str:
         return "outline"
 
-    async with open_sandbox(yesterday()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(make_old_version()) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("article")).id
-        await run_next(hands, "outline")
-    async with open_sandbox(without_draft) as sandbox, sandbox.manual_worker() as hands:
+        await run_next(worker, "outline")
+    async with open_sandbox(without_draft) as sandbox, sandbox.manual_worker() as worker:
         now = await sandbox.clock.now()
-        await run_next(hands, "draft")
+        await run_next(worker, "draft")
         (job,) = (job for job in await sandbox.client.runs.list_jobs(run) if job.step == "draft")
         assert (job.state, job.code, job.attempt) == ("ready", "UNDEFINED_STEP", 0)
         assert job.ready_at is not None
         assert job.ready_at > now
         assert await state(sandbox, run) == "running"
-    async with open_sandbox(yesterday()) as sandbox:
+    async with open_sandbox(make_old_version()) as sandbox:
         await sandbox.clock.advance(timedelta(minutes=5))
         await sandbox.work()
         assert await state(sandbox, run) == "completed"
 
 
-async def test_a_successor_that_stays_with_a_worker_which_does_not_define_it_goes_back(
+async def test_a_successor_that_its_worker_does_not_define_is_returned(
     open_sandbox: OpenSandbox,
 ) -> None:
     without_draft = Pipeline("article")
@@ -170,11 +173,11 @@ async def test_a_successor_that_stays_with_a_worker_which_does_not_define_it_goe
     async def outline() -> str:
         return "outline"
 
-    async with open_sandbox(yesterday()) as sandbox:
+    async with open_sandbox(make_old_version()) as sandbox:
         run = (await sandbox.client.start("article")).id
-    async with open_sandbox(without_draft) as sandbox, sandbox.manual_worker() as hands:
-        kept = await hands.record_outcomes(await hands.attempt(await hands.claim()), limit=1)
-        await run_claims(hands, kept, "draft")
+    async with open_sandbox(without_draft) as sandbox, sandbox.manual_worker() as worker:
+        kept = await worker.record_outcomes(await worker.attempt(await worker.claim()), limit=1)
+        await run_claims(worker, kept, "draft")
         assert (await codes(sandbox, run))["draft"] == "UNDEFINED_STEP"
 
 
@@ -200,9 +203,9 @@ async def test_a_result_that_older_runs_do_not_have_is_taken_only_with_a_default
     async def may_have(outline: str, tone: str = "any") -> str:
         return f"{tone} {outline}"
 
-    async with open_sandbox(yesterday()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(make_old_version()) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("article")).id
-        await run_next(hands, "outline")
+        await run_next(worker, "outline")
     async with open_sandbox(with_tone(requires)) as sandbox:
         await sandbox.work(advance_clock=False)
         assert (await codes(sandbox, run))["draft"] == "UNDEFINED_STEP"
@@ -232,9 +235,9 @@ async def test_a_step_that_has_lost_its_default_is_skipped_where_older_runs_lack
     async def without_default(song: str) -> str:
         raise AssertionError("run without its song")
 
-    async with open_sandbox(with_mix(with_default)) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(with_mix(with_default)) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("film")).id
-        await run_next(hands, "song")
+        await run_next(worker, "song")
         assert await states(sandbox, run) == {"song": "skipped", "mix": "ready"}
     async with open_sandbox(with_mix(without_default)) as sandbox:
         await sandbox.work()
@@ -242,7 +245,7 @@ async def test_a_step_that_has_lost_its_default_is_skipped_where_older_runs_lack
         assert await state(sandbox, run) == "completed"
 
 
-async def test_a_result_that_is_no_longer_taken_is_left_aside(open_sandbox: OpenSandbox) -> None:
+async def test_a_result_that_is_no_longer_taken_is_ignored(open_sandbox: OpenSandbox) -> None:
     today = Pipeline("article")
 
     @today.step
@@ -253,9 +256,9 @@ async def test_a_result_that_is_no_longer_taken_is_left_aside(open_sandbox: Open
     async def draft() -> str:
         return "draft of nothing"
 
-    async with open_sandbox(yesterday()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(make_old_version()) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("article")).id
-        await run_next(hands, "outline")
+        await run_next(worker, "outline")
     async with open_sandbox(today) as sandbox:
         await sandbox.work()
         assert (await sandbox.client.runs.get_results(run))["draft"] == "draft of nothing"
@@ -279,7 +282,7 @@ def fan_out() -> Pipeline:
     return pipeline
 
 
-async def test_a_run_never_loses_its_items_because_todays_code_does_not_fan_out(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_keeps_its_items_though_the_current_code_does_not_fan_out(open_sandbox: OpenSandbox) -> None:
     plain = Pipeline("labels")
 
     @plain.step
@@ -302,7 +305,7 @@ async def test_a_run_never_loses_its_items_because_todays_code_does_not_fan_out(
         assert (await sandbox.client.runs.get_results(run))["report"] == 2
 
 
-async def test_a_step_that_went_over_items_and_is_plain_today_is_not_run(open_sandbox: OpenSandbox) -> None:
+async def test_a_former_each_step_that_is_now_plain_is_not_run(open_sandbox: OpenSandbox) -> None:
     plain = Pipeline("labels")
 
     @plain.step
@@ -317,47 +320,47 @@ async def test_a_step_that_went_over_items_and_is_plain_today_is_not_run(open_sa
     async def report(label: str) -> int:
         raise AssertionError("given items as if they were one result")
 
-    async with open_sandbox(fan_out()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(fan_out()) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("labels")).id
-        await run_next(hands, "documents")
-    async with open_sandbox(plain) as sandbox, sandbox.manual_worker() as hands:
-        await run_next(hands, "label:a", "label:b")
+        await run_next(worker, "documents")
+    async with open_sandbox(plain) as sandbox, sandbox.manual_worker() as worker:
+        await run_next(worker, "label:a", "label:b")
         assert (await codes(sandbox, run))["label:a"] == "UNDEFINED_STEP"
-    async with open_sandbox(fan_out()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(fan_out()) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.clock.advance(timedelta(minutes=5))
         await rows(sandbox, "select retoma.release_due_jobs(10)")
-        await run_next(hands, "label:a", "label:b")
-    async with open_sandbox(plain) as sandbox, sandbox.manual_worker() as hands:
-        await run_next(hands, "report")
+        await run_next(worker, "label:a", "label:b")
+    async with open_sandbox(plain) as sandbox, sandbox.manual_worker() as worker:
+        await run_next(worker, "report")
         assert (await states(sandbox, run))["report"] == "ready"
         assert (await codes(sandbox, run))["report"] == "UNDEFINED_STEP"
 
 
-async def test_the_work_of_another_application_is_left_to_it(open_sandbox: OpenSandbox) -> None:
+async def test_jobs_of_another_application_are_left_to_it(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(fan_out()) as sandbox:
         await sandbox.client.start("labels")
-    async with open_sandbox(yesterday()) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(make_old_version()) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start("article")).id
-        assert [claim.run for claim in await hands.claim(10)] == [run]
+        assert [claim.run for claim in await worker.claim(10)] == [run]
 
 
 @pytest.mark.parametrize("committed_late", [False, True])
 async def test_a_worker_learns_versions_that_others_store(open_sandbox: OpenSandbox, committed_late: bool) -> None:
-    newest = yesterday()
+    newest = make_old_version()
 
     @newest.step
     async def summary(draft: str) -> str:
         return draft[:3]
 
     async with open_sandbox(newest) as sandbox:
-        catalog = ServedVersions(sandbox.app)
+        catalog = ServedVersions(sandbox.app, ChildRuns(sandbox.app, sandbox.database))
         connection = await sandbox.database.connect()
         transaction = connection.transaction()
         await transaction.start()
-        late = await read_stored_graph(connection, yesterday()) if committed_late else None
+        late = await read_stored_graph(connection, make_old_version()) if committed_late else None
         await catalog.register_and_load(sandbox.database)
         await transaction.commit()
-        number = late or await register(sandbox.database, yesterday())
+        number = late or await register(sandbox.database, make_old_version())
         assert number not in catalog.version_numbers
         assert not committed_late or number < max(catalog.version_numbers), (
             "numbers are not given in the order of commits"

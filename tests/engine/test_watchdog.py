@@ -6,28 +6,16 @@ from uuid import UUID
 
 import pytest
 
-from retoma import (
-    App,
-    Context,
-    Pipeline,
-    PollResult,
-    Pool,
-    ProviderRejected,
-    Retry,
-    RetryLater,
-    hours,
-    minutes,
-    seconds,
-)
+from retoma import App, Context, Pipeline, PollResult, Pool, Retry, RetryLater, hours, minutes, seconds
 from retoma.define.pipeline import DEFAULT_STUCK_AFTER
 from retoma.engine import watchdog
-from retoma.errors import DefinitionError, InvalidInput, NotFound, RunBusy
+from retoma.errors import DefinitionError, InvalidInput, NotFound, ProviderRejected, RunBusy
 from retoma.identifiers import new_run_id
 from retoma.records import WaitReason
 from retoma.store import workers
 from retoma.testing import NOON, ManualWorker, Sandbox, sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import HEARTBEAT_TIMEOUT, kinds, run_claims, run_next, state, states
+from tests.engine.builders import HEARTBEAT_TIMEOUT, kinds, run_claims, run_next, send_heartbeat, state, states
 
 TIMEOUT = minutes(2)
 
@@ -48,13 +36,13 @@ def lines(**options: object) -> Pipeline:
 
 async def run_watchdog(sandbox: Sandbox, after: timedelta, *alive: ManualWorker) -> int:
     await sandbox.clock.advance(after)
-    for hands in alive:
-        await workers.send_heartbeat(sandbox.database, hands.worker)
+    for worker in alive:
+        await send_heartbeat(sandbox.database, worker.worker)
     return await watchdog.check_due_runs(sandbox.database, HEARTBEAT_TIMEOUT)
 
 
 async def start_with_held_item(sandbox: Sandbox, pipeline: Pipeline, worker: ManualWorker) -> UUID:
-    """A run with one item done, whose other is held by a worker that lives."""
+    """A run with one finished item, whose other item is held by a running worker."""
     run = (await sandbox.client.start(pipeline)).id
     await run_next(worker, "texts")
     claims = await worker.claim(2)
@@ -64,15 +52,15 @@ async def start_with_held_item(sandbox: Sandbox, pipeline: Pipeline, worker: Man
 
 async def test_a_worker_counts_however_many_newer_ones_serve_other_queues(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as manual_worker:
         for number in range(100):
             await workers.register_worker(sandbox.database, f"other-{number}", ["other"], 1, 1)
         run = (await sandbox.client.start(pipeline)).id
         assert [wait.reason for wait in await sandbox.client.runs.list_waits(run)] == [WaitReason.NOT_CLAIMED]
-        assert hands.worker in {worker.id for worker in await sandbox.client.workers.list()}
+        assert manual_worker.worker in {worker.id for worker in await sandbox.client.workers.list()}
 
 
-async def test_a_run_that_no_worker_serves_is_stuck_and_goes_on_by_itself(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_that_no_worker_serves_is_stuck_and_continues_automatically(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
@@ -84,7 +72,7 @@ async def test_a_run_that_no_worker_serves_is_stuck_and_goes_on_by_itself(open_s
         assert (stuck.run, stuck.cause, stuck.data["queue"]) == (run, "no_worker", "default")
         assert "start one: retoma worker" in stuck.data["explanation"]
 
-        for _ in range(20):  # it does not fail for what others must mend
+        for _ in range(20):  # it does not fail while it waits for somebody to start a worker
             await run_watchdog(sandbox, minutes(1))
         assert await state(sandbox, run) == "stuck"
         await sandbox.work()
@@ -92,19 +80,21 @@ async def test_a_run_that_no_worker_serves_is_stuck_and_goes_on_by_itself(open_s
         assert await sandbox.client.runs.list_stuck() == []
 
 
-async def test_a_worker_that_comes_back_ends_it_before_anything_is_done(open_sandbox: OpenSandbox) -> None:
+async def test_a_returning_worker_ends_the_stuck_episode_before_any_action(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
         await run_watchdog(sandbox, minutes(5))
-        async with sandbox.manual_worker() as hands:
-            await run_next(hands, "texts")
-            await run_watchdog(sandbox, seconds(5), hands)
+        async with sandbox.manual_worker() as worker:
+            await run_next(worker, "texts")
+            await run_watchdog(sandbox, seconds(5), worker)
             assert await state(sandbox, run) == "running"
             assert (await kinds(sandbox, run))[-2:] == ["result texts", "resume"]
 
 
-async def test_a_stuck_run_that_ends_before_the_next_look_has_gone_on_first(open_sandbox: OpenSandbox) -> None:
+async def test_a_stuck_run_that_ends_before_the_next_check_is_recorded_as_resumed_first(
+    open_sandbox: OpenSandbox,
+) -> None:
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
@@ -116,91 +106,93 @@ async def test_a_stuck_run_that_ends_before_the_next_look_has_gone_on_first(open
 
 async def test_a_job_that_is_held_beyond_its_time_makes_its_run_stuck(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
-        run = await start_with_held_item(sandbox, pipeline, hands)
-        await run_watchdog(sandbox, minutes(5), hands)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
+        run = await start_with_held_item(sandbox, pipeline, worker)
+        await run_watchdog(sandbox, minutes(5), worker)
         (stuck,) = await sandbox.client.runs.list_stuck(run=run)
         assert (stuck.cause, stuck.data["step"], stuck.data["item"]) == ("no_progress", "line", "b")
-        assert (stuck.data["last_item"], stuck.data["worker"]) == ("a", hands.worker)
+        assert (stuck.data["last_item"], stuck.data["worker"]) == ("a", worker.worker)
         assert "stuck line:b" in await kinds(sandbox, run)
 
 
-async def test_it_is_resumed_after_five_seconds_and_what_was_held_runs_elsewhere(open_sandbox: OpenSandbox) -> None:
+async def test_a_stuck_run_is_resumed_after_five_seconds_and_its_held_jobs_run_elsewhere(
+    open_sandbox: OpenSandbox,
+) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands, sandbox.manual_worker() as others:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker, sandbox.manual_worker() as others:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "texts")
-        claims = await hands.claim(2)
-        await run_watchdog(sandbox, minutes(5), hands, others)
-        assert await run_watchdog(sandbox, seconds(4.9), hands, others) == 0
-        await run_watchdog(sandbox, seconds(0.1), hands, others)
+        await run_next(worker, "texts")
+        claims = await worker.claim(2)
+        await run_watchdog(sandbox, minutes(5), worker, others)
+        assert await run_watchdog(sandbox, seconds(4.9), worker, others) == 0
+        await run_watchdog(sandbox, seconds(0.1), worker, others)
         assert await state(sandbox, run) == "running"
         await run_next(others, "line:a", "line:b")
         assert await state(sandbox, run) == "completed"
-        await run_claims(hands, claims)
-        assert hands.rejected_outcomes == 2
+        await run_claims(worker, claims)
+        assert worker.rejected_outcomes == 2
 
 
-async def test_it_fails_after_so_many_resumes_without_progress(open_sandbox: OpenSandbox) -> None:
+async def test_a_stuck_run_fails_after_the_maximum_number_of_resumes(open_sandbox: OpenSandbox) -> None:
     pipeline = lines(resumes=2)
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
-        run = await start_with_held_item(sandbox, pipeline, hands)
-        await run_watchdog(sandbox, minutes(5), hands)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
+        run = await start_with_held_item(sandbox, pipeline, worker)
+        await run_watchdog(sandbox, minutes(5), worker)
         for pause in (5, 10):
-            await run_watchdog(sandbox, seconds(pause), hands)
+            await run_watchdog(sandbox, seconds(pause), worker)
             assert await state(sandbox, run) == "running"
-            assert await hands.claim(2)
-            await run_watchdog(sandbox, minutes(5), hands)
+            assert await worker.claim(2)
+            await run_watchdog(sandbox, minutes(5), worker)
             assert await state(sandbox, run) == "stuck"
         (stuck,) = await sandbox.client.runs.list_stuck()
         assert (stuck.resumes, stuck.max_resumes) == (2, 2)
-        await run_watchdog(sandbox, minutes(1), hands)
+        await run_watchdog(sandbox, minutes(1), worker)
         assert await state(sandbox, run) == "failed"
         assert await states(sandbox, run) == {"texts": "succeeded", "line:a": "succeeded", "line:b": "cancelled"}
 
 
-async def test_resumes_of_people_are_not_counted_as_its_own(open_sandbox: OpenSandbox) -> None:
+async def test_manual_resumes_do_not_count_as_automatic_ones(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
-        run = await start_with_held_item(sandbox, pipeline, hands)
-        await run_watchdog(sandbox, minutes(5), hands)
-        await run_watchdog(sandbox, seconds(5), hands)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
+        run = await start_with_held_item(sandbox, pipeline, worker)
+        await run_watchdog(sandbox, minutes(5), worker)
+        await run_watchdog(sandbox, seconds(5), worker)
         assert await sandbox.client.runs.count_resumes(run) == 1
-        await hands.claim(2)
-        await run_watchdog(sandbox, minutes(5), hands)
+        await worker.claim(2)
+        await run_watchdog(sandbox, minutes(5), worker)
         await sandbox.client.runs.resume(run)
         assert await sandbox.client.runs.count_resumes(run) == 0
 
 
-async def test_a_refusal_of_the_provider_makes_a_run_stuck_and_names_the_pool(open_sandbox: OpenSandbox) -> None:
+async def test_a_provider_rejection_makes_a_run_stuck_and_names_the_pool(open_sandbox: OpenSandbox) -> None:
     pipeline, pool = Pipeline("refused"), Pool("paid", capacity=1)
 
     @pipeline.step(pool=pool)
     def asked() -> None:
         raise ProviderRejected("no credit")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await hands.record_outcomes(await hands.attempt(await hands.claim()))
-        await run_watchdog(sandbox, minutes(5), hands)
+        await worker.record_outcomes(await worker.attempt(await worker.claim()))
+        await run_watchdog(sandbox, minutes(5), worker)
         (stuck,) = await sandbox.client.runs.list_stuck(run=run)
         assert (stuck.cause, stuck.data["pool"]) == ("provider_rejected", "paid")
         assert "until" in stuck.data
         assert [event.kind for event in await sandbox.client.runs.list_events(run, kinds=["stuck"])] == ["stuck"]
 
 
-async def test_what_the_attempt_before_a_held_one_said_is_told(open_sandbox: OpenSandbox) -> None:
+async def test_a_stuck_run_reports_the_error_of_the_attempt_before_the_held_one(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("hung", timeout=TIMEOUT)
 
     @pipeline.step(retry=Retry(1, delays=[0]))
     def asked() -> None:
         raise ValueError("no page 3")
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        await hands.record_outcomes(await hands.attempt(await hands.claim()))
-        await hands.claim()
-        await run_watchdog(sandbox, minutes(5), hands)
+        await worker.record_outcomes(await worker.attempt(await worker.claim()))
+        await worker.claim()
+        await run_watchdog(sandbox, minutes(5), worker)
         (stuck,) = await sandbox.client.runs.list_stuck()
         assert (stuck.cause, stuck.data["message"]) == ("no_progress", "no page 3")
         assert "ValueError" in stuck.data["stack"]
@@ -208,41 +200,41 @@ async def test_what_the_attempt_before_a_held_one_said_is_told(open_sandbox: Ope
 
 async def test_progress_restarts_the_timeout(open_sandbox: OpenSandbox) -> None:
     pipeline = lines(resumes=1)
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(hands, "texts")
-        await hands.claim(2)
-        await run_watchdog(sandbox, minutes(5), hands)
-        await run_watchdog(sandbox, seconds(5), hands)
-        claims = await hands.claim(2)
-        await run_claims(hands, claims, "line:a")
-        await run_watchdog(sandbox, minutes(5), hands)
+        await run_next(worker, "texts")
+        await worker.claim(2)
+        await run_watchdog(sandbox, minutes(5), worker)
+        await run_watchdog(sandbox, seconds(5), worker)
+        claims = await worker.claim(2)
+        await run_claims(worker, claims, "line:a")
+        await run_watchdog(sandbox, minutes(5), worker)
         (stuck,) = await sandbox.client.runs.list_stuck()
         assert (stuck.run, stuck.resumes) == (run, 0)
 
 
-async def test_a_person_resumes_it_after_the_automatic_resumes_are_spent(open_sandbox: OpenSandbox) -> None:
+async def test_a_person_can_resume_a_run_after_the_automatic_resumes_are_spent(open_sandbox: OpenSandbox) -> None:
     pipeline = lines(resumes=0)
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
-        run = await start_with_held_item(sandbox, pipeline, hands)
-        await run_watchdog(sandbox, minutes(5), hands)
-        await run_watchdog(sandbox, minutes(1), hands)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
+        run = await start_with_held_item(sandbox, pipeline, worker)
+        await run_watchdog(sandbox, minutes(5), worker)
+        await run_watchdog(sandbox, minutes(1), worker)
         assert await state(sandbox, run) == "failed"
         assert await sandbox.client.runs.resume(run, by="ana") == "running"
-        assert await run_next(hands, "line:b")
+        assert await run_next(worker, "line:b")
         assert await state(sandbox, run) == "completed"
 
 
-async def test_of_fifty_resumes_one_counts_and_all_get_the_same_answer(open_sandbox: OpenSandbox) -> None:
+async def test_fifty_concurrent_resumes_count_once_and_get_the_same_answer(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
-        run = await start_with_held_item(sandbox, pipeline, hands)
-        await run_watchdog(sandbox, minutes(5), hands)
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
+        run = await start_with_held_item(sandbox, pipeline, worker)
+        await run_watchdog(sandbox, minutes(5), worker)
         assert set(await asyncio.gather(*(sandbox.client.runs.resume(run) for _ in range(50)))) == {"running"}
         assert (await kinds(sandbox, run)).count("resume") == 1
 
 
-async def test_a_run_that_has_ended_well_cannot_be_resumed(open_sandbox: OpenSandbox) -> None:
+async def test_a_successful_run_cannot_be_resumed(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
@@ -252,19 +244,19 @@ async def test_a_run_that_has_ended_well_cannot_be_resumed(open_sandbox: OpenSan
             await sandbox.client.runs.resume(new_run_id())
 
 
-async def test_a_job_within_its_time_is_no_reason(open_sandbox: OpenSandbox) -> None:
+async def test_a_job_within_its_time_limit_is_not_stuck(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("long", timeout=hours(2))
 
     @pipeline.step
     def film() -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await hands.claim(1)
-        await run_watchdog(sandbox, hours(2), hands)
+        await worker.claim(1)
+        await run_watchdog(sandbox, hours(2), worker)
         assert await state(sandbox, run) == "running"
-        await run_watchdog(sandbox, minutes(5), hands)
+        await run_watchdog(sandbox, minutes(5), worker)
         assert await state(sandbox, run) == "stuck"
 
 
@@ -281,13 +273,13 @@ async def test_waiting_for_delays_capacity_or_external_work_is_not_stuck(open_sa
 
     @pipeline.step(queue="outside", timeout=hours(20))
     async def rendered(*, host: Host, ctx: Context) -> int:
-        return int(await ctx.external("handle", poll=host.status))
+        return int(await ctx.external(lambda: "handle", poll=host.status))
 
     for queue in ("delayed", "pooled", "outside"):
-        async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox, sandbox.manual_worker() as hands:
+        async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox, sandbox.manual_worker() as worker:
             run = (await sandbox.client.start(pipeline)).id
-            await run_claims(hands, await hands.claim(10, queues=[queue]))
-            await run_watchdog(sandbox, hours(1), hands)
+            await run_claims(worker, await worker.claim(10, queues=[queue]))
+            await run_watchdog(sandbox, hours(1), worker)
             assert await state(sandbox, run) == "running"
 
 
@@ -296,12 +288,12 @@ async def test_external_work_that_no_worker_polls_is_stuck_until_one_does(open_s
 
     @pipeline.step(timeout=hours(20))
     async def rendered(*, host: Host, ctx: Context) -> int:
-        return int(await ctx.external("handle", poll=host.status))
+        return int(await ctx.external(lambda: "handle", poll=host.status))
 
     async with open_sandbox(pipeline, resources={"host": Host()}) as sandbox:
-        async with sandbox.manual_worker() as hands:
+        async with sandbox.manual_worker() as worker:
             run = (await sandbox.client.start(pipeline)).id
-            await run_claims(hands, await hands.claim(10))
+            await run_claims(worker, await worker.claim(10))
             (wait,) = await sandbox.client.runs.list_waits(run)
             assert wait.reason == "external_work"
         (wait,) = await sandbox.client.runs.list_waits(run)
@@ -318,13 +310,13 @@ async def test_external_work_is_stuck_while_only_another_application_has_workers
 
     @pipeline.step(timeout=hours(20))
     async def rendered(*, host: Host, ctx: Context) -> int:
-        return int(await ctx.external("handle", poll=host.status))
+        return int(await ctx.external(lambda: "handle", poll=host.status))
 
     other = App("other", pipelines=[lines()])
     async with open_sandbox(pipeline, resources={"host": Host()}) as mine:
-        async with mine.manual_worker() as hands:
+        async with mine.manual_worker() as worker:
             run = (await mine.client.start(pipeline)).id
-            await run_claims(hands, await hands.claim(10))
+            await run_claims(worker, await worker.claim(10))
         async with sandbox(other, mine.database) as theirs, theirs.manual_worker() as others:
             (wait,) = await mine.client.runs.list_waits(run)
             assert wait.reason == "no_worker"
@@ -335,7 +327,7 @@ async def test_external_work_is_stuck_while_only_another_application_has_workers
                 assert await state(mine, run) == "running"
 
 
-async def test_a_ready_job_says_that_only_another_application_has_workers(open_sandbox: OpenSandbox) -> None:
+async def test_a_ready_job_reports_that_only_another_application_has_workers(open_sandbox: OpenSandbox) -> None:
     other = Pipeline("other")
 
     @other.step
@@ -352,7 +344,7 @@ class Host:
         return PollResult("running")
 
 
-async def test_a_run_that_is_not_due_yet_is_not_watched(open_sandbox: OpenSandbox) -> None:
+async def test_a_scheduled_run_is_not_watched(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         at = await sandbox.clock.now() + hours(10)
@@ -361,7 +353,7 @@ async def test_a_run_that_is_not_due_yet_is_not_watched(open_sandbox: OpenSandbo
         assert await state(sandbox, run) == "pending"
 
 
-async def test_two_watchdogs_find_it_stuck_once(open_sandbox: OpenSandbox) -> None:
+async def test_two_watchdogs_detect_a_stuck_run_once(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         run = (await sandbox.client.start(pipeline)).id
@@ -370,17 +362,17 @@ async def test_two_watchdogs_find_it_stuck_once(open_sandbox: OpenSandbox) -> No
         assert (await kinds(sandbox, run)).count("stuck texts") == 1
 
 
-async def test_a_start_may_have_its_own_number_of_resumes(open_sandbox: OpenSandbox) -> None:
+async def test_a_start_may_set_its_own_number_of_resumes(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline, resumes=7)
-        await hands.claim(1)
-        await run_watchdog(sandbox, minutes(5), hands)
+        await worker.claim(1)
+        await run_watchdog(sandbox, minutes(5), worker)
         (stuck,) = await sandbox.client.runs.list_stuck()
         assert stuck.max_resumes == 7
 
 
-async def test_the_application_says_when_a_run_is_stuck(open_sandbox: OpenSandbox) -> None:
+async def test_the_application_sets_when_a_run_is_stuck(open_sandbox: OpenSandbox) -> None:
     assert minutes(5) == DEFAULT_STUCK_AFTER
     pipeline = lines(stuck_after=seconds(30))
     async with open_sandbox(pipeline) as sandbox:
@@ -398,14 +390,14 @@ def test_limits_are_checked_at_import() -> None:
         Pipeline("x", resumes=-1)
 
 
-async def test_a_run_that_is_not_over_by_its_deadline_fails(open_sandbox: OpenSandbox) -> None:
+async def test_a_run_that_has_not_ended_by_its_deadline_fails(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline, deadline=minutes(2))).id
-        await run_next(hands, "texts")
-        await run_watchdog(sandbox, minutes(2) - seconds(1), hands)
+        await run_next(worker, "texts")
+        await run_watchdog(sandbox, minutes(2) - seconds(1), worker)
         assert await state(sandbox, run) == "running"
-        await run_watchdog(sandbox, seconds(1), hands)
+        await run_watchdog(sandbox, seconds(1), worker)
         assert await state(sandbox, run) == "failed"
         assert (await sandbox.client.runs.get_errors(run))["", ""]["code"] == "DEADLINE"
 
@@ -418,12 +410,12 @@ async def test_a_run_that_fails_by_its_deadline_is_logged(
         run = (await sandbox.client.start(pipeline, deadline=minutes(2), tenant="ours")).id
         await run_watchdog(sandbox, minutes(2))
         await run_watchdog(sandbox, minutes(2))
-    (told,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
-    assert told["event"] == "run_deadline_exceeded"
-    assert (told["run"], told["pipeline"], told["tenant"]) == (str(run), "lines", "ours")
+    (records,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
+    assert records["event"] == "run_deadline_exceeded"
+    assert (records["run"], records["pipeline"], records["tenant"]) == (str(run), "lines", "ours")
 
 
-async def test_a_deadline_counts_from_when_the_run_may_begin(open_sandbox: OpenSandbox) -> None:
+async def test_a_deadline_is_measured_from_when_the_run_is_due(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
     async with open_sandbox(pipeline) as sandbox:
         at = await sandbox.clock.now() + hours(1)
@@ -447,27 +439,27 @@ async def test_a_deadline_cancels_external_work(open_sandbox: OpenSandbox) -> No
 
     @pipeline.step(timeout=hours(2))
     async def clip(*, host: Renderer, ctx: Context) -> int:
-        return int(await ctx.external("handle", poll=host.status, cancel=host.cancel))
+        return int(await ctx.external(lambda: "handle", poll=host.status, cancel=host.cancel))
 
     host = Renderer()
-    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline, deadline=minutes(10))).id
-        await run_next(hands, "clip")
-        await run_watchdog(sandbox, minutes(10), hands)
+        await run_next(worker, "clip")
+        await run_watchdog(sandbox, minutes(10), worker)
         assert (await state(sandbox, run), host.cancelled) == ("running", False)
-        await hands.poll_external_work()
+        await worker.poll_external_work()
         assert (await state(sandbox, run), host.cancelled) == ("failed", True)
 
 
-async def test_a_run_that_is_rerun_has_its_whole_timeout(open_sandbox: OpenSandbox) -> None:
+async def test_a_rerun_run_has_its_whole_timeout(open_sandbox: OpenSandbox) -> None:
     pipeline = lines()
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline, deadline=minutes(2))).id
-        await run_watchdog(sandbox, minutes(2), hands)
+        await run_watchdog(sandbox, minutes(2), worker)
         await sandbox.client.runs.resume(run)
-        await run_watchdog(sandbox, minutes(1), hands)
+        await run_watchdog(sandbox, minutes(1), worker)
         assert await state(sandbox, run) == "running"
-        await run_watchdog(sandbox, minutes(1), hands)
+        await run_watchdog(sandbox, minutes(1), worker)
         assert await state(sandbox, run) == "failed"
 
 

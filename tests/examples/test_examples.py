@@ -1,4 +1,4 @@
-"""Every example runs, and prints what it says it prints."""
+"""Every example runs and prints its documented output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def database() -> AsyncIterator[Database]:
 
 
 @every_example
-async def test_an_example_prints_what_it_says(
+async def test_an_example_prints_its_documented_output(
     path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RETOMA_DATABASE_URL", database.url)  # for those that use no sandbox
@@ -40,13 +40,13 @@ async def test_an_example_prints_what_it_says(
 
 
 @every_example
-def test_an_example_can_be_read_at_a_glance(path: Path) -> None:
+def test_an_example_is_short(path: Path) -> None:
     lines = path.read_text().splitlines()
     code = [line for line in lines if line.strip() and not line.startswith(PROMISE)]
     assert len(code) < 40
 
 
-def test_an_example_is_a_program_of_its_own() -> None:
+def test_an_example_is_a_standalone_program() -> None:
     path = EXAMPLES / "quickstart.py"
     ended = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
     assert _lines(ended.stdout) == _expected_output(path)

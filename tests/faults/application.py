@@ -1,4 +1,4 @@
-"""Pipelines whose steps do what a fault needs: wait until the test lets them go, block the loop, or count."""
+"""Pipelines whose steps do what a fault needs: wait until the test releases them, block the loop, or count."""
 
 from __future__ import annotations
 
@@ -52,25 +52,40 @@ outsourced = Pipeline("outsourced", inputs=Inputs, retry=Retry(0))
 
 @outsourced.step(pool=Pool("bench", capacity=1))
 async def crafted(nonce: str, *, farm: Farm, ctx: Context) -> StepOutput:
-    handle = await ctx.once("submit", lambda: farm.submit(ctx), reconcile=lambda: farm.find(ctx))
-    outside = {"handle": handle, "nonce": nonce}
+    async def submit() -> dict[str, str]:
+        return {"handle": await farm.submit(ctx), "nonce": nonce}
+
     crafted = await ctx.external(
-        outside, poll=poll_work, cancel=cancel_work, poll_interval=0.1, total_timeout=minutes(10)
+        submit,
+        find=find_work,
+        poll=poll_work,
+        cancel=cancel_work,
+        key=f"{nonce} {ctx.effect_key}",
+        poll_interval=0.1,
+        total_timeout=minutes(10),
     )
     return record_success(ctx, ledger.record_start(ctx, os.getpid()), nonce, crafted)
 
 
+async def find_work(key: str) -> dict[str, str] | None:
+    nonce, _, effect_key = key.partition(" ")
+    handle = await Farm().find(effect_key)
+    return None if handle is None else {"handle": handle, "nonce": nonce}
+
+
 async def poll_work(external_work: dict[str, str]) -> PollResult:
-    """What the test says of the work when it is asked after; a test that holds it back lets the answer come late."""
-    nonce = external_work["nonce"]
-    said = answer_file(nonce).read_text() if answer_file(nonce).exists() else "running"
+    """Return the test's answer to a poll; a test that holds it back delays the answer."""
+    nonce, work = external_work["nonce"], farm.Work(external_work["handle"])
+    work.record("seen")
+    output = answer_file(nonce).read_text() if answer_file(nonce).exists() else "running"
     poll_marker(nonce, os.getpid()).touch()
     while hold_file(nonce).exists():  # noqa: ASYNC110  (another process removes it)
         await asyncio.sleep(0.01)
-    return PollResult(said, result=farm.result_of(farm.Work(external_work["handle"]).key))  # type: ignore[arg-type]
+    return PollResult(output, result=farm.result_of(work.key))  # type: ignore[arg-type]
 
 
 async def cancel_work(external_work: dict[str, str]) -> None:
+    farm.Work(external_work["handle"]).record("cancelled")
     answer_file(external_work["nonce"]).write_text("cancelled")
 
 

@@ -1,4 +1,4 @@
-"""The server while its database is away: it says so in time, and what it did not acknowledge can be sent again."""
+"""The server while its database is unreachable: it responds in time, and unacknowledged requests can be resent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BODY = {"pipeline": "chain", "input": {"nonce": "one", "size": 0}}
 
 
 @asynccontextmanager
-async def an_api(testbed: FaultEnvironment) -> AsyncIterator[httpx2.AsyncClient]:
+async def open_api(testbed: FaultEnvironment) -> AsyncIterator[httpx2.AsyncClient]:
     """A server that reaches the database by way of the proxy."""
     client = Client(app, testbed.through)
     server = make_server(app, client, Settings(), dev_token="token")
@@ -40,7 +40,7 @@ async def start_run(api: httpx2.AsyncClient) -> Any:
 async def test_an_unresponsive_database_is_503_and_a_start_is_repeated(
     testbed: FaultEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with an_api(testbed) as api:
+    async with open_api(testbed) as api:
         assert (await api.get("/api/v1/runs")).status_code == 200
         assert (await api.post("/api/v1/runs", json=BODY)).status_code == 202
         for connection in testbed.proxy.connections:
@@ -60,8 +60,8 @@ async def test_an_unresponsive_database_is_503_and_a_start_is_repeated(
         assert len(await testbed.client.runs.list()) == 2
 
 
-async def test_connections_that_are_cut_are_not_seen_by_callers(testbed: FaultEnvironment) -> None:
-    async with an_api(testbed) as api:
+async def test_callers_do_not_notice_cut_connections(testbed: FaultEnvironment) -> None:
+    async with open_api(testbed) as api:
         for reset in (True, False, True):
             assert (await api.get("/api/v1/runs")).status_code == 200
             testbed.proxy.cut(reset=reset)

@@ -1,4 +1,4 @@
-"""Connections that are cut, also between a commit and its answer, or die in silence; notifications that get lost."""
+"""Connections that are cut, also between a commit and its answer, or die silently; lost notifications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.chaos.proxy import Call
 from retoma.client import Client
 from retoma.engine import claim_protocol
 from retoma.settings import Settings
-from retoma.store import database
+from retoma.store import database, notify
 from retoma.worker.worker import Worker
 from tests.faults.application import app
 from tests.faults.testbed import LONG_TIMEOUT, FaultEnvironment, wait_until
@@ -34,7 +34,7 @@ async def test_a_start_whose_answer_was_lost_is_one_run(testbed: FaultEnvironmen
     assert {run.id for run in await testbed.client.runs.list()} == {first.id, unkeyed.id}
 
 
-async def test_lost_answers_of_claim_calls_cost_no_attempt(testbed: FaultEnvironment) -> None:
+async def test_lost_answers_of_claim_calls_use_no_attempt(testbed: FaultEnvironment) -> None:
     calls = count()
     testbed.proxy.loses_answer = lambda call: "retoma.finish_and_claim" in call.sql and next(calls) % 3 == 0
     worker = testbed.worker()
@@ -47,7 +47,7 @@ async def test_lost_answers_of_claim_calls_cost_no_attempt(testbed: FaultEnviron
     await testbed.check()
 
 
-async def test_cut_connections_cost_no_attempt(testbed: FaultEnvironment) -> None:
+async def test_cut_connections_use_no_attempt(testbed: FaultEnvironment) -> None:
     worker = testbed.worker()
     await wait_until(lambda: worker.is_ready, "the worker is ready")
     runs = [await testbed.start("album", f"cut-{number}", size=5) for number in range(10)]
@@ -60,7 +60,7 @@ async def test_cut_connections_cost_no_attempt(testbed: FaultEnvironment) -> Non
     await testbed.check()
 
 
-async def test_everything_ends_without_notifications(testbed: FaultEnvironment) -> None:
+async def test_everything_completes_without_notifications(testbed: FaultEnvironment) -> None:
     testbed.proxy.drops_notifications = True
     worker = testbed.worker()
     await wait_until(lambda: worker.is_ready, "the worker is ready")
@@ -77,8 +77,8 @@ async def listeners(testbed: FaultEnvironment) -> int:
         return int(await connection.fetchval(sql))
 
 
-async def test_a_connection_is_replaced_whose_server_said_that_it_ends(testbed: FaultEnvironment) -> None:
-    """The driver is confused by words that answer nothing, and must not be asked again."""
+async def test_a_connection_whose_server_announced_its_shutdown_is_replaced(testbed: FaultEnvironment) -> None:
+    """The driver is confused by unexpected messages and must not be used again."""
     worker = testbed.worker()
     await wait_until(lambda: worker.is_ready, "the worker is ready")
     assert await testbed.wait_for_end(await testbed.start("diamond", "before")) == ["completed"]
@@ -89,6 +89,30 @@ async def test_a_connection_is_replaced_whose_server_said_that_it_ends(testbed: 
     await testbed.check()
 
 
+async def test_a_listener_whose_connection_died_silently_listens_again(
+    testbed: FaultEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify, "SECONDS_BETWEEN_CHECKS", 0.1)
+    monkeypatch.setattr(notify, "CALL_TIMEOUT", 0.3)
+    notified = asyncio.Event()
+    listening = asyncio.create_task(notify.listen(testbed.through, notified.set))
+    try:
+        await asyncio.wait_for(notified.wait(), WAIT_TIMEOUT)  # it listens
+        for connection in testbed.proxy.connections:
+            connection.open.clear()
+        notified.clear()
+        await asyncio.wait_for(notified.wait(), WAIT_TIMEOUT)  # it listens on another connection
+    finally:
+        listening.cancel()
+
+
+async def test_the_server_closes_connections_of_clients_that_vanished(testbed: FaultEnvironment) -> None:
+    sql = "select reset_val::int from pg_settings where name like 'tcp_keepalives%' order by name"
+    async with testbed.through.connection() as connection:
+        count, idle, interval = [value for (value,) in await connection.fetch(sql)]
+    assert idle + count * interval == 60
+
+
 async def test_a_connection_that_died_silently_is_replaced(
     testbed: FaultEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +121,7 @@ async def test_a_connection_that_died_silently_is_replaced(
     silenced: list[str] = []
 
     def silences(call: Call) -> bool:
-        """The first answer that brings a job never comes, and nobody is told."""
+        """The first answer that brings a job never arrives, and no notification is sent."""
         if "retoma.finish_and_claim" in call.sql and call.rows and not silenced:
             silenced.append(call.sql)
             for connection in testbed.proxy.connections:

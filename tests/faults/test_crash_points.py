@@ -35,7 +35,7 @@ SIZES = {
 }
 MOST_POINTS = 40
 MOST_ENDED_EARLY = 20
-EXTERNAL_WORK_CALLS = ("retoma.begin_effect", "update retoma.effects", "retoma.poll_due", "retoma.record_poll")
+EXTERNAL_WORK_CALLS = ("retoma.begin_effect", "retoma.end_effect", "retoma.poll_due", "retoma.record_poll")
 RESULTS, SETBACKS = 3, 13  # which parameters of an exchange hold the runs of its outcomes
 
 
@@ -98,7 +98,7 @@ async def test_a_worker_killed_at_any_point_costs_nothing(testbed: FaultEnvironm
 
 
 async def has_point(testbed: FaultEnvironment, shape: str, moment: str, number: int) -> bool:
-    """Whether runs of this shape have such a point. One that is rejected or dismissed ends early: it tells nothing."""
+    """Return whether runs of this shape have such a point. A rejected run ends early and proves nothing."""
     for again in range(MOST_ENDED_EARLY):
         run = await testbed.start(shape, f"{shape}-{number}-{again}", size=SIZES[shape])
         if await crashes(testbed, run, moment, number):

@@ -1,4 +1,4 @@
-"""Work that goes on outside, while those who look after it die, stand still, or lose the database."""
+"""External work while the workers that poll it die, freeze, or lose the database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def slots(testbed: FaultEnvironment) -> int:
 
 
 async def test_a_poll_result_is_refused_after_another_worker_took_the_poll(testbed: FaultEnvironment) -> None:
-    """The poller stands still after it was told of a failure that has been put right in the meantime."""
+    """The poller freezes after it received a failure that has been fixed in the meantime."""
     answer_file("late").write_text("failed")
     hold_file("late").touch()
     zombie = testbed.worker(heartbeat_timeout=LONG_TIMEOUT)
@@ -65,8 +65,8 @@ def count_answers(testbed: FaultEnvironment, name: str) -> list[Call]:
     return seen
 
 
-@pytest.mark.parametrize("call", ["retoma.begin_effect", "update retoma.effects", "retoma.record_poll"])
-async def test_an_answer_that_is_lost_after_its_commit_costs_nothing(testbed: FaultEnvironment, call: str) -> None:
+@pytest.mark.parametrize("call", ["retoma.begin_effect", "retoma.end_effect", "retoma.record_poll"])
+async def test_an_answer_lost_after_its_commit_costs_nothing(testbed: FaultEnvironment, call: str) -> None:
     answer_file("once").write_text("succeeded")
     lost: list[Call] = []
 

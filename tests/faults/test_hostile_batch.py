@@ -29,10 +29,11 @@ from retoma.server import make_server
 from retoma.settings import Settings
 from retoma.store.database import Database
 from retoma_apps.classifier.application import make_app
-from retoma_apps.classifier.reading import read
-from retoma_apps.providers.llm import Message, OpenRouter
+from retoma_apps.classifier.steps.reading import read
+from retoma_apps.providers.llm import Message
+from retoma_apps.providers.llm.openrouter import OpenRouter
 from retoma_apps.providers.llm.prompts import find_quoted_text
-from retoma_apps.providers.llm.standin import StandIn, by_mention
+from standins.llm import StandIn, by_mention
 from tests.apps.classifier.papers import KINDS, Paper, batch
 from tests.conftest import empty_database
 
@@ -102,7 +103,7 @@ class WorkerCrew:
 
 @dataclass
 class Provider:
-    """A model that counts outside of everything how often it is asked about each text, while workers die."""
+    """A model that counts independently how often it is called for each text while workers die."""
 
     calls: Counter[str] = field(default_factory=Counter)
     kills_at: set[int] = field(default_factory=set)
@@ -161,7 +162,7 @@ class ClassifierApp:
         return found
 
     async def jobs(self, execution: str) -> dict[tuple[str, str, int], dict[str, Any]]:
-        """What the database has of every job of every round."""
+        """Return the database rows of every job of every round."""
         sql = "select step, item, revision, state, attempt, worker_deaths, output from retoma.jobs where run = $1"
         async with self._database.connection() as connection:
             rows = await connection.fetch(sql, UUID(execution))
@@ -241,7 +242,7 @@ def check_outcomes(papers: list[Paper], documents: list[dict[str, Any]]) -> None
 def check_calls(
     papers: list[Paper], documents: list[dict[str, Any]], provider: Provider, jobs: dict[Any, dict[str, Any]]
 ) -> None:
-    """The model was asked once about each, and again only where a worker died that had asked."""
+    """Check that the model was called once per text, and again only if a worker died after calling it."""
     for paper, document in zip(papers, documents, strict=True):
         if paper.label:
             deaths = jobs["label", document["codigo"], 1]["worker_deaths"]

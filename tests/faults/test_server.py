@@ -1,4 +1,4 @@
-"""PostgreSQL is killed with -9 while work is done and asked for."""
+"""PostgreSQL is killed with -9 while runs are started and worked on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def postgres() -> Iterator[Postgres]:
         made.stop()
 
 
-async def test_no_acknowledged_run_is_lost_and_no_worker_ends(postgres: Postgres, tmp_path: Path) -> None:
+async def test_no_acknowledged_run_is_lost_and_no_worker_exits(postgres: Postgres, tmp_path: Path) -> None:
     async with await Database.open(Settings(database_url=postgres.url_by(postgres.port))) as database:
         await database.upgrade()
         async with open_testbed(database, tmp_path) as testbed:

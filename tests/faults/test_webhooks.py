@@ -1,4 +1,4 @@
-"""The sender is killed at every commit point of a delivery: what is owed is delivered, with the same id and body."""
+"""The sender is killed at every commit point: pending deliveries still arrive, with the same id and body."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOTH = ("run.started", "run.ended")
     "call", ["retoma.claim_deliveries", "update retoma.deliveries", "retoma.record_delivery_attempt"]
 )
 async def test_a_sender_killed_at_any_point_loses_nothing(testbed: FaultEnvironment, moment: str, call: str) -> None:
-    async with receiver() as there:
+    async with receiver() as listener:
         sender = testbed.worker(heartbeat_timeout=LONG_TIMEOUT)
         await wait_until(lambda: sender.is_ready, "the worker is ready")
 
@@ -30,7 +30,7 @@ async def test_a_sender_killed_at_any_point_loses_nothing(testbed: FaultEnvironm
                 os.kill(sender.pid, signal.SIGKILL)
             return matters
 
-        run = await testbed.start("chain", "told", webhook=Webhook(there.url, events=BOTH))
+        run = await testbed.start("chain", "told", webhook=Webhook(listener.url, events=BOTH))
         if moment == "before":
             testbed.proxy.loses_call = kills
         else:
@@ -41,31 +41,31 @@ async def test_a_sender_killed_at_any_point_loses_nothing(testbed: FaultEnvironm
         await testbed.end_leases()
         testbed.worker()
         assert await testbed.wait_for_end(run) == ["completed"]
-        owed = await wait_until(lambda: are_all_ended(testbed), "all is delivered")
-        assert [str(each.state) for each in owed] == ["delivered"] * 2
+        deliveries = await wait_until(lambda: are_all_ended(testbed), "all is delivered")
+        assert [str(each.state) for each in deliveries] == ["delivered"] * 2
 
-    sent = [(got.json["type"], got.headers["webhook-id"], got.body) for got in there.requests]
+    sent = [(got.json["type"], got.headers["webhook-id"], got.body) for got in listener.requests]
     assert [kind for kind, _, _ in dict.fromkeys(sent)] == ["run.started", "run.completed"]
-    assert {delivery for _, delivery, _ in sent} == {str(each.id) for each in owed}
+    assert {delivery for _, delivery, _ in sent} == {str(each.id) for each in deliveries}
     again = call == "retoma.record_delivery_attempt" and moment == "before"
     assert len(sent) == 2 + again  # sent and not recorded: the one case in which it comes twice
     await testbed.check()
 
 
 async def are_all_ended(testbed: FaultEnvironment) -> object:
-    owed = await testbed.client.webhooks.list_deliveries()
-    return owed if len(owed) == 2 and all(each.ended_at for each in owed) else None
+    deliveries = await testbed.client.webhooks.list_deliveries()
+    return deliveries if len(deliveries) == 2 and all(each.ended_at for each in deliveries) else None
 
 
 async def test_a_sender_paused_beyond_its_lease_changes_nothing(testbed: FaultEnvironment) -> None:
     """It was answered 500, and another sender has delivered in the meantime."""
-    async with receiver() as there:
-        there.script.append(stops_its_sender := StopsItsSender())
+    async with receiver() as listener:
+        listener.script.append(stops_its_sender := StopsItsSender())
         zombie = testbed.worker(heartbeat_timeout=LONG_TIMEOUT)
         stops_its_sender.pid = zombie.pid
         await wait_until(lambda: zombie.is_ready, "the worker is ready")
-        run = await testbed.start("chain", "late", webhook=Webhook(there.url))
-        await wait_until(lambda: there.requests, "it is sent")
+        run = await testbed.start("chain", "late", webhook=Webhook(listener.url))
+        await wait_until(lambda: listener.requests, "it is sent")
         await testbed.end_leases()
         testbed.worker(by_proxy=False, heartbeat_timeout=LONG_TIMEOUT)
         (delivery,) = await wait_until(lambda: list_delivered(testbed), "another sender delivers it")
@@ -79,7 +79,7 @@ async def test_a_sender_paused_beyond_its_lease_changes_nothing(testbed: FaultEn
 
 
 class StopsItsSender:
-    """Answers 500 when the sender stands still, so that it reads that when it goes on."""
+    """Answers 500 when the sender is frozen, so the sender reads that when it continues."""
 
     pid = 0
 

@@ -1,4 +1,4 @@
-"""Workers that stand still, have a wrong clock, are restarted or blocked: all is done, and nothing needlessly twice."""
+"""Workers that freeze, have a wrong clock, are restarted or blocked: all work is done, and nothing needlessly twice."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 from bench.chaos import skew
 from bench.chaos.processes import WorkerProcess as InstalledWorker
 from bench.chaos.proxy import Call
-from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.store import workers
 from retoma.store.database import Database
+from retoma.store.tenants import Tenants
 from retoma.worker import maintenance
 from retoma.worker.heartbeat import HeartbeatThread
 from tests.faults.testbed import HEARTBEAT_TIMEOUT, LONG_TIMEOUT, FaultEnvironment, wait_until
@@ -103,10 +103,10 @@ async def test_a_wrong_clock_changes_nothing(testbed: FaultEnvironment) -> None:
 
 
 def clock_offset_hours(worker: InstalledWorker) -> float:
-    """What its log says is the time, against when it was written."""
+    """Compare the timestamp in its log with the time of writing."""
     first = json.loads(worker.log.read_text().splitlines()[0])
-    said = datetime.fromisoformat(first["timestamp"]).timestamp()
-    return (said - worker.log.stat().st_mtime) / HOUR
+    message = datetime.fromisoformat(first["timestamp"]).timestamp()
+    return (message - worker.log.stat().st_mtime) / HOUR
 
 
 async def test_a_rolling_restart_loses_nothing_and_repeats_nothing(testbed: FaultEnvironment) -> None:
@@ -143,8 +143,8 @@ async def test_a_step_that_blocks_the_loop_does_not_make_its_worker_dead(testbed
     runs = [await testbed.start("blocking", nonce) for nonce in nonces]
     (begun, *_) = await wait_until(lambda: testbed.list_starts(runs[0]) + testbed.list_starts(runs[1]), "a step begins")
     for _ in range(2):  # the first may have been under way
-        former = await get_last_heartbeat(testbed, begun.pid)
-        await wait_until(partial(has_heartbeat_after, testbed, begun.pid, former), "its heart beats on")
+        previous = await get_last_heartbeat(testbed, begun.pid)
+        await wait_until(partial(has_heartbeat_after, testbed, begun.pid, previous), "its heart beats on")
     for nonce in nonces:
         testbed.release(nonce)
     assert await testbed.wait_for_end(*runs) == ["completed"] * 2
@@ -164,7 +164,7 @@ async def has_heartbeat_after(testbed: FaultEnvironment, pid: int, previous: dat
     return await get_last_heartbeat(testbed, pid) > previous
 
 
-async def test_nobody_is_declared_dead_because_the_database_was_away(
+async def test_no_worker_is_declared_dead_because_the_database_was_unreachable(
     testbed: FaultEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For all were silent then, and need time to beat again."""
@@ -228,10 +228,10 @@ def running_maintenance(database: Database, heartbeat_timeout: timedelta) -> mai
     )
 
 
-async def test_a_job_whose_attempt_could_not_be_made_goes_back(
+async def test_a_job_whose_attempt_could_not_start_is_returned(
     testbed: FaultEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Held by a worker that lives, and forgotten by it, it would stay so for ever."""
+    """A job that a running worker holds but has forgotten would otherwise stay held for ever."""
     name_of, failures = Tenants.get_name, iter([DatabaseUnavailable("away"), OSError("no more processes")])
 
     async def fails_twice(tenants: Tenants, number: int) -> str:
@@ -247,22 +247,22 @@ async def test_a_job_whose_attempt_could_not_be_made_goes_back(
     assert first.attempt == 2  # the first gave its attempt back, the second failed
 
 
-async def test_a_paused_worker_is_not_taken_for_blocked(testbed: FaultEnvironment) -> None:
-    """When it goes on, its steps are past their time before its event loop could look at them."""
+async def test_a_paused_worker_is_not_reported_as_blocked(testbed: FaultEnvironment) -> None:
+    """When it continues, its steps are past their time before its event loop could check them."""
     number = await workers.register_worker(testbed.database, "stopped", ["default"], 1, 1)
-    looks: list[list[str]] = [["long ago"], [], ["long ago"], []]
+    reads: list[list[str]] = [["long ago"], [], ["long ago"], []]
     given_up: list[str] = []
     heart = HeartbeatThread(
         testbed.database,
         number,
         timedelta(seconds=HEARTBEAT_TIMEOUT),
         on_declared_dead=lambda: given_up.append("dead"),
-        list_overdue=lambda: looks.pop(0) if looks else [],
+        list_overdue=lambda: reads.pop(0) if reads else [],
         on_blocked=lambda: given_up.append("blocked"),
     )
     heart.start()
     try:
-        await wait_until(lambda: not looks, "it has looked at all")
+        await wait_until(lambda: not reads, "it has looked at all")
     finally:
         heart.stop()
     assert given_up == []

@@ -1,4 +1,4 @@
-"""What the fault tests play on: a database, a proxy before it, worker processes, and a ledger outside."""
+"""The environment of the fault tests: a database behind a proxy, worker processes, and an external ledger."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PROCESSES.set_forkserver_preload(["tests.faults.testbed"])
 
 
 async def wait_until(holds: Callable[[], Any], what: str) -> Any:
-    """What `holds` gives, once it gives something true."""
+    """Return the result of `holds` once it is truthy."""
     deadline = time.monotonic() + WAIT_TIMEOUT
     while True:
         found = holds()
@@ -77,7 +77,7 @@ def worker_process(url: str, folder: str, log: str, settings: dict[str, Any], co
 
 
 class WorkerProcess:
-    """A worker in a process of its own."""
+    """A worker in its own process."""
 
     def __init__(self, process: ForkServerProcess, log: Path) -> None:
         self._process = process
@@ -159,7 +159,7 @@ class FaultEnvironment:
 
     @asynccontextmanager
     async def run_reviewer(self) -> AsyncIterator[None]:
-        """Somebody who decides what waits for people."""
+        """Decide every review that waits for people."""
         walking = asyncio.create_task(Reviewer(self.client).run())
         try:
             yield
@@ -171,8 +171,8 @@ class FaultEnvironment:
     async def start(
         self, pipeline: str, nonce: str, *, size: int = 0, client: Client | None = None, webhook: Webhook | None = None
     ) -> UUID:
-        given = {"nonce": nonce, "size": size}
-        started = await (client or self.client).start(pipeline, given, key=nonce, webhook=webhook)
+        body = {"nonce": nonce, "size": size}
+        started = await (client or self.client).start(pipeline, body, key=nonce, webhook=webhook)
         self.user_log.acknowledged[nonce] = Acknowledged(started.id, pipeline, nonce, size)
         return started.id
 
@@ -222,13 +222,13 @@ class FaultEnvironment:
             store = await Store.read(connection)
             slots = await find_wrong_slots(connection)
         findings = check(store, self.user_log, self.lines)
-        check_external_work(findings, farm.list_work(self.folder), store, at_rest=slots, stood_still=0)
+        check_external_work(findings, farm.list_work(self.folder), store, at_rest=slots)
         return findings
 
     async def check(self) -> None:
         """All that must always be true, of all runs so far."""
         findings = await self.check_findings()
-        assert findings.is_good, {heading: said for heading, said in findings.wrong.items() if said}
+        assert findings.is_good, {heading: expected for heading, expected in findings.wrong.items() if expected}
 
     async def close(self) -> None:
         for worker in self._workers:

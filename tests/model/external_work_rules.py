@@ -1,8 +1,7 @@
-"""The part of the machine that knows pools, effects and work outside; its clients hold stale looks, too."""
+"""The rules of the state machine for pools, effects and external work; its clients also hold stale polls."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from functools import wraps
@@ -16,18 +15,40 @@ from hypothesis.stateful import rule
 
 from retoma.define.external_work import ParkRequest
 from retoma.engine.claim_protocol import Claim
-from retoma.store import external_work
+from retoma.store import effects, external_work
 from retoma.store.database import Database
-from retoma.store.external_work import DuePoll, LeasedEffect
+from retoma.store.effects import DueLook, EffectFunctions, LeasedEffect, Resolution
+from retoma.store.external_work import DuePoll, DueRequest
 from retoma.testing import Sandbox
 from retoma.worker.served_versions import ServedVersions
-from tests.model.external_work import EVERY, LEASE, QUEUED, RUNNING, TOTAL, Clock, Effect, ExternalWork, Pool
+from tests.model.external_work import (
+    EVERY,
+    LEASE,
+    ORDER,
+    PAYMENT,
+    QUEUED,
+    RUNNING,
+    SUBMISSION,
+    TOTAL,
+    Clock,
+    Effect,
+    ExternalWork,
+    Pool,
+)
 from tests.model.model import Job, Run
 from tests.model.shapes import GPU
 
 Answer = TypeVar("Answer")
 FOR_EVER = timedelta(days=30)
 NUMBER = st.integers(0, 999)
+NAMES = st.sampled_from([SUBMISSION, ORDER, PAYMENT])
+FUNCTIONS = {
+    SUBMISSION: EffectFunctions(
+        "nobody.finds", "key", "nobody.cancels", ParkRequest("nobody.asks", EVERY, QUEUED, RUNNING, TOTAL).to_json()
+    ),
+    ORDER: EffectFunctions("nobody.finds", "key", "nobody.cancels"),
+    PAYMENT: EffectFunctions(),
+}
 
 
 def require(holds: Callable[[Any], bool]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -61,10 +82,10 @@ class ExternalWorkRules:
         super().__init__()
         self.clock = Clock()
         self.pool = Pool(GPU.capacity)
-        self.looks: list[DuePoll] = []  # never forgotten, however stale
+        self.polls: list[DuePoll] = []  # never forgotten, however stale
+        self.looks: list[DueLook] = []
         self.tokens: dict[bytes, tuple[Job, str]] = {}  # those that were given out, and what who calls is answered
         self.numbers = count()
-        self.parking: set[str] = set()  # steps of which a job was parked before
 
     def wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         raise NotImplementedError
@@ -73,7 +94,7 @@ class ExternalWorkRules:
         self.wait(self.sandbox.clock.advance(by))
         self.clock.now += by
 
-    def job(self, of: Claim | DuePoll) -> Job:
+    def job(self, of: Claim | DuePoll | DueLook) -> Job:
         return self.runs[of.run].jobs[of.step, of.item]
 
     @property
@@ -82,38 +103,41 @@ class ExternalWorkRules:
         return sum(job.resources.slots for job in jobs if job.holds_slots)
 
     def check_claim(self, job: Job) -> None:
-        """A claim must find room in the pool."""
+        """A claim must fit into the pool."""
         if job.resources.pool is not None:
             assert not self.pool.is_paused(self.clock.now)
-            assert self.count_used_slots + job.resources.slots <= self.pool.capacity
+            assert job.holds_slots or self.count_used_slots + job.resources.slots <= self.pool.capacity
             job.resources.held = job.resources.pool
 
-    def check_unclaimed(self, room: int) -> None:
-        """A claim that had room for more leaves nothing that could begin; one that waits may hold up others."""
+    def check_unclaimed(self, spare: int) -> None:
+        """A claim that could have taken more leaves nothing that could begin; one that waits may hold up others."""
         ready = [
             job for run in self.runs.values() for job in run.jobs.values() if job.state == "ready" and not job.delayed
         ]
         free = self.pool.capacity - self.count_used_slots
-        pooled = [job for job in ready if job.resources.pool is not None]
         could = [job for job in ready if job.resources.pool is None]
-        if not self.pool.is_paused(self.clock.now) and all(job.resources.slots <= free for job in pooled):
-            could += pooled
+        if not self.pool.is_paused(self.clock.now):
+            could += [job for job in ready if job.resources.pool is not None and job.holds_slots]
+            pooled = [job for job in ready if job.resources.pool is not None and not job.holds_slots]
+            could += pooled if all(job.resources.slots <= free for job in pooled) else []
         # Of the suspects only one begins at a time.
-        assert room <= 0 or all(job.deaths for job in could)
+        assert spare <= 0 or all(job.deaths for job in could)
 
     @rule(capacity=st.integers(0, 5))
     def change_pool(self, capacity: int) -> None:
         self.wait(self.sandbox.client.pools.update(GPU.name, capacity=capacity))
         self.pool.capacity = capacity
 
-    @rule(which=NUMBER, handle=NUMBER, name=st.sampled_from(["submit", "pay"]))
-    @require(lambda self: any(hand.claims for hand in self.workers))
+    @rule(which=NUMBER, handle=NUMBER, name=NAMES)
+    @require(lambda self: any(model_worker.claims for model_worker in self.workers))
     def begin_effect(self, which: int, handle: int, name: str) -> None:
-        hand = choose([hand for hand in self.workers if hand.claims], which)
-        claim = choose(hand.claims, handle)
+        model_worker = choose([model_worker for model_worker in self.workers if model_worker.claims], which)
+        self.begin(model_worker, choose(model_worker.claims, handle), name)
+
+    def begin(self, hand: Any, claim: Claim, name: str) -> None:
         job, token = self.job(claim), sha256(repr(claim.key).encode()).digest()
         begun = self.wait(
-            external_work.begin_effect(self.database, hand.link.worker, part(claim, name), token, FOR_EVER)
+            effects.begin_effect(self.database, hand.link.worker, part(claim, name), FUNCTIONS[name], token, FOR_EVER)
         )
         assert begun == self.expected_beginning(job, claim, hand.link.worker, name)
         if begun[0] != "lost":
@@ -124,123 +148,188 @@ class ExternalWorkRules:
             return "lost", None
         known = job.resources.effects.get(name)
         if known is None:
-            job.resources.effects[name] = Effect(claim.fence)
+            job.resources.effects[name] = Effect(name, claim.fence)
             return "new", None
-        if known.value is None:
-            known.fence = claim.fence
-            return "begun", None
-        return "done", known.value
+        known.fence = claim.fence
+        return "begun" if known.value is None else "done", known.value
 
-    @rule(which=NUMBER, handle=NUMBER, name=st.sampled_from(["submit", "pay"]), happened=st.booleans())
-    @require(lambda self: any(hand.claims for hand in self.workers))
+    @rule(which=NUMBER, handle=NUMBER, name=NAMES, happened=st.booleans())
+    @require(lambda self: any(model_worker.claims for model_worker in self.workers))
     def end_effect(self, which: int, handle: int, name: str, happened: bool) -> None:
-        """By any attempt that ever was; what came of it is written down once."""
-        hand = choose([hand for hand in self.workers if hand.claims], which)
-        claim = choose(hand.claims, handle)
-        effects = self.job(claim).resources.effects
-        mine = effects.get(name) if name in effects and effects[name].fence == claim.fence else None
+        """By any attempt that ever existed; its outcome is recorded once."""
+        model_worker = choose([model_worker for model_worker in self.workers if model_worker.claims], which)
+        self.end(choose(model_worker.claims, handle), name, happened=happened)
+
+    def end(self, claim: Claim, name: str, *, happened: bool) -> None:
+        known = self.job(claim).resources.effects
+        mine = known[name] if name in known and known[name].fence == claim.fence else None
         if not happened:
-            self.wait(external_work.undo_effect(self.database, part(claim, name)))
-            if mine is not None and mine.value is None:
-                del effects[name]
+            self.wait(effects.undo_effect(self.database, part(claim, name)))
+            if mine is not None and mine.value is None and mine.look_at is None and mine.resolution is None:
+                del known[name]
             return
         value = str(next(self.numbers))
-        assert self.wait(external_work.end_effect(self.database, part(claim, name), value)) == (mine is not None)
+        assert self.wait(effects.end_effect(self.database, part(claim, name), value)) == (mine is not None)
         if mine is not None:
-            mine.value = mine.value or value
+            mine.end(value, self.clock.now)
 
-    def make_external_work(self, job: Job) -> str:
-        """As the step would hand over its work: under the handle of what it submitted, if it did."""
-        submitted = job.resources.effects.get("submit")
-        handle = submitted.value if submitted is not None and submitted.value is not None else str(next(self.numbers))
-        return ParkRequest(int(handle), "nobody.asks", "nobody.cancels", EVERY, QUEUED, RUNNING, TOTAL).to_json()
+    def submit(self, hand: Any, claim: Claim) -> None:
+        """As a step does before it parks."""
+        self.begin(hand, claim, SUBMISSION)
+        self.end(claim, SUBMISSION, happened=True)
 
-    def park(self, run: Run, name: str, job: Job, external_work: str) -> None:
-        now = self.clock.now
-        due_at = now if run.final_state is not None or job.resources.has_callback else now + EVERY
-        job.resources.external_work = ExternalWork(str(json.loads(external_work)["external_id"]), now, due_at)
+    def park(self, job: Job) -> None:
+        job.attempt -= 1
         job.state, job.holder = "parked", None
-        self.parking.add(name)
+        self.record_external_work(job)
 
-    def release_or_keep_slots(self, run: Run, name: tuple[str, str], how: str) -> None:
-        """A job that may have submitted external work keeps its slots; any other needs new ones."""
+    def record_external_work(self, job: Job) -> None:
+        now = self.clock.now
+        due_at = now if job.stopping or job.is_final or job.resources.has_callback else now + EVERY
+        external_id = job.resources.effects[SUBMISSION].value
+        assert external_id is not None
+        job.resources.external_work = ExternalWork(external_id, now, due_at)
+
+    def release_or_keep_slots(self, run: Run, name: tuple[str, str]) -> None:
+        """A job that may have submitted external work keeps its slots; any other must wait for free ones."""
         job = run.jobs[name]
         job.state, job.holder = "ready", None
         if job.resources.external_work is None:
-            waits = how in ("wait", "too_many")
-            keeps = bool(job.resources.effects) and not waits and (how == "died" or name[0] in self.parking)
-            job.resources.pool = None if keeps else run.shape(name[0]).pool
-            job.resources.held = job.resources.held if keeps else None
+            job.resources.pool = run.shape(name[0]).pool
+            job.resources.held = job.resources.held if job.resources.may_have_submitted else None
+
+    def has_external_work(self) -> bool:
+        jobs = (job for run in self.runs.values() for job in run.jobs.values())
+        return any(job.resources.external_work is not None and job.resources.external_work.is_open for job in jobs)
 
     @rule(after=st.sampled_from([0, 1, 60, 60, 90, 180, 300, 540]))
-    @require(lambda self: any(job.state == "parked" for run in self.runs.values() for job in run.jobs.values()))
+    @require(has_external_work)
     def poll_due(self, after: int) -> None:
         self.claim_polls(after)
 
     @rule(state=st.sampled_from(["running", "succeeded", "failed", "failed", "cancelled", "lost"]))
-    @require(lambda self: any(job.state == "parked" for run in self.runs.values() for job in run.jobs.values()))
+    @require(has_external_work)
     def poll_and_record(self, state: str) -> None:
-        for look in self.claim_polls(60):
-            self.record_poll(look, state)
+        for poll in self.claim_polls(60):
+            self.record_poll(poll, state)
 
     def claim_polls(self, after: int) -> list[DuePoll]:
-        """All that is due is given out, each to be looked at once more."""
+        """All due polls are claimed, each to be polled once more."""
         self.advance(timedelta(seconds=after))
         self.send_heartbeats()
         now = self.clock.now
-        found = self.wait(external_work.poll_due(self.database, self.catalog.version_numbers, 100, LEASE))
-        assert {(look.run, look.step, look.item) for look in found} == {
+        found = self.wait(external_work.poll_due(self.database, DueRequest(self.catalog.version_numbers, 100, LEASE)))
+        assert {(probe.run, probe.step, probe.item) for probe in found} == {
             (number, *name)
             for number, run in self.runs.items()
             for name, job in run.jobs.items()
             if (known := job.resources.external_work) is not None and known.is_open and known.due_at <= now
         }
-        for look in found:
-            self.check_poll(look)
-        self.looks += found
+        for probe in found:
+            self.check_poll(probe)
+        self.polls += found
         return found
 
     def check_poll(self, poll: DuePoll) -> None:
         now, job = self.clock.now, self.job(poll)
         known = job.resources.external_work
         assert known is not None
-        ending = self.runs[poll.run].final_state is not None
         known.poll(now)
         assert (poll.polls, poll.state, poll.callback_received) == (
             known.polls,
             known.state,
             job.resources.has_callback,
         )
-        assert (poll.stop, poll.given_up) == (known.why_stop(now, stopping=ending), known.is_given_up(now))
+        stop = known.why_stop(now, stopping=job.stopping, ended=job.is_final)
+        assert (poll.stop, poll.given_up) == (stop, known.is_given_up(now))
 
     @rule(which=NUMBER, state=st.sampled_from(["queued", "running", "succeeded", "failed", "cancelled", "lost"]))
-    @require(lambda self: bool(self.looks))
+    @require(lambda self: bool(self.polls))
     def record_any_poll(self, which: int, state: str) -> None:
-        """Any look that ever was."""
-        self.record_poll(choose(self.looks, which), state)
+        """Any poll that ever was."""
+        self.record_poll(choose(self.polls, which), state)
 
     def record_poll(self, poll: DuePoll, state: str) -> None:
-        """Only the last look counts, and only while the work goes on."""
+        """Only the last poll counts, and only while the work is running."""
         job, run = self.job(poll), self.runs[poll.run]
         known, stops = job.resources.external_work, poll.stop is not None
         counts = known is not None and known.is_open and known.polls == poll.polls
+        is_unconfirmed = stops and state == "lost"
         taken = self.wait(
             external_work.record_poll(
-                self.database, poll, state=state, result="1" if state == "succeeded" else None, stopping=stops
+                self.database,
+                poll,
+                state=state,
+                result="1" if state == "succeeded" else None,
+                failed=is_unconfirmed,
+                stopping=stops,
             )
         )
         assert taken == counts
         if known is not None and counts:
-            known.record_poll(state, self.clock.now, asked_to_stop=stops, stopping=run.final_state is not None)
+            known.record_poll(state, self.clock.now, asked_to_stop=stops, stopping=job.stopping)
+            if is_unconfirmed:
+                job.resources.orphan_external_work()
             if not known.is_open:
                 self.return_job(run, poll, job)
 
     def return_job(self, run: Run, poll: DuePoll, job: Job) -> None:
-        job.resources.pool = job.resources.held = None
-        if run.final_state is not None:
-            run.end((poll.step, poll.item), "cancelled")
+        if job.state != "parked":
+            return
+        if job.stopping:
+            run.end_parked((poll.step, poll.item))
         else:
+            job.resources.pool = job.resources.held = None
             job.state = "ready"
+
+    def is_looking(self) -> bool:
+        return any(job.resources.is_looked_for for run in self.runs.values() for job in run.jobs.values())
+
+    @rule(after=st.sampled_from([0, 0, 1, 90]), found=st.sampled_from(["lost", "nothing", "it", "failed"]))
+    @require(is_looking)
+    def look(self, after: int, found: str) -> None:
+        """Workers look for all that is due, each once; at times what they found is lost."""
+        self.advance(timedelta(seconds=after))
+        self.send_heartbeats()
+        now = self.clock.now
+        looks = self.wait(effects.claim_looks(self.database, DueRequest(self.catalog.version_numbers, 100, LEASE)))
+        assert {(look.run, look.step, look.item, look.name) for look in looks} == {
+            (number, *name, effect.name)
+            for number, run in self.runs.items()
+            for name, job in run.jobs.items()
+            for effect in job.resources.effects.values()
+            if effect.look_at is not None and effect.look_at <= now
+        }
+        for look in looks:
+            known = self.job(look).resources.effects[look.name]
+            known.look(now)
+            assert (look.looks, look.value) == (known.looks, known.value)
+        self.looks += looks
+        for look in looks if found != "lost" else []:
+            self.record_look(look, found)
+
+    @rule(which=NUMBER, found=st.sampled_from(["nothing", "it", "failed"]))
+    @require(lambda self: bool(self.looks))
+    def record_any_look(self, which: int, found: str) -> None:
+        self.record_look(choose(self.looks, which), found)
+
+    def record_look(self, look: DueLook, found: str) -> None:
+        """Only the last look counts, and only while the effect is looked for."""
+        job, run = self.job(look), self.runs[look.run]
+        known = job.resources.effects.get(look.name)
+        counts = known is not None and known.look_at is not None and known.looks == look.looks
+        value = look.value or (str(next(self.numbers)) if found == "it" else None)
+        resolution: Resolution | None = (
+            None if found == "failed" else "not_submitted" if value is None else what_becomes_of(look)
+        )
+        assert self.wait(effects.record_look(self.database, look, resolution, value=value)) == counts
+        if known is None or not counts:
+            return
+        known.record_look(resolution, value, self.clock.now)
+        if resolution == "external_work":
+            self.record_external_work(job)
+        elif resolution is not None and job.state == "parked" and job.stopping:
+            run.end_parked((look.step, look.item))
 
     @rule(which=NUMBER)
     @require(lambda self: bool(self.tokens))
@@ -256,12 +345,16 @@ class ExternalWorkRules:
                 known.due_at = self.clock.now
 
     def forget_calls(self, job: Job) -> None:
-        """Whoever calls about work that is submitted anew is unknown."""
+        """Callbacks for work that was resubmitted are unknown."""
         job.resources.has_callback = False
         self.tokens = {token: (of, "unknown" if of is job else answer) for token, (of, answer) in self.tokens.items()}
 
     def send_heartbeats(self) -> None:
         raise NotImplementedError
+
+
+def what_becomes_of(look: DueLook) -> Resolution:
+    return "external_work" if look.is_submission else "cancelled" if look.cancel else "done"
 
 
 def part(claim: Claim, name: str) -> LeasedEffect:
@@ -272,7 +365,10 @@ async def read_resources(database: Database) -> dict[str, Any]:
     """Slots, effects and outside work, as the database has them."""
     async with database.connection() as connection:
         held = await connection.fetch("select run, step, item, pool, slots from retoma.holdings")
-        effects = await connection.fetch("select run, step, item, name, fence, value::text from retoma.effects")
+        recorded = await connection.fetch(
+            "select run, step, item, name, fence, value::text, next_at, orphaned_at is not null, resolution "
+            "from retoma.effects"
+        )
         works = await connection.fetch(
             "select run, step, item, state, polls, next_at, external_id::text from retoma.external_work"
         )
@@ -281,7 +377,7 @@ async def read_resources(database: Database) -> dict[str, Any]:
         )
     return {
         "slots": {tuple(row) for row in held},
-        "effects": {tuple(row) for row in effects},
+        "effects": {tuple(row) for row in recorded},
         "outside": {
             (*row[:5], row["next_at"] if row["state"] in ("queued", "running") else None, row["external_id"])
             for row in works
@@ -295,7 +391,7 @@ def get_resources(runs: dict[UUID, Run]) -> dict[str, Any]:
     return {
         "slots": {(*key, job.resources.held, job.resources.slots) for key, job in jobs if job.holds_slots},
         "effects": {
-            (*key, name, effect.fence, effect.value)
+            (*key, name, effect.fence, effect.value, effect.look_at, effect.is_orphan, effect.resolution)
             for key, job in jobs
             for name, effect in job.resources.effects.items()
         },

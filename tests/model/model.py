@@ -26,6 +26,7 @@ class Job:
     crashes: int = 0
     deaths: int = 0
     delayed: bool = False
+    stopping: bool = False  # its run was stopped while it ran or was parked
     failed_dependency: bool = False  # it was skipped for want of a result, not because it was not wanted
     resources: JobResources = field(default_factory=JobResources)
 
@@ -72,7 +73,7 @@ class Run:
         return any(shape.source == step for shape in self.graph.steps)
 
     def grow(self) -> None:
-        """Make every job whose needs have all ended, until there are no more."""
+        """Create every job whose dependencies have all ended, until there are no more."""
         while self.final_state is None and sum(self._create_jobs(step) for step in self.graph.steps):
             pass
 
@@ -81,14 +82,20 @@ class Run:
         self.pending = False
         for job in self.jobs.values():
             if job.state in ("ready", "waiting"):
-                job.state = "cancelled"
+                job.resources.abandon(self.clock.now)
+                job.state = "parked" if job.resources.is_looked_for else "cancelled"
+                job.resources.pool = None if job.resources.is_looked_for else job.resources.pool
+            if job.state in ("running", "parked"):
+                job.stopping = True
             if job.resources.external_work is not None and job.resources.external_work.is_open:
                 job.resources.external_work.due_at = self.clock.now
 
     def end(self, name: Name, state: str, items: list[str] | None = None) -> None:
-        """A job is final, and what that sets in motion."""
+        """End a job and apply the consequences."""
         job = self.jobs[name]
         job.state, job.holder = state, None
+        if state != "succeeded":
+            job.resources.abandon(self.clock.now)
         if state == "succeeded" and items is not None:
             self.items[name[0]] = items
         if state in ("failed", "quarantined"):
@@ -96,6 +103,25 @@ class Run:
             if self.shape(name[0]).on_failure == "stop" and self.final_state is None:
                 self.stop("failed")
         self.grow()
+
+    def stop_job(self, name: Name) -> None:
+        """A job of a stopping run ends, or is parked while a worker looks for what it left outside."""
+        job = self.jobs[name]
+        job.holder = None
+        job.resources.abandon(self.clock.now)
+        if job.resources.is_looked_for:
+            job.state = "parked"
+        else:
+            self.end(name, "cancelled")
+
+    def end_parked(self, name: Name) -> None:
+        """What a job of a stopping run was parked for has ended."""
+        job = self.jobs[name]
+        work = job.resources.external_work
+        if work is None or not work.is_open:
+            self.stop_job(name)
+            if job.is_final:
+                job.resources.pool = job.resources.held = None
 
     def _create_jobs(self, step: StepShape) -> bool:
         """True if something was made."""

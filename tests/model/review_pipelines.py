@@ -12,7 +12,7 @@ from retoma import GiveUp, Items, Pipeline, Retry, hours
 
 @dataclass
 class StepBehaviour:
-    """What chance has decided for the attempts that are made next."""
+    """The randomly chosen behaviour of the next attempts."""
 
     salt: int = 0
     fails: bool = False
@@ -22,8 +22,8 @@ class StepBehaviour:
 
 BEHAVIOUR = StepBehaviour()
 NO_RETRY = Retry(0)
-CAN_FAIL = {"picture", "label", "title"}
-DOUBTFUL = "1"  # a label that ends so is shown to a person
+CAN_FAIL = {"picture", "label", "title", "photo"}
+DOUBTFUL = "1"  # a label or a print that ends so is shown to a person
 
 
 class Brief(BaseModel):
@@ -39,7 +39,7 @@ def make_text(step: str, *inputs: Any, item: str = "") -> str:
 
 
 def text_of(step: str, salt: int, *inputs: Any) -> str:
-    """Short, as they are nested: what matters is that other inputs give another text."""
+    """Short, as they are nested: other inputs must only produce another text."""
     return f"{step}-{abs(hash_of(repr(inputs))) % 9973}-{salt}"
 
 
@@ -125,8 +125,45 @@ def title(words: list[str]) -> str:
 
 @album.step
 def report(sure: Items[str], title: str = "none") -> str:
-    return make_text("report", list(sure.by_key.items()), [one.key for one in sure.failed], title)
+    return make_text("report", list(sure.by_key.items()), [one.key for one in sure.failures], title)
 
 
-REVIEWED = {"approved": ("outline", "facts"), "sure": ("label",)}
-REVIEW_PIPELINES = {"article": article, "album": album}
+gallery = Pipeline("gallery", Brief, retry=NO_RETRY)
+
+
+@gallery.step
+def spots(topic: str) -> list[str]:
+    BEHAVIOUR.called.append(("spots", ""))
+    return list(BEHAVIOUR.words)
+
+
+@gallery.step
+def light(tone: str) -> str:
+    return make_text("light", tone)
+
+
+@gallery.each(spots, on_failure="review")
+def photo(word: str, light: str) -> str:
+    return make_text("photo", word, light, item=word)
+
+
+gallery.review("sharp", of=photo, expires=hours(4))
+
+
+@gallery.each(spots)
+def print_out(sharp: str) -> str:
+    return make_text("print_out", sharp)
+
+
+gallery.review("printed", of=print_out, when=lambda print_out: print_out.endswith(DOUBTFUL), rejection_ends_run=True)
+
+
+@gallery.step
+def wall(printed: Items[str]) -> str:
+    return make_text("wall", list(printed.by_key.items()), [one.key for one in printed.failures])
+
+
+REVIEWED = {"approved": ("outline", "facts"), "sure": ("label",), "sharp": ("photo",), "printed": ("print_out",)}
+ON_EXPIRY = {"approved": "approved", "sharp": "rejected"}
+REJECTION_ENDS_RUN = {"printed"}
+REVIEW_PIPELINES = {"article": article, "album": album, "gallery": gallery}

@@ -1,7 +1,7 @@
 """What should be true of reviews and revisions, in plain Python: no counters, no locks, no database.
 
-A job that is `due` is to be made as soon as its needs have ended, whether for the first time or anew. A job that is
-`asking` waits for a person.
+A job that is `due` runs as soon as its dependencies have ended, whether for the first time or as a rerun. A job that
+is `asking` waits for a person.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ class Review:
     value: str | None = None
     back_to: str | None = None
     in_effect: bool = False
+    on_expiry: str | None = None
+
+    @property
+    def decision(self) -> str:
+        return self.on_expiry or self.state
 
     @property
     def is_open(self) -> bool:
@@ -62,7 +67,7 @@ class Job:
 
 @dataclass
 class Run:
-    """`expiry` says when a review of a step that is opened now would expire."""
+    """`expiry` returns when a review of a step that opens now would expire."""
 
     graph: Graph
     expiry: Callable[[str], datetime | None]
@@ -81,14 +86,14 @@ class Run:
         self.grow()
 
     def names(self) -> Iterator[Name]:
-        """Of the jobs that stand: those that are on a list that stands."""
+        """Of the current jobs: those whose item is on a current list."""
         for step, item in self.jobs:
             source = self.shape(step).source
             if source is None or item in self.lists.get(source, []):
                 yield step, item
 
     def is_known(self, name: Name) -> bool:
-        """Whether there is anything of it that could be made anew."""
+        """Return whether there is anything that could be rerun."""
         shape = self.shape(name[0])
         since = self.job((shape.source, "")).revision if shape.source else 1
         return shape.created_on != "dependency" or any(
@@ -112,9 +117,9 @@ class Run:
             return ("cancelling" if self.final_state == "cancelled" else "running") if running else self.final_state
         if any(job.state in ("ready", "running") for job in jobs):
             return "running"
-        asked = [job.review for job in jobs if job.state == "asking" and job.review]
-        if asked:
-            return "paused" if all(review.planned for review in asked) else "needs_review"
+        open_review = [job.review for job in jobs if job.state == "asking" and job.review]
+        if open_review:
+            return "paused" if all(review.planned for review in open_review) else "needs_review"
         if any(job.state == "due" for job in jobs):
             return "hangs"
         return "completed_with_errors" if self.lacks() else "completed"
@@ -127,7 +132,7 @@ class Run:
         return any(job.state == "failed" and not self.is_resolved(name) for name, job in self.current_jobs().items())
 
     def is_resolved(self, name: Name) -> bool:
-        """A person has given what was to be made of it for its item."""
+        """A person has supplied the result for its item."""
         chain = self.same_item(name[0])
         return any(
             other in chain and item == name[1] and job.by_a_person and job.state == "succeeded"
@@ -147,7 +152,7 @@ class Run:
     # What goes on by itself
 
     def grow(self) -> None:
-        """Make every job that is due and whose needs have all ended, until there are no more."""
+        """Create every due job whose dependencies have all ended, until there are no more."""
         while self.final_state is None and sum(self.create_or_rerun(name) for name in list(self.names())):
             pass
 
@@ -159,7 +164,7 @@ class Run:
         job.is_rerun = True
         if missing and not job.at_once:
             failed = any(self.is_failed(edge, name[1]) for edge in missing)
-            job.state, job.code = "skipped", "DEPENDENCY_FAILED" if failed else "NOT_WANTED"
+            job.state, job.code = "skipped", "DEPENDENCY_FAILED" if failed else "SKIPPED"
             return True
         self.begin(name, job)
         return True
@@ -174,13 +179,13 @@ class Run:
         """All that it is made of is there."""
         job.state, job.used, job.of = "ready", self.content(name), self.origins(name)
         since = [*takewhile(lambda one: one.state == "cancelled", reversed(self.jobs[name][:-1]))]
-        former = self.jobs[name][-2 - len(since)] if len(self.jobs[name]) > 1 + len(since) else None
+        previous = self.jobs[name][-2 - len(since)] if len(self.jobs[name]) > 1 + len(since) else None
         keeps = job.keeps and all(one.keeps for one in since)
-        if keeps and former is not None and former.state == "succeeded" and former.used == job.used:
-            job.kept = not self.came_after(name, former.revision)
-            job.value = former.value if job.kept else None
+        if keeps and previous is not None and previous.state == "succeeded" and previous.used == job.used:
+            job.kept = not self.came_after(name, previous.revision)
+            job.value = previous.value if job.kept else None
         step = self.shape(name[0])
-        if step.review and not step.queue and not job.kept:
+        if step.opens_review and not job.kept:
             self.open_review(name, job, planned=True)
 
     def open_review(self, name: Name, job: Job, *, planned: bool) -> None:
@@ -188,7 +193,7 @@ class Run:
         job.review = Review(planned, expires_at=self.expiry(name[0]) if planned else None)
 
     def came_after(self, name: Name, since: int) -> bool:
-        """Whether what it only comes after was done again since then, or was to be: a superseded try may have begun."""
+        """Return whether an ordering-only dependency was rerun since then, or is due to be rerun."""
         return any(
             one.revision > since and not one.kept
             for edge in self.into(self.shape(name[0]))
@@ -305,8 +310,8 @@ class Run:
     def put(self, name: Name, value: Any) -> None:
         """A person's result, at the next revision."""
         used, of = self.content(name), self.origins(name)
-        given = Job(self.revision + 1, "succeeded", value, used=used, of=of, by_a_person=True, is_rerun=True)
-        self.jobs[name].append(given)
+        edited = Job(self.revision + 1, "succeeded", value, used=used, of=of, by_a_person=True, is_rerun=True)
+        self.jobs[name].append(edited)
 
     def stale(self) -> set[Name]:
         return {
@@ -344,7 +349,7 @@ class Run:
     def content_of(self, edge: Edge, item: str) -> Any:
         if edge.kind == "join":
             jobs = [(one, self.job((edge.from_step, one))) for one in self.items_of(edge.from_step)]
-            return tuple((one, job.state, job.value) for one, job in jobs)
+            return tuple((one, job.state, job.code, job.value) for one, job in jobs)
         return self.job(self.dependency(edge, item)).value
 
     def origins(self, name: Name) -> dict[Name, int]:

@@ -1,4 +1,4 @@
-"""Small pipelines of every shape. Their functions are never called: the machine says how each job ends."""
+"""Small pipelines of every shape. Their functions are never called: the state machine chooses how each job ends."""
 
 from __future__ import annotations
 

@@ -23,13 +23,17 @@ from hypothesis.stateful import (
 )
 
 from retoma import App
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, ClaimRequest, Result, WorkerLink
+from retoma.engine import outcomes
+from retoma.engine.claim_protocol import Claim, ClaimRequest, WorkerLink
+from retoma.engine.outcomes import AttemptError, Outcome, Success
 from retoma.errors import WorkerGone
 from retoma.store import workers
 from retoma.store.database import Database
 from retoma.testing import Sandbox, fresh_database, sandbox
+from retoma.worker.child_runs import ChildRuns
 from retoma.worker.served_versions import ServedVersions
-from tests.conftest import empty_database
+from tests.conftest import empty_database, list_underived_states
+from tests.engine.builders import send_heartbeat
 from tests.model.external_work import BAD_ENDS
 from tests.model.external_work_rules import ExternalWorkRules, choose, get_resources, read_resources, require
 from tests.model.model import Job, Run
@@ -74,7 +78,7 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
         self.sandbox: Sandbox = self.wait(opened.__aenter__())
         self.stack.callback(lambda: self.wait(opened.__aexit__(None, None, None)))
         self.clock.now = self.wait(self.sandbox.clock.now())
-        self.catalog = ServedVersions(APP)
+        self.catalog = ServedVersions(APP, ChildRuns(APP, self.database))
         self.wait(self.catalog.register_and_load(self.database))
         for _ in range(3):
             self.new_worker()
@@ -82,42 +86,43 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
         self.begin_studio(frames)
 
     def begin_studio(self, frames: int) -> None:
-        """A run whose items wait for the pool, beside a step that needs all of it."""
+        """A run whose items wait for the pool, in parallel to a step that needs all of it."""
         self.start(studio, later=False)
-        hand = self.workers[0]
-        self.finish_and_claim(hand, [], [], 10)
-        for claim in self.held_claims(hand):
+        model_worker = self.workers[0]
+        self.finish_and_claim(model_worker, [], 10)
+        for claim in self.held_claims(model_worker):
             if claim.step == "frames":
                 self.apply(claim, self.job(claim), "succeeded", [str(number) for number in range(frames)], False)
-                results, _ = outcome_of(claim, self.runs[claim.run], "succeeded", frames, False, None)
-                self.finish_and_claim(hand, results, [], 0)
+                succeeded = outcome_of(claim, self.runs[claim.run], "succeeded", frames, False)
+                self.finish_and_claim(model_worker, [succeeded], 0)
 
     def teardown(self) -> None:
-        for hand in self.workers:
-            self.wait(hand.link.close())
+        for model_worker in self.workers:
+            self.wait(model_worker.link.close())
         self.stack.close()
 
     def new_worker(self) -> None:
         worker = self.wait(workers.register_worker(self.database, "hand", APP.queues, 1, 1))
         self.workers.append(ModelWorker(WorkerLink(self.database, worker, 1)))
 
-    def finish_and_claim(
-        self, hand: ModelWorker, results: list[Result], setbacks: list[AttemptOutcome], room: int
-    ) -> int:
-        """One call; gives how many outcomes were refused, and checks that what it claims was ready."""
-        wish = ClaimRequest(APP.queues, self.catalog.version_numbers, after_tenant=0, room=room, allow_suspect=True)
-        answer = self.wait(hand.link.finish_and_claim(results, setbacks, wish))
+    def finish_and_claim(self, model_worker: ModelWorker, reported: list[Outcome], limit: int) -> int:
+        """Make one call; return how many outcomes were rejected, and check that the claimed jobs were ready."""
+        request = ClaimRequest(
+            APP.queues, self.catalog.version_numbers, after_tenant=0, limit=limit, allow_suspect=True
+        )
+        answer = self.wait(model_worker.link.finish_and_claim(reported, request))
         for claim in (*answer.successors, *answer.claimed):
             job = self.runs[claim.run].jobs[claim.step, claim.item]
             assert job.state == "ready"
             assert not job.delayed
             self.check_claim(job)
-            job.state, job.holder = "running", hand.link.worker
+            job.state, job.holder = "running", model_worker.link.worker
             job.attempt += 1
             job.fence = claim.fence
-            assert (claim.attempt, claim.failures, claim.worker_deaths) == (job.attempt, job.failures, job.deaths)
-            hand.claims.append(claim)
-        self.check_unclaimed(room - len(answer.claimed) - len(answer.successors))
+            counts = claim.attempt, claim.failures, claim.child_crashes, claim.worker_deaths
+            assert counts == (job.attempt, job.failures, job.crashes, job.deaths)
+            model_worker.claims.append(claim)
+        self.check_unclaimed(limit - len(answer.claimed) - len(answer.successors))
         return answer.rejected
 
     @rule(shape=st.sampled_from([*SHAPES, studio]), later=st.booleans())
@@ -130,33 +135,35 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
             job.delayed = later and job.state == "ready"
         self.runs[started.id] = run
 
-    @rule(which=st.integers(0, 999), room=st.integers(1, 4))
-    def claim(self, which: int, room: int) -> None:
-        hand = choose(self.workers, which)
-        if hand.is_dead:
+    @rule(which=st.integers(0, 999), limit=st.integers(1, 4))
+    def claim(self, which: int, limit: int) -> None:
+        model_worker = choose(self.workers, which)
+        if model_worker.is_dead:
             with pytest.raises(WorkerGone):
-                self.finish_and_claim(hand, [], [], room)
+                self.finish_and_claim(model_worker, [], limit)
         else:
-            self.finish_and_claim(hand, [], [], room)
+            self.finish_and_claim(model_worker, [], limit)
 
-    @rule(which=st.integers(0, 999), room=st.integers(1, 4))
-    def lose_answer(self, which: int, room: int) -> None:
-        """The call is sent again under its number: it claims nothing more, and the worker learns what it holds."""
-        hand = choose([hand for hand in self.workers if not hand.is_dead], which)
-        self.finish_and_claim(hand, [], [], room)
-        hand.link._call -= 1
-        wish = ClaimRequest(APP.queues, self.catalog.version_numbers, after_tenant=0, room=room, allow_suspect=True)
-        again = self.wait(hand.link.finish_and_claim([], [], wish))
+    @rule(which=st.integers(0, 999), limit=st.integers(1, 4))
+    def lose_answer(self, which: int, limit: int) -> None:
+        """Resend the call under its number: it claims nothing more, and the worker learns which jobs it holds."""
+        model_worker = choose([model_worker for model_worker in self.workers if not model_worker.is_dead], which)
+        self.finish_and_claim(model_worker, [], limit)
+        model_worker.link._call -= 1
+        request = ClaimRequest(
+            APP.queues, self.catalog.version_numbers, after_tenant=0, limit=limit, allow_suspect=True
+        )
+        again = self.wait(model_worker.link.finish_and_claim([], request))
         assert (again.replayed, again.claimed, again.successors) == (True, [], [])
-        told = {(claim.run, claim.step, claim.item) for claim in self.wait(hand.link.list_held())}
-        assert told == {(number, *name) for number, _, name in self.held_by(hand)}
+        told = {(claim.run, claim.step, claim.item) for claim in self.wait(model_worker.link.list_held())}
+        assert told == {(number, *name) for number, _, name in self.held_by(model_worker)}
 
-    def held_by(self, hand: ModelWorker) -> list[tuple[UUID, Run, tuple[str, str]]]:
+    def held_by(self, model_worker: ModelWorker) -> list[tuple[UUID, Run, tuple[str, str]]]:
         return [
             (number, run, name)
             for number, run in self.runs.items()
             for name, job in sorted(run.jobs.items())
-            if job.holder == hand.link.worker
+            if job.holder == model_worker.link.worker
         ]
 
     @rule(
@@ -171,7 +178,7 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
                 "skipped",
                 "retry",
                 "crashed",
-                "crashed_for_good",
+                "quarantined",
                 "back",
                 "wait",
                 "too_many",
@@ -183,137 +190,135 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
         ),
         items=st.integers(0, 2),
         delayed=st.booleans(),
-        room=st.integers(0, 3),
+        limit=st.integers(0, 3),
         stale=st.sampled_from([True, False, False]),
     )
-    @require(lambda self: any(hand.claims for hand in self.workers))
-    def finish(self, which: int, handle: int, how: str, items: int, delayed: bool, room: int, stale: bool) -> None:
-        """Give back any handle that was ever held: it counts only if it still is."""
-        hand, claim = self.any_handle(which, handle, stale)
+    @require(lambda self: any(model_worker.claims for model_worker in self.workers))
+    def finish(self, which: int, handle: int, how: str, items: int, delayed: bool, limit: int, stale: bool) -> None:
+        """Finish with any handle that was ever held: it counts only if it is still held."""
+        model_worker, claim = self.any_handle(which, handle, stale)
         if how == "parked" and self.job(claim).resources.external_work is not None:
             how = "succeeded"  # its outside work has ended: a step goes on then
-        handover = self.make_external_work(self.job(claim)) if how == "parked" else None
-        results, setbacks = outcome_of(claim, self.runs[claim.run], how, items, delayed, handover)
-        if hand.is_dead:
+        if how == "parked":
+            self.submit(model_worker, claim)
+        if how == "crashed" and claim.child_crashes >= 2:
+            how = "quarantined"  # as workers decide
+        outcome = outcome_of(claim, self.runs[claim.run], how, items, delayed)
+        if model_worker.is_dead:
             with pytest.raises(WorkerGone):
-                self.finish_and_claim(hand, results, setbacks, room)
+                self.finish_and_claim(model_worker, [outcome], limit)
             return
         job = self.runs[claim.run].jobs[claim.step, claim.item]
-        valid = claim in self.held_claims(hand)
-        if valid and handover is not None:
-            job.attempt -= 1
-            self.park(self.runs[claim.run], claim.step, job, handover)
+        valid = claim in self.held_claims(model_worker)
+        if valid and how == "parked":
+            self.park(job)
         elif valid:
             self.apply(claim, job, how, [str(number) for number in range(items)], delayed)
         if how == "too_many" and claim.step in POOLED:
             self.pool.paused_until = max(self.pool.paused_until or self.clock.now, self.clock.now + PAUSE)
-        assert self.finish_and_claim(hand, results, setbacks, room) == (0 if valid else 1)
+        assert self.finish_and_claim(model_worker, [outcome], limit) == (0 if valid else 1)
 
     def any_handle(self, which: int, handle: int, stale: bool) -> tuple[ModelWorker, Claim]:
-        """A stale one, if there is any, of a job that runs anew: only its fence can tell."""
+        """Return a stale handle of a rerunning job, if there is one: only its fence can tell."""
         if stale and (overtaken := self.find_stale_handles()):
             return choose(overtaken, handle)
-        hand = choose([hand for hand in self.workers if hand.claims], which)
-        return hand, choose(hand.claims if stale else self.held_claims(hand) or hand.claims, handle)
+        model_worker = choose([model_worker for model_worker in self.workers if model_worker.claims], which)
+        return model_worker, choose(
+            model_worker.claims if stale else self.held_claims(model_worker) or model_worker.claims, handle
+        )
 
     def find_stale_handles(self) -> list[tuple[ModelWorker, Claim]]:
         return [
-            (hand, claim)
-            for hand in self.workers
-            if not hand.is_dead
-            for claim in hand.claims
-            if self.job(claim).state == "running" and claim not in self.held_claims(hand)
+            (model_worker, claim)
+            for model_worker in self.workers
+            if not model_worker.is_dead
+            for claim in model_worker.claims
+            if self.job(claim).state == "running" and claim not in self.held_claims(model_worker)
         ]
 
-    def held_claims(self, hand: ModelWorker) -> list[Claim]:
+    def held_claims(self, model_worker: ModelWorker) -> list[Claim]:
         """Those that still count."""
         return [
             claim
-            for claim in hand.claims
+            for claim in model_worker.claims
             if (job := self.job(claim)).state == "running"
-            and job.holder == hand.link.worker
+            and job.holder == model_worker.link.worker
             and job.fence == claim.fence
         ]
 
-    @rule(which=st.integers(0, 999), room=st.integers(1, 3))
-    def park_all(self, which: int, room: int) -> None:
+    @rule(which=st.integers(0, 999), limit=st.integers(1, 3))
+    def park_all(self, which: int, limit: int) -> None:
         """A worker claims, and hands over to the outside all that it holds, in one call."""
-        hand = choose([hand for hand in self.workers if not hand.is_dead], which)
-        self.finish_and_claim(hand, [], [], room)
-        claims = [claim for claim in self.held_claims(hand) if self.job(claim).resources.external_work is None]
-        setbacks = [AttemptOutcome(claim, "parked", error=self.make_external_work(self.job(claim))) for claim in claims]
-        for setback in setbacks:
-            self.job(setback.claim).attempt -= 1
-            claim = setback.claim
-            self.park(self.runs[claim.run], claim.step, self.job(claim), setback.error or "")
-        assert self.finish_and_claim(hand, [], setbacks, 0) == 0
+        model_worker = choose([model_worker for model_worker in self.workers if not model_worker.is_dead], which)
+        self.finish_and_claim(model_worker, [], limit)
+        claims = [claim for claim in self.held_claims(model_worker) if self.job(claim).resources.external_work is None]
+        for claim in claims:
+            self.submit(model_worker, claim)
+            self.park(self.job(claim))
+        assert self.finish_and_claim(model_worker, [outcomes.Parked(claim, "external") for claim in claims], 0) == 0
 
     def apply(self, claim: Claim, job: Job, how: str, items: list[str], delayed: bool) -> None:
         run, name = self.runs[claim.run], (claim.step, claim.item)
-        job.failures += how in ("retry", "crashed", "crashed_for_good")
-        job.crashes += how in ("crashed", "crashed_for_good")
+        job.failures += how in ("retry", "crashed", "quarantined")
+        job.crashes += how in ("crashed", "quarantined")
         job.attempt -= how in ("back", "wait", "too_many")
-        if how in ("succeeded", "failed", "skipped"):
+        if how in ("succeeded", "failed", "quarantined", "skipped"):
             run.end(name, how, items if run.is_source(claim.step) else None)
-        elif how == "crashed_for_good":
-            run.end(name, "quarantined" if job.crashes >= 3 else "failed")
         elif run.final_state is not None:
-            run.end(name, "cancelled")
-        elif job.crashes >= 3 and how == "crashed":
-            run.end(name, "quarantined")
+            run.stop_job(name)
         else:
-            self.release_or_keep_slots(run, name, how)
-            job.delayed = delayed or how == "too_many"
+            self.release_or_keep_slots(run, name)
+            job.delayed = (delayed and how != "interrupted") or how == "too_many"
             if how in ("retry", "crashed", "wait", "too_many"):
                 self.try_again(run, name, job)
 
     def try_again(self, run: Run, name: tuple[str, str], job: Job) -> None:
-        """What failed outside is forgotten, and takes its slots again."""
+        """Failed external work is discarded and takes its slots again."""
         if job.resources.external_work is not None and job.resources.external_work.state in BAD_ENDS:
             job.resources.pool = run.shape(name[0]).pool
             self.forget_calls(job)
         job.resources.forget_failed()
 
     @rule(which=st.integers(0, 999))
-    @require(lambda self: any(not hand.is_dead for hand in self.workers))
+    @require(lambda self: any(not model_worker.is_dead for model_worker in self.workers))
     def kill_worker(self, which: int) -> None:
         """One hand falls silent while the others beat; two sweepers notice."""
-        hand = choose([hand for hand in self.workers if not hand.is_dead], which)
+        model_worker = choose([model_worker for model_worker in self.workers if not model_worker.is_dead], which)
         self.advance(HEARTBEAT_TIMEOUT * 2)
         for other in self.workers:
-            if other is not hand and not other.is_dead:
-                assert self.wait(workers.send_heartbeat(self.database, other.link.worker))
-        held = self.held_by(hand)
+            if other is not model_worker and not other.is_dead:
+                assert self.wait(send_heartbeat(self.database, other.link.worker))
+        held = self.held_by(model_worker)
         swept = self.wait(reap_twice_at_once(self.database))
-        assert [row for row in swept if row[0] == hand.link.worker] == [(hand.link.worker, len(held))]
-        hand.is_dead = True
+        assert [row for row in swept if row[0] == model_worker.link.worker] == [(model_worker.link.worker, len(held))]
+        model_worker.is_dead = True
         for _, run, name in held:
             self.lose_job(run, name)
         self.new_worker()
 
     @rule(which=st.integers(0, 999))
     def stop_worker(self, which: int) -> None:
-        """As one does that was asked to: what it still holds goes back unharmed."""
-        hand = choose([hand for hand in self.workers if not hand.is_dead], which)
-        held = self.held_by(hand)
-        assert self.wait(workers.deregister_worker(self.database, hand.link.worker)) == len(held)
-        hand.is_dead = True
+        """Stop a worker gracefully: its jobs are returned unharmed."""
+        model_worker = choose([model_worker for model_worker in self.workers if not model_worker.is_dead], which)
+        held = self.held_by(model_worker)
+        assert self.wait(workers.deregister_worker(self.database, model_worker.link.worker)) == len(held)
+        model_worker.is_dead = True
         for _, run, name in held:
             if run.final_state is not None:
-                run.end(name, "cancelled")
+                run.stop_job(name)
             else:
-                self.release_or_keep_slots(run, name, "interrupted")
+                self.release_or_keep_slots(run, name)
         self.new_worker()
 
     def lose_job(self, run: Run, name: tuple[str, str]) -> None:
         job = run.jobs[name]
         job.deaths += 1
         if run.final_state is not None:
-            run.end(name, "cancelled")
+            run.stop_job(name)
         elif job.deaths >= 3:
             run.end(name, "quarantined")
         else:
-            self.release_or_keep_slots(run, name, "died")
+            self.release_or_keep_slots(run, name)
 
     @rule()
     def advance_time(self) -> None:
@@ -328,9 +333,9 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
                 job.delayed = False
 
     def send_heartbeats(self) -> None:
-        for hand in self.workers:
-            if not hand.is_dead:
-                self.wait(workers.send_heartbeat(self.database, hand.link.worker))
+        for model_worker in self.workers:
+            if not model_worker.is_dead:
+                self.wait(send_heartbeat(self.database, model_worker.link.worker))
 
     @rule(which=st.integers(0, 999))
     @require(lambda self: bool(self.runs))
@@ -348,6 +353,7 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
         found = self.wait(describe_database(self.database))
         assert found == {number: describe_run(run) for number, run in self.runs.items()}
         assert self.wait(read_resources(self.database)) == get_resources(self.runs)
+        assert self.wait(list_underived_states(self.database)) == []
 
 
 async def describe_database(database: Database) -> dict[UUID, Any]:
@@ -375,24 +381,32 @@ def describe_run(run: Run) -> tuple[str, dict[tuple[str, str], tuple[Any, ...]]]
             job.crashes,
             job.deaths,
             job.delayed and job.state == "ready",
-            None if job.state != "skipped" else "DEPENDENCY_FAILED" if job.failed_dependency else "NOT_WANTED",
+            None if job.state != "skipped" else "DEPENDENCY_FAILED" if job.failed_dependency else "SKIPPED",
         )
         for name, job in run.jobs.items()
     }
 
 
-def outcome_of(
-    claim: Claim, run: Run, how: str, items: int, delayed: bool, external_work: str | None
-) -> tuple[list[Result], list[AttemptOutcome]]:
+def outcome_of(claim: Claim, run: Run, how: str, items: int, delayed: bool) -> Outcome:
     if how == "succeeded":
         fan_out = {str(number): "1" for number in range(items)} if run.is_source(claim.step) else None
-        return [Result(claim, "[]", fan_out)], []
-    if external_work is not None:
-        return [], [AttemptOutcome(claim, "parked", error=external_work)]
+        return Success(claim, "[]", fan_out)
+    if how == "parked":
+        return outcomes.Parked(claim, "external")
     if how == "too_many":
-        return [], [AttemptOutcome(claim, "wait", delay=PAUSE, code="RATE_LIMITED")]
-    code = {"skipped": "NOT_WANTED"}.get(how, "ERROR")
-    return [], [AttemptOutcome(claim, how, delay=timedelta(minutes=1 if delayed else 0), code=code)]  # type: ignore[arg-type]
+        return outcomes.Postponed(claim, AttemptError("RATE_LIMITED"), PAUSE)
+    error, delay = AttemptError("ERROR"), timedelta(minutes=1 if delayed else 0)
+    others: dict[str, Outcome] = {
+        "failed": outcomes.Failure(claim, error),
+        "quarantined": outcomes.Failure(claim, error, is_quarantined=True),
+        "skipped": outcomes.Skip(claim, "SKIPPED"),
+        "retry": outcomes.Retried(claim, error, delay),
+        "crashed": outcomes.Retried(claim, error, delay, is_crash=True),
+        "wait": outcomes.Postponed(claim, error, delay),
+        "back": outcomes.Returned(claim, delay),
+        "interrupted": outcomes.Interrupted(claim),
+    }
+    return others[how]
 
 
 async def reap_twice_at_once(database: Database) -> list[tuple[int, int]]:
@@ -412,7 +426,7 @@ def machine() -> Iterator[type[Engine]]:
     loop.close()
 
 
-def test_the_engine_does_what_the_model_says(machine: type[Engine]) -> None:
+def test_the_engine_behaves_like_the_model(machine: type[Engine]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(

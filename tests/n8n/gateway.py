@@ -1,4 +1,4 @@
-"""What stands between n8n and Retoma: it can be down, and it can lose answers."""
+"""A gateway between n8n and Retoma: it can be down, and it can lose answers."""
 
 from __future__ import annotations
 

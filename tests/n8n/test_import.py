@@ -10,8 +10,8 @@ from tests.n8n.instance import FOLDER, run_command
 
 def test_every_workflow_is_imported_as_it_is(tmp_path: Path) -> None:
     files = sorted(FOLDER.glob("*.json"))
-    said = run_command(tmp_path, "import:workflow", "--separate", f"--input={FOLDER}")
-    assert f"Successfully imported {len(files)} workflows." in said
+    message = run_command(tmp_path, "import:workflow", "--separate", f"--input={FOLDER}")
+    assert f"Successfully imported {len(files)} workflows." in message
     for file in files:  # again, one by one: it replaces the workflow
         assert "Successfully imported 1 workflow." in run_command(tmp_path, "import:workflow", f"--input={file}")
     run_command(tmp_path, "export:workflow", "--all", f"--output={tmp_path / 'exported.json'}")

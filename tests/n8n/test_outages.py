@@ -1,4 +1,4 @@
-"""The workflows of deploy/n8n in a real n8n while Retoma or n8n itself is down, or loses what it was sent."""
+"""The workflows of deploy/n8n in a real n8n while Retoma or n8n is down, or messages are lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["n8n", "served"]
 
 @pytest.fixture
 async def gateway(served: ServedGpuApp) -> AsyncIterator[Gateway]:
-    """Stands between n8n and the server that the test serves."""
+    """A gateway between n8n and the server under test."""
     async with open_gateway(served.address) as gateway:
         yield gateway
 
@@ -38,7 +38,7 @@ async def list_jobs(served: ServedGpuApp) -> list[Any]:
     return list((await served.gpu_app.api.get("/jobs")).json()["jobs"])
 
 
-async def test_a_submission_whose_answer_got_lost_creates_one_job(served: ServedGpuApp, gateway: Gateway) -> None:
+async def test_a_submission_whose_answer_was_lost_creates_one_job(served: ServedGpuApp, gateway: Gateway) -> None:
     gateway.losing = 2
     await submit_and_wait(replace(served, address=gateway.address))
     keys = gateway.header("idempotency-key")
@@ -98,9 +98,9 @@ async def test_a_callback_that_n8n_answered_with_500_arrives_later(served: Serve
         assert await attempts(served) == [500]
     await served.send_callbacks()
     assert await attempts(served) == [500, None]
-    with run_n8n(tmp_path, port) as mended:
-        again = replace(served, n8n=mended)
-        await again.wait_until(lambda: is_published(mended))
+    with run_n8n(tmp_path, port) as fixed:
+        again = replace(served, n8n=fixed)
+        await again.wait_until(lambda: is_published(fixed))
 
         async def delivered() -> bool:
             await served.send_callbacks()
@@ -108,7 +108,7 @@ async def test_a_callback_that_n8n_answered_with_500_arrives_later(served: Serve
 
         await again.wait_until(delivered)
         used = await again.wait_for_execution(workflow, "success")
-        assert job in await asyncio.to_thread(mended.data, used["id"])
+        assert job in await asyncio.to_thread(fixed.data, used["id"])
         (delivery,) = await served.gpu_app.client.webhooks.list_deliveries(limit=5)
         assert str(delivery.state) == "delivered"
 

@@ -21,7 +21,7 @@ from tests.conftest import empty_database
 from tests.n8n.instance import SECONDS, N8n, run_n8n
 
 ORDER = {"topic": "Como investir em renda fixa <b>hoje</b>", "channel": "financas"}
-FIELDS = ("Decisão", "Notas", "Miniatura", "Revisor")
+FIELDS = ("Decisão", "Notas", "Capa", "Revisor")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ class Approval:
         return str(answer.json()["id"])
 
     async def open_form(self) -> str:
-        """Do all that can be done, let Retoma tell n8n of the review, and return the address of the form."""
+        """Do all available work, let Retoma notify n8n of the review, and return the URL of the form."""
         await self.video_app.work()
         await self.video_app.api.sandbox.send_webhooks()
         execution = await self.wait_for(self.find_waiting)
@@ -64,9 +64,9 @@ class Approval:
 
         return str(await self.wait_for(shown))
 
-    async def send(self, form: str, **given: str) -> str:
-        """Fill in a form, and return what the person reads."""
-        sent = {f"field-{place}": (None, given.get(name, "")) for place, name in enumerate(FIELDS)}
+    async def send(self, form: str, **values: str) -> str:
+        """Fill in a form and return the text that the person sees."""
+        sent = {f"field-{place}": (None, values.get(name, "")) for place, name in enumerate(FIELDS)}
         answer = await asyncio.to_thread(lambda: httpx2.post(form, files=sent, timeout=60))
         assert answer.status_code == 200, answer.text
         return str(answer.json()["formSubmittedText"])
@@ -115,9 +115,9 @@ async def test_a_person_orders_and_decides_every_checkpoint_in_forms(approval: A
         ("script_review", {"Decisão": "approved"}),
         ("audio_review", {"Decisão": "approved"}),
         ("broll_review", {"Decisão": "approved"}),
-        ("final_review", {"Decisão": "approved", "Miniatura": "2"}),
+        ("final_review", {"Decisão": "approved", "Capa": "2"}),
     ]
-    for checkpoint, given in decisions:
+    for checkpoint, value in decisions:
         form = await approval.open_form()
         waiting = (await approval.video_app.show(video))["checkpoint"]
         page = await approval.show_form(form)
@@ -128,7 +128,7 @@ async def test_a_person_orders_and_decides_every_checkpoint_in_forms(approval: A
         for link in media_links(page):
             assert (await asyncio.to_thread(httpx2.get, link)).status_code == 200
         assert bool(media_links(page)) == (checkpoint != "script_review")
-        assert await approval.send(form, **given) == "A decisão foi registrada."
+        assert await approval.send(form, **value) == "A decisão foi registrada."
         await approval.wait_for_end()
     await approval.video_app.work()
     shown = await approval.video_app.show(video)
@@ -145,9 +145,9 @@ def media_links(page: str) -> list[str]:
 async def test_a_refused_decision_is_shown_and_can_be_made_again(approval: Approval) -> None:
     video = await approval.order()
     form = await approval.open_form()
-    said = await approval.send(form, Decisão="revision_requested", Notas="ponha um gato")
-    assert said.startswith("O Retoma recusou a decisão: ")
-    assert "is not supported" in said
+    message = await approval.send(form, Decisão="revision_requested", Notas="ponha um gato")
+    assert message.startswith("O Retoma recusou a decisão: ")
+    assert "is not supported" in message
     assert await approval.open_form() == form
     assert "is not supported" in await approval.show_form(form)
     assert (await approval.video_app.show(video))["revision"] == 1
@@ -155,13 +155,13 @@ async def test_a_refused_decision_is_shown_and_can_be_made_again(approval: Appro
     await approval.wait_for_end()
 
 
-async def test_a_person_who_comes_second_reads_that_it_was_decided(approval: Approval) -> None:
+async def test_the_second_reviewer_sees_that_it_was_decided(approval: Approval) -> None:
     video = await approval.order()
     form = await approval.open_form()
     checkpoint = await approval.video_app.checkpoint((await approval.video_app.show(video))["checkpoint"]["id"])
     await approval.video_app.approve(checkpoint)
-    said = await approval.send(form, Decisão="rejected", Notas="não")
-    assert said.startswith("Nada foi registrado: ")
+    message = await approval.send(form, Decisão="rejected", Notas="não")
+    assert message.startswith("Nada foi registrado: ")
     await approval.wait_for_end()
 
 

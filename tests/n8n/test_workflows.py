@@ -61,7 +61,7 @@ class ServedGpuApp:
         return found
 
     async def send_callbacks(self) -> None:
-        """Send all that is due; what n8n was not ready for is due again."""
+        """Send everything that is due; deliveries that n8n was not ready for become due again."""
         await self.gpu_app.pass_time()
         await self.gpu_app.api.sandbox.send_webhooks()
 
@@ -72,12 +72,12 @@ async def served(
 ) -> AsyncIterator[ServedGpuApp]:
     monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
     await empty_database(database)
-    async with running_gpu_app(database, tmp_path) as studio:
+    async with running_gpu_app(database, tmp_path) as services:
         settings = Settings(port=0)
         listening = bind_socket(settings, "127.0.0.1")
-        async with run_server(studio.api.server, listening, settings):
-            await studio.api.sandbox.clock.set(datetime.now(UTC))  # n8n refuses what was not signed just now
-            yield ServedGpuApp(studio, n8n, get_address(listening))
+        async with run_server(services.api.server, listening, settings):
+            await services.api.sandbox.clock.set(datetime.now(UTC))  # n8n refuses what was not signed just now
+            yield ServedGpuApp(services, n8n, get_address(listening))
 
 
 async def submit_and_wait(served: ServedGpuApp) -> tuple[str, str]:
@@ -94,7 +94,7 @@ async def switch_off(served: ServedGpuApp, workflow: str) -> None:
     await asyncio.to_thread(served.n8n.call, "POST", f"/rest/workflows/{workflow}/deactivate", json={})
 
 
-async def test_a_job_is_submitted_waited_for_and_its_videos_are_used(served: ServedGpuApp) -> None:
+async def test_a_job_is_submitted_awaited_and_its_videos_are_used(served: ServedGpuApp) -> None:
     workflow, job = await submit_and_wait(served)
     shown = await served.gpu_app.show(job)
     assert shown["data"]["path"] == 'Canal/As "aspas" da ação/videos/temp/'
@@ -144,7 +144,7 @@ async def test_a_signed_callback_is_accepted_and_another_is_refused(served: Serv
     await switch_off(served, workflow)
 
 
-async def test_a_callback_that_comes_twice_is_used_once(served: ServedGpuApp) -> None:
+async def test_a_repeated_callback_is_used_once(served: ServedGpuApp) -> None:
     workflow = await served.publish("webhook-trigger")
     videos = [{"id": "1", "video_url": "https://videos.example/used.mp4"}]
     body = json.dumps({"jobId": "orc-1", "status": "COMPLETED", "result": {"videos": videos}}).encode()

@@ -1,4 +1,4 @@
-"""Hosts and addresses, each with what must come of a request to it."""
+"""Hosts and addresses, each with the expected outcome of a request to it."""
 
 from __future__ import annotations
 

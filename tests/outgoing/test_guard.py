@@ -1,4 +1,4 @@
-"""Which URLs may be called: a corpus of hosts, what a deployment allows besides, and what a refusal says."""
+"""Which URLs may be called: a corpus of hosts, hosts that a deployment allows, and the messages of rejections."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_no_spelling_hides_a_private_address(host: str) -> None:
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_a_name_that_leads_to_a_private_address_may_not_be_called(address: str) -> None:
+def test_a_name_that_resolves_to_a_private_address_may_not_be_called(address: str) -> None:
     with pytest.raises(UnsafeUrl, match="resolves to"):
         Guard().check_addresses("hooks.example.com", 443, [ip_address("93.184.215.14"), ip_address(address)])
 
 
 @pytest.mark.parametrize("url", BAD_URLS)
-def test_what_could_be_read_in_two_ways_is_no_url(url: str) -> None:
+def test_an_ambiguous_url_is_rejected(url: str) -> None:
     with pytest.raises(UnsafeUrl):
         Guard().check(url)
 
@@ -64,7 +64,7 @@ def test_other_ports_are_refused_unless_the_host_is_allowed() -> None:
     Guard.from_hosts(["example.com"]).check("https://example.com:5432/")
 
 
-def test_a_network_can_be_allowed_and_nothing_beside_it_is() -> None:
+def test_an_allowed_network_allows_nothing_else() -> None:
     guard = Guard.from_hosts(["10.1.0.0/16", "fd00::/8"])
     for allowed in ("http://10.1.2.3:5678/", "http://[fd00::1]/", "http://[::ffff:10.1.2.3]/"):
         guard.check(allowed)
@@ -73,7 +73,7 @@ def test_a_network_can_be_allowed_and_nothing_beside_it_is() -> None:
             guard.check(refused)
 
 
-def test_a_name_that_leads_into_an_allowed_network_may_be_called() -> None:
+def test_a_name_that_resolves_into_an_allowed_network_may_be_called() -> None:
     Guard.from_hosts(["10.1.0.0/16"]).check_addresses("n8n.example.com", 443, [ip_address("10.1.2.3")])
 
 
@@ -98,18 +98,18 @@ def test_a_private_address_is_allowed_only_at_the_port_of_the_base_url() -> None
         guard.check_addresses("gpu.example.com", 80, [ip_address("10.0.0.1")])
 
 
-def test_a_refusal_names_the_field_of_the_url() -> None:
+def test_a_rejection_names_the_field_of_the_url() -> None:
     with pytest.raises(UnsafeUrl, match=r"^images\.3\.image_url: '10\.0\.0\.8' is not a public address") as refused:
         Guard().check("https://10.0.0.8/a.jpg", "images.3.image_url")
     assert refused.value.field == "images.3.image_url"
 
 
-def test_a_placeholder_is_called_one() -> None:
+def test_a_placeholder_url_is_reported_as_one() -> None:
     with pytest.raises(UnsafeUrl, match=r"'https://\.\.\.' is a placeholder: use the whole URL"):
         Guard().check("https://...")
 
 
-def test_what_is_allowed_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allowed_hosts_come_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETOMA_ALLOW_HOSTS", "n8n.internal, 127.0.0.1")
     guard = Guard.from_settings(Settings())
     for url in ("http://n8n.internal:5678/webhook/x", "http://127.0.0.1:9000/"):
@@ -119,14 +119,14 @@ def test_what_is_allowed_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    "given", ["*", "*.example.com", "https://example.com", "example.com:8080", "10.0.0.0/33", "a b"]
+    "values", ["*", "*.example.com", "https://example.com", "example.com:8080", "10.0.0.0/33", "a b"]
 )
-def test_a_setting_that_allows_nothing_is_told(given: str) -> None:
+def test_a_setting_that_allows_nothing_is_reported(values: str) -> None:
     with pytest.raises(DefinitionError, match=r"RETOMA_ALLOW_HOSTS contains .* without a scheme, a port or a wildcard"):
-        Guard.from_settings(Settings(allow_hosts=("n8n.internal", given)))
+        Guard.from_settings(Settings(allow_hosts=("n8n.internal", values)))
 
 
-def test_nothing_private_is_allowed_unless_it_is_set() -> None:
+def test_nothing_private_is_allowed_by_default() -> None:
     assert Guard.from_settings(Settings(allow_hosts=())) == Guard()
 
 
@@ -136,7 +136,7 @@ def test_this_machine_can_be_allowed_as_a_whole() -> None:
         guard.check(f"http://{host}:8080/")
 
 
-def test_an_address_of_this_machine_is_not_public_however_public_it_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_of_this_machine_is_never_public(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "_can_bind", lambda address: str(address) == "93.184.215.14")
     addresses._can_detect_local.cache_clear()
     with pytest.raises(UnsafeUrl, match="not a public address"):
@@ -150,13 +150,13 @@ def test_loopback_is_known_as_an_address_of_this_machine() -> None:
     assert not addresses.is_local(ip_address("8.8.8.8"))
 
 
-def test_what_is_checked_is_what_is_used() -> None:
+def test_the_checked_address_is_the_one_that_is_used() -> None:
     target = parse_target("https://EXAMPLE.com.:8443/a/../b?c=d#e")
     assert (target.scheme, target.host, target.port) == ("https", "example.com", 8443)
     assert b"#" not in target.path
 
 
-def test_a_refusal_does_not_tell_the_path_which_may_be_secret() -> None:
+def test_a_rejection_does_not_reveal_the_path_which_may_be_secret() -> None:
     with pytest.raises(UnsafeUrl) as refused:
         Guard().check("http://10.0.0.1/token-4711?key=4712")
     assert "471" not in str(refused.value)
@@ -174,7 +174,7 @@ def test_a_refusal_does_not_tell_the_path_which_may_be_secret() -> None:
         ("https://4711@example.com?a=4712@x", "https://***@example.com?a=***"),
     ],
 )
-def test_no_value_of_a_query_is_shown(url: str, shown: str) -> None:
+def test_query_values_are_never_shown(url: str, shown: str) -> None:
     assert mask_query_values(url) == shown
 
 

@@ -34,11 +34,11 @@ class ForkServer:
         )
 
     def run_test(self, test: str, sources: Path, output: Path) -> str:
-        """What pytest says of this test on these sources."""
+        """Return pytest's output for this test on these sources."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        given = {"sources": str(sources), "test": test, "output": str(output)}
-        self._process.stdin.write(json.dumps(given) + "\n")
+        body = {"sources": str(sources), "test": test, "output": str(output)}
+        self._process.stdin.write(json.dumps(body) + "\n")
         self._process.stdin.flush()
         assert self._process.stdout.readline() == "over\n"
         return output.read_text()
@@ -55,13 +55,13 @@ def fork_server() -> Iterator[ForkServer]:
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed(bug: Bug, fork_server: ForkServer, tmp_path: Path) -> None:
+def test_a_planted_bug_is_detected(bug: Bug, fork_server: ForkServer, tmp_path: Path) -> None:
     shutil.copytree(PROJECT / "src", tmp_path / "src", copy_function=os.symlink)
     file = tmp_path / "src" / "retoma" / bug.file
     sources = file.read_text()
     assert sources.count(bug.right) == 1, f"{bug.file} has changed: plant this bug anew"
     file.unlink()
     file.write_text(sources.replace(bug.right, bug.wrong))
-    said = fork_server.run_test(bug.killed_by, tmp_path / "src", tmp_path / "output")
+    output = fork_server.run_test(bug.killed_by, tmp_path / "src", tmp_path / "output")
     # A test that cannot even begin proves nothing.
-    assert re.search(r"^1 failed(?!.*error)", said, re.MULTILINE), said[-2000:]
+    assert re.search(r"^1 failed(?!.*error)", output, re.MULTILINE), output[-2000:]

@@ -1,4 +1,4 @@
-"""A server in this process, on a real database, and what calls it."""
+"""A server in this process on a real database, and a client for it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ app = App("films", pipelines=[film])
 
 
 class Api:
-    """Calls a server, with `key` unless a call says otherwise. In development without scopes that is the token."""
+    """Calls a server with `key` unless a call overrides it. In development without scopes that is the token."""
 
     def __init__(self, server: FastAPI, sandbox: Sandbox, key: str | None, address: str, host: str) -> None:
         self.server = server

@@ -1,4 +1,4 @@
-"""A pipeline that asks people twice: whether an outline is good, and which title its draft gets."""
+"""A pipeline with two reviews: whether an outline is good, and which title its draft gets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from retoma import App, Context, Feedback, FeedbackNotSupported, NeedsReview, Pipeline, Retry
+from retoma import App, Context, NeedsReview, Pipeline, Retry
+from retoma.errors import FeedbackNotSupported
+from retoma.reviews import Feedback
 from tests.server.api import Api, film
 
 
@@ -38,9 +40,9 @@ def no_music(feedback: Feedback) -> None:
 
 @article.step(feedback=no_music)
 def outline(facts: list[str], tone: str, *, ctx: Context) -> str:
-    told = f", {ctx.feedback.notes}" if ctx.feedback else ""
+    feedback = f", {ctx.feedback.notes}" if ctx.feedback else ""
     tone = ctx.feedback.extra.get("tone", tone) if ctx.feedback else tone
-    return f"{tone} outline of {facts[0]}{told}"
+    return f"{tone} outline of {facts[0]}{feedback}"
 
 
 class FeedbackForm(BaseModel):
@@ -68,9 +70,9 @@ article.group("texts", [outline, titles])
 app = App("articles", pipelines=[film, article])
 
 
-async def start_until_review(api: Api, *, tenant: str | None = None, **given: Any) -> dict[str, Any]:
+async def start_until_review(api: Api, *, tenant: str | None = None, **values: Any) -> dict[str, Any]:
     """The open review of a run that has come to it."""
-    body = {"pipeline": "article", "input": given} | ({"tenant": tenant} if tenant else {})
+    body = {"pipeline": "article", "input": values} | ({"tenant": tenant} if tenant else {})
     run = (await api.post("/api/v1/runs", json=body)).json()["id"]
     await api.sandbox.work(advance_clock=False)
     return await open_review(api, run)
@@ -87,15 +89,15 @@ async def decide(api: Api, review: dict[str, Any], action: str, **more: Any) -> 
     return await api.post(path, json={"action": action, **more}, headers=headers)
 
 
-async def run_to_completion(api: Api, **given: Any) -> str:
+async def run_to_completion(api: Api, **values: Any) -> str:
     """A run with both decisions taken."""
-    review = await start_until_review(api, **given)
+    review = await start_until_review(api, **values)
     await approve_all(api, review)
     return str(review["run"])
 
 
 async def approve_all(api: Api, review: dict[str, Any]) -> None:
-    """Approve this and what is asked after it."""
+    """Approve this review and those that follow."""
     assert (await decide(api, review, "approve")).status_code == 200
     await api.sandbox.work(advance_clock=False)
     last = await open_review(api, review["run"])

@@ -51,11 +51,11 @@ async def test_an_action_sent_again_with_its_key_is_done_once(
     assert (refused.status_code, refused.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_a_resume_sent_again_gets_its_first_answer_when_a_worker_lives(api: Api) -> None:
+async def test_a_repeated_resume_gets_its_first_answer_while_a_worker_is_running(api: Api) -> None:
     run = await api.start()
     path, headers = f"/api/v1/runs/{run}/resume", {"Idempotency-Key": "order-812"}
     first = await api.post(path, headers=headers)
-    assert "no live worker" in first.json()["note"]
+    assert "no running worker" in first.json()["note"]
     async with api.sandbox.manual_worker():
         assert (await api.post(path)).json()["note"] is None
         assert (await api.post(path, headers=headers)).json() == first.json()
@@ -64,7 +64,7 @@ async def test_a_resume_sent_again_gets_its_first_answer_when_a_worker_lives(api
 
 
 @pytest.mark.parametrize("prefix", ["", "answer "])
-async def test_a_key_made_of_the_digest_of_another_stands_for_nothing_else(api: Api, prefix: str) -> None:
+async def test_a_key_equal_to_the_digest_of_another_identifies_nothing_else(api: Api, prefix: str) -> None:
     run, key = await start_failed_run(api), digest_values(("resume", "order-812")).hex()
     rerun = await api.post(f"/api/v1/runs/{run}/rerun", json={}, headers={"Idempotency-Key": f"{prefix}{key}"})
     assert rerun.status_code == 200
@@ -72,14 +72,14 @@ async def test_a_key_made_of_the_digest_of_another_stands_for_nothing_else(api: 
     assert (resumed.status_code, resumed.json()["state"]) == (200, "running")
 
 
-async def test_a_cancel_sent_again_gets_its_first_answer_when_the_run_is_over(api: Api) -> None:
+async def test_a_repeated_cancel_gets_its_first_answer_after_the_run_has_ended(api: Api) -> None:
     run = await api.start()
     path, headers = f"/api/v1/runs/{run}/cancel", {"Idempotency-Key": "order-812"}
-    async with api.sandbox.manual_worker() as hands:
-        claims = await hands.claim(1)
+    async with api.sandbox.manual_worker() as worker:
+        claims = await worker.claim(1)
         first = await api.post(path, headers=headers)
         assert first.json() == {"id": run, "state": "cancelling"}
-        await hands.record_outcomes(await hands.attempt(claims))
+        await worker.record_outcomes(await worker.attempt(claims))
     assert (await api.get(f"/api/v1/runs/{run}")).json()["state"] == "cancelled"
     assert (await api.post(path, headers=headers)).json() == first.json()
 
@@ -93,19 +93,19 @@ async def test_the_answer_to_a_resume_is_not_shown_to_another_tenant(open_api: O
         assert (await api.post(f"/api/v1/runs/{run}/resume", headers=headers, key=stranger)).status_code == 404
 
 
-async def test_a_run_at_work_is_a_conflict(api: Api) -> None:
+async def test_a_running_run_is_a_conflict(api: Api) -> None:
     run = await api.start()
     for act, body in (("rerun", {}), ("edit", {"step": "cut", "value": "x"}), ("skip", {"step": "cut", "items": [""]})):
         answer = await api.post(f"/api/v1/runs/{run}/{act}", json=body)
         assert (answer.status_code, answer.json()["code"]) == (409, "RUN_BUSY")
 
 
-async def test_a_result_is_put_right_and_an_item_left_out(api: Api) -> None:
+async def test_a_result_is_edited_and_an_item_skipped(api: Api) -> None:
     run = await start_failed_run(api)
     assert (await api.post(f"/api/v1/runs/{run}/skip", json={"step": "image", "items": ["bad 1"]})).status_code == 200
     await api.sandbox.work()
-    given = {"step": "image", "item": "bad 0", "value": "by hand"}
-    assert (await api.post(f"/api/v1/runs/{run}/edit", json=given)).json()["revision"] == 3
+    body = {"step": "image", "item": "bad 0", "value": "by hand"}
+    assert (await api.post(f"/api/v1/runs/{run}/edit", json=body)).json()["revision"] == 3
     await api.sandbox.work()
     assert (await api.get(f"/api/v1/runs/{run}/results")).json()["cut"] == "by hand"
     assert (await api.get(f"/api/v1/runs/{run}")).json()["state"] == "completed"
@@ -119,7 +119,7 @@ async def test_a_stuck_run_is_listed_and_resumed(api: Api) -> None:
     assert (stuck["run"], stuck["cause"]) == (run, "no_worker")
     resumed = await api.post(f"/api/v1/runs/{run}/resume")
     assert (resumed.status_code, resumed.json()["state"]) == (200, "running")
-    assert "no live worker serves queue 'default'" in resumed.json()["note"]
+    assert "no running worker serves queue 'default'" in resumed.json()["note"]
     assert (await api.post(f"/api/v1/runs/{run}/resume")).json() == resumed.json()
     assert (await api.get("/api/v1/stuck")).json()["stuck"] == []
 
@@ -134,11 +134,11 @@ async def test_a_tenant_s_key_sees_no_stack_of_a_stuck_run(open_api: OpenApi) ->
     async with open_api(application=App("shaky", pipelines=[shaky])) as api:
         own = await api.make_key("runs:read", tenant="ours")
         run = (await api.client.start("shaky", tenant="ours")).id
-        async with api.sandbox.manual_worker() as hands:
-            await hands.record_outcomes(await hands.attempt(await hands.claim()))
+        async with api.sandbox.manual_worker() as worker:
+            await worker.record_outcomes(await worker.attempt(await worker.claim()))
             await api.sandbox.clock.advance(hours(2))
             await workers.release_due_jobs(api.sandbox.database, limit=10)
-            await hands.claim()
+            await worker.claim()
             await api.sandbox.clock.advance(hours(9))
             await watchdog.check_due_runs(api.sandbox.database, HEARTBEAT_TIMEOUT)
             shown = [(await api.get("/api/v1/stuck", key=key)).json()["stuck"] for key in (own, api.key)]
@@ -149,7 +149,7 @@ async def test_a_tenant_s_key_sees_no_stack_of_a_stuck_run(open_api: OpenApi) ->
     assert str(Path(__file__).parent) not in str(shown)
 
 
-async def test_events_say_who_acted(api: Api) -> None:
+async def test_events_record_their_actor(api: Api) -> None:
     run = await start_failed_run(api)
     await api.post(f"/api/v1/runs/{run}/rerun", json={})
     events = (await api.get(f"/api/v1/runs/{run}/events")).json()["events"]

@@ -1,4 +1,4 @@
-"""docs/api.md says what is so: its calls work, and its tables are those of the code."""
+"""docs/api.md is correct: its calls work, and its tables match the code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def list_calls() -> list[str]:
 
 
 async def curl(api: Api, line: str, **variables: str) -> Any:
-    """What the call gives, made as curl would."""
+    """Make the call as curl would and return its answer."""
     for name, value in variables.items():
         line = line.replace(f"${name}", value)
     words = iter(shlex.split(line)[1:])
@@ -53,7 +53,7 @@ async def test_every_call_of_the_page_works(api: Api) -> None:
         assert answer.status_code in (200, 202), f"{line}: {answer.text}"
 
 
-def test_the_table_of_routes_is_that_of_the_code() -> None:
+def test_the_route_table_matches_the_code() -> None:
     listed = {(row[0].strip("`"), row[1].strip("`")) for row in rows("Routes") if row[0].startswith("`")}
     served = {
         (
@@ -69,7 +69,7 @@ def test_the_table_of_routes_is_that_of_the_code() -> None:
     assert listed == served
 
 
-def test_the_limits_and_codes_of_the_page_are_those_of_the_code() -> None:
+def test_the_limits_and_codes_of_the_page_match_the_code() -> None:
     text = PAGE.read_text()
     assert f"nested at most {json_limits.MAX_JSON_DEPTH} levels" in text
     assert f"at most {json_limits.MAX_JSON_BRACKETS:,} arrays and objects" in text

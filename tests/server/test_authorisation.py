@@ -1,4 +1,4 @@
-"""Every route with every kind of caller, from the route table: what is not in the rules fails here."""
+"""Every route with every kind of caller, from the route table: routes without a rule fail here."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ BODIES: dict[str, Any] = {
     "/api/v1/runs": {"pipeline": "film"},
     "/api/v1/runs/bulk": {"pipeline": "film", "inputs": [{}]},
     "/api/v1/pools/{pool}": {"capacity": 1},
-    "/api/v1/deliveries/redrive": {"endpoint": 1},
+    "/api/v1/deliveries/redeliver": {"endpoint": 1},
     "/api/v1/runs/{run}/rerun": {},
+    "/api/v1/runs/{run}/orphans/resolve": {"step": "cut", "effect": "order", "resolution": "nothing_found"},
     "/api/v1/runs/{run}/edit": {"step": "cut", "value": "x"},
     "/api/v1/runs/{run}/skip": {"step": "image", "items": ["tea 0"]},
     "/api/v1/runs/{run}/fork": {},
@@ -53,7 +54,7 @@ WITHOUT_A_TENANT = {
     "/api/v1/workers",
 }
 # Things that this run has none of; their own tests ask for them.
-WITHOUT_ONE = {"/api/v1/runs/{run}/files/{digest}"}
+WITHOUT_ONE = {"/api/v1/runs/{run}/files/{digest}", "/api/v1/runs/{run}/orphans/resolve"}
 LISTS = {
     "/api/v1/runs": "runs",
     "/api/v1/deliveries": "deliveries",
@@ -62,11 +63,11 @@ LISTS = {
     "/api/v1/reviews": "reviews",
 }
 # Lists that begin empty for everyone; their own tests ask what is in them.
-OF_LATER = {"/api/v1/live", "/api/v1/charges", "/api/v1/stuck"}
+OF_LATER = {"/api/v1/live", "/api/v1/charges", "/api/v1/stuck", "/api/v1/orphans"}
 STARTS = {
     "/api/v1/runs",
     "/api/v1/runs/bulk",
-    "/api/v1/deliveries/redrive",
+    "/api/v1/deliveries/redeliver",
     "/api/v1/reviews/decisions",
     "/api/v1/webhooks",
 }
@@ -115,7 +116,7 @@ each_route = pytest.mark.parametrize("route", WITH_KEY, ids=str)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
-def test_every_route_says_who_may_call_it(route: Route) -> None:
+def test_every_route_declares_who_may_call_it(route: Route) -> None:
     check_need(route, PUBLIC)
 
 
@@ -129,7 +130,7 @@ def check_need(route: Route, public: set[str]) -> None:
 
 
 @each_route
-async def test_nobody_passes_without_a_valid_key(api: Api, route: Route) -> None:
+async def test_a_valid_key_is_required(api: Api, route: Route) -> None:
     await check_keys(lambda key: call(api, route, key), await bad_keys(api))
 
 
@@ -145,7 +146,7 @@ async def check_keys(ask: Request, bad: Iterable[str | None]) -> None:
 
 
 @each_route
-async def test_only_its_own_scope_and_admin_open_a_route(api: Api, route: Route) -> None:
+async def test_a_route_requires_its_own_scope_or_admin(api: Api, route: Route) -> None:
     await check_scopes(route, lambda key: call(api, route, key), await keys_by_scope(api))
 
 
@@ -163,7 +164,7 @@ async def check_scopes(route: Route, ask: Request, keys: Mapping[Scope, str]) ->
 
 
 @each_route
-async def test_another_tenants_things_are_not_there(open_api: OpenApi, route: Route) -> None:
+async def test_resources_of_another_tenant_are_not_found(open_api: OpenApi, route: Route) -> None:
     assert route.need is not None
     if route.need.scope in CROSS_TENANT_SCOPES:
         return
@@ -172,7 +173,7 @@ async def test_another_tenants_things_are_not_there(open_api: OpenApi, route: Ro
 
 
 async def check_tenants(api: Api, route: Route, scope: Scope) -> None:
-    delivery = await a_delivery(api, tenant="blog")
+    delivery = await make_delivery(api, tenant="blog")
     review = (
         UUID((await articles.start_until_review(api, tenant="blog"))["id"]) if "/reviews" in route.path else NO_REVIEW
     )
@@ -190,8 +191,8 @@ async def check_tenants(api: Api, route: Route, scope: Scope) -> None:
     elif route.method == "GET" and route.path in LISTS:
         assert answer.json()[LISTS[route.path]] == []
         assert len(mine.json()[LISTS[route.path]]) == 1
-        asked = await api.get(path, key=key, params={"tenant": "blog"})
-        assert asked.json()[LISTS[route.path]] == []
+        response = await api.get(path, key=key, params={"tenant": "blog"})
+        assert response.json()[LISTS[route.path]] == []
     else:
         assert route.path in WITHOUT_A_TENANT | STARTS | OF_LATER, (
             "say here what another tenant's key gets of this route"
@@ -212,8 +213,8 @@ async def call(api: Api, route: Route, key: str | None) -> Any:
     return await api.call(route.method, path, key=key, json=BODIES.get(route.path))
 
 
-async def a_delivery(api: Api, tenant: str) -> Delivery:
-    """What is owed to the webhook of a run of this tenant."""
+async def make_delivery(api: Api, tenant: str) -> Delivery:
+    """Return the pending delivery for the webhook of a run of this tenant."""
     answer = await api.post(
         "/api/v1/runs",
         json={

@@ -11,7 +11,7 @@ from fastapi import APIRouter
 
 from retoma import App, GiveUp, NeedsReview, Pipeline, logs
 from retoma.engine.api_keys import generate_secret
-from retoma.engine.claim_protocol import AttemptOutcome
+from retoma.engine.outcomes import Outcome
 from retoma.server import Principal, require_scope
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows
@@ -56,13 +56,13 @@ async def test_planted_secrets_show_nowhere(open_api: OpenApi, caplog: pytest.Lo
                 await api.get("/api/v1/runs", key=None, headers={"Authorization": f"Bearer {wrong}"}),
                 await api.post(f"/api/v1/runs/{await api.start()}/cancel"),
             ]
-        said = "".join(answer.text for answer in answers)
+        response = "".join(answer.text for answer in answers)
         ours = [record for record in caplog.records if not record.name.startswith("http")]  # not the test's own client
         logged = "".join(str(record.__dict__) + record.getMessage() for record in ours)
         assert "request_failed" in logged
         events = "".join(row["text"] for row in await rows(api.sandbox, "select e::text as text from retoma.events e"))
         for secret in (canary, wrong, revoked.secret, api.key):
-            assert secret not in said
+            assert secret not in response
             assert secret not in logged
             assert secret not in events
 
@@ -77,7 +77,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", [ValueError, GiveUp, NeedsReview])
-async def test_no_secret_of_the_environment_shows_in_what_is_told_of_an_error(
+async def test_no_secret_of_the_environment_appears_in_a_reported_error(
     open_sandbox: OpenSandbox, secrets: list[str], caplog: pytest.LogCaptureFixture, kind: Any
 ) -> None:
     pipeline = Pipeline("careless")
@@ -88,19 +88,19 @@ async def test_no_secret_of_the_environment_shows_in_what_is_told_of_an_error(
         error.add_note("x" * 2000 + secrets[1] + "x" * 7990)  # where the stack is cut
         raise error from LookupError(secrets)
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        (outcome,) = await hands.attempt(await hands.claim())
-        await hands.record_outcomes([outcome])
+        (outcome,) = await worker.attempt(await worker.claim())
+        await worker.record_outcomes([outcome])
         events = "".join(row["text"] for row in await rows(sandbox, "select e::text as text from retoma.events e"))
-    assert isinstance(outcome, AttemptOutcome)
-    assert "[NUMBER_0_KEY]" in str(outcome.error)
+    assert isinstance(outcome, Outcome)
+    assert "[NUMBER_0_KEY]" in str(outcome)
     logged = "".join(str(record.__dict__) for record in caplog.records)
-    assert "canary" not in f"{outcome.error}{events}{logged}"
+    assert "canary" not in f"{outcome}{events}{logged}"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_no_secret_of_the_environment_shows_in_a_log_line(
+def test_no_secret_of_the_environment_appears_in_a_log_line(
     secrets: list[str], monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     handlers: list[logging.Handler] = []

@@ -41,7 +41,7 @@ async def test_a_program_on_this_machine_needs_only_the_token(open_api: OpenApi,
         assert (await api.get("/api/v1/runs", key=None, headers=bearer)).status_code == 200
 
 
-async def test_without_the_token_of_this_start_nobody_is_let_in(open_api: OpenApi) -> None:
+async def test_without_the_token_of_this_start_nobody_is_admitted(open_api: OpenApi) -> None:
     async with open_api(scopes=None, development=True, address="127.0.0.1", host="127.0.0.1:8765") as api:
         for headers in ({}, {"Cookie": "retoma-dev-8765=guessed"}, {"Cookie": f"retoma-dev-80={DEVELOPMENT_TOKEN}"}):
             answer = await api.get("/api/v1/runs", key=None, headers=headers)
@@ -93,7 +93,7 @@ async def test_a_page_in_a_browser_or_a_proxy_gets_nothing_without_a_key(
         assert answer.status_code == 401
 
 
-async def test_a_proxied_request_is_told_to_use_serve(open_api: OpenApi) -> None:
+async def test_a_proxied_request_gets_the_advice_to_use_serve(open_api: OpenApi) -> None:
     async with open_api(scopes=None, development=True, address="127.0.0.1", host="127.0.0.1:8765") as api:
         for key in (None, DEVELOPMENT_TOKEN):
             answer = await api.get("/api/v1/runs", key=key, headers={"Via": "1.1 proxy"})
@@ -119,7 +119,7 @@ async def test_outside_development_this_machine_needs_a_key(open_api: OpenApi) -
         assert (await api.get("/api/v1/openapi.json", key=None)).status_code == 401
 
 
-async def test_a_form_of_a_page_starts_nothing(open_api: OpenApi) -> None:
+async def test_a_form_of_a_foreign_page_starts_nothing(open_api: OpenApi) -> None:
     """A form can be sent to this machine from any page, in types that need no leave."""
     async with open_api(scopes=None, development=True, address="127.0.0.1", host="127.0.0.1:8765") as api:
         for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
@@ -128,11 +128,11 @@ async def test_a_form_of_a_page_starts_nothing(open_api: OpenApi) -> None:
         assert await api.client.runs.list() == []
 
 
-def an_app(router: APIRouter) -> App:
+def make_app(router: APIRouter) -> App:
     return App("films", pipelines=[film], routes=[router])
 
 
-async def test_an_application_brings_routes_that_ask_who_calls(open_api: OpenApi) -> None:
+async def test_an_application_adds_routes_that_require_authentication(open_api: OpenApi) -> None:
     router = APIRouter()
 
     @router.get("/jobs")
@@ -143,7 +143,7 @@ async def test_an_application_brings_routes_that_ask_who_calls(open_api: OpenApi
     async def broken(by: Annotated[Principal, require_scope("runs:read")]) -> None:
         raise Problem(409, "QUEUED", "it is queued", error="QUEUED")
 
-    async with open_api(application=an_app(router)) as api:
+    async with open_api(application=make_app(router)) as api:
         key = await api.make_key("runs:read", tenant="blog", name="n8n")
         assert (await api.get("/jobs", key=None)).status_code == 401
         assert (await api.get("/jobs", key=key)).json() == {"tenant": "blog", "name": "n8n"}
@@ -152,16 +152,16 @@ async def test_an_application_brings_routes_that_ask_who_calls(open_api: OpenApi
         assert (broken_answer.json()["error"], broken_answer.json()["code"]) == ("QUEUED", "QUEUED")
 
 
-async def test_a_route_that_does_not_say_who_may_call_it_is_not_served(open_api: OpenApi) -> None:
+async def test_a_route_without_declared_permissions_is_not_served(open_api: OpenApi) -> None:
     router = APIRouter()
 
     @router.get("/open")
     async def open_to_all() -> None: ...
 
     with pytest.raises(DefinitionError, match="GET /open does not declare who may call it"):
-        async with open_api(application=an_app(router)):
+        async with open_api(application=make_app(router)):
             pass
-    said = APIRouter()
-    said.include_router(router, dependencies=[public])
-    async with open_api(application=an_app(said)) as api:
+    outer_router = APIRouter()
+    outer_router.include_router(router, dependencies=[public])
+    async with open_api(application=make_app(outer_router)) as api:
         assert (await api.get("/open", key=None)).status_code == 200

@@ -1,4 +1,4 @@
-"""What requests ask of the database reads only what it is about, however large the history is."""
+"""Database statements of requests read only their own rows, however large the history is."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from retoma.errors import Conflict
 from retoma.states import RunState
 from retoma.store import runs
 from retoma.store.database import Connection
+from retoma.store.runs import RunFilter
 from retoma.store.statements import Statement, statements
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
@@ -22,7 +23,7 @@ from tests.server.api import Api
 
 
 @pytest.mark.parametrize("table", TABLES)
-async def test_a_key_is_found_without_looking_at_others(open_sandbox: OpenSandbox, table: Table) -> None:
+async def test_a_key_is_found_without_reading_others(open_sandbox: OpenSandbox, table: Table) -> None:
     async with prepare_history(open_sandbox, table) as (sandbox, _, connection):
         made = await sandbox.client.api_keys.create("one", ["runs:read"])
         await sandbox.client.api_keys.find_by_secret(made.secret)
@@ -34,7 +35,7 @@ async def test_a_key_is_found_without_looking_at_others(open_sandbox: OpenSandbo
 
 @pytest.mark.parametrize(
     "asked",
-    [{"tenant": "small"}, {"states": [RunState.FAILED]}, {"states": [RunState.RUNNING]}, {"pipeline": "rare"}],
+    [{"tenant": "small"}, {"states": [RunState.FAILED]}, {"states": [RunState.RUNNING]}, {"pipelines": ["rare"]}],
     ids=lambda asked: next(iter(asked)),
 )
 async def test_a_list_of_few_runs_reads_few(open_sandbox: OpenSandbox, asked: dict[str, Any]) -> None:
@@ -54,7 +55,7 @@ async def test_a_list_of_few_runs_reads_few(open_sandbox: OpenSandbox, asked: di
     assert sum(read.entries.values()) <= FEW + (unfinished if asked.get("states") == [RunState.RUNNING] else 0)
 
 
-async def list_runs(sandbox: Sandbox, connection: Connection, **asked: Any) -> list[UUID]:
+async def list_runs(sandbox: Sandbox, connection: Connection, **requested: Any) -> list[UUID]:
     """List runs as the client does, on this connection."""
 
     async def fetch(statement: Statement, **given: Any) -> list[Any]:
@@ -62,11 +63,35 @@ async def list_runs(sandbox: Sandbox, connection: Connection, **asked: Any) -> l
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox.database, "fetch", fetch)
-        if "tenant" in asked:
-            asked["tenant"] = await connection.fetchval(
-                "select id from retoma.tenants where name = $1", asked["tenant"]
+        if "tenant" in requested:
+            requested["tenant"] = await connection.fetchval(
+                "select id from retoma.tenants where name = $1", requested["tenant"]
             )
-        return [run.id for run in await runs.list_runs(sandbox.database, **asked)]
+        return [run.id for run in await runs.list_runs(sandbox.database, RunFilter(**requested))]
+
+
+@pytest.mark.parametrize("children", [0, 3])
+async def test_the_children_of_a_run_are_found_without_reading_others(open_sandbox: OpenSandbox, children: int) -> None:
+    async with prepare_history(open_sandbox, "analysed") as (sandbox, _, connection):
+        parent = (await sandbox.client.start("labels")).id
+        await connection.execute(
+            "update retoma.runs r set parent = row(case when n <= $2 then $1 else gen_random_uuid() end, 'a', '', 1) "
+            "from (select id, row_number() over (order by id) as n from retoma.runs where id <> $1) c "
+            "where r.id = c.id",
+            parent,
+            children,
+        )
+        await connection.execute("analyze retoma.runs")
+        count, charges = statements("runs")["count_children"], statements("charges")["sum_charges"]
+        totals = {"by": ["step"], "run": parent, "tenant": None, "since": None, "until": None, "limit": 10}
+        async with measure_reads(connection) as read:
+            found = await list_runs(sandbox, connection, parent=parent)
+            counts = await connection.fetch(count.sql, *count.bind({"run": parent, "tenant": None}))
+            await connection.fetch(charges.sql, *charges.bind(totals))
+    assert len(found) == sum(row["runs"] for row in counts) == children
+    assert "runs" not in read.whole_tables
+    assert read.entries.get("runs_by_parent", 0) == 3 * children
+    assert sum(read.entries.values()) <= FEW
 
 
 async def test_the_errors_of_a_run_are_found_among_its_own_events(open_sandbox: OpenSandbox) -> None:
@@ -81,9 +106,9 @@ async def test_the_errors_of_a_run_are_found_among_its_own_events(open_sandbox: 
         await connection.execute("analyze retoma.events")
         names = ("list_last_errors", "count_errors", "get_last_failure")
         errors, count, last = (statements("runs")[name] for name in names)
-        asked = {"run": run, "through": None, "limit": 3, "with_stack": False}
+        body = {"run": run, "through": None, "limit": 3, "with_stack": False}
         async with measure_reads(connection) as read:
-            found = await connection.fetch(errors.sql, *errors.bind(asked))
+            found = await connection.fetch(errors.sql, *errors.bind(body))
             jobs = await connection.fetchval(count.sql, run)
             await connection.fetch(last.sql, run, 1)
     assert [(row["item"], row["attempt"]) for row in found] == [("0", 20), ("1", 16), ("2", 17)]
@@ -91,7 +116,7 @@ async def test_the_errors_of_a_run_are_found_among_its_own_events(open_sandbox: 
     assert 40 <= read.entries["events_by_run"] <= sum(read.entries.values()) <= FEW
 
 
-async def test_of_many_that_make_a_key_of_one_name_two_succeed(api: Api) -> None:
+async def test_two_of_many_concurrent_creations_of_a_key_with_one_name_succeed(api: Api) -> None:
     made = await asyncio.gather(
         *(api.client.api_keys.create("n8n", ["runs:read"], tenant="blog") for _ in range(8)), return_exceptions=True
     )

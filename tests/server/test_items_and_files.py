@@ -58,7 +58,7 @@ async def fetch_file(api: Api, path: str, file: File, **options: Any) -> httpx2.
     return await api.get(f"{path}/files/{file.file}", **options)
 
 
-async def test_a_file_comes_as_an_attachment_in_which_nothing_runs(open_api: OpenApi, tmp_path: Path) -> None:
+async def test_a_file_is_served_as_an_attachment_that_cannot_execute(open_api: OpenApi, tmp_path: Path) -> None:
     async with open_finished_run(open_api, tmp_path, (NAME, PAGE)) as (api, run, (file,)):
         answer = await fetch_file(api, run, file)
         assert (answer.status_code, answer.content) == (200, PAGE)
@@ -68,9 +68,7 @@ async def test_a_file_comes_as_an_attachment_in_which_nothing_runs(open_api: Ope
         assert answer.headers["content-length"] == str(len(PAGE))
 
 
-async def test_only_a_file_that_the_run_names_is_given_and_only_to_its_tenant(
-    open_api: OpenApi, tmp_path: Path
-) -> None:
+async def test_only_a_file_named_by_the_run_is_served_and_only_to_its_tenant(open_api: OpenApi, tmp_path: Path) -> None:
     async with open_finished_run(open_api, tmp_path, ("a.txt", b"a")) as (api, run, (file,)):
         assert api.client.app is not None
         assert api.client.app.files is not None
@@ -89,7 +87,7 @@ async def test_a_file_whose_content_is_gone_is_not_found(open_api: OpenApi, tmp_
         assert (answer.status_code, "is not in the file store" in answer.json()["detail"]) == (404, True)
 
 
-async def test_a_media_type_that_could_end_a_header_is_not_believed(open_api: OpenApi, tmp_path: Path) -> None:
+async def test_a_media_type_that_could_end_a_header_is_not_trusted(open_api: OpenApi, tmp_path: Path) -> None:
     async with open_finished_run(open_api, tmp_path, ("a.txt", b"a")) as (api, _, (file,)):
         odd = file.model_copy(update={"media_type": "text/html\r\nX-Evil: 1"})
         run = await api.client.start("reading", Papers(papers=[odd]))
@@ -111,7 +109,7 @@ async def test_items_are_paged_and_filtered_by_state_and_by_text(open_api: OpenA
 
 
 @pytest.mark.parametrize("query", ["source=length", "source=nothing"])
-async def test_items_of_what_gives_none_are_not_found(open_api: OpenApi, tmp_path: Path, query: str) -> None:
+async def test_items_of_a_step_without_items_are_not_found(open_api: OpenApi, tmp_path: Path, query: str) -> None:
     async with open_finished_run(open_api, tmp_path, ("a.txt", b"a")) as (api, run, _):
         answer = await api.get(f"{run}/items?{query}")
         assert (answer.status_code, "listed" in answer.json()["detail"]) == (404, True)

@@ -16,7 +16,7 @@ from tests.server.api import Api
 from tests.server.conftest import OpenApi
 
 
-def test_a_secret_can_be_told_from_other_text() -> None:
+def test_a_secret_is_distinguishable_from_other_text() -> None:
     secret = generate_secret()
     assert is_well_formed(secret)
     assert len({generate_secret() for _ in range(100)}) == 100
@@ -32,7 +32,7 @@ def test_a_secret_can_be_told_from_other_text() -> None:
         assert not is_well_formed(wrong)
 
 
-async def test_only_the_digest_of_a_key_is_kept(api: Api) -> None:
+async def test_only_the_digest_of_a_key_is_stored(api: Api) -> None:
     made = await api.client.api_keys.create("n8n", ["runs:read"])
     (row,) = await rows(api.sandbox, "select k::text as text, digest from retoma.api_keys k where name = 'n8n'")
     assert row["digest"] == hash_secret(made.secret)
@@ -44,12 +44,12 @@ async def test_only_the_digest_of_a_key_is_kept(api: Api) -> None:
 @pytest.mark.parametrize(
     "header", [{"X-API-Key": "{}"}, {"Authorization": "Bearer {}"}, {"authorization": "bearer {}"}]
 )
-async def test_a_key_is_shown_in_either_header(api: Api, header: dict[str, str]) -> None:
+async def test_a_key_is_accepted_in_either_header(api: Api, header: dict[str, str]) -> None:
     shown = {name: text.format(api.key) for name, text in header.items()}
     assert (await api.get("/api/v1/runs", key=None, headers=shown)).status_code == 200
 
 
-async def test_a_key_in_the_url_is_not_looked_at(api: Api) -> None:
+async def test_a_key_in_the_url_is_ignored(api: Api) -> None:
     answer = await api.get("/api/v1/runs", key=None, params={"api_key": api.key, "X-API-Key": api.key})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -61,9 +61,9 @@ async def test_two_different_keys_in_one_request_are_refused(api: Api) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "rtm_", "é", "\x7f", "a" * 10_000])
-async def test_what_is_no_key_is_refused(api: Api, key: str) -> None:
+async def test_an_invalid_key_is_rejected(api: Api, key: str) -> None:
     answer = await api.get("/api/v1/runs", key=None, headers={"X-API-Key": key.encode("latin-1")})
-    assert (answer.status_code, answer.json()["code"]) == (401, "KEY_NEEDED")
+    assert (answer.status_code, answer.json()["code"]) == (401, "API_KEY_REQUIRED")
 
 
 async def test_a_revoked_key_is_refused_by_every_server_within_a_second(open_api: OpenApi) -> None:
@@ -76,22 +76,22 @@ async def test_a_revoked_key_is_refused_by_every_server_within_a_second(open_api
         await api.client.api_keys.revoke(key.id)
         now += 0.99
         answer = await api.get("/api/v1/runs")
-        assert (answer.status_code, answer.json()["code"]) == (401, "KEY_NEEDED")
+        assert (answer.status_code, answer.json()["code"]) == (401, "API_KEY_REQUIRED")
 
 
-async def test_a_valid_key_is_looked_up_once_a_moment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_valid_key_is_looked_up_once_per_interval(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     api.server.state.auth._key_cache._clock = lambda: 100.0
-    asked: list[str] = []
+    requests: list[str] = []
     key_of = api.client.api_keys.find_by_secret
 
     async def counted(secret: str) -> object:
-        asked.append(secret)
+        requests.append(secret)
         return await key_of(secret)
 
     monkeypatch.setattr(api.client.api_keys, "find_by_secret", counted)
     for _ in range(5):
         assert (await api.get("/api/v1/runs")).status_code == 200
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 async def test_an_expired_key_is_refused(api: Api) -> None:
@@ -104,7 +104,7 @@ async def test_an_expired_key_is_refused(api: Api) -> None:
     assert [key.name for key in await api.client.api_keys.list()] == ["test"]
 
 
-async def test_its_use_is_noted_to_the_minute(api: Api) -> None:
+async def test_the_last_use_of_a_key_is_recorded_to_the_minute(api: Api) -> None:
     first = await api.sandbox.clock.now()
     for later, noted in ((0, first), (59, first), (2, first + timedelta(seconds=61))):
         await api.sandbox.clock.advance(timedelta(seconds=later))
@@ -112,7 +112,7 @@ async def test_its_use_is_noted_to_the_minute(api: Api) -> None:
         assert await value(api.sandbox, "select used_at from retoma.api_keys") == noted
 
 
-async def test_two_keys_of_a_name_live_at_most(api: Api) -> None:
+async def test_at_most_two_keys_of_a_name_are_active(api: Api) -> None:
     first = await api.client.api_keys.create("n8n", ["runs:read"], tenant="blog")
     await api.client.api_keys.create("n8n", ["runs:read"], tenant="blog")
     await api.client.api_keys.create("n8n", ["runs:read"], tenant="shop")
@@ -123,14 +123,14 @@ async def test_two_keys_of_a_name_live_at_most(api: Api) -> None:
     await api.client.api_keys.create("n8n", ["runs:read"], tenant="blog")
 
 
-async def test_what_is_wrong_with_a_new_key_is_said_by_its_name(api: Api) -> None:
+async def test_the_error_for_an_invalid_new_key_names_the_field(api: Api) -> None:
     with pytest.raises(InvalidInput, match="expires_at must have a time zone"):
         await api.client.api_keys.create("n8n", ["runs:read"], expires_at=datetime(2031, 1, 1))
     with pytest.raises(InvalidInput, match="a name is a text of 1 to 500 characters"):
         await api.client.api_keys.create("", ["runs:read"])
 
 
-async def test_an_expired_key_does_not_keep_its_place(api: Api) -> None:
+async def test_an_expired_key_does_not_count_towards_the_limit(api: Api) -> None:
     now = await api.sandbox.clock.now()
     for _ in range(2):
         await api.client.api_keys.create("n8n", ["runs:read"], expires_at=now + timedelta(hours=1))
@@ -140,14 +140,16 @@ async def test_an_expired_key_does_not_keep_its_place(api: Api) -> None:
 
 async def test_rotating_leaves_both_valid_for_a_while(api: Api) -> None:
     now = await api.sandbox.clock.now()
-    former = await api.client.api_keys.create("n8n", ["runs:read"], tenant="blog", expires_at=now + timedelta(days=90))
+    previous = await api.client.api_keys.create(
+        "n8n", ["runs:read"], tenant="blog", expires_at=now + timedelta(days=90)
+    )
     await api.sandbox.clock.advance(timedelta(days=10))
-    made = await api.client.api_keys.rotate(former.key.id, overlap=timedelta(hours=2))
+    made = await api.client.api_keys.rotate(previous.key.id, overlap=timedelta(hours=2))
     assert (made.key.tenant, made.key.scopes) == ("blog", frozenset({Scope.RUNS_READ}))
     assert made.key.expires_at == now + timedelta(days=100)
-    assert await api.client.api_keys.find_by_secret(former.secret)
+    assert await api.client.api_keys.find_by_secret(previous.secret)
     await api.sandbox.clock.advance(timedelta(hours=2))
-    assert await api.client.api_keys.find_by_secret(former.secret) is None
+    assert await api.client.api_keys.find_by_secret(previous.secret) is None
     assert await api.client.api_keys.find_by_secret(made.secret)
 
 
@@ -157,13 +159,13 @@ async def test_a_key_of_one_tenant_cannot_reach_beyond_it(api: Api) -> None:
             await api.client.api_keys.create("n8n", [scope], tenant="blog")
 
 
-async def test_a_key_that_is_not_there_is_not_found(api: Api) -> None:
+async def test_a_missing_key_is_not_found(api: Api) -> None:
     for act in (api.client.api_keys.revoke, api.client.api_keys.rotate):
         with pytest.raises(NotFound, match="retoma keys list"):
             await act(0)
 
 
-async def test_a_key_may_make_so_many_requests_a_minute(open_api: OpenApi) -> None:
+async def test_the_requests_of_a_key_are_limited_per_minute(open_api: OpenApi) -> None:
     async with open_api(rate_limit_per_minute=3) as api:
         now = 100.0
         api.server.state.auth._request_limiter._clock = lambda: now
@@ -177,7 +179,7 @@ async def test_a_key_may_make_so_many_requests_a_minute(open_api: OpenApi) -> No
 
 
 @pytest.mark.usefixtures("frozen_rate_limit")
-async def test_an_address_that_guesses_keys_is_slowed_down_but_good_keys_pass(api: Api) -> None:
+async def test_an_address_that_guesses_keys_is_rate_limited_but_valid_keys_pass(api: Api) -> None:
     fresh = await api.make_key("runs:read")
     assert (await api.get("/api/v1/runs")).status_code == 200
     guesses = [(await api.get("/api/v1/runs", key=generate_secret())).status_code for _ in range(31)]
@@ -187,7 +189,7 @@ async def test_an_address_that_guesses_keys_is_slowed_down_but_good_keys_pass(ap
 
 
 @pytest.mark.usefixtures("frozen_rate_limit")
-async def test_who_guesses_keys_of_the_right_form_does_not_keep_the_database_busy(
+async def test_guessing_well_formed_keys_does_not_load_the_database(
     open_api: OpenApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "FAILURES_PER_MINUTE", 1)

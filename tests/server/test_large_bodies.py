@@ -21,7 +21,7 @@ class Seen:
         self.parts: list[int] = []
 
 
-def an_app(seen: Seen) -> App:
+def make_app(seen: Seen) -> App:
     """An application that takes large bodies at one path, part by part."""
     router = APIRouter()
 
@@ -46,7 +46,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_large_body_reaches_its_route_part_by_part(open_api: OpenApi) -> None:
     seen = Seen()
-    async with open_api(application=an_app(seen)) as api:
+    async with open_api(application=make_app(seen)) as api:
         answer = await api.post("/large", content=parts(5))
         assert (answer.status_code, answer.json()) == (200, {"bytes": MOST})
         assert [size for size in seen.parts if size] == [1_000] * 5
@@ -54,35 +54,35 @@ async def test_a_large_body_reaches_its_route_part_by_part(open_api: OpenApi) ->
 
 async def test_a_body_above_the_limit_of_its_path_is_refused_while_it_comes(open_api: OpenApi) -> None:
     seen = Seen()
-    async with open_api(application=an_app(seen)) as api:
+    async with open_api(application=make_app(seen)) as api:
         answer = await api.post("/large", content=parts(50))
         assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
         assert "larger than 5,000 bytes" in answer.json()["detail"]
         assert sum(seen.parts) <= MOST
 
 
-async def test_a_body_that_says_that_it_is_too_large_is_refused_before_it_comes(open_api: OpenApi) -> None:
+async def test_a_body_that_declares_too_large_a_size_is_rejected_before_it_arrives(open_api: OpenApi) -> None:
     seen = Seen()
-    async with open_api(application=an_app(seen)) as api:
+    async with open_api(application=make_app(seen)) as api:
         answer = await api.post("/large", content=b"x" * (MOST + 1))
         assert (answer.status_code, answer.json()["code"], seen.parts) == (413, "BODY_TOO_LARGE", [])
 
 
 async def test_other_paths_keep_the_usual_limit(open_api: OpenApi) -> None:
-    async with open_api(application=an_app(Seen())) as api:
+    async with open_api(application=make_app(Seen())) as api:
         for path in ("/large/", "/api/v1/runs"):
             answer = await api.post(path, content=parts(3))
             assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
 
 
-async def test_who_has_no_key_is_refused_before_the_body_is_read(open_api: OpenApi) -> None:
+async def test_a_client_without_a_key_is_rejected_before_the_body_is_read(open_api: OpenApi) -> None:
     seen = Seen()
-    async with open_api(application=an_app(seen)) as api:
+    async with open_api(application=make_app(seen)) as api:
         answer = await api.post("/large", content=parts(3), key=None)
-        assert (answer.status_code, answer.json()["code"], seen.parts) == (401, "KEY_NEEDED", [])
+        assert (answer.status_code, answer.json()["code"], seen.parts) == (401, "API_KEY_REQUIRED", [])
 
 
-async def test_a_body_that_has_come_whole_leaves_its_route_as_long_as_it_needs() -> None:
+async def test_a_route_has_unlimited_time_once_its_body_has_arrived() -> None:
     coming = [{"type": "http.request", "body": b"b"}, {"type": "http.request", "body": b"a", "more_body": True}]
 
     async def receive(*_: Any) -> Any:
@@ -100,11 +100,11 @@ async def test_a_body_that_has_come_whole_leaves_its_route_as_long_as_it_needs()
         assert answer.request_complete
 
 
-async def test_who_leaves_in_the_middle_is_no_failure_of_ours(
+async def test_a_client_that_disconnects_mid_body_is_not_a_server_error(
     open_api: OpenApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen = Seen()
-    async with open_api(application=an_app(seen)) as api:
+    async with open_api(application=make_app(seen)) as api:
         await send_a_part_and_go(api, "/large")
         assert seen.parts == [3]
         assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
@@ -136,7 +136,7 @@ async def send_a_part_and_go(api: Api, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/large", "/api/v1/runs"])
-async def test_a_body_that_stops_coming_is_408_and_no_fault_of_the_database(
+async def test_a_stalled_body_is_408_and_not_a_database_fault(
     open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     async def stalled() -> AsyncIterator[bytes]:
@@ -144,6 +144,6 @@ async def test_a_body_that_stops_coming_is_408_and_no_fault_of_the_database(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(request_limits, "RESPONSE_TIMEOUT_SECONDS", 0.5)
-    async with open_api(application=an_app(Seen())) as api:
+    async with open_api(application=make_app(Seen())) as api:
         answer = await api.post(path, content=stalled())
         assert (answer.status_code, answer.json()["code"]) == (408, "REQUEST_TIMEOUT")

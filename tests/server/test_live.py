@@ -1,4 +1,4 @@
-"""Live events over HTTP: none missed, none twice, and nobody who can hold up others."""
+"""Live events over HTTP: none missed, none duplicated, and no client delays others."""
 
 from __future__ import annotations
 
@@ -21,20 +21,24 @@ from retoma.records import LiveEvent
 from retoma.server import streams
 from retoma.server.streams import MAX_BACKLOG_BYTES, Stream, Streams, encode_event
 from retoma.settings import Settings
+from retoma.store import event_stream
 from tests.server.api import Api
 from tests.server.conftest import OpenApi
 from tests.server.pages.visitor import HASH, visit_pages
+from tests.server.test_external_work import losing
 from tests.wait_timeout import WAIT_TIMEOUT
+
+SECONDS_BETWEEN_SLOTS = streams.SECONDS_BETWEEN_SLOTS  # outside tests, which send pings themselves
 
 
 @pytest.fixture(autouse=True)
-def no_ping_but_those_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+def only_manual_pings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "SECONDS_BETWEEN_SLOTS", 3600.0)
 
 
 @dataclass
 class StreamContent:
-    """What came over a stream: events, and the names of the fields that have no event."""
+    """The content of a stream: events, and the names of fields without an event."""
 
     kinds: list[str] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
@@ -43,18 +47,18 @@ class StreamContent:
 
 def parse_stream(text: str) -> StreamContent:
     """As a browser reads it: lines end with CR, LF or both, and an empty one ends an event."""
-    told = StreamContent()
+    stream = StreamContent()
     for block in text.replace("\r\n", "\n").replace("\r", "\n").split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.split("\n") if line)
         if "data" in fields:
-            told.kinds.append(fields["event"])
-            told.ids.append(int(fields["id"]))
-            told.data.append(json.loads(fields["data"]))
-    return told
+            stream.kinds.append(fields["event"])
+            stream.ids.append(int(fields["id"]))
+            stream.data.append(json.loads(fields["data"]))
+    return stream
 
 
 async def read_stream(api: Api, path: str, **options: Any) -> StreamContent:
-    """What is told of what there is already."""
+    """Read the events that already exist."""
     answer = await api.get(path, params={"follow": "false"} | options.pop("params", {}), **options)
     assert answer.status_code == 200, answer.text
     return parse_stream(answer.text)
@@ -129,27 +133,27 @@ async def open_watchers(api: Api, *paths: str, **options: Any) -> AsyncIterator[
         await asyncio.gather(*(watcher.task for watcher in watchers), return_exceptions=True)
 
 
-async def test_a_run_is_told_from_its_beginning_to_its_end(api: Api) -> None:
+async def test_a_run_is_streamed_from_its_beginning_to_its_end(api: Api) -> None:
     run = await api.start()
     async with open_watchers(api, f"/api/v1/runs/{run}/live") as (watcher,):
         await api.sandbox.work()
-        told = await watcher.wait_for_end()
-    assert told.kinds[0] == "start"
-    assert told.kinds[-1] == "end"
-    assert told.ids == [event.id for event in await api.client.runs.list_events(UUID(run))]
-    assert {each["run"] for each in told.data} == {run}
+        stream = await watcher.wait_for_end()
+    assert stream.kinds[0] == "start"
+    assert stream.kinds[-1] == "end"
+    assert stream.ids == [event.id for event in await api.client.runs.list_events(UUID(run))]
+    assert {each["run"] for each in stream.data} == {run}
 
 
-async def test_who_comes_again_gets_what_came_after_the_last_event_and_nothing_twice(api: Api) -> None:
+async def test_a_reconnecting_client_gets_the_events_after_its_last_one_without_duplicates(api: Api) -> None:
     run = await api.start()
     await api.sandbox.work()
     everything = await read_stream(api, f"/api/v1/runs/{run}/live")
-    for heard in everything.ids[:-1]:
-        rest = await read_stream(api, f"/api/v1/runs/{run}/live", headers={"Last-Event-ID": str(heard)})
-        assert rest.ids == [number for number in everything.ids if number > heard]
+    for audio_review in everything.ids[:-1]:
+        rest = await read_stream(api, f"/api/v1/runs/{run}/live", headers={"Last-Event-ID": str(audio_review)})
+        assert rest.ids == [number for number in everything.ids if number > audio_review]
 
 
-async def test_a_browser_that_has_heard_the_end_is_told_not_to_come_again(api: Api) -> None:
+async def test_a_browser_that_received_the_end_is_told_not_to_reconnect(api: Api) -> None:
     run = await api.start()
     await api.sandbox.work()
     last = (await read_stream(api, f"/api/v1/runs/{run}/live")).ids[-1]
@@ -157,16 +161,29 @@ async def test_a_browser_that_has_heard_the_end_is_told_not_to_come_again(api: A
     assert (answer.status_code, answer.content) == (204, b"")
 
 
-async def test_all_runs_are_told_from_now_on(api: Api) -> None:
+async def test_an_orphan_that_is_resolved_after_the_end_does_not_keep_a_stream_open(open_api: OpenApi) -> None:
+    async with open_api(application=losing()) as api:
+        run = (await api.client.start("losing")).id
+        await api.sandbox.work()
+        end = (await read_stream(api, f"/api/v1/runs/{run}/live")).ids[-1]
+        async with open_watchers(api, "/api/v1/live") as (watcher,):
+            await api.client.runs.resolve_orphan(run, "order", "order", "nothing_found")
+            await watcher.until("nothing_found")
+        for last in (0, end):
+            async with open_watchers(api, f"/api/v1/runs/{run}/live", last=last) as (watcher,):
+                assert (await watcher.wait_for_end()).kinds[-1] == "orphan"
+
+
+async def test_all_runs_are_streamed_from_now_on(api: Api) -> None:
     earlier = await api.start()
     async with open_watchers(api, "/api/v1/live") as (watcher,):
         later = await api.start()
-        told = await watcher.until(later)
+        stream = await watcher.until(later)
     assert earlier not in watcher.text
-    assert told.kinds == ["start"]
+    assert stream.kinds == ["start"]
 
 
-async def test_a_tenant_hears_of_its_own_runs_only(api: Api) -> None:
+async def test_a_tenant_receives_events_of_its_own_runs_only(api: Api) -> None:
     key = await api.make_key("runs:read", tenant="shop")
     async with open_watchers(api, "/api/v1/live", key=key) as (watcher,):
         theirs = await api.client.start("film", tenant="blog")
@@ -179,7 +196,7 @@ async def test_a_tenant_hears_of_its_own_runs_only(api: Api) -> None:
 
 
 @pytest.mark.parametrize("when", ["before the look", "after it"])
-async def test_what_happens_while_history_is_read_is_told_once(api: Api, when: str) -> None:
+async def test_an_event_that_occurs_while_history_is_read_is_sent_once(api: Api, when: str) -> None:
     run = await api.start()
     live: Streams = api.server.state.live
     history = live.reader.read_history
@@ -193,21 +210,23 @@ async def test_what_happens_while_history_is_read_is_told_once(api: Api, when: s
 
     live.reader.read_history = and_then_it_works  # type: ignore[method-assign]
     async with open_watchers(api, f"/api/v1/runs/{run}/live") as (watcher,):
-        told = await watcher.wait_for_end()
-    assert told.ids == [event.id for event in await api.client.runs.list_events(UUID(run))]
+        stream = await watcher.wait_for_end()
+    assert stream.ids == [event.id for event in await api.client.runs.list_events(UUID(run))]
 
 
-async def test_an_event_that_another_server_has_told_already_is_not_told_again(api: Api) -> None:
+async def test_an_event_already_sent_by_another_server_is_not_repeated(api: Api) -> None:
     async with open_watchers(api, "/api/v1/live"):
         run = await api.client.start("film")
         (event,) = await api.client.runs.list_events(run.id)
         async with open_watchers(api, "/api/v1/live", last=event.id) as (watcher,):
             later = await api.client.start("film")
-            told = await watcher.until(str(later.id))
-    assert [each["run"] for each in told.data] == [str(later.id)]
+            stream = await watcher.until(str(later.id))
+    assert [each["run"] for each in stream.data] == [str(later.id)]
 
 
-async def test_a_client_away_for_too_long_is_told_to_start_over(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_was_disconnected_for_too_long_must_start_over(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("retoma.server.routes.live.MAX_EVENTS_BEHIND", 1)
     for _ in range(3):
         await api.start()
@@ -216,7 +235,7 @@ async def test_a_client_away_for_too_long_is_told_to_start_over(api: Api, monkey
     assert api.server.state.live.count == 0
 
 
-async def test_a_key_has_only_so_many_streams(open_api: OpenApi) -> None:
+async def test_the_number_of_streams_per_key_is_limited(open_api: OpenApi) -> None:
     async with open_api(streams_per_key=2) as api, open_watchers(api, "/api/v1/live", "/api/v1/live"):
         answer = await api.get("/api/v1/live")
         assert (answer.status_code, answer.json()["code"]) == (429, "TOO_MANY_STREAMS")
@@ -225,7 +244,7 @@ async def test_a_key_has_only_so_many_streams(open_api: OpenApi) -> None:
         assert (await api.get("/api/v1/live", key=other, params={"follow": "false"})).status_code == 200
 
 
-async def test_one_reader_serves_all_who_watch(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_reader_serves_all_watchers(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_watchers(api, *["/api/v1/live"] * 20) as watchers:
         reader = api.server.state.live.reader
         reads: list[int] = []
@@ -243,9 +262,7 @@ async def test_one_reader_serves_all_who_watch(api: Api, monkeypatch: pytest.Mon
     assert sum(reads) == 1
 
 
-async def test_an_unforeseen_error_of_the_reader_costs_nobody_an_event(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unexpected_error_of_the_reader_loses_no_event(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background_loops, "SECONDS_BEFORE_RESTART", 0.0)
     live: Streams = api.server.state.live
     async with open_watchers(api, "/api/v1/live") as (first,):
@@ -265,11 +282,11 @@ async def test_an_unforeseen_error_of_the_reader_costs_nobody_an_event(
         async with open_watchers(api, "/api/v1/live"):
             going_on.set()
             last = await api.start()
-            told = await first.until(last)
-    assert [each["run"] for each in told.data] == [missed, last]
+            stream = await first.until(last)
+    assert [each["run"] for each in stream.data] == [missed, last]
 
 
-async def test_who_cannot_be_told_of_an_event_is_cut_off_and_comes_again_for_it(
+async def test_a_client_that_cannot_be_sent_an_event_is_disconnected_and_reconnects_for_it(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(event: LiveEvent) -> bytes:
@@ -279,7 +296,7 @@ async def test_who_cannot_be_told_of_an_event_is_cut_off_and_comes_again_for_it(
     async with open_watchers(api, "/api/v1/live") as (watcher,):
         monkeypatch.setattr(streams, "encode_event", broken)
         with pytest.raises(ValueError, match="a bug of ours"):
-            live.distribute([an_event(7)])
+            live.distribute([make_event(7)])
         assert (await watcher.wait_for_end()).kinds == []
         assert live.count == 0
 
@@ -304,8 +321,10 @@ async def test_a_ping_that_fails_is_not_the_last(api: Api, monkeypatch: pytest.M
         await pinged.wait()
 
 
-async def test_who_comes_just_as_the_reader_would_end_is_told_all(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has nobody to read for, but for one who waits until it has read what another server told."""
+async def test_a_client_that_connects_as_the_reader_stops_receives_everything(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader has no clients except one that waits until it has read what another server sent."""
     live: Streams = api.server.state.live
     idle, reached = asyncio.Event(), asyncio.Event()
     reads = 0
@@ -334,7 +353,7 @@ async def test_who_comes_just_as_the_reader_would_end_is_told_all(api: Api, monk
     watcher.task.cancel()
 
 
-async def test_a_reader_that_nobody_hears_ends_and_begins_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_without_clients_stops_and_restarts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     live: Streams = api.server.state.live
     monkeypatch.setattr(streams, "MAX_IDLE_READS", 1)
     async with open_watchers(api, "/api/v1/live"):
@@ -345,13 +364,13 @@ async def test_a_reader_that_nobody_hears_ends_and_begins_again(api: Api, monkey
         await watcher.until(await api.start())
 
 
-async def test_a_stream_says_that_it_must_not_be_kept(api: Api) -> None:
+async def test_a_stream_declares_that_it_must_not_be_cached(api: Api) -> None:
     answer = await api.get("/api/v1/live", params={"follow": "false"})
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["Content-Type"].startswith("text/event-stream")
 
 
-async def test_the_openapi_document_tells_of_streams(api: Api) -> None:
+async def test_the_openapi_document_describes_streams(api: Api) -> None:
     paths = (await api.get("/api/v1/openapi.json")).json()["paths"]
     for path, other in (("/api/v1/live", "410"), ("/api/v1/runs/{run}/live", "204")):
         answers = paths[path]["get"]["responses"]
@@ -359,42 +378,39 @@ async def test_the_openapi_document_tells_of_streams(api: Api) -> None:
         assert other in answers
 
 
-async def test_a_ping_has_a_name_and_says_how_far_all_is_told(api: Api) -> None:
+async def test_a_named_ping_with_the_last_sent_position_is_sent_every_thirty_seconds(api: Api) -> None:
     run = await api.start()
     async with open_watchers(api, "/api/v1/live") as (watcher,):
         live: Streams = api.server.state.live
         await live.send_pings(live.list_streams())
-        told = await watcher.until("event: ping")
+        stream = await watcher.until("event: ping")
+        assert len(live._ping_slots) * SECONDS_BETWEEN_SLOTS <= 30
         (last,) = [event.id for event in await api.client.runs.list_events(UUID(run))]
-    assert (told.kinds, told.ids, told.data) == (["ping"], [last], [{"through": last}])
+    assert (stream.kinds, stream.ids, stream.data) == (["ping"], [last], [{"through": last}])
 
 
-async def test_the_ping_of_a_run_says_how_it_stands(api: Api) -> None:
+async def test_the_ping_of_a_run_has_its_current_state(api: Api) -> None:
     run = await api.start()
     async with open_watchers(api, f"/api/v1/runs/{run}/live") as (watcher,):
         live: Streams = api.server.state.live
         await live.send_pings(live.list_streams())
-        told = await watcher.until("event: ping")
-    assert told.data[-1] == {"through": told.ids[-1], "run": run, "state": "running"}
+        stream = await watcher.until("event: ping")
+    assert stream.data[-1] == {"through": stream.ids[-1], "run": run, "state": "running"}
 
 
-async def test_a_ping_comes_though_the_database_does_not_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def unavailable(runs: object) -> None:
+async def test_a_ping_is_sent_though_the_database_does_not_respond(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unavailable(database: object, runs: object) -> None:
         raise DatabaseUnavailable("the database is away")
 
     run = await api.start()
     async with open_watchers(api, f"/api/v1/runs/{run}/live") as (watcher,):
         live: Streams = api.server.state.live
-        monkeypatch.setattr(live.reader, "get_states", unavailable)
+        monkeypatch.setattr(event_stream, "get_run_states", unavailable)
         await live.send_pings(live.list_streams())
         assert "state" not in (await watcher.until("event: ping")).data[-1]
 
 
-def test_everyone_is_pinged_twice_within_the_minute_after_which_silence_is_told() -> None:
-    assert streams.SECONDS_BETWEEN_PINGS <= 30
-
-
-async def test_a_stream_ends_when_its_time_is_over_and_takes_no_place_any_more(api: Api) -> None:
+async def test_a_stream_ends_after_its_maximum_duration_and_frees_its_slot(api: Api) -> None:
     async with open_watchers(api, "/api/v1/live") as (watcher,):
         live: Streams = api.server.state.live
         for _ in range(streams.MAX_STREAM_SECONDS // streams.SECONDS_BETWEEN_PINGS):
@@ -429,19 +445,19 @@ async def test_a_stream_ends_soon_after_logout(open_api: OpenApi, monkeypatch: p
             assert watcher.status == 200
 
 
-async def test_who_reads_is_not_cut_off_by_much_that_comes_at_once(api: Api) -> None:
+async def test_a_client_that_reads_is_not_disconnected_by_a_burst_of_events(api: Api) -> None:
     async with open_watchers(api, "/api/v1/live") as (watcher,):
         live: Streams = api.server.state.live
-        live.distribute([an_event(number, data="x" * 10_000) for number in range(100)])
+        live.distribute([make_event(number, data="x" * 10_000) for number in range(100)])
         assert len((await watcher.until('"id":99')).kinds) == 100
         assert live.count == 1
 
 
-async def test_who_does_not_read_is_cut_off_and_the_others_are_not_held_up(api: Api) -> None:
+async def test_a_client_that_does_not_read_is_disconnected_and_delays_no_other(api: Api) -> None:
     async with open_watchers(api, "/api/v1/live", "/api/v1/live") as (slow, quick):
         live: Streams = api.server.state.live
         slow.reads.clear()
-        some = [an_event(number, data="x" * 10_000) for number in range(10)]
+        some = [make_event(number, data="x" * 10_000) for number in range(10)]
         for _ in range(MAX_BACKLOG_BYTES // 100_000 + 3):
             live.distribute(some)
             await asyncio.sleep(0)
@@ -453,7 +469,7 @@ async def test_who_does_not_read_is_cut_off_and_the_others_are_not_held_up(api: 
         assert live.count == 1
 
 
-def test_what_is_kept_for_one_who_does_not_read_is_bounded() -> None:
+def test_the_buffer_of_a_client_that_does_not_read_is_bounded() -> None:
     stream = Stream("key", None, None, 0)
     aborted = []
     stream.abort = lambda: aborted.append(True)
@@ -467,13 +483,13 @@ def test_what_is_kept_for_one_who_does_not_read_is_bounded() -> None:
 HOSTILE = 'x\r\ndata: {"forged": true}\r\n\r\nevent: end\rid: 9\n\n\u2028'
 
 
-def test_no_text_of_a_user_can_end_a_line_or_an_event() -> None:
-    told = parse_stream(encode_event(an_event(7, item=HOSTILE, step=HOSTILE, data={HOSTILE: HOSTILE})).decode())
-    assert (told.kinds, told.ids) == (["result"], [7])
-    assert (told.data[0]["item"], told.data[0]["data"]) == (HOSTILE, {HOSTILE: HOSTILE})
+def test_user_text_cannot_end_a_line_or_an_event() -> None:
+    stream = parse_stream(encode_event(make_event(7, item=HOSTILE, step=HOSTILE, data={HOSTILE: HOSTILE})).decode())
+    assert (stream.kinds, stream.ids) == (["result"], [7])
+    assert (stream.data[0]["item"], stream.data[0]["data"]) == (HOSTILE, {HOSTILE: HOSTILE})
 
 
-def an_event(number: int, **given: Any) -> LiveEvent:
+def make_event(number: int, **values: Any) -> LiveEvent:
     known: dict[str, Any] = {
         "id": number,
         "run": uuid4(),
@@ -487,12 +503,12 @@ def an_event(number: int, **given: Any) -> LiveEvent:
         "item": "1",
         "data": None,
     }
-    return LiveEvent(**(known | given))
+    return LiveEvent(**(known | values))
 
 
-@pytest.mark.parametrize("given", ["-1", "x", "1; drop", str(2**63)])
-async def test_an_event_number_that_is_none_is_refused(api: Api, given: str) -> None:
-    assert (await api.get("/api/v1/live", headers={"Last-Event-ID": given})).status_code == 422
+@pytest.mark.parametrize("values", ["-1", "x", "1; drop", str(2**63)])
+async def test_an_invalid_event_number_is_rejected(api: Api, values: str) -> None:
+    assert (await api.get("/api/v1/live", headers={"Last-Event-ID": values})).status_code == 422
 
 
 async def test_a_real_connection_is_ended_when_it_does_not_read_and_when_the_server_stops(open_api: OpenApi) -> None:
@@ -504,7 +520,7 @@ async def test_a_real_connection_is_ended_when_it_does_not_read_and_when_the_ser
         async with run_server(api.server, listening, settings):
             deaf = await connect(place, api.key or "", buffer=4096)
             hearing = await connect(place, api.key or "", buffer=2**20)
-            some = [an_event(number, data="x" * 10_000) for number in range(10)]
+            some = [make_event(number, data="x" * 10_000) for number in range(10)]
             async with asyncio.timeout(WAIT_TIMEOUT):
                 while live.count == 2:
                     live.distribute(some)
@@ -517,7 +533,7 @@ async def test_a_real_connection_is_ended_when_it_does_not_read_and_when_the_ser
 
 
 class RawConnection:
-    """A connection that reads when it is told to."""
+    """A connection that reads on request."""
 
     def __init__(self, made: socket.socket) -> None:
         self._socket = made

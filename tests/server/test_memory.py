@@ -1,4 +1,4 @@
-"""What a request brought is freed once it is answered, without any garbage collection."""
+"""The memory of a request is freed once it is answered, without garbage collection."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SPACES = b" " * LARGE
 
 
 @contextmanager
-def little_is_kept() -> Iterator[None]:
-    """Fail if what is done inside leaves a quarter of all bodies in memory."""
+def check_memory_retained() -> Iterator[None]:
+    """Fail if the code inside retains a quarter of all bodies in memory."""
     gc.collect()
     gc.disable()
     tracemalloc.start()
@@ -75,27 +75,27 @@ REFUSED: dict[str, tuple[int, str, bytes]] = {
 
 
 @pytest.mark.parametrize("way", REFUSED)
-async def test_refused_requests_of_known_callers_keep_nothing(open_api: OpenApi, way: str) -> None:
+async def test_rejected_requests_of_authenticated_clients_retain_no_memory(open_api: OpenApi, way: str) -> None:
     status, path, body = REFUSED[way]
     async with open_api(application=application()) as api:
-        with little_is_kept():
+        with check_memory_retained():
             for _ in range(TIMES):
                 assert (await api.post(path, content=bytes(bytearray(body)), headers=JSON)).status_code == status
                 await asyncio.sleep(0)  # for the client to close what was not read
 
 
-async def test_refused_forms_keep_nothing(open_api: OpenApi) -> None:
+async def test_rejected_forms_retain_no_memory(open_api: OpenApi) -> None:
     async with visit_pages(open_api)() as visitor:
-        with little_is_kept():
+        with check_memory_retained():
             for _ in range(TIMES):
                 answer = await visitor.post("/runs/1/cancel", {"csrf": "wrong", "text": "x" * LARGE})
                 assert answer.status_code == 403
 
 
-async def test_large_answers_keep_nothing(open_api: OpenApi) -> None:
+async def test_large_responses_retain_no_memory(open_api: OpenApi) -> None:
     async with open_api(application=application()) as api:
         run = (await api.post("/api/v1/runs", json={"pipeline": "essay"})).json()["id"]
         await api.sandbox.work()
-        with little_is_kept():
+        with check_memory_retained():
             for _ in range(TIMES):
                 assert len((await api.get(f"/api/v1/runs/{run}/results")).content) > LARGE

@@ -1,4 +1,4 @@
-"""`/metrics`: true figures, the same from every server, for those who may see them."""
+"""`/metrics`: correct numbers, the same from every server, for authorised callers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from retoma.records import Scope
 from retoma.states import RUN_FINAL_STATES
 from retoma.store.database import Database
 from tests.conftest import empty_database
-from tests.deploy.scrape import a_busy_server, fetch_metrics, names, samples
+from tests.deploy.scrape import fetch_metrics, names, open_busy_server, samples
 from tests.server.api import ELSEWHERE, an_api, film
 from tests.server.conftest import OpenApi
 from tests.wait_timeout import WAIT_TIMEOUT
 
 
-async def test_metrics_tell_what_the_database_has(database: Database) -> None:
-    async with a_busy_server(database) as api:
+async def test_metrics_match_the_database(database: Database) -> None:
+    async with open_busy_server(database) as api:
         found = samples(await fetch_metrics(api))
     assert found["retoma_runs", frozenset({("pipeline", "img2vid"), ("state", "running")})] == 2
     assert found["retoma_runs_ended_total", frozenset({("pipeline", "img2vid"), ("state", "completed")})] == 1
     assert found["retoma_runs_not_started", frozenset({("pipeline", "img2vid")})] == 1
+    assert found["retoma_orphaned_effects", frozenset({("pipeline", "img2vid")})] == 0
     assert found["retoma_jobs", frozenset({("queue", "default"), ("state", "running")})] == 1
     assert found["retoma_jobs", frozenset({("queue", "default"), ("state", "ready")})] == 1
     assert found["retoma_workers", frozenset()] == 1
@@ -56,7 +57,7 @@ async def test_totals_begin_with_zero_so_that_a_first_failure_counts(open_api: O
 
 
 async def test_workers_are_counted_for_the_pipelines_of_their_application(database: Database) -> None:
-    async with a_busy_server(database) as api:
+    async with open_busy_server(database) as api:
         found = samples(await fetch_metrics(api))
     by_pipeline = {
         name: found["retoma_pipeline_workers", frozenset({("pipeline", name)})] for name in ("img2vid", "story")
@@ -65,7 +66,7 @@ async def test_workers_are_counted_for_the_pipelines_of_their_application(databa
 
 
 async def test_the_orchestrator_has_its_six_metrics(database: Database) -> None:
-    async with a_busy_server(database) as api:
+    async with open_busy_server(database) as api:
         text = await fetch_metrics(api)
     found = samples(text)
     assert found["orchestrator_jobs_queued", frozenset()] == 1
@@ -85,7 +86,7 @@ async def test_the_orchestrator_has_its_six_metrics(database: Database) -> None:
 
 
 async def test_the_histogram_of_durations_has_the_known_buckets(database: Database) -> None:
-    async with a_busy_server(database) as api:
+    async with open_busy_server(database) as api:
         found = samples(await fetch_metrics(api))
     buckets = {
         dict(labels)["le"]: value
@@ -106,16 +107,16 @@ async def test_the_histogram_of_durations_has_the_known_buckets(database: Databa
     assert found["orchestrator_job_duration_seconds_count", frozenset()] == 1
 
 
-async def test_how_long_jobs_waited_and_the_age_of_the_oldest_are_told(database: Database) -> None:
-    async with a_busy_server(database) as api:
+async def test_job_wait_times_and_the_age_of_the_oldest_are_exposed(database: Database) -> None:
+    async with open_busy_server(database) as api:
         found = samples(await fetch_metrics(api))
     assert found["retoma_run_wait_seconds_sum", frozenset({("pipeline", "img2vid")})] == 30
     assert ("retoma_pool_oldest_waiting_seconds", frozenset({("pool", "gpu")})) in found
     assert ("retoma_oldest_ready_seconds", frozenset({("queue", "default")})) in found
 
 
-async def test_reviews_that_wait_are_told_by_pipeline_and_step(database: Database) -> None:
-    async with a_busy_server(database) as api:
+async def test_waiting_reviews_are_exposed_by_pipeline_and_step(database: Database) -> None:
+    async with open_busy_server(database) as api:
         found = samples(await fetch_metrics(api))
     of_step = frozenset({("pipeline", "story"), ("step", "good_draft")})
     names = ("retoma_open_reviews", "retoma_overdue_reviews", "retoma_oldest_open_review_seconds")
@@ -124,9 +125,9 @@ async def test_reviews_that_wait_are_told_by_pipeline_and_step(database: Databas
 
 async def test_no_name_breaks_the_text_of_metrics(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = OpenReviewMetrics('a "story"', "good\\text\n1", open=3, overdue=0, oldest_for=timedelta(hours=1))
-    async with a_busy_server(database) as api:
-        figures = replace(await api.client.metrics.get_all(), reviews=[odd])
-        monkeypatch.setattr(api.client.metrics, "get_all", AsyncMock(return_value=figures))
+    async with open_busy_server(database) as api:
+        metrics = replace(await api.client.metrics.get_all(), reviews=[odd])
+        monkeypatch.setattr(api.client.metrics, "get_all", AsyncMock(return_value=metrics))
         found = samples(await fetch_metrics(api))
     assert found["retoma_open_reviews", frozenset({("pipeline", odd.pipeline), ("step", odd.step)})] == 3
 
@@ -145,7 +146,7 @@ async def test_in_development_only_callers_on_this_machine_see_metrics_without_a
         assert (await api.get("/metrics")).status_code == 401
 
 
-async def test_an_application_that_cannot_measure_hides_nothing_of_the_engine(database: Database) -> None:
+async def test_an_application_whose_metrics_fail_hides_no_engine_metric(database: Database) -> None:
     async def broken(_: Any) -> Iterable[Metric]:
         raise RuntimeError("no")
 
@@ -164,22 +165,22 @@ async def test_an_application_adds_metrics_of_its_own(database: Database) -> Non
 
 
 async def test_metrics_name_no_tenant_and_no_run(database: Database) -> None:
-    async with a_busy_server(database) as api:
+    async with open_busy_server(database) as api:
         run = (await api.client.start("img2vid", tenant="secret-customer")).id
         text = await fetch_metrics(api)
     assert "secret-customer" not in text
     assert str(run) not in text
 
 
-async def test_openmetrics_is_given_to_those_who_ask(database: Database) -> None:
-    async with a_busy_server(database) as api:
+async def test_openmetrics_is_returned_on_request(database: Database) -> None:
+    async with open_busy_server(database) as api:
         answer = await api.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert answer.text.endswith("# EOF\n")
 
 
-async def test_a_server_tells_of_its_own_process(database: Database) -> None:
-    async with a_busy_server(database) as api:
+async def test_a_server_exposes_metrics_of_its_own_process(database: Database) -> None:
+    async with open_busy_server(database) as api:
         assert {"process_cpu_seconds_total", "process_resident_memory_bytes"} <= names(await fetch_metrics(api))
 
 

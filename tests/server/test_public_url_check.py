@@ -1,4 +1,4 @@
-"""A server that is called by a foreign name says once that its public URL is not set."""
+"""A server that is called by a foreign host name logs once that its public URL is not set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a file, as players ask for them."""
+"""Byte ranges of a file, as media players request them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def file(open_api: OpenApi, tmp_path: Path) -> AsyncIterator[tuple[Api, st
 
 
 @pytest.mark.parametrize(
-    ("asked", "first", "last"),
+    ("requested", "first", "last"),
     [
         ("bytes=0-9", 0, 9),
         ("bytes=90-", 90, 99),
@@ -37,26 +37,26 @@ async def file(open_api: OpenApi, tmp_path: Path) -> AsyncIterator[tuple[Api, st
         ("bytes=-400", 0, 99),
     ],
 )
-async def test_a_part_is_sent_as_it_was_asked_for(file: tuple[Api, str], asked: str, first: int, last: int) -> None:
+async def test_the_requested_byte_range_is_sent(file: tuple[Api, str], requested: str, first: int, last: int) -> None:
     api, address = file
-    answer = await api.get(address, headers={"Range": asked})
+    answer = await api.get(address, headers={"Range": requested})
     assert (answer.status_code, answer.content) == (206, CONTENT[first : last + 1])
     assert answer.headers["content-range"] == f"bytes {first}-{last}/100"
     assert answer.headers["content-length"] == str(last - first + 1)
 
 
-@pytest.mark.parametrize("asked", [None, "bytes=-", "bytes=0-1,5-6", "lines=1-2", "bytes=a-b"])
-async def test_what_is_no_single_range_is_answered_with_the_whole(file: tuple[Api, str], asked: str | None) -> None:
+@pytest.mark.parametrize("requested", [None, "bytes=-", "bytes=0-1,5-6", "lines=1-2", "bytes=a-b"])
+async def test_an_invalid_or_multiple_range_gets_the_whole_file(file: tuple[Api, str], requested: str | None) -> None:
     api, address = file
-    answer = await api.get(address, headers={"Range": asked} if asked else {})
+    answer = await api.get(address, headers={"Range": requested} if requested else {})
     assert (answer.status_code, answer.content) == (200, CONTENT)
     assert answer.headers["accept-ranges"] == "bytes"
     assert answer.headers["content-type"] == "audio/x-wav"
     assert "sandbox" in answer.headers["content-security-policy"]
 
 
-@pytest.mark.parametrize("asked", ["bytes=100-", "bytes=50-40", "bytes=-0"])
-async def test_a_range_that_has_nothing_is_refused_with_the_size(file: tuple[Api, str], asked: str) -> None:
+@pytest.mark.parametrize("requested", ["bytes=100-", "bytes=50-40", "bytes=-0"])
+async def test_an_unsatisfiable_range_is_rejected_with_the_size(file: tuple[Api, str], requested: str) -> None:
     api, address = file
-    answer = await api.get(address, headers={"Range": asked})
+    answer = await api.get(address, headers={"Range": requested})
     assert (answer.status_code, answer.headers["content-range"]) == (416, "bytes */100")

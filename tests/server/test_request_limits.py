@@ -1,4 +1,4 @@
-"""Whatever comes in and whatever goes wrong, the answer is a problem that says what to do, and never more."""
+"""Whatever arrives and whatever goes wrong, the answer is a problem document that says what to do, and no more."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_every_error_is_a_problem(api: Api) -> None:
     check_problem(await api.get("/nowhere"), 404, "NOT_FOUND")
     check_problem(await api.call("DELETE", "/api/v1/runs"), 405, "METHOD_NOT_ALLOWED")
     check_problem(await api.get("/api/v1/runs/", key=None), 404, "NOT_FOUND")
-    check_problem(await api.get("/api/v1/runs", key=None), 401, "KEY_NEEDED")
+    check_problem(await api.get("/api/v1/runs", key=None), 401, "API_KEY_REQUIRED")
     check_problem(await api.post("/api/v1/runs", content=b"{", headers=JSON), 422, "INVALID_REQUEST")
     check_problem(await api.post("/api/v1/runs", content=b'"\xff"', headers=JSON), 400, "BAD_REQUEST")
     check_problem(await api.get("/api/v1/runs/not-a-run"), 404, "NOT_FOUND")
@@ -56,7 +56,7 @@ async def test_wrong_fields_are_listed(api: Api) -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"Content-Type": "application/x-www-form-urlencoded"}])
-async def test_a_body_that_does_not_say_it_is_json_is_told_what_to_send(api: Api, headers: dict[str, str]) -> None:
+async def test_a_body_without_the_json_content_type_gets_advice(api: Api, headers: dict[str, str]) -> None:
     answer = await api.post("/api/v1/runs", content=b'{"pipeline": "film"}', headers=headers)
     body = check_problem(answer, 422, "INVALID_REQUEST")
     assert body["detail"].endswith("send Content-Type: application/json")
@@ -105,7 +105,7 @@ def refuse_in_parts(body: bytes, size: int) -> str | None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("around", ['["\\\\", %s]', '{"k\\"[{": %s}', "[[], {}, %s]", '["]]", "\\\\\\"]", %s]'])
-def test_json_is_judged_alike_in_any_parts(around: str, size: int) -> None:
+def test_json_is_validated_the_same_in_any_chunks(around: str, size: int) -> None:
     value = '"[[[[\\""'
     for _ in range(json_limits.MAX_JSON_DEPTH):
         assert refuse_in_parts(value.encode(), size) is None
@@ -118,8 +118,8 @@ def test_json_is_judged_alike_in_any_parts(around: str, size: int) -> None:
 
 async def test_deep_json_is_refused_before_it_is_read(api: Api) -> None:
     deep = b'{"pipeline": "film", "input": {"topic": ' + b"[" * 900 + b"]" * 900 + b"}}"
-    for said in ("application/json", "Application/JSON"):
-        answer = await api.post("/api/v1/runs", content=deep, headers={"Content-Type": said}, key=None)
+    for expected in ("application/json", "Application/JSON"):
+        answer = await api.post("/api/v1/runs", content=deep, headers={"Content-Type": expected}, key=None)
         check_problem(answer, 400, "TOO_DEEP")
 
 
@@ -130,7 +130,7 @@ async def test_json_of_too_many_parts_is_refused_before_it_is_read(api: Api) -> 
 
 
 class Upload:
-    """A body that is sent in parts. `sent` counts the bytes that were asked for."""
+    """A body that is sent in parts. `sent` counts the bytes that were read."""
 
     def __init__(self, part: bytes, times: int) -> None:
         self.sent = 0
@@ -148,24 +148,26 @@ class Upload:
     ("method", "path"),
     [("POST", "/api/v1/runs"), ("POST", "/login"), ("GET", "/healthz"), ("PUT", "/nowhere"), ("POST", "/logout")],
 )
-async def test_little_is_read_of_a_stranger(api: Api, method: str, path: str, key: str | None) -> None:
+async def test_only_a_little_is_read_from_an_unauthenticated_client(
+    api: Api, method: str, path: str, key: str | None
+) -> None:
     upload = Upload(b" " * 8_192, times=2_000)
-    check_problem(await api.call(method, path, content=upload, headers=JSON, key=key), 401, "KEY_NEEDED")
+    check_problem(await api.call(method, path, content=upload, headers=JSON, key=key), 401, "API_KEY_REQUIRED")
     assert upload.sent <= request_limits.MAX_UNAUTHENTICATED_BODY_BYTES + 2 * 8_192
 
 
-async def test_nothing_is_read_of_a_stranger_who_announces_much(api: Api) -> None:
+async def test_nothing_is_read_from_an_unauthenticated_client_that_announces_a_large_body(api: Api) -> None:
     upload = Upload(b" " * 8_192, times=9)
     headers = JSON | {"Content-Length": str(9 * 8_192)}
     answer = await api.post("/api/v1/runs", content=upload, headers=headers, key=None)
-    check_problem(answer, 401, "KEY_NEEDED")
+    check_problem(answer, 401, "API_KEY_REQUIRED")
     assert upload.sent <= 2 * 8_192  # what the client had at hand
 
 
-async def test_a_large_body_is_parsed_only_for_those_who_are_known(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_body_is_parsed_only_for_authenticated_clients(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     body = b'{"pipeline": ' + b" " * request_limits.MAX_UNAUTHENTICATED_BODY_BYTES
     for key in (None, "rk_wrong"):
-        check_problem(await api.post("/api/v1/runs", content=body, headers=JSON, key=key), 401, "KEY_NEEDED")
+        check_problem(await api.post("/api/v1/runs", content=body, headers=JSON, key=key), 401, "API_KEY_REQUIRED")
     check_problem(await api.post("/api/v1/runs", content=body, headers=JSON), 422, "INVALID_REQUEST")
 
     async def away(*_: Any, **__: Any) -> Any:
@@ -177,7 +179,7 @@ async def test_a_large_body_is_parsed_only_for_those_who_are_known(api: Api, mon
     )
 
 
-async def test_little_is_read_of_a_callback_that_nobody_waits_for(api: Api) -> None:
+async def test_only_a_little_is_read_of_an_unexpected_callback(api: Api) -> None:
     upload = Upload(b" " * 8_192, times=100)
     check_problem(await api.post("/api/v1/callbacks/" + "a" * 40, content=upload, key=None), 404, "NOT_FOUND")
     assert upload.sent <= request_limits.MAX_UNAUTHENTICATED_BODY_BYTES + 2 * 8_192
@@ -188,7 +190,9 @@ async def test_a_query_of_too_many_fields_is_refused_before_it_is_parsed(api: Ap
 
 
 @pytest.mark.parametrize("hostile", ["\\u0000", "\\ud800", "a\\u0000b"])
-async def test_what_the_database_cannot_hold_is_refused_or_kept_but_no_accident(api: Api, hostile: str) -> None:
+async def test_values_the_database_cannot_store_are_rejected_or_escaped_without_a_server_error(
+    api: Api, hostile: str
+) -> None:
     for body in (
         f'{{"pipeline": "film", "input": {{"topic": "{hostile}"}}}}',
         f'{{"pipeline": "film", "tenant": "{hostile}"}}',
@@ -201,7 +205,7 @@ async def test_what_the_database_cannot_hold_is_refused_or_kept_but_no_accident(
         assert (await api.get("/api/v1/runs", params={name: "\0"})).status_code == 422
 
 
-async def test_an_accident_is_logged_by_its_id_without_what_was_sent(
+async def test_a_server_error_is_logged_by_its_id_without_the_request(
     open_api: OpenApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     router = APIRouter()
@@ -221,9 +225,7 @@ async def test_an_accident_is_logged_by_its_id_without_what_was_sent(
         assert "canary-9f3b" not in answer.text + str([record.__dict__ for record in caplog.records])
 
 
-async def test_a_database_that_is_away_is_503_with_a_time_to_come_again(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unreachable_database_is_503_with_retry_after(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.get("/api/v1/runs")
 
     async def away(*_: Any, **__: Any) -> Any:
@@ -243,7 +245,7 @@ async def test_a_database_that_is_away_is_503_with_a_time_to_come_again(
     assert (await api.get("/healthz")).json() == {"status": "ok"}
 
 
-async def test_a_database_that_hangs_is_503_and_never_a_hang(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_database_is_503_and_never_a_hang(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async def hangs(*_: Any, **__: Any) -> Any:
         await asyncio.Event().wait()
 
@@ -255,7 +257,7 @@ async def test_a_database_that_hangs_is_503_and_never_a_hang(api: Api, monkeypat
     check_problem(await api.get("/readyz"), 503, "DATABASE_UNAVAILABLE")
 
 
-async def test_it_is_ready_when_the_schema_is_right(api: Api) -> None:
+async def test_the_server_is_ready_when_the_schema_is_current(api: Api) -> None:
     assert (await api.get("/readyz", key=None)).json()["status"] == "ready"
     async with api.sandbox.database.connection() as connection:
         await connection.execute("update retoma.functions set digest = 'other', release = '0.0.1'")
@@ -265,7 +267,7 @@ async def test_it_is_ready_when_the_schema_is_right(api: Api) -> None:
             await api.sandbox.database.upgrade()
 
 
-async def test_a_callback_that_is_not_known_is_not_found(api: Api) -> None:
+async def test_an_unknown_callback_is_not_found(api: Api) -> None:
     check_problem(await api.post(f"/api/v1/callbacks/{uuid4().hex}", key=None, json={"id": 1}), 404, "NOT_FOUND")
     check_problem(await api.post("/api/v1/callbacks/short", key=None), 422, "INVALID_REQUEST")
     large = await api.post(f"/api/v1/callbacks/{uuid4().hex}", key=None, content=b"x" * 1_100_000)  # whoever it is

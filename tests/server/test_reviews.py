@@ -1,4 +1,4 @@
-"""Reviews over HTTP: what waits for people, and their decisions."""
+"""Reviews over HTTP: open reviews and decisions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from retoma import minutes
 from retoma.states import ReviewState
+from tests.server import pictures
 from tests.server.api import Api
 from tests.server.articles import app, decide, open_review, start_until_review
 from tests.server.conftest import OpenApi
@@ -23,7 +24,7 @@ async def article_api(open_api: OpenApi) -> AsyncIterator[Api]:
         yield api
 
 
-async def test_a_review_shows_what_it_is_about_and_what_it_asks_for(article_api: Api) -> None:
+async def test_a_review_shows_its_subject_and_its_form(article_api: Api) -> None:
     review = await start_until_review(article_api)
     answer = await article_api.get(f"{REVIEWS}/{review['id']}")
     shown = answer.json()
@@ -34,7 +35,7 @@ async def test_a_review_shows_what_it_is_about_and_what_it_asks_for(article_api:
     assert [event["data"]["what"] for event in shown["history"]] == ["opened"]
 
 
-async def test_an_approval_lets_the_run_go_on_and_says_who_gave_it(article_api: Api) -> None:
+async def test_an_approval_lets_the_run_continue_and_records_its_author(article_api: Api) -> None:
     review = await start_until_review(article_api)
     answer = await decide(article_api, review, "approve", seen=1)
     decided = answer.json()
@@ -44,7 +45,7 @@ async def test_an_approval_lets_the_run_go_on_and_says_who_gave_it(article_api: 
     assert (await open_review(article_api, review["run"]))["step"] == "choice"
 
 
-async def test_what_a_form_lacks_is_told_field_by_field_and_it_stays_open(article_api: Api) -> None:
+async def test_missing_form_values_are_reported_per_field_and_the_review_stays_open(article_api: Api) -> None:
     review = await start_until_review(article_api)
     await decide(article_api, review, "approve", value="mine")
     await article_api.sandbox.work(advance_clock=False)
@@ -60,21 +61,22 @@ async def test_what_a_form_lacks_is_told_field_by_field_and_it_stays_open(articl
     assert (await article_api.get(f"/api/v1/runs/{review['run']}/results")).json()["page"] == "mine?"
 
 
-async def test_work_goes_back_with_what_was_said_and_history_tells_of_it(article_api: Api) -> None:
+async def test_work_is_sent_back_with_its_feedback_and_appears_in_history(article_api: Api) -> None:
     review = await start_until_review(article_api)
     comments = [{"text": "too slow", "at": 2.5, "to": 4}]
     back = await decide(article_api, review, "send_back", notes="shorter", to="outline", comments=comments)
     assert (back.json()["state"], back.json()["back_to"]) == ("sent_back", "outline")
+    assert (back.json()["feedback"]["comments"], back.json()["has_form"]) == (comments, False)
     await article_api.sandbox.work(advance_clock=False)
     again = (await article_api.get(f"{REVIEWS}/{(await open_review(article_api, review['run']))['id']}")).json()
     assert again["subjects"][0]["value"] == "calm outline of tea, shorter"
     assert (again["revision"], again["times_sent_back"]) == (2, 1)
     assert [event["data"]["what"] for event in again["history"]] == ["opened", "sent_back", "opened"]
-    former = (await article_api.get(f"{REVIEWS}/{review['id']}")).json()
-    assert former["comments"] == comments
+    previous = (await article_api.get(f"{REVIEWS}/{review['id']}")).json()
+    assert previous["comments"] == comments
 
 
-async def test_work_goes_back_with_what_its_feedback_form_asks(article_api: Api) -> None:
+async def test_work_is_sent_back_with_the_fields_of_its_feedback_form(article_api: Api) -> None:
     review = await start_until_review(article_api)
     shown = (await article_api.get(f"{REVIEWS}/{review['id']}")).json()
     assert list(shown["feedback_form"]["properties"]) == ["tone", "words"]
@@ -95,7 +97,7 @@ async def test_work_goes_back_with_what_its_feedback_form_asks(article_api: Api)
     assert (formless.status_code, "has no feedback form" in formless.json()["detail"]) == (422, True)
 
 
-async def test_the_first_decision_wins_and_others_are_told_who_took_it(article_api: Api) -> None:
+async def test_the_first_decision_wins_and_others_see_who_decided(article_api: Api) -> None:
     review = await start_until_review(article_api)
     await decide(article_api, review, "reject", notes="off topic")
     late = await decide(article_api, review, "approve")
@@ -135,7 +137,7 @@ async def test_a_decision_about_another_revision_is_refused(article_api: Api, se
         ("approve", {"to": "outline"}),
     ],
 )
-async def test_what_does_not_fit_is_said_and_changes_nothing(
+async def test_an_invalid_decision_is_reported_and_changes_nothing(
     article_api: Api, action: str, more: dict[str, Any]
 ) -> None:
     review = await start_until_review(article_api)
@@ -164,7 +166,7 @@ async def test_a_decision_is_undone_before_it_takes_effect(article_api: Api) -> 
     assert (late.status_code, late.json()["code"]) == (409, "CONFLICT")
 
 
-async def test_others_see_who_looks_and_whose_it_is(article_api: Api) -> None:
+async def test_others_see_who_is_viewing_a_review_and_its_assignee(article_api: Api) -> None:
     review = await start_until_review(article_api)
     path = f"{REVIEWS}/{review['id']}"
     other = await article_api.make_key("reviews:write", name="rui")
@@ -177,27 +179,29 @@ async def test_others_see_who_looks_and_whose_it_is(article_api: Api) -> None:
         assert (await article_api.post(f"{path}/{act}", json={"assignee": None})).json()["code"] == "ALREADY_DECIDED"
 
 
-async def test_reviews_are_filtered_and_come_in_pages_the_oldest_first(article_api: Api) -> None:
+async def test_reviews_are_filtered_and_paged_oldest_first(article_api: Api) -> None:
     made = []
     for topic in ("a", "b", "c"):
         made.append(await start_until_review(article_api, topic=topic))
         await article_api.sandbox.clock.advance(minutes(1))
     await decide(article_api, made[0], "reject", notes="no")
 
-    async def listed(**asked_for: Any) -> list[str]:
+    async def list_found(**asked_for: Any) -> list[str]:
         return [one["id"] for one in (await article_api.get(REVIEWS, params=asked_for)).json()["reviews"]]
 
     ids = [one["id"] for one in made]
-    assert await listed() == ids[1:]
-    assert await listed(state="rejected") == ids[:1]
-    assert await listed(state=list(ReviewState)) == ids
-    assert await listed(step="choice") == await listed(pipeline="film") == await listed(run=str(uuid4())) == []
+    assert await list_found() == ids[1:]
+    assert await list_found(state="rejected") == ids[:1]
+    assert await list_found(state=list(ReviewState)) == ids
+    assert (
+        await list_found(step="choice") == await list_found(pipeline="film") == await list_found(run=str(uuid4())) == []
+    )
     first = (await article_api.get(REVIEWS, params={"limit": 1})).json()
-    assert await listed(limit=1, after=first["next"]) == ids[2:]
+    assert await list_found(limit=1, after=first["next"]) == ids[2:]
     assert (await article_api.get(REVIEWS, params={"after": str(uuid4())})).status_code == 404
 
 
-async def test_a_batch_tells_of_each_how_it_ended(article_api: Api) -> None:
+async def test_a_batch_reports_each_outcome(article_api: Api) -> None:
     one, other = await start_until_review(article_api), await start_until_review(article_api, topic="chá")
     theirs = await start_until_review(article_api, tenant="blog")
     key = await article_api.make_key("reviews:write", tenant="default")
@@ -222,13 +226,13 @@ async def test_a_batch_tells_of_each_how_it_ended(article_api: Api) -> None:
     assert (await open_review(article_api, theirs["run"]))["id"] == theirs["id"]
 
 
-async def test_two_hundred_are_decided_at_once_at_most(article_api: Api) -> None:
+async def test_at_most_two_hundred_reviews_are_decided_at_once(article_api: Api) -> None:
     decisions = [{"review": str(uuid4()), "action": "approve"}] * 201
     assert (await article_api.post(f"{REVIEWS}/decisions", json={"decisions": decisions})).status_code == 422
     assert (await article_api.post(f"{REVIEWS}/decisions", json={"decisions": []})).status_code == 422
 
 
-async def test_a_run_says_that_it_waits_for_a_person_and_for_what(article_api: Api) -> None:
+async def test_a_run_reports_which_review_it_waits_for(article_api: Api) -> None:
     review = await start_until_review(article_api)
     shown = (await article_api.get(f"/api/v1/runs/{review['run']}")).json()
     assert shown["state"] == "paused"
@@ -240,7 +244,7 @@ async def test_a_run_says_that_it_waits_for_a_person_and_for_what(article_api: A
     ]
 
 
-async def test_a_step_that_asks_for_help_says_why_and_goes_on_with_what_it_has(article_api: Api) -> None:
+async def test_a_step_that_asks_for_help_gives_a_reason_and_continues_with_its_result(article_api: Api) -> None:
     review = await start_until_review(article_api, topic="unsure")
     assert (review["planned"], review["reason"]["code"]) == (False, "DISAGREE")
     shown = (await article_api.get(f"{REVIEWS}/{review['id']}")).json()
@@ -250,3 +254,35 @@ async def test_a_step_that_asks_for_help_says_why_and_goes_on_with_what_it_has(a
     await decide(article_api, review, "approve")
     await article_api.sandbox.work(advance_clock=False)
     assert (await open_review(article_api, review["run"]))["step"] == "good_outline"
+
+
+@pytest.mark.parametrize(("pipeline", "ends"), [("album", False), ("passport", True)])
+async def test_a_review_says_whether_a_rejection_ends_the_run(open_api: OpenApi, pipeline: str, ends: bool) -> None:
+    async with open_api(application=pictures.app) as api:
+        cup, _ = await pictures.start_until_reviews(api.sandbox, pipeline)
+        assert (await api.get(f"{REVIEWS}/{cup.id}")).json()["rejection_ends_run"] is ends
+        decided = await decide(api, {"id": cup.id}, "reject", notes="blurred")
+        assert (decided.status_code, decided.json()["state"]) == (200, "rejected")
+        await api.sandbox.work(advance_clock=False)
+        assert (await api.get(f"/api/v1/runs/{cup.run}")).json()["state"] == ("rejected" if ends else "paused")
+
+
+async def test_a_run_reports_a_rejected_item_as_failed_with_who_and_why(open_api: OpenApi) -> None:
+    async with open_api(application=pictures.app) as api:
+        cup, leaf = await pictures.start_until_reviews(api.sandbox)
+        await decide(api, {"id": cup.id}, "reject", notes="blurred")
+        run = await pictures.approve_and_end(api.sandbox, leaf)
+        shown = (await api.get(f"/api/v1/runs/{run}")).json()
+        assert (shown["state"], shown["waits"]) == ("completed_with_errors", [])
+        (error,) = shown["errors"]
+        assert {name: error[name] for name in ("step", "item", "code", "message")} == {
+            "step": "good_picture",
+            "item": "cup",
+            "code": "REJECTED",
+            "message": "rejected by test: blurred",
+        }
+        items = (await api.get(f"/api/v1/runs/{run}/items")).json()["items"]
+        assert [(item["item"], item["state"], item["code"]) for item in items] == [
+            ("cup", "failed", "REJECTED"),
+            ("leaf", "succeeded", None),
+        ]

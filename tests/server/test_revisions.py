@@ -1,4 +1,4 @@
-"""Work made anew over HTTP: reruns of what is named, staleness, revisions, forks."""
+"""Reruns over HTTP: named steps, staleness, revisions, forks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_groups_and_everything_from_a_step_on_are_rerun(
 
 async def test_a_step_rerun_alone_leaves_dependents_stale_until_they_rerun(article_api: Api) -> None:
     run = await run_to_completion(article_api)
-    edit = {"step": "outline", "value": "mine", "rerun_dependents": False}
+    edit = {"step": "outline", "value": "mine", "downstream": False}
     assert (await article_api.post(f"/api/v1/runs/{run}/edit", json=edit)).json()["jobs"] == 0
     stale = (await article_api.get(f"/api/v1/runs/{run}/stale")).json()["stale"]
     assert stale == [{"step": "good_outline", "item": ""}]
@@ -87,7 +87,7 @@ async def test_an_unknown_step_has_no_revisions(article_api: Api) -> None:
     assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")
 
 
-async def test_a_fork_shares_results_and_says_where_it_came_from(article_api: Api) -> None:
+async def test_a_fork_shares_results_and_names_its_original(article_api: Api) -> None:
     run = await run_to_completion(article_api)
     forked = await article_api.post(f"/api/v1/runs/{run}/fork", json={"input": {"tone": "loud"}})
     assert forked.status_code == 202
@@ -101,7 +101,7 @@ async def test_a_fork_shares_results_and_says_where_it_came_from(article_api: Ap
     assert (await article_api.get(f"/api/v1/runs/{run}/results")).json()["page"] == "calm outline of tea!"
 
 
-async def test_a_fork_of_a_run_at_work_or_with_a_wrong_input_is_refused(article_api: Api) -> None:
+async def test_a_fork_of_a_running_run_or_with_an_invalid_input_is_rejected(article_api: Api) -> None:
     review = await start_until_review(article_api)
     path = f"/api/v1/runs/{review['run']}/fork"
     assert (await article_api.post(path, json={})).json()["code"] == "RUN_BUSY"

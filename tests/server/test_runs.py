@@ -1,4 +1,4 @@
-"""Runs over HTTP: start, look, cancel."""
+"""Runs over HTTP: start, show, cancel."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from pydantic import BaseModel
 
-from retoma import App, Pipeline, Pool
+from retoma import App, Context, Pipeline, Pool
 from tests.conftest import RowsRead
 from tests.engine.builders import run_next
 from tests.server.api import Api
 from tests.server.conftest import OpenApi
 
 
-async def test_a_start_is_answered_with_where_the_run_is(api: Api) -> None:
+async def test_a_start_returns_the_url_of_the_run(api: Api) -> None:
     answer = await api.post("/api/v1/runs", json={"pipeline": "film", "input": {"topic": "rain"}, "tenant": "blog"})
     assert answer.status_code == 202
     shown = await api.get(answer.headers["location"])
@@ -23,7 +24,7 @@ async def test_a_start_is_answered_with_where_the_run_is(api: Api) -> None:
     assert (shown.json()["tenant"], shown.json()["state"]) == ("blog", "running")
 
 
-async def test_the_same_key_gives_the_same_run_and_other_input_is_refused(api: Api) -> None:
+async def test_the_same_key_returns_the_same_run_and_another_input_is_rejected(api: Api) -> None:
     body = {"pipeline": "film", "input": {"topic": "rain"}}
     headers = {"Idempotency-Key": "order-812"}
     first = await api.post("/api/v1/runs", json=body, headers=headers)
@@ -44,7 +45,7 @@ async def test_two_hundred_equal_starts_at_once_are_one_run(api: Api) -> None:
     assert sorted(answer.status_code for answer in answers) == [200] * 199 + [202]
 
 
-async def test_a_run_may_begin_later(api: Api) -> None:
+async def test_a_run_may_be_scheduled(api: Api) -> None:
     at = await api.sandbox.clock.now() + timedelta(hours=1)
     started = await api.post("/api/v1/runs", json={"pipeline": "film", "run_at": at.isoformat()})
     shown = (await api.get(started.headers["location"])).json()
@@ -77,7 +78,7 @@ async def test_many_runs_with_a_key_are_started_once(api: Api) -> None:
     assert len(await api.client.runs.list(limit=100)) == 30
 
 
-async def test_one_wrong_input_of_many_starts_nothing(api: Api) -> None:
+async def test_one_invalid_input_in_a_batch_starts_nothing(api: Api) -> None:
     answer = await api.post("/api/v1/runs/bulk", json={"pipeline": "film", "inputs": [{}, {"scenes": "many"}]})
     assert answer.status_code == 422
     assert (await api.get("/api/v1/runs")).json()["runs"] == []
@@ -95,9 +96,10 @@ async def test_pages_follow_one_another_without_gaps(api: Api) -> None:
     assert seen == runs[::-1]
 
 
-async def test_a_list_of_runs_leaves_their_inputs_in_the_database(api: Api, rows_read: RowsRead) -> None:
+async def test_a_list_of_runs_does_not_load_their_inputs(api: Api, rows_read: RowsRead) -> None:
     run = await api.start("a long story")
     page = (await api.get("/api/v1/runs")).json()
+    assert "input" not in page["runs"][0]
     assert [each["id"] for each in page["runs"]] == [run]
     assert len(rows_read["list_runs"]) == 1
     assert "a long story" not in rows_read["list_runs"][0]
@@ -118,39 +120,39 @@ async def test_runs_are_found_by_state_pipeline_and_tenant(api: Api) -> None:
         assert [each["id"] for each in page["runs"]] == found
 
 
-async def test_a_run_shows_how_far_it_is_and_when_it_will_be_over(api: Api) -> None:
+async def test_a_run_shows_its_progress_and_estimated_end(api: Api) -> None:
     started = await api.client.start("film", {"scenes": 4})
-    async with api.sandbox.manual_worker() as hands:
-        await run_next(hands, "lines")
-        claims = await hands.claim(100)
+    async with api.sandbox.manual_worker() as worker:
+        await run_next(worker, "lines")
+        claims = await worker.claim(100)
         await api.sandbox.clock.advance(timedelta(seconds=60))
-        await hands.record_outcomes(await hands.attempt(claims[:3]))
+        await worker.record_outcomes(await worker.attempt(claims[:3]))
         shown = (await api.get(f"/api/v1/runs/{started.id}")).json()
-        await hands.record_outcomes(await hands.attempt(claims[3:]))
+        await worker.record_outcomes(await worker.attempt(claims[3:]))
     steps = {step["step"]: step for step in shown["steps"]}
     assert (steps["image"]["ended"], steps["image"]["total"]) == (3, 4)
     assert steps["image"]["jobs"] == {"succeeded": 3, "running": 1}
     assert shown["estimated_end_at"] == "2030-01-01T12:01:20Z"
 
 
-async def test_a_run_says_why_it_waits(api: Api) -> None:
+async def test_a_run_reports_why_it_waits(api: Api) -> None:
     run = await api.start()
     (wait,) = (await api.get(f"/api/v1/runs/{run}")).json()["waits"]
     assert wait["reason"] == "no_worker"
-    assert wait["explanation"].startswith("lines: no live worker serves queue 'default'")
+    assert wait["explanation"].startswith("lines: no running worker serves queue 'default'")
 
 
-async def test_the_stack_of_an_error_is_shown_to_keys_of_all_tenants_alone(api: Api) -> None:
+async def test_the_stack_trace_of_an_error_is_shown_only_to_keys_of_all_tenants(api: Api) -> None:
     own = await api.make_key("runs:read", "runs:write", tenant="studio")
     run = await api.start("bad", key=own)
     await api.sandbox.work()
     for key, is_shown in ((own, False), (api.key, True)):
         for part in ("", "/events", "/items"):
-            told = (await api.get(f"/api/v1/runs/{run}{part}", key=key)).text
-            assert ("no paint left" in told, "Traceback" in told) == (True, is_shown)
+            body = (await api.get(f"/api/v1/runs/{run}{part}", key=key)).text
+            assert ("no paint left" in body, "Traceback" in body) == (True, is_shown)
 
 
-async def test_of_many_errors_only_those_that_are_shown_leave_the_database(api: Api, rows_read: RowsRead) -> None:
+async def test_only_the_displayed_errors_are_loaded(api: Api, rows_read: RowsRead) -> None:
     own = await api.make_key("runs:read", tenant="studio")
     run = (await api.client.start("film", {"topic": "bad", "scenes": 110}, tenant="studio")).id
     await api.sandbox.work()
@@ -159,7 +161,7 @@ async def test_of_many_errors_only_those_that_are_shown_leave_the_database(api: 
         shown = (await api.get(f"/api/v1/runs/{run}", key=key)).json()
         assert len(shown["errors"]) == len(rows_read["list_last_errors"]) == 100
         assert sum("Traceback" in row for row in rows_read["list_last_errors"]) == stacks
-    assert len(await api.client.runs.get_errors(run)) == await api.client.runs.count_errors(run) == 110
+    assert len(await api.client.runs.get_errors(run)) == (await api.client.runs.get_error_counts(run)).failed == 110
 
 
 async def test_a_finished_run_shows_results_errors_and_events(api: Api) -> None:
@@ -176,7 +178,7 @@ async def test_a_finished_run_shows_results_errors_and_events(api: Api) -> None:
     assert (kinds[0], kinds[-1], rest["next"]) == ("start", "end", None)
 
 
-async def test_cancel_gives_the_state_and_may_be_repeated(api: Api) -> None:
+async def test_cancel_returns_the_state_and_may_be_repeated(api: Api) -> None:
     run = await api.start()
     for _ in range(2):
         answer = await api.post(f"/api/v1/runs/{run}/cancel")
@@ -186,12 +188,12 @@ async def test_cancel_gives_the_state_and_may_be_repeated(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/events", "/results"])
-async def test_a_run_that_is_not_there_is_not_found(api: Api, path: str) -> None:
+async def test_a_missing_run_is_not_found(api: Api, path: str) -> None:
     answer = await api.get(f"/api/v1/runs/{uuid4()}{path}")
     assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
 
 
-async def test_pipelines_say_what_their_runs_start_with(api: Api) -> None:
+async def test_pipelines_describe_their_inputs(api: Api) -> None:
     (listed,) = (await api.get("/api/v1/pipelines")).json()["pipelines"]
     assert listed["steps"] == ["lines", "image", "cut"]
     assert listed["input_schema"]["properties"]["topic"]["default"] == "tea"
@@ -199,13 +201,13 @@ async def test_pipelines_say_what_their_runs_start_with(api: Api) -> None:
     assert "did you mean 'film'?" in (await api.get("/api/v1/pipelines/flim")).json()["detail"]
 
 
-async def test_queues_show_what_they_hold(api: Api) -> None:
+async def test_queues_show_their_jobs(api: Api) -> None:
     await api.start()
     later = await api.sandbox.clock.now() + timedelta(hours=1)
     await api.client.start("film", run_at=later)
     await api.client.start("film")
-    async with api.sandbox.manual_worker() as hands:
-        await hands.claim(1)
+    async with api.sandbox.manual_worker() as manual_worker:
+        await manual_worker.claim(1)
         await api.sandbox.clock.advance(timedelta(seconds=30))
         (queue,) = (await api.get("/api/v1/queues")).json()["queues"]
         (worker,) = (await api.get("/api/v1/workers")).json()["workers"]
@@ -220,8 +222,8 @@ async def test_a_tenant_s_key_sees_its_own_jobs_and_no_machine(api: Api) -> None
     for tenant in ("ours", "ours", "theirs", "theirs", "theirs"):
         await api.client.start("film", tenant=tenant)
     await api.client.start("film", tenant="ours", run_at=await api.sandbox.clock.now() + timedelta(hours=1))
-    async with api.sandbox.manual_worker() as hands:
-        await hands.claim(1)
+    async with api.sandbox.manual_worker() as manual_worker:
+        await manual_worker.claim(1)
         await api.sandbox.clock.advance(timedelta(seconds=30))
         (queue,) = (await api.get("/api/v1/queues", key=own)).json()["queues"]
         (empty,) = (await api.get("/api/v1/queues", key=nobody)).json()["queues"]
@@ -255,3 +257,33 @@ async def test_runs_are_listed_since_a_time(api: Api) -> None:
     }
     assert [len(answer.json()["runs"]) for answer in answers.values()] == [1, 1, 0]
     assert (await api.get("/api/v1/runs", params={"since": "2020-01-01T00:00:00"})).status_code == 422
+
+
+async def test_child_runs_are_counted_and_found_by_their_parent(open_api: OpenApi) -> None:
+    class Names(BaseModel):
+        names: list[str]
+
+    parent, child = Pipeline("parent", Names), Pipeline("child")
+
+    @child.step
+    def one() -> int:
+        return 1
+
+    @parent.each("names")
+    async def answer(name: str, *, ctx: Context) -> int:
+        tenant = "other" if name == "c" else None
+        return int((await ctx.run_child(child, tenant=tenant))["one"])
+
+    async with open_api(application=App("families", pipelines=[parent, child])) as api:
+        run = str((await api.sandbox.run(parent, {"names": ["a", "b", "c"]}, tenant="blog")).id)
+        shown = (await api.get(f"/api/v1/runs/{run}")).json()
+        assert (shown["parent"], shown["children"]) == (None, {"completed": 3})
+        page = (await api.get("/api/v1/runs", params={"parent": run, "limit": 2})).json()
+        assert [each["parent"] for each in page["runs"]] == [run, run]
+        rest = (await api.get("/api/v1/runs", params={"parent": run, "before": page["next"]})).json()
+        assert (len(rest["runs"]), rest["next"]) == (1, None)
+
+        key = await api.make_key("runs:read", tenant="blog")
+        own = (await api.get(f"/api/v1/runs/{run}", key=key)).json()
+        assert own["children"] == {"completed": 2}, "those of another tenant are not counted"
+        assert len((await api.get("/api/v1/runs", params={"parent": run}, key=key)).json()["runs"]) == 2

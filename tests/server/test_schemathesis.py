@@ -24,9 +24,9 @@ async def test_schemathesis_finds_nothing(open_api: OpenApi, monkeypatch: pytest
         settings = Settings(port=0)
         listening = bind_socket(settings, "127.0.0.1")
         async with run_server(api.server, listening, settings):
-            said = await schemathesis(f"{get_address(listening)}/api/v1/openapi.json", api.key or "", tmp_path)
+            output = await schemathesis(f"{get_address(listening)}/api/v1/openapi.json", api.key or "", tmp_path)
         # It got beyond the door and the validation.
-        assert len(await api.client.runs.list(limit=100)) > 5, said
+        assert len(await api.client.runs.list(limit=100)) > 5, output
 
 
 async def schemathesis(document: str, key: str, folder: Path, *more: str) -> str:
@@ -50,6 +50,6 @@ async def schemathesis(document: str, key: str, folder: Path, *more: str) -> str
         if process.returncode is None:
             process.kill()
             await process.wait()
-    said = out.decode()
-    assert process.returncode == 0, said
-    return said
+    output = out.decode()
+    assert process.returncode == 0, output
+    return output

@@ -19,8 +19,8 @@ async def api(open_api: OpenApi) -> AsyncIterator[Api]:
 
 
 async def test_a_run_is_shown_with_its_title(api: Api) -> None:
-    given = {"pipeline": "news", "input": {"topic": "tea"}}
-    run = (await api.post("/api/v1/runs", json=given)).json()["id"]
+    body = {"pipeline": "news", "input": {"topic": "tea"}}
+    run = (await api.post("/api/v1/runs", json=body)).json()["id"]
     await api.post("/api/v1/runs/bulk", json={"pipeline": "news", "inputs": [{"topic": "milk"}]})
     assert (await api.get(f"/api/v1/runs/{run}")).json()["title"] == "News: tea"
     assert [one["title"] for one in (await api.get("/api/v1/runs")).json()["runs"]] == ["News: milk", "News: tea"]
@@ -60,7 +60,7 @@ async def test_live_events_name_the_title_of_their_run(api: Api) -> None:
 
 async def test_the_api_describes_titles(api: Api) -> None:
     schemas = (await api.get("/api/v1/openapi.json")).json()["components"]["schemas"]
-    assert "title" in schemas["RunSchema"]["properties"]
-    assert "title" in schemas["RunSchema"]["required"]
-    for name in ("ReviewSchema", "StuckRunSchema", "DeliverySchema"):
+    assert "title" in schemas["RunSummary"]["properties"]
+    assert "title" in schemas["RunSummary"]["required"]
+    for name in ("Review", "StuckRun", "Delivery"):
         assert "run_title" in schemas[name]["properties"]

@@ -57,8 +57,8 @@ async def start_until_stuck(sandbox: Sandbox, topic: str = "tea") -> UUID:
 
 async def start_with_dead_delivery(sandbox: Sandbox, topic: str = "tea") -> UUID:
     """Return a run whose webhook was answered with 500."""
-    async with receiver(respond_with(500, b"no")) as there:
-        webhook = Webhook(there.url, ("run.started",), retries=0)
+    async with receiver(respond_with(500, b"no")) as listener:
+        webhook = Webhook(listener.url, ("run.started",), retries=0)
         run = (await sandbox.client.start("news", {"topic": topic}, webhook=webhook)).id
         await sandbox.send_webhooks()
     return run

@@ -1,4 +1,4 @@
-"""What schemathesis takes for a right URL: one that the server would call. Others are tested elsewhere."""
+"""The URLs that schemathesis considers valid: those that the server would call. Others are tested elsewhere."""
 
 from __future__ import annotations
 

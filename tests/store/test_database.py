@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from retoma import Settings
+from retoma.errors import DatabaseUnavailable
 from retoma.store.database import Connection, Database, run_call
 from retoma.testing import fresh_database
 
 
 @pytest.fixture
 async def compiling_database() -> AsyncIterator[Database]:
-    """A database whose server compiles statements unless it is told not to, as PostgreSQL does by default."""
+    """A database whose server JIT-compiles statements unless that is disabled, as PostgreSQL does by default."""
     async with fresh_database() as made:
         async with made.connection() as connection:
             await connection.execute(f'alter database "{made.address.rpartition("/")[2]}" set jit = on')
@@ -21,7 +22,7 @@ async def compiling_database() -> AsyncIterator[Database]:
             yield opened
 
 
-async def test_no_statement_of_ours_is_compiled(compiling_database: Database) -> None:
+async def test_none_of_our_statements_is_jit_compiled(compiling_database: Database) -> None:
     async with compiling_database.connection() as connection:
         assert await connection.fetchval("show jit") == "off"
     own = await compiling_database.connect()
@@ -29,7 +30,7 @@ async def test_no_statement_of_ours_is_compiled(compiling_database: Database) ->
     await own.close()
 
 
-async def test_nor_is_it_behind_a_pooler(compiling_database: Database) -> None:
+async def test_no_statement_is_jit_compiled_behind_a_pooler(compiling_database: Database) -> None:
     compiling_database.pooled = True
     async with compiling_database.connection() as connection:
         assert await connection.fetchval("show jit") == "on"
@@ -76,7 +77,7 @@ async def read_settings(connection: Connection) -> dict[str, str]:
     return {name: await connection.fetchval(f"show {name}") for name in REQUIRED_SETTINGS}
 
 
-async def test_connections_set_what_they_need(unusual_database: Database) -> None:
+async def test_connections_set_their_required_settings(unusual_database: Database) -> None:
     async with unusual_database.connection() as connection:
         assert await read_settings(connection) == REQUIRED_SETTINGS
     own = await unusual_database.connect()
@@ -84,12 +85,20 @@ async def test_connections_set_what_they_need(unusual_database: Database) -> Non
     await own.close()
 
 
-async def test_transactions_set_it_behind_a_pooler(unusual_database: Database) -> None:
+async def test_transactions_set_the_required_settings_behind_a_pooler(unusual_database: Database) -> None:
     unusual_database.pooled = True
     async with unusual_database.connection() as connection:
         assert not (await read_settings(connection)).items() & REQUIRED_SETTINGS.items()
         assert await run_call(connection, unusual_database.pooled, read_settings) == REQUIRED_SETTINGS
 
 
-async def test_the_schema_is_upgraded_whatever_is_set(unusual_database: Database) -> None:
+async def test_the_schema_is_upgraded_with_any_settings(unusual_database: Database) -> None:
     assert await unusual_database.upgrade() == []
+
+
+@pytest.mark.parametrize("password", ["secret/part", "secret#part", "secret?part", "a[secret]part"])
+async def test_no_part_of_a_password_with_special_characters_is_in_the_error(password: str) -> None:
+    with pytest.raises(DatabaseUnavailable, match="special characters %-encoded") as caught:
+        await Database.open(Settings(database_url=f"postgresql://me:{password}@127.0.0.1:1/none"))
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None

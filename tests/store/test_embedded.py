@@ -1,4 +1,4 @@
-"""Real servers, real kills. Each test has a home of its own, and stops what it started."""
+"""Real servers, real kills. Each test has its own home and stops what it started."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ sys.stdin.read()
 
 
 class Holder:
-    """A process that attaches and stays, with a child that would inherit what can be inherited."""
+    """A process that attaches and stays, with a child that would inherit everything inheritable."""
 
     def __init__(self, home: Path) -> None:
         self.process = subprocess.Popen(
@@ -99,7 +99,7 @@ def ask(url: str, query: str) -> Any:
 
 
 def supervisor_pid(folder: Path) -> int | None:
-    """The supervisor's pid while it lives, which is while it holds its lock."""
+    """Return the supervisor's pid while it runs, which is while it holds its lock."""
     free = lock(folder / "supervisor.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
     if free is not None:
         os.close(free)
@@ -166,7 +166,7 @@ def server(home_with_table: Path) -> Iterator[Embedded]:
         yield attached
 
 
-def test_the_first_start_makes_a_private_durable_server(home: Path) -> None:
+def test_the_first_start_creates_a_private_durable_server(home: Path) -> None:
     with attach(home) as server:
         names = ["fsync", "synchronous_commit", "listen_addresses", "server_encoding", "timezone"]
         assert [ask(server.url, f"show {name}") for name in names] == ["on", "on", "", "UTF8", "UTC"]
@@ -179,7 +179,7 @@ def test_the_first_start_makes_a_private_durable_server(home: Path) -> None:
     assert stat.S_IMODE(home.stat().st_mode) == (0o711 if os.geteuid() == 0 else 0o700)
 
 
-def test_clients_of_the_server_are_no_superusers(server: Embedded) -> None:
+def test_clients_of_the_server_are_not_superusers(server: Embedded) -> None:
     rights = "rolsuper or rolcreaterole or rolbypassrls or rolreplication"
     assert ask(server.url, f"select {rights} from pg_roles where rolname = current_user") is False
     for statement in (
@@ -222,7 +222,7 @@ def restore_superuser_password(home: Path) -> None:
 
 
 def as_superuser(home: Path, *statements: str, database: str = "postgres") -> None:
-    """Change what only a superuser may, while the server does not run."""
+    """Change what only a superuser may change, while the server is stopped."""
     data = home / "postgres" / "data"
     user = embedded.server_user(data)
     lines = "\n".join(statement.strip().replace("\n", " ") for statement in statements)
@@ -268,7 +268,7 @@ def test_a_later_start_keeps_the_data(home_with_table: Path) -> None:
         assert ask(server.url, "select number from kept") == 812
 
 
-def test_processes_that_attach_at_once_share_one_server(home: Path) -> None:
+def test_processes_that_attach_concurrently_share_one_server(home: Path) -> None:
     holders = [Holder(home) for _ in range(5)]
     urls = {holder.url() for holder in holders}
     launched = (home / "postgres" / "postgres.log").read_text().count("starting PostgreSQL")
@@ -292,7 +292,7 @@ def test_threads_can_attach_at_once(home_with_table: Path) -> None:
         each.close()
 
 
-def test_a_killed_process_leaves_the_others_alone_and_the_last_one_ends_the_server(home_with_table: Path) -> None:
+def test_a_killed_process_does_not_affect_others_and_the_last_one_stops_the_server(home_with_table: Path) -> None:
     one, other = Holder(home_with_table), Holder(home_with_table)
     url = one.url()
     other.url()
@@ -307,7 +307,7 @@ def test_a_killed_process_leaves_the_others_alone_and_the_last_one_ends_the_serv
     assert "database system is shut down" in (home_with_table / "postgres" / "postgres.log").read_text()
 
 
-def test_attaching_while_the_server_is_closing_brings_a_new_one(home_with_table: Path) -> None:
+def test_attaching_while_the_server_is_closing_starts_a_new_one(home_with_table: Path) -> None:
     attach(home_with_table, settings=QUICK).close()
     wait_until(lambda: "fast shutdown" in (home_with_table / "postgres" / "postgres.log").read_text())
     with attach(home_with_table, settings=QUICK) as server:
@@ -338,7 +338,7 @@ async def commit_until_killed(server: Embedded) -> list[int]:
     return committed
 
 
-def test_a_killed_supervisor_takes_the_server_along_and_ensure_brings_both_back(server: Embedded) -> None:
+def test_a_killed_supervisor_stops_the_server_and_ensure_restarts_both(server: Embedded) -> None:
     supervising, killed = supervisor_pid(server.folder), server_pid(server.folder)
     assert supervising
     os.kill(supervising, signal.SIGKILL)
@@ -382,7 +382,7 @@ def test_a_log_is_bounded_to_two_files(tmp_path: Path, monkeypatch: pytest.Monke
     assert (tmp_path / "postgres.log.1").read_text() == "the second line\n"
 
 
-def test_ensure_does_nothing_while_all_is_well(server: Embedded) -> None:
+def test_ensure_does_nothing_while_everything_is_healthy(server: Embedded) -> None:
     before = server_pid(server.folder)
     server.ensure()
     assert server_pid(server.folder) == before
@@ -414,13 +414,13 @@ def test_a_password_that_is_lost_while_the_server_runs_needs_a_restart(copied_ho
 
 
 def test_a_killed_first_start_is_redone(public_folder: Path) -> None:
-    home = a_killed_first_start(public_folder)
+    home = make_killed_first_start(public_folder)
     with attach(home, settings=QUICK) as server:
         assert ask(server.url, "select 1") == 1
     assert not list(home.glob("postgres/new-*"))
 
 
-def a_killed_first_start(public_folder: Path) -> Path:
+def make_killed_first_start(public_folder: Path) -> Path:
     """A home whose first start was killed under way, and not, as on a busy machine it may be, when it was over."""
     for number in count():
         home = public_folder / f"home-{number}"
@@ -433,7 +433,7 @@ def a_killed_first_start(public_folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a-long-name-" * 15, 'a name, with "all" kinds of % signs'])
-def test_any_name_of_a_home_will_do(copied_home: Path, name: str) -> None:
+def test_a_home_may_have_any_name(copied_home: Path, name: str) -> None:
     with attach(copied_home.rename(copied_home.parent / name), settings=QUICK) as server:
         assert ask(server.url, "select number from kept") == 812
     stop(server.folder)
@@ -468,32 +468,32 @@ def test_a_port_is_for_outside_tools_and_the_socket_stays_where_it_was(home_with
         assert ask(outside, "select number from kept") == 812
 
 
-def test_a_taken_port_is_said(home_with_table: Path) -> None:
+def test_a_port_in_use_is_reported(home_with_table: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(DatabaseUnavailable, match=f"(?s){port}.*another program uses this port"):
             attach(home_with_table, port, QUICK)
 
 
-def test_a_port_that_the_running_server_lacks_is_said(server: Embedded) -> None:
+def test_a_port_that_the_running_server_lacks_is_reported(server: Embedded) -> None:
     port = free_port()
     with pytest.raises(DatabaseUnavailable, match=f"is already running without port {port}"):
         attach(server.home, port)
 
 
-def test_data_of_another_major_version_is_said(home: Path) -> None:
+def test_data_of_another_major_version_is_reported(home: Path) -> None:
     (home / "postgres" / "data").mkdir(parents=True)
     (home / "postgres" / "data" / "PG_VERSION").write_text("15\n")
     with pytest.raises(DatabaseUnavailable, match=r"of PostgreSQL 15, but .* PostgreSQL 18: dump it .*pg_dump"):
         attach(home)
 
 
-def test_settings_that_postgresql_refuses_are_said(home_with_table: Path) -> None:
+def test_settings_that_postgresql_rejects_are_reported(home_with_table: Path) -> None:
     with pytest.raises(DatabaseUnavailable, match=r"does not start .*shared_buffers"):
         attach(home_with_table, settings={"shared_buffers": "a lot"})
 
 
-def test_a_missing_wheel_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_wheel_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DatabaseUnavailable, match="set RETOMA_DATABASE_URL"):
         attach(home)
@@ -628,7 +628,7 @@ def test_an_ordinary_user_runs_the_server_as_itself(home: Path, python_of_nobody
 
 
 @needs_root
-def test_an_ordinary_user_is_told_about_a_folder_of_others(home: Path, python_of_nobody: str) -> None:
+def test_an_ordinary_user_gets_an_error_about_a_folder_of_others(home: Path, python_of_nobody: str) -> None:
     home.mkdir(mode=0o755)
     ended = as_nobody(python_of_nobody, "-c", ORDINARY, home)
     assert "DatabaseUnavailable" in ended.stderr
@@ -636,7 +636,7 @@ def test_an_ordinary_user_is_told_about_a_folder_of_others(home: Path, python_of
 
 
 @needs_root
-def test_an_ordinary_user_is_told_about_data_of_another(home: Path, python_of_nobody: str) -> None:
+def test_an_ordinary_user_gets_an_error_about_data_of_another(home: Path, python_of_nobody: str) -> None:
     (home / "postgres" / "data").mkdir(parents=True)
     os.chown(home / "postgres", NOBODY, NOBODY)
     os.chown(home / "postgres" / "data", 12345, 12345)
@@ -656,7 +656,7 @@ def small_disk(public_folder: Path) -> Iterator[Path]:
 
 
 @needs_root
-def test_a_full_disk_is_said_and_the_server_works_once_there_is_room(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_the_server_works_once_there_is_room(small_disk: Path) -> None:
     with pytest.raises(DatabaseUnavailable, match=r"No space left on device.*the disk is full: free some space"):
         attach(small_disk, settings=QUICK)
     subprocess.run(["mount", "-o", "remount,size=100m", small_disk], check=True)

@@ -15,7 +15,7 @@ def check(project: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, TOOL, project], capture_output=True, text=True, check=False)
 
 
-def a_page(project: Path, *rows: str) -> None:
+def make_page(project: Path, *rows: str) -> None:
     """A page with the given rows, and with one open row for each group that they leave out."""
     absent = [letter for letter in GROUP_LETTERS if f"{letter}-" not in "".join(rows)]
     fillers = [f"| {letter}-001 | It works. | open |" for letter in absent]
@@ -25,13 +25,13 @@ def a_page(project: Path, *rows: str) -> None:
     page.write_text("\n".join(lines), encoding="utf-8")
 
 
-def a_test_file(project: Path, text: str) -> None:
+def make_test_file(project: Path, text: str) -> None:
     file = project / "tests" / "videos" / "test_stages.py"
     file.parent.mkdir(parents=True)
     file.write_text(text, encoding="utf-8")
 
 
-def test_the_page_of_this_project_is_sound() -> None:
+def test_the_requirements_page_of_this_project_is_valid() -> None:
     outcome = check(PROJECT)
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stdout.splitlines()[-1].startswith("requirements: ")
@@ -49,8 +49,8 @@ def test_the_page_of_this_project_is_sound() -> None:
     ],
 )
 def test_a_row_whose_test_exists_counts_as_proved(tmp_path: Path, source: str, proof: str) -> None:
-    a_test_file(tmp_path, source)
-    a_page(tmp_path, f"| V-001 | A video begins as a draft. | {proof} |", "| V-002 | It ends. | open |")
+    make_test_file(tmp_path, source)
+    make_page(tmp_path, f"| V-001 | A video begins as a draft. | {proof} |", "| V-002 | It ends. | open |")
     outcome = check(tmp_path)
     assert outcome.returncode == 0, outcome.stderr
     assert "  videos: 2 rows, 1 proved, 1 open" in outcome.stdout
@@ -58,8 +58,8 @@ def test_a_row_whose_test_exists_counts_as_proved(tmp_path: Path, source: str, p
 
 
 def test_a_row_that_names_a_missing_test_fails(tmp_path: Path) -> None:
-    a_test_file(tmp_path, "def test_published(): ...")
-    a_page(tmp_path, "| V-001 | A video begins as a draft. | tests/videos/test_stages.py::test_draft |")
+    make_test_file(tmp_path, "def test_published(): ...")
+    make_page(tmp_path, "| V-001 | A video begins as a draft. | tests/videos/test_stages.py::test_draft |")
     outcome = check(tmp_path)
     assert outcome.returncode == 1
     assert "the proof of V-001 is 'tests/videos/test_stages.py::test_draft'" in outcome.stderr
@@ -67,35 +67,35 @@ def test_a_row_that_names_a_missing_test_fails(tmp_path: Path) -> None:
 
 
 def test_a_row_that_names_a_test_in_a_missing_file_fails(tmp_path: Path) -> None:
-    a_page(tmp_path, "| V-001 | A video begins as a draft. | tests/videos/test_stages.py::test_draft |")
+    make_page(tmp_path, "| V-001 | A video begins as a draft. | tests/videos/test_stages.py::test_draft |")
     outcome = check(tmp_path)
     assert outcome.returncode == 1
     assert "there is no such file" in outcome.stderr
 
 
 def test_a_row_that_names_a_test_in_a_broken_file_fails(tmp_path: Path) -> None:
-    a_test_file(tmp_path, "def test_draft(:")
-    a_page(tmp_path, "| V-001 | A video begins as a draft. | tests/videos/test_stages.py::test_draft |")
+    make_test_file(tmp_path, "def test_draft(:")
+    make_page(tmp_path, "| V-001 | A video begins as a draft. | tests/videos/test_stages.py::test_draft |")
     outcome = check(tmp_path)
     assert outcome.returncode == 1
     assert "that file is not valid Python (line 1)" in outcome.stderr
 
 
-def test_a_test_that_is_only_spoken_of_in_a_comment_does_not_count(tmp_path: Path) -> None:
-    a_test_file(tmp_path, "# def test_draft(): ...")
-    a_page(tmp_path, "| V-001 | A video begins as a draft. | tests/videos/test_stages.py::test_draft |")
+def test_a_test_mentioned_only_in_a_comment_does_not_count(tmp_path: Path) -> None:
+    make_test_file(tmp_path, "# def test_draft(): ...")
+    make_page(tmp_path, "| V-001 | A video begins as a draft. | tests/videos/test_stages.py::test_draft |")
     assert check(tmp_path).returncode == 1
 
 
 def test_a_repeated_id_fails(tmp_path: Path) -> None:
-    a_page(tmp_path, "| V-001 | A video begins. | open |", "| V-001 | A video ends. | open |")
+    make_page(tmp_path, "| V-001 | A video begins. | open |", "| V-001 | A video ends. | open |")
     outcome = check(tmp_path)
     assert outcome.returncode == 1
     assert "Line 4: V-001 is already on line 3; each id is used once." in outcome.stderr
 
 
 def test_a_number_that_was_left_out_fails(tmp_path: Path) -> None:
-    a_page(tmp_path, "| V-001 | A video begins. | open |", "| V-003 | A video ends. | open |")
+    make_page(tmp_path, "| V-001 | A video begins. | open |", "| V-003 | A video ends. | open |")
     outcome = check(tmp_path)
     assert outcome.returncode == 1
     assert "V-002 is missing" in outcome.stderr
@@ -115,15 +115,15 @@ def test_a_number_that_was_left_out_fails(tmp_path: Path) -> None:
     ],
 )
 def test_a_malformed_row_fails_with_a_sentence_that_says_why(tmp_path: Path, row: str, sentence: str) -> None:
-    a_page(tmp_path, row)
+    make_page(tmp_path, row)
     outcome = check(tmp_path)
     assert outcome.returncode == 1
     assert "Line 3: " in outcome.stderr
     assert sentence in outcome.stderr
 
 
-def test_all_faults_of_a_page_are_told_at_once(tmp_path: Path) -> None:
-    a_page(
+def test_all_faults_of_a_page_are_reported_at_once(tmp_path: Path) -> None:
+    make_page(
         tmp_path,
         "| V-001 | A video begins. |",
         "| C-001 | A batch begins. | soon |",

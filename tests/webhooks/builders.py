@@ -1,4 +1,4 @@
-"""What the tests of webhooks share: a pipeline, a second sender, and looks at what is owed."""
+"""Shared by the tests of webhooks: a pipeline, a second sender, and queries of pending deliveries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from retoma import GiveUp, Pipeline, Webhook
 from retoma.outgoing import HttpClient
-from retoma.records import Delivery
+from retoma.records import DeliveryDetails
 from retoma.settings import Settings
 from retoma.testing import Sandbox
 from retoma.webhooks.sender import Sender
@@ -32,12 +32,12 @@ def one_step(fails: bool = False) -> Pipeline:
 async def run_to_end(
     sandbox: Sandbox, url: str, *, events: tuple[str, ...] = ("run.ended",), **options: object
 ) -> UUID:
-    """A run that is over and owes `url` what its webhook asked for."""
+    """An ended run with pending deliveries to `url`."""
     webhook = Webhook(url, events=events, **options)  # type: ignore[arg-type]
     return (await sandbox.run("one", webhook=webhook)).id
 
 
-async def list_deliveries(sandbox: Sandbox, run: UUID) -> list[Delivery]:
+async def list_deliveries(sandbox: Sandbox, run: UUID) -> list[DeliveryDetails]:
     """In the order of their sequence."""
     return [
         await sandbox.client.webhooks.get_delivery(found.id)
@@ -45,13 +45,13 @@ async def list_deliveries(sandbox: Sandbox, run: UUID) -> list[Delivery]:
     ]
 
 
-async def get_delivery(sandbox: Sandbox, run: UUID) -> Delivery:
+async def get_delivery(sandbox: Sandbox, run: UUID) -> DeliveryDetails:
     (delivery,) = await list_deliveries(sandbox, run)
     return delivery
 
 
 async def send_until_done(sandbox: Sandbox, run: UUID) -> list[timedelta]:
-    """Send again and again, each time when it is due; gives the waits before each attempt."""
+    """Send repeatedly, each time when it is due; return the waits before each attempt."""
     waits = []
     while (delivery := await get_delivery(sandbox, run)).ended_at is None:
         assert delivery.next_at is not None
@@ -62,6 +62,6 @@ async def send_until_done(sandbox: Sandbox, run: UUID) -> list[timedelta]:
 
 
 @asynccontextmanager
-async def a_sender(sandbox: Sandbox, **settings: object) -> AsyncIterator[Sender]:
+async def open_sender(sandbox: Sandbox, **settings: object) -> AsyncIterator[Sender]:
     async with HttpClient(sandbox.client.guard) as outgoing:
         yield Sender(sandbox.client, Settings(**settings), outgoing)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What is owed is written with the change that it tells of, once, and in order."""
+"""Deliveries are written together with their change, once, and in order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_only_requested_events_are_enqueued(open_sandbox: OpenSandbox, fai
         assert [each.event for each in await list_deliveries(sandbox, run)] == (["run.failed"] if fails else [])
 
 
-async def test_every_way_to_end_is_an_end(open_sandbox: OpenSandbox) -> None:
+async def test_every_final_state_is_an_end(open_sandbox: OpenSandbox) -> None:
     partly = Pipeline("partly")
 
     @partly.step(on_failure="continue")
@@ -61,18 +61,18 @@ async def test_every_way_to_end_is_an_end(open_sandbox: OpenSandbox) -> None:
     assert events == [["run.failed"], ["run.completed_with_errors"], ["run.cancelled"]]
 
 
-async def test_runs_that_end_in_one_call_in_different_ways_are_all_told(open_sandbox: OpenSandbox) -> None:
+async def test_runs_that_end_in_one_call_in_different_states_are_all_reported(open_sandbox: OpenSandbox) -> None:
     partly = Pipeline("partly")
 
     @partly.step(on_failure="continue")
     async def broken() -> int:
         raise GiveUp("no")
 
-    async with open_sandbox(one_step(), partly) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(one_step(), partly) as sandbox, sandbox.manual_worker() as worker:
         runs = [
             (await sandbox.client.start(name, webhook=Webhook(URL))).id for name in ("one", "partly", "one", "partly")
         ]
-        await hands.record_outcomes(await hands.attempt(await hands.claim(10)))
+        await worker.record_outcomes(await worker.attempt(await worker.claim(10)))
         assert {(await list_deliveries(sandbox, run))[0].event for run in runs} == {
             "run.completed",
             "run.completed_with_errors",
@@ -141,21 +141,23 @@ async def test_an_unsafe_url_is_refused_at_the_start(open_sandbox: OpenSandbox) 
         ({"retries": 101}, "a whole number"),
     ],
 )
-def test_a_wrong_webhook_says_what_is_right(wrong: dict[str, object], why: str) -> None:
+def test_the_error_for_an_invalid_webhook_says_what_is_valid(wrong: dict[str, object], why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         Webhook(URL, **wrong)  # type: ignore[arg-type]
 
 
 async def test_the_next_is_not_sent_before_the_previous_is_delivered(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await run_to_end(sandbox, there.url, events=BOTH)
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener:
+        run = await run_to_end(sandbox, listener.url, events=BOTH)
         await sandbox.send_webhooks()
-        assert [got.json["type"] for got in there.requests] == ["run.started", "run.completed"]
-        assert [got.json["data"]["seq"] for got in there.requests] == [1, 2]
+        assert [got.json["type"] for got in listener.requests] == ["run.started", "run.completed"]
+        assert [got.json["data"]["seq"] for got in listener.requests] == [1, 2]
         assert [str(each.state) for each in await list_deliveries(sandbox, run)] == ["delivered", "delivered"]
 
 
-async def test_the_next_waits_while_the_previous_fails_and_follows_its_death(open_sandbox: OpenSandbox) -> None:
+async def test_the_next_delivery_waits_while_the_previous_fails_and_follows_once_it_is_dead(
+    open_sandbox: OpenSandbox,
+) -> None:
     async with open_sandbox(one_step()) as sandbox:
         run = await run_to_end(sandbox, URL, events=BOTH, schedule="short", retries=1)
         await sandbox.send_webhooks()
@@ -167,7 +169,7 @@ async def test_the_next_waits_while_the_previous_fails_and_follows_its_death(ope
         assert (str(first.state), second.attempt) == ("dead", 1)
 
 
-async def test_an_end_that_meets_the_previous_deliverys_end_is_not_forgotten(open_sandbox: OpenSandbox) -> None:
+async def test_an_end_concurrent_with_the_end_of_the_previous_delivery_is_not_lost(open_sandbox: OpenSandbox) -> None:
     """The run ends while the delivery of its start is being recorded: whichever commits first, the next is due."""
     for owes_first in (True, False):
         async with open_sandbox(one_step()) as sandbox:

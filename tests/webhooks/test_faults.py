@@ -1,4 +1,4 @@
-"""Receivers that do what receivers do: each is either delivered to or in the dead letters, and delays nobody else."""
+"""Faulty receivers: each delivery succeeds or becomes a dead letter, and delays no other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.conftest import OpenSandbox
 from tests.outgoing.test_requests import drips, endless, self_signed, silence
 from tests.receiver import Responder, hang_up, receiver, respond_with
 from tests.wait_timeout import WAIT_TIMEOUT
-from tests.webhooks.builders import a_sender, get_delivery, list_deliveries, one_step, run_to_end
+from tests.webhooks.builders import get_delivery, list_deliveries, one_step, open_sender, run_to_end
 
 DEAD_URL = "http://127.0.0.1:9/hook"
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
@@ -42,11 +42,11 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
         (lambda: respond_with(200, content_length="99"), "broke the connection"),
     ],
 )
-async def test_a_failing_receiver_is_tried_again(
+async def test_a_delivery_to_a_failing_receiver_is_retried(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, act: Callable[[], Responder], why: str
 ) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(act()) as there:
-        run = await run_to_end(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver(act()) as listener:
+        run = await run_to_end(sandbox, listener.url)
         with monkeypatch.context() as hurried:
             if "within" in why:
                 hurried.setattr(sending, "TIMEOUT", 0.3)
@@ -56,59 +56,59 @@ async def test_a_failing_receiver_is_tried_again(
         await sandbox.clock.advance(timedelta(seconds=10))
         await sandbox.send_webhooks()
         assert (await get_delivery(sandbox, run)).state is DeliveryState.DELIVERED
-    assert len({got.headers["webhook-id"] for got in there.requests}) == 1
+    assert len({got.headers["webhook-id"] for got in listener.requests}) == 1
 
 
 async def test_a_delivery_that_is_not_answered_within_ten_seconds_has_failed(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seconds pass fifty times as fast."""
-    given, request = [], HttpClient.request
+    values, request = [], HttpClient.request
 
     async def hurried(self: HttpClient, *where: Any, timeout: float, **more: Any) -> Response:
-        given.append(timeout)
+        values.append(timeout)
         return await request(self, *where, timeout=timeout / 50, **more)
 
     monkeypatch.setattr(HttpClient, "request", hurried)
-    async with open_sandbox(one_step()) as sandbox, receiver(silence()) as there:
-        run = await run_to_end(sandbox, there.url, retries=0)
+    async with open_sandbox(one_step()) as sandbox, receiver(silence()) as listener:
+        run = await run_to_end(sandbox, listener.url, retries=0)
         await sandbox.send_webhooks()
         dead = await get_delivery(sandbox, run)
-    assert (given, dead.state) == ([10.0], DeliveryState.DEAD)
+    assert (values, dead.state) == ([10.0], DeliveryState.DEAD)
     assert "did not send a complete response within" in (dead.error or "")
 
 
 @pytest.mark.parametrize(
     "act", [lambda: respond_with(200, gzip.compress(b"0" * 10_000_000), content_encoding="gzip"), endless]
 )
-async def test_an_endless_or_packed_answer_is_a_delivery_of_which_little_is_kept(
+async def test_an_endless_or_compressed_response_counts_as_delivered_and_little_of_it_is_stored(
     open_sandbox: OpenSandbox, act: Callable[[], Responder]
 ) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(act()) as there:
-        run = await run_to_end(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver(act()) as listener:
+        run = await run_to_end(sandbox, listener.url)
         await sandbox.send_webhooks()
         delivery = await get_delivery(sandbox, run)
     assert delivery.state is DeliveryState.DELIVERED
     assert len(delivery.attempts[0].answer or "") <= 1_000
 
 
-async def test_what_the_receiver_answered_is_kept_in_the_log(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(422, b"no\0such field")) as there:
-        run = await run_to_end(sandbox, there.url)
+async def test_the_response_of_the_receiver_is_stored_in_the_log(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(422, b"no\0such field")) as listener:
+        run = await run_to_end(sandbox, listener.url)
         await sandbox.send_webhooks()
         (attempt,) = (await get_delivery(sandbox, run)).attempts
     assert (attempt.status, attempt.answer, attempt.error) == (422, "nosuch field", "the receiver answered 422")
 
 
-async def test_what_nobody_foresaw_uses_up_a_try_and_says_why(
+async def test_an_unexpected_error_uses_an_attempt_and_reports_why(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(said: str | None, now: datetime) -> None:
         raise OverflowError("too far off")
 
     monkeypatch.setattr(sending, "parse_retry_after", fails)
-    async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await run_to_end(sandbox, there.url, retries=0)
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener:
+        run = await run_to_end(sandbox, listener.url, retries=0)
         await sandbox.send_webhooks()
         dead = await get_delivery(sandbox, run)
     assert dead.state is DeliveryState.DEAD
@@ -116,15 +116,15 @@ async def test_what_nobody_foresaw_uses_up_a_try_and_says_why(
 
 
 async def test_bad_tls_is_a_failure_and_nothing_is_sent(open_sandbox: OpenSandbox, tmp_path: Path) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(tls=self_signed(tmp_path)) as there:
-        run = await run_to_end(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver(tls=self_signed(tmp_path)) as listener:
+        run = await run_to_end(sandbox, listener.url)
         await sandbox.send_webhooks()
         delivery = await get_delivery(sandbox, run)
-    assert (delivery.state, there.requests) == (DeliveryState.DUE, [])
+    assert (delivery.state, listener.requests) == (DeliveryState.DUE, [])
     assert "certificate" in (delivery.error or "").lower()
 
 
-async def test_a_name_that_has_turned_private_is_given_up_at_once(open_sandbox: OpenSandbox) -> None:
+async def test_a_name_that_has_become_private_is_given_up_at_once(open_sandbox: OpenSandbox) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
@@ -138,13 +138,13 @@ async def test_a_name_that_has_turned_private_is_given_up_at_once(open_sandbox: 
 
 
 async def test_a_worker_that_lacks_a_host_of_the_server_leaves_the_delivery_due(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await run_to_end(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener:
+        run = await run_to_end(sandbox, listener.url)
         await servers.send_heartbeat(sandbox.database, uuid4(), ["127.0.0.0/8"], None)
         async with HttpClient(Guard()) as outgoing:
             await Sender(sandbox.client, Settings(), outgoing).send_due()
         delivery = await get_delivery(sandbox, run)
-        assert (delivery.state, there.requests) == (DeliveryState.DUE, [])
+        assert (delivery.state, listener.requests) == (DeliveryState.DUE, [])
         assert "RETOMA_ALLOW_HOSTS" in (delivery.error or "")
         await sandbox.clock.advance(timedelta(hours=1))
         await sandbox.send_webhooks()
@@ -152,11 +152,11 @@ async def test_a_worker_that_lacks_a_host_of_the_server_leaves_the_delivery_due(
 
 
 async def test_410_disables_the_endpoint_and_gives_up_its_pending_deliveries(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(410)) as there:
-        first = await run_to_end(sandbox, there.url, events=("run.started", "run.ended"))
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(410)) as listener:
+        first = await run_to_end(sandbox, listener.url, events=("run.started", "run.ended"))
         await sandbox.send_webhooks()
         assert [each.state for each in await list_deliveries(sandbox, first)] == [DeliveryState.DEAD] * 2
-        later = await run_to_end(sandbox, there.url)
+        later = await run_to_end(sandbox, listener.url)
         assert await sandbox.send_webhooks() == 0
         dead = await get_delivery(sandbox, later)
         assert (dead.state, dead.error) == (DeliveryState.DEAD, "the endpoint is disabled: it responded with 410 Gone")
@@ -177,10 +177,10 @@ async def test_an_attempt_that_ends_after_its_endpoint_was_disabled_is_given_up(
 
 
 async def test_retry_after_delays_all_deliveries_to_the_endpoint(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(429, retry_after="40")) as there:
-        first = await run_to_end(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(429, retry_after="40")) as listener:
+        first = await run_to_end(sandbox, listener.url)
         await sandbox.send_webhooks()
-        second = await run_to_end(sandbox, there.url)
+        second = await run_to_end(sandbox, listener.url)
         await sandbox.clock.advance(timedelta(seconds=39))
         assert await sandbox.send_webhooks() == 0
         await sandbox.clock.advance(timedelta(seconds=2))
@@ -194,8 +194,8 @@ async def test_another_failure_does_not_shorten_what_retry_after_asked_for(open_
         busy, broken = await deliveries.claim_deliveries(sandbox.database, ["one"], 2, 8, timedelta(minutes=1))
         await record(sandbox, busy, "again", pause=timedelta(minutes=40))
         await record(sandbox, broken, "again")
-        asked = await sandbox.clock.now() + timedelta(minutes=40)
-        assert {each.next_at for each in await sandbox.client.webhooks.list_deliveries()} == {asked}
+        requested = await sandbox.clock.now() + timedelta(minutes=40)
+        assert {each.next_at for each in await sandbox.client.webhooks.list_deliveries()} == {requested}
 
 
 async def test_the_fifth_failure_in_a_row_opens_the_breaker(open_sandbox: OpenSandbox) -> None:
@@ -216,7 +216,7 @@ async def test_the_fifth_failure_in_a_row_opens_the_breaker(open_sandbox: OpenSa
 async def test_an_endpoint_that_keeps_failing_is_tried_at_spread_times_then_paused_and_delays_no_other(
     open_sandbox: OpenSandbox,
 ) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there:
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener:
         failing = Webhook(DEAD_URL, events=["run.started"])
         await sandbox.client.start_many("one", [None] * 4, webhook=failing)
         await sandbox.send_webhooks()
@@ -225,20 +225,20 @@ async def test_an_endpoint_that_keeps_failing_is_tried_at_spread_times_then_paus
         assert len(waits) == 4
         assert all(timedelta(seconds=2) <= wait <= timedelta(seconds=2.4) for wait in waits)
         await sandbox.client.start("one", webhook=failing)
-        await sandbox.client.start("one", webhook=Webhook(there.url, events=["run.started"]))
+        await sandbox.client.start("one", webhook=Webhook(listener.url, events=["run.started"]))
         assert await sandbox.send_webhooks() == 2
-        assert len(there.requests) == 1
+        assert len(listener.requests) == 1
         await sandbox.clock.advance(timedelta(seconds=9))
-        await sandbox.client.start("one", webhook=Webhook(there.url, events=["run.started"]))
+        await sandbox.client.start("one", webhook=Webhook(listener.url, events=["run.started"]))
         assert await sandbox.send_webhooks() == 1
-        assert len(there.requests) == 2
+        assert len(listener.requests) == 2
         await sandbox.clock.advance(timedelta(seconds=1))
         assert await sandbox.send_webhooks() > 0
 
 
 async def test_a_success_closes_the_breaker(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(*[respond_with(500)] * 5) as there:
-        await sandbox.client.start_many("one", [None] * 8, webhook=Webhook(there.url, events=["run.started"]))
+    async with open_sandbox(one_step()) as sandbox, receiver(*[respond_with(500)] * 5) as listener:
+        await sandbox.client.start_many("one", [None] * 8, webhook=Webhook(listener.url, events=["run.started"]))
         await sandbox.send_webhooks()
         await sandbox.clock.advance(timedelta(seconds=11))
         await sandbox.send_webhooks()
@@ -270,7 +270,7 @@ async def test_a_slow_receiver_does_not_delay_another(open_sandbox: OpenSandbox)
         assert await deliveries.claim_deliveries(sandbox.database, ["one"], 50, 8, timedelta(minutes=1)) == []
 
 
-async def test_many_silent_hosts_of_one_tenant_do_not_delay_another(open_sandbox: OpenSandbox) -> None:
+async def test_many_unresponsive_hosts_of_one_tenant_do_not_delay_another(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         for number in range(60):
             hook = Webhook(f"https://h{number}.example.com/", events=["run.started"])
@@ -281,10 +281,10 @@ async def test_many_silent_hosts_of_one_tenant_do_not_delay_another(open_sandbox
         assert other.id in {each.run for each in taken}
 
 
-async def test_a_sender_that_dies_after_sending_has_it_sent_again_with_the_same_id(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await run_to_end(sandbox, there.url)
-        async with a_sender(sandbox) as sender:
+async def test_a_delivery_whose_sender_dies_after_sending_is_resent_with_the_same_id(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener:
+        run = await run_to_end(sandbox, listener.url)
+        async with open_sender(sandbox) as sender:
             (taken,) = await sender._claim_due(1)
             body = await sender._get_or_freeze_body(taken)
             assert body is not None
@@ -293,14 +293,14 @@ async def test_a_sender_that_dies_after_sending_has_it_sent_again_with_the_same_
         await sandbox.clock.advance(timedelta(seconds=31))
         assert await sandbox.send_webhooks() == 1
         delivery = await get_delivery(sandbox, run)
-    assert len(there.requests) == 2
-    assert len({(got.headers["webhook-id"], got.body) for got in there.requests}) == 1
-    assert (delivery.state, delivery.attempt, delivery.attempts[0].took) == (DeliveryState.DELIVERED, 2, None)
+    assert len(listener.requests) == 2
+    assert len({(got.headers["webhook-id"], got.body) for got in listener.requests}) == 1
+    assert (delivery.state, delivery.attempt, delivery.attempts[0].seconds) == (DeliveryState.DELIVERED, 2, None)
 
 
 async def test_a_late_record_of_a_lost_lease_changes_nothing(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        run = await run_to_end(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener:
+        run = await run_to_end(sandbox, listener.url)
         (late,) = await deliveries.claim_deliveries(sandbox.database, ["one"], 1, 8, timedelta(seconds=30))
         await sandbox.clock.advance(timedelta(seconds=31))
         await sandbox.send_webhooks()
@@ -313,47 +313,47 @@ async def test_a_late_record_of_a_lost_lease_changes_nothing(open_sandbox: OpenS
 
 
 async def test_two_senders_share_the_work_and_send_each_once(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        await sandbox.client.start_many("one", [None] * 60, webhook=Webhook(there.url, events=["run.started"]))
-        async with a_sender(sandbox) as one, a_sender(sandbox) as two:
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener:
+        await sandbox.client.start_many("one", [None] * 60, webhook=Webhook(listener.url, events=["run.started"]))
+        async with open_sender(sandbox) as one, open_sender(sandbox) as two:
             await asyncio.gather(one.send_due(), two.send_due())
         assert len(await sandbox.client.webhooks.list_deliveries(states=[DeliveryState.DELIVERED], limit=100)) == 60
-    ids = [got.headers["webhook-id"] for got in there.requests]
+    ids = [got.headers["webhook-id"] for got in listener.requests]
     assert len(ids) == len(set(ids)) == 60
 
 
 async def test_a_running_sender_sends_until_it_is_stopped(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there, a_sender(sandbox) as sender:
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener, open_sender(sandbox) as sender:
         running = asyncio.create_task(sender.run())
-        run = await run_to_end(sandbox, there.url)
+        run = await run_to_end(sandbox, listener.url)
         async with asyncio.timeout(WAIT_TIMEOUT):
             while (await get_delivery(sandbox, run)).state is not DeliveryState.DELIVERED:
                 pass
         sender.stop()
         await running
-    assert len(there.requests) == 1
+    assert len(listener.requests) == 1
 
 
-async def test_a_sender_with_nothing_to_do_looks_ever_more_rarely_until_it_is_told_of_work(
+async def test_an_idle_sender_polls_less_and_less_often_until_it_is_notified(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, told = [], iter([False, False, False, True, False])
+    reads, reported = [], iter([False, False, False, True, False])
 
     async def woken(within: float) -> bool:
-        looks.append(within)
-        if len(looks) == 5:
+        reads.append(within)
+        if len(reads) == 5:
             sender.stop()
-        return next(told)
+        return next(reported)
 
-    async with open_sandbox(one_step()) as sandbox, a_sender(sandbox) as sender:
+    async with open_sandbox(one_step()) as sandbox, open_sender(sandbox) as sender:
         monkeypatch.setattr(sender, "_wait_for_wake", woken)
         await sender.run()
-    assert looks == [0.5, 1.0, 2.0, 2.0, 0.5]
+    assert reads == [0.5, 1.0, 2.0, 2.0, 0.5]
 
 
-async def test_what_is_under_way_may_end_when_a_sender_is_stopped(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there, a_sender(sandbox) as sender:
-        run = await run_to_end(sandbox, there.url)
+async def test_deliveries_in_progress_may_finish_when_a_sender_is_stopped(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener, open_sender(sandbox) as sender:
+        run = await run_to_end(sandbox, listener.url)
         await sender._start_due()
         sender.stop()
         await sender.run()
@@ -361,8 +361,8 @@ async def test_what_is_under_way_may_end_when_a_sender_is_stopped(open_sandbox: 
 
 
 async def test_the_answer_of_a_receiver_is_for_its_own_tenant_alone(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(500, b"private")) as there:
-        run = await run_to_end(sandbox, there.url)
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(500, b"private")) as listener:
+        run = await run_to_end(sandbox, listener.url)
         await sandbox.send_webhooks()
         delivery, (endpoint,) = await get_delivery(sandbox, run), await sandbox.client.webhooks.list_endpoints()
         client = sandbox.client
@@ -370,14 +370,14 @@ async def test_the_answer_of_a_receiver_is_for_its_own_tenant_alone(open_sandbox
         assert await client.webhooks.list_endpoints(tenant="other") == []
         for act in (
             client.webhooks.get_delivery(delivery.id, tenant="other"),
-            client.webhooks.redrive(delivery.id, tenant="other"),
+            client.webhooks.redeliver(delivery.id, tenant="other"),
             client.webhooks.get_endpoint(endpoint.id, tenant="other"),
             client.webhooks.enable_endpoint(endpoint.id, tenant="other"),
             client.webhooks.rotate_secret(endpoint.id, tenant="other"),
         ):
             with pytest.raises(NotFound):
                 await act
-        assert await client.webhooks.redrive_all(tenant="other") == 0
+        assert await client.webhooks.redeliver_all(tenant="other") == 0
 
 
 async def record(

@@ -1,12 +1,15 @@
-"""When the next attempt is, and what ends them: pure rules first, then a sender that follows them."""
+"""When the next attempt is, and what ends the attempts: pure rules first, then a sender that follows them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
 from retoma.define.webhook import SCHEDULES
+from retoma.store.deliveries import ClaimedDelivery
+from retoma.webhooks import delivery_retries
 from retoma.webhooks.delivery_retries import (
     DeliveryOutcome,
     decide_after_failure,
@@ -22,22 +25,42 @@ ENDLESS = "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"
 DEAD_URL = "http://127.0.0.1:9/hook"
 
 
+def a_delivery(tries: int, *, schedule: str = "short", retries: int | None = None) -> ClaimedDelivery:
+    return ClaimedDelivery(
+        id=uuid4(),
+        attempt=tries,
+        schedule_attempt=tries,
+        run=uuid4(),
+        seq=1,
+        event="run.ended",
+        schedule=schedule,
+        retries=retries,
+        body=None,
+        created_at=NOW,
+        endpoint=1,
+        url=DEAD_URL,
+        now=NOW,
+        secret="",
+        previous_secret=None,
+    )
+
+
 @pytest.mark.parametrize(
-    ("profile", "attempts", "longest", "in_all"),
+    ("schedule", "attempts", "longest", "in_all"),
     [
         ("standard", 14, timedelta(hours=24), timedelta(hours=75, minutes=36, seconds=30)),
         ("short", 5, timedelta(seconds=16), timedelta(seconds=30)),
     ],
 )
-def test_a_profile_has_so_many_attempts(profile: str, attempts: int, longest: timedelta, in_all: timedelta) -> None:
-    verdicts = [
-        decide_after_failure(schedule=profile, retries=None, schedule_attempt=tries, jitter=lambda: 1.0)
-        for tries in range(1, attempts + 1)
-    ]
-    assert [verdict.outcome for verdict in verdicts] == [DeliveryOutcome.RETRY] * (attempts - 1) + [
+def test_a_schedule_has_its_number_of_attempts(
+    schedule: str, attempts: int, longest: timedelta, in_all: timedelta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_retries, "JITTER", (1.0, 1.0))
+    decisions = [decide_after_failure(a_delivery(tries, schedule=schedule)) for tries in range(1, attempts + 1)]
+    assert [decision.outcome for decision in decisions] == [DeliveryOutcome.RETRY] * (attempts - 1) + [
         DeliveryOutcome.DEAD
     ]
-    delays = [verdict.delay for verdict in verdicts]
+    delays = [decision.delay for decision in decisions]
     assert (max(delays), sum(delays, timedelta())) == (longest, in_all)
 
 
@@ -52,19 +75,14 @@ def test_the_standard_schedule_is_the_promised_one() -> None:
 
 
 def test_waits_are_spread_and_never_shorter_than_the_schedule() -> None:
-    waits = {
-        decide_after_failure(schedule="standard", retries=None, schedule_attempt=5).delay.total_seconds()
-        for _ in range(50)
-    }
+    waits = {decide_after_failure(a_delivery(5, schedule="standard")).delay.total_seconds() for _ in range(50)}
     assert len(waits) > 40
     assert all(60 <= wait <= 72 for wait in waits)
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-def test_retries_are_what_follows_the_first_attempt(retries: int) -> None:
-    outcomes = [
-        decide_after_failure(schedule="short", retries=retries, schedule_attempt=tries).outcome for tries in range(1, 5)
-    ]
+def test_retries_are_the_attempts_after_the_first(retries: int) -> None:
+    outcomes = [decide_after_failure(a_delivery(tries, retries=retries)).outcome for tries in range(1, 5)]
     assert outcomes[:retries] == [DeliveryOutcome.RETRY] * retries
     assert outcomes[retries] is DeliveryOutcome.DEAD
 
@@ -73,8 +91,7 @@ def test_any_2xx_is_a_delivery_and_nothing_else_is() -> None:
     delivered = [
         status
         for status in range(100, 600)
-        if decide_after_response(status, None, schedule="short", retries=None, schedule_attempt=1).outcome
-        is DeliveryOutcome.DELIVERED
+        if decide_after_response(a_delivery(1), status, None).outcome is DeliveryOutcome.DELIVERED
     ]
     assert delivered == list(range(200, 300))
 
@@ -82,15 +99,12 @@ def test_any_2xx_is_a_delivery_and_nothing_else_is() -> None:
 @pytest.mark.parametrize(
     "status", [100, 199, 300, 301, 302, 307, 308, 400, 401, 403, 404, 409, 422, 429, 500, 502, 599]
 )
-def test_everything_else_is_tried_again(status: int) -> None:
-    assert (
-        decide_after_response(status, None, schedule="short", retries=None, schedule_attempt=1).outcome
-        is DeliveryOutcome.RETRY
-    )
+def test_every_other_response_is_retried(status: int) -> None:
+    assert decide_after_response(a_delivery(1), status, None).outcome is DeliveryOutcome.RETRY
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
+    ("message", "seconds"),
     [
         ("120", 120),
         ("0", 0),
@@ -101,18 +115,20 @@ def test_everything_else_is_tried_again(status: int) -> None:
         ("Wed, 01 Jan 2040 12:00:00 GMT", 3600),
     ],
 )
-def test_retry_after_is_read_as_seconds_or_a_date_and_capped(said: str, seconds: int) -> None:
-    assert parse_retry_after(said, NOW) == timedelta(seconds=seconds)
+def test_retry_after_is_read_as_seconds_or_a_date_and_capped(message: str, seconds: int) -> None:
+    assert parse_retry_after(message, NOW) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("said", [None, "", "soon", "-5", "1.5", "٣", "Tue, 99 Jan 2030 12:00:30 GMT", "\x00", ENDLESS])
-def test_a_retry_after_that_cannot_be_read_is_none(said: str | None) -> None:
-    assert parse_retry_after(said, NOW) is None
+@pytest.mark.parametrize(
+    "message", [None, "", "soon", "-5", "1.5", "٣", "Tue, 99 Jan 2030 12:00:30 GMT", "\x00", ENDLESS]
+)
+def test_an_unreadable_retry_after_is_ignored(message: str | None) -> None:
+    assert parse_retry_after(message, NOW) is None
 
 
 def test_retry_after_lengthens_the_wait_and_never_shortens_it() -> None:
-    long = decide_after_response(429, timedelta(seconds=30), schedule="short", retries=None, schedule_attempt=1)
-    short = decide_after_response(500, timedelta(seconds=1), schedule="short", retries=None, schedule_attempt=4)
+    long = decide_after_response(a_delivery(1), 429, timedelta(seconds=30))
+    short = decide_after_response(a_delivery(4), 500, timedelta(seconds=1))
     assert (long.delay, long.pause) == (timedelta(seconds=30), timedelta(seconds=30))
     assert short.delay >= timedelta(seconds=16)
     assert short.pause is None
@@ -141,22 +157,22 @@ async def test_the_whole_standard_schedule_ends_in_the_dead_letters(open_sandbox
     ("status", "attempts"),
     [(500, 5), (404, 5), (409, 5), (429, 5), (400, 3), (401, 3), (403, 3), (422, 3), (410, 1)],
 )
-async def test_a_refusal_is_tried_three_times_what_may_pass_to_the_end_and_410_disables_the_endpoint(
+async def test_a_4xx_is_tried_three_times_a_temporary_error_to_the_end_and_410_disables_the_endpoint(
     status: int, attempts: int, open_sandbox: OpenSandbox
 ) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver(*[respond_with(status)] * 9) as there:
-        run = await run_to_end(sandbox, there.url, schedule="short")
+    async with open_sandbox(one_step()) as sandbox, receiver(*[respond_with(status)] * 9) as listener:
+        run = await run_to_end(sandbox, listener.url, schedule="short")
         await send_until_done(sandbox, run)
         (endpoint,) = await sandbox.client.webhooks.list_endpoints()
         assert str((await get_delivery(sandbox, run)).state) == "dead"
-    assert len(there.requests) == attempts
+    assert len(listener.requests) == attempts
     assert (endpoint.disabled_at is not None) == (status == 410)
 
 
-async def test_a_receiver_that_is_not_ready_yet_gets_it_later(open_sandbox: OpenSandbox) -> None:
-    """As n8n does, which gives 404 and 409 until its workflow waits for the call."""
-    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(404), respond_with(409)) as there:
-        run = await run_to_end(sandbox, there.url)
+async def test_a_receiver_that_is_not_ready_yet_gets_the_delivery_later(open_sandbox: OpenSandbox) -> None:
+    """Like n8n, which returns 404 and 409 until its workflow waits for the call."""
+    async with open_sandbox(one_step()) as sandbox, receiver(respond_with(404), respond_with(409)) as listener:
+        run = await run_to_end(sandbox, listener.url)
         await send_until_done(sandbox, run)
         delivery = await get_delivery(sandbox, run)
     assert [attempt.status for attempt in delivery.attempts] == [404, 409, 200]

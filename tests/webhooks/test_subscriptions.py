@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from retoma import App, Decision, Pipeline, Settings, Webhook, signing
+from retoma import App, Pipeline, Settings, Webhook, signing
 from retoma.define.file import File
 from retoma.engine import watchdog
 from retoma.errors import Conflict, InvalidInput, NotFound, UnsafeUrl
 from retoma.files import FileSettings, create_file_store
 from retoma.outgoing import Guard
+from retoma.reviews import Decision
 from retoma.store.database import Database
 from tests.conftest import OpenSandbox, empty_database
 from tests.engine.builders import HEARTBEAT_TIMEOUT, rows, value
@@ -29,32 +30,32 @@ URL = "http://127.0.0.1:9/hook"
 
 
 async def test_a_subscriber_gets_every_run_of_its_tenant(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        await sandbox.client.webhooks.subscribe(there.url, ["run.started", "run.ended"], tenant="blog")
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener:
+        await sandbox.client.webhooks.subscribe(listener.url, ["run.started", "run.ended"], tenant="blog")
         mine = (await sandbox.run("one", tenant="blog")).id
         await sandbox.run("one", tenant="shop")
         await sandbox.send_webhooks()
-    assert [(got.json["type"], got.json["data"]["run"], got.json["data"]["seq"]) for got in there.requests] == [
+    assert [(got.json["type"], got.json["data"]["run"], got.json["data"]["seq"]) for got in listener.requests] == [
         ("run.started", str(mine), 1),
         ("run.completed", str(mine), 2),
     ]
 
 
 async def test_a_subscriber_of_all_tenants_gets_runs_of_all(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there:
-        made = await sandbox.client.webhooks.subscribe(there.url, ["run.completed"])
+    async with open_sandbox(one_step()) as sandbox, receiver() as listener:
+        made = await sandbox.client.webhooks.subscribe(listener.url, ["run.completed"])
         for tenant in ("blog", "shop"):
             await sandbox.run("one", tenant=tenant)
         await sandbox.send_webhooks()
         now = await sandbox.clock.now()
         seen_by_a_tenant = await sandbox.client.webhooks.list_deliveries(tenant="blog")
         seen_by_nobodys = await sandbox.client.webhooks.list_deliveries(tenant="never heard of")
-    assert {got.json["data"]["tenant"] for got in there.requests} == {"blog", "shop"}
+    assert {got.json["data"]["tenant"] for got in listener.requests} == {"blog", "shop"}
     assert (made.tenant, seen_by_a_tenant, seen_by_nobodys) == ("*", [], [])
-    signing.verify(made.secret or "", there.requests[0].headers, there.requests[0].body, now)
+    signing.verify(made.secret or "", listener.requests[0].headers, listener.requests[0].body, now)
 
 
-async def test_a_url_that_a_run_names_too_is_told_once(open_sandbox: OpenSandbox) -> None:
+async def test_a_url_that_the_run_also_names_is_notified_once(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(one_step()) as sandbox:
         await sandbox.client.webhooks.subscribe(URL, ["run.ended"], tenant="default")
         await sandbox.run("one", webhook=Webhook(URL))
@@ -92,12 +93,11 @@ async def test_the_same_url_again_replaces_its_events_and_keeps_its_secret(open_
         first = await sandbox.client.webhooks.subscribe(URL, ["run.started"])
         again = await sandbox.client.webhooks.subscribe(URL, ["run.stuck"])
         assert (again.id, again.events, again.secret) == (first.id, ("run.stuck",), first.secret)
-        assert [one.secret for one in await sandbox.client.webhooks.list_subscriptions()] == [None]
+        listed = await sandbox.client.webhooks.list_subscriptions()
+        assert [hasattr(one, "secret") for one in listed] == [False]
 
 
-async def test_a_subscription_that_cannot_be_is_refused(
-    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_invalid_subscription_is_rejected(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_sandbox(one_step()) as sandbox:
         with pytest.raises(InvalidInput, match=r"did you mean 'review\.opened'"):
             await sandbox.client.webhooks.subscribe(URL, ["review.opend"])
@@ -109,26 +109,35 @@ async def test_a_subscription_that_cannot_be_is_refused(
             await sandbox.client.webhooks.subscribe(URL, ["run.ended"])
 
 
-async def test_a_stuck_run_is_told_with_its_cause(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(one_step()) as sandbox, receiver() as there, receiver() as asked, receiver() as usual:
-        await sandbox.client.webhooks.subscribe(there.url, ["run.stuck"])
+async def test_a_stuck_run_is_reported_with_its_cause(open_sandbox: OpenSandbox) -> None:
+    async with (
+        open_sandbox(one_step()) as sandbox,
+        receiver() as listener,
+        receiver() as requested,
+        receiver() as usual,
+    ):
+        await sandbox.client.webhooks.subscribe(listener.url, ["run.stuck"])
         runs = [
             (await sandbox.client.start("one", webhook=hook)).id
-            for hook in (Webhook(asked.url, events=["run.stuck"]), Webhook(usual.url))
+            for hook in (Webhook(requested.url, events=["run.stuck"]), Webhook(usual.url))
         ]
         await sandbox.clock.advance(timedelta(minutes=10))
         await watchdog.check_due_runs(sandbox.database, HEARTBEAT_TIMEOUT)
         await sandbox.send_webhooks()
-    assert {got.json["data"]["run"] for got in there.requests} == set(map(str, runs))
-    told = there.requests[0].json
-    assert (told["type"], told["data"]["state"], told["data"]["stuck"]["cause"]) == ("run.stuck", "stuck", "no_worker")
-    assert "start one: retoma worker" in told["data"]["stuck"]["explanation"]
-    assert (len(asked.requests), usual.requests) == (1, [])
+    assert {got.json["data"]["run"] for got in listener.requests} == set(map(str, runs))
+    payload = listener.requests[0].json
+    assert (payload["type"], payload["data"]["state"], payload["data"]["stuck"]["cause"]) == (
+        "run.stuck",
+        "stuck",
+        "no_worker",
+    )
+    assert "start one: retoma worker" in payload["data"]["stuck"]["explanation"]
+    assert (len(requested.requests), usual.requests) == (1, [])
 
 
 @asynccontextmanager
 async def open_review_server(database: Database, folder: Path) -> AsyncIterator[tuple[Api, Any]]:
-    """A server whose runs ask a person about a recording."""
+    """A server whose runs have a review of a recording."""
     await empty_database(database)
     files = create_file_store(FileSettings(home=folder, files_url=None))
     pipeline = Pipeline("talk")
@@ -139,11 +148,11 @@ async def open_review_server(database: Database, folder: Path) -> AsyncIterator[
 
     pipeline.review("approved", of=recording, send_back_to=[recording])
     application = App("talks", pipelines=[pipeline], files=files)
-    async with an_api(database, application=application) as api, receiver() as there:
-        yield api, there
+    async with an_api(database, application=application) as api, receiver() as listener:
+        yield api, listener
 
 
-async def test_a_review_that_opens_is_told_with_links_that_need_no_key(database: Database, tmp_path: Path) -> None:
+async def test_an_opened_review_is_reported_with_links_that_need_no_key(database: Database, tmp_path: Path) -> None:
     async with open_review_server(database, tmp_path) as (api, there):
         await api.client.webhooks.subscribe(there.url, ["review.opened"])
         run = (await api.client.start("talk")).id
@@ -152,8 +161,8 @@ async def test_a_review_that_opens_is_told_with_links_that_need_no_key(database:
         await api.sandbox.send_webhooks(Settings(public_url=PUBLIC))
         (review,) = await api.client.reviews.list()
         (got,) = there.requests
-        told = got.json["data"]["review"]
-        (file,) = told["files"]
+        reported = got.json["data"]["review"]
+        (file,) = reported["files"]
         link = file["url"].removeprefix(PUBLIC)
         served = await api.get(link, key=None)
         part = await api.get(link, key=None, headers={"Range": "bytes=0-3"})
@@ -161,8 +170,13 @@ async def test_a_review_that_opens_is_told_with_links_that_need_no_key(database:
         await api.sandbox.clock.advance(timedelta(hours=25))
         expired = await api.get(link, key=None)
     assert (got.json["type"], got.json["data"]["run"]) == ("review.opened", str(run))
-    assert (told["id"], told["step"], told["item"], told["revision"]) == (str(review.id), "approved", "", 1)
-    assert told["review_url"] == f"{PUBLIC}/reviews/{review.id}"
+    assert (reported["id"], reported["step"], reported["item"], reported["revision"]) == (
+        str(review.id),
+        "approved",
+        "",
+        1,
+    )
+    assert reported["review_url"] == f"{PUBLIC}/reviews/{review.id}"
     assert (file["step"], file["name"], file["size"]) == ("recording", "talk.wav", 14)
     assert (served.status_code, served.content, part.content) == (200, b"RIFF of a talk", b"RIFF")
     assert refused == [404, 404, 404, 401, 404]
@@ -199,7 +213,7 @@ async def test_the_event_of_a_review_is_written_in_the_transaction_that_opens_it
     assert tuple(found) == (2, 1)
 
 
-async def test_each_round_of_a_review_is_told_once_and_in_order(database: Database, tmp_path: Path) -> None:
+async def test_each_round_of_a_review_is_reported_once_and_in_order(database: Database, tmp_path: Path) -> None:
     async with open_review_server(database, tmp_path) as (api, there):
         run = (await api.client.start("talk", webhook=Webhook(there.url, events=["review.opened", "run.ended"]))).id
         await api.sandbox.work()
@@ -209,11 +223,11 @@ async def test_each_round_of_a_review_is_told_once_and_in_order(database: Databa
             await api.sandbox.clock.advance(timedelta(minutes=1))
             await api.sandbox.work()
         await api.sandbox.send_webhooks()
-    told = [(got.json["type"], got.json["data"]["seq"]) for got in there.requests]
-    assert told == [("review.opened", 1), ("review.opened", 2), ("run.completed", 3)]
+    outcomes = [(got.json["type"], got.json["data"]["seq"]) for got in there.requests]
+    assert outcomes == [("review.opened", 1), ("review.opened", 2), ("run.completed", 3)]
 
 
-async def test_reviews_of_runs_that_nobody_listens_to_are_not_announced(database: Database, tmp_path: Path) -> None:
+async def test_reviews_of_runs_without_subscribers_are_not_announced(database: Database, tmp_path: Path) -> None:
     async with open_review_server(database, tmp_path) as (api, there):
         await api.client.webhooks.subscribe(there.url, ["run.ended"])
         await api.client.start("talk", webhook=Webhook(there.url))
@@ -227,18 +241,18 @@ async def test_subscriptions_over_http_are_those_of_the_keys_tenant(database: Da
         blog = await api.make_key("deliveries:read", "deliveries:write", "runs:read", tenant="blog")
         shop = await api.make_key("deliveries:read", "deliveries:write", "runs:read", tenant="shop")
         blind = await api.make_key("deliveries:write", tenant="blog", name="blind")
-        given = {"url": f"{URL}?token=CANARY", "events": ["review.opened"]}
-        made = await api.post("/api/v1/webhooks", json=given, key=blog)
+        body = {"url": f"{URL}?token=CANARY", "events": ["review.opened"]}
+        made = await api.post("/api/v1/webhooks", json=body, key=blog)
         listed = (await api.get("/api/v1/webhooks", key=blog)).json()["webhooks"]
         path = f"/api/v1/webhooks/{made.json()['id']}"
         answers = [
             await api.get("/api/v1/webhooks", key=shop),
             await api.call("DELETE", path, key=shop),
-            await api.post("/api/v1/webhooks", json=given | {"tenant": "blog"}, key=shop),
-            await api.post("/api/v1/webhooks", json=given, key=blind),
+            await api.post("/api/v1/webhooks", json=body | {"tenant": "blog"}, key=shop),
+            await api.post("/api/v1/webhooks", json=body, key=blind),
             await api.call("DELETE", path, key=blog),
         ]
-        everyone = await api.post("/api/v1/webhooks", json=given)
+        everyone = await api.post("/api/v1/webhooks", json=body)
     assert (made.status_code, made.json()["secret"][:6]) == (201, "whsec_")
     assert [(one["tenant"], one["url"], one["events"]) for one in listed] == [
         ("blog", f"{URL}?token=***", ["review.opened"])

@@ -86,7 +86,7 @@ def opened(path: str) -> str:
 
 
 def privileges(status: str) -> list[str]:
-    """What the process of this status could still do beyond its account, itself or by a program that it starts."""
+    """Return the privileges that the process of this status still has, itself or through a program that it starts."""
     told = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
     held = [name for name in ("CapPrm", "CapEff", "CapInh", "CapAmb") if int(told[name], 16)]
     return [*held, *([] if told["NoNewPrivs"].strip() == "1" else ["new privileges"])]
@@ -134,7 +134,7 @@ def spinning(way: str) -> None:
 
 
 class Lifeline(BaseModel):
-    """The path of a FIFO that a step and all that it starts hold open while they live."""
+    """The path of a FIFO that a step and its child processes hold open while they run."""
 
     lifeline: str
 
@@ -185,6 +185,26 @@ def unhurried(hurried: int) -> dict[str, int]:
     return limits | {"former child": hurried, "child": os.getpid()}
 
 
+shared = Pipeline("shared", retry=Retry(1, delays=[1]))
+
+
+@shared.step
+def names() -> list[str]:
+    return ["a"]
+
+
+@shared.each(names)
+def read(name: str, *, ctx: Context) -> str:
+    if ctx.attempt == 1:
+        raise ValueError("unreadable")
+    return name
+
+
+@shared.each(names, continues=read, isolation=Isolation())
+def parse(read: str) -> str:
+    raise ValueError(f"{read} is no number")
+
+
 fragile = Pipeline("fragile")
 
 
@@ -210,7 +230,7 @@ def text(document: str) -> str:
 
 @poisoned.step
 def report(text: Items[str]) -> list[str]:
-    return [*text, *(failed.code for failed in text.failed)]
+    return [*text, *(failed.code for failed in text.failures)]
 
 
 forking = Pipeline("forking", inputs=Way, retry=Retry(0))
@@ -223,7 +243,7 @@ def forked(way: str) -> str:
 
 
 class Crowd(BaseModel):
-    """Each waits until `together` of them are there, which they tell by files in `folder`."""
+    """Each waits until `together` of them have started, which they signal by files in `folder`."""
 
     size: int
     together: int

@@ -1,4 +1,4 @@
-"""What a real worker's attempts cost, also those that it could not end."""
+"""Charges of a real worker's attempts, including those that it could not finish."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.conftest import OpenSandbox
 from tests.worker.test_worker import SOON, run_worker, wait_until
 
 
-async def test_a_run_that_is_over_has_its_charges(open_sandbox: OpenSandbox) -> None:
+async def test_an_ended_run_has_its_charges(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("ask")
 
     @pipeline.step
@@ -25,7 +25,7 @@ async def test_a_run_that_is_over_has_its_charges(open_sandbox: OpenSandbox) -> 
             assert len(await sandbox.client.costs.list_charges(run.id)) == 1
 
 
-async def test_a_long_attempt_is_charged_while_it_goes_on(open_sandbox: OpenSandbox) -> None:
+async def test_a_long_attempt_is_charged_while_it_runs(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("ask")
     answered = asyncio.Event()
 
@@ -41,7 +41,7 @@ async def test_a_long_attempt_is_charged_while_it_goes_on(open_sandbox: OpenSand
         answered.set()
 
 
-async def test_a_call_that_outlives_its_attempt_is_charged_when_it_is_answered(open_sandbox: OpenSandbox) -> None:
+async def test_a_call_that_outlives_its_attempt_is_charged_when_it_returns(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("ask", retry=Retry(0))
     answered = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Steps in child processes: whatever they do is one failed attempt, and the worker lives."""
+"""Steps in child processes: any misbehaviour is one failed attempt, and the worker survives."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from typing import Any
 import pytest
 
 from retoma import Isolation, Pipeline, Settings, seconds
-from retoma.engine.claim_protocol import AttemptOutcome, OutcomeKind, Result
+from retoma.engine import outcomes
+from retoma.engine.outcomes import AttemptError, Success
 from retoma.errors import DefinitionError
 from retoma.store.embedded import attach
 from retoma.testing import Sandbox
-from retoma.worker import executor, process_pool
+from retoma.worker import executor, process_pool, step_runner
 from retoma.worker.child_process import MAX_FILE_BYTES
 from retoma.worker.process_reaper import ProcessReaper
 from retoma.worker.worker import Worker
@@ -45,6 +46,7 @@ from tests.worker.isolated_steps import (
     misbehaving,
     poisoned,
     sequence,
+    shared,
 )
 
 
@@ -55,7 +57,7 @@ async def error_of(sandbox: Sandbox, pipeline: Pipeline, inputs: dict[str, str] 
     return error
 
 
-async def test_an_isolated_step_runs_elsewhere_and_without_secrets(
+async def test_an_isolated_step_runs_in_another_process_without_secrets(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-secret")
@@ -119,7 +121,7 @@ def embedded() -> Iterator[tuple[str, int]]:
         ),
     ],
 )
-async def test_what_an_isolated_step_does_wrong_has_its_code(
+async def test_each_misbehaviour_of_an_isolated_step_has_its_own_code(
     open_sandbox: OpenSandbox, way: str, code: str, message: str
 ) -> None:
     async with open_sandbox(misbehaving) as sandbox:
@@ -148,7 +150,7 @@ async def test_a_child_that_hangs_is_killed_at_the_timeout_with_all_that_it_star
 ) -> None:
     passed = 0.0
     monkeypatch.setattr(executor, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
-    async with open_sandbox(hanging) as sandbox, a_lifeline(tmp_path) as (path, lifeline):
+    async with open_sandbox(hanging) as sandbox, open_lifeline(tmp_path) as (path, lifeline):
         attempt = asyncio.create_task(error_of(sandbox, hanging, {"lifeline": path}))
         assert await lifeline.readline() == b"began\n"
         passed = HOUR.total_seconds()
@@ -157,36 +159,36 @@ async def test_a_child_that_hangs_is_killed_at_the_timeout_with_all_that_it_star
     assert error["code"] == "TIMEOUT"
 
 
-async def test_what_a_step_started_dies_also_when_the_worker_is_killed(
+async def test_processes_started_by_a_step_die_also_when_the_worker_is_killed(
     open_sandbox: OpenSandbox, tmp_path: Path
 ) -> None:
     async with (
         open_sandbox(hanging) as sandbox,
-        sandbox.manual_worker() as hands,
-        a_lifeline(tmp_path) as (path, lifeline),
+        sandbox.manual_worker() as worker,
+        open_lifeline(tmp_path) as (path, lifeline),
     ):
         await sandbox.client.start(hanging, {"lifeline": path})
-        attempt = asyncio.create_task(hands.attempt(await hands.claim()))
+        attempt = asyncio.create_task(worker.attempt(await worker.claim()))
         assert await lifeline.readline() == b"began\n"
-        hands._children._reaper.close()  # as when nobody holds the other end of its pipe any more
+        worker._children._reaper.close()  # as when nobody holds the other end of its pipe any more
         assert await lifeline.read() == b""
         (outcome,) = await attempt
-    assert isinstance(outcome, AttemptOutcome)
-    assert outcome.code == "OUT_OF_MEMORY"  # as it was killed, and before its timeout
+    assert isinstance(outcome, outcomes.Failure | outcomes.Retried)
+    assert outcome.error.code == "OUT_OF_MEMORY"  # as it was killed, and before its timeout
 
 
-def test_a_child_that_has_ended_is_not_killed_later_under_a_number_that_is_now_of_others() -> None:
-    undertaker = ProcessReaper()
+def test_an_ended_child_is_not_killed_later_by_a_reused_process_id() -> None:
+    reaper = ProcessReaper()
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as other:
-        undertaker.watch(other.pid)
-        undertaker.forget(other.pid)
-        undertaker.close()
+        reaper.watch(other.pid)
+        reaper.forget(other.pid)
+        reaper.close()
         other.terminate()
     assert other.returncode == -signal.SIGTERM
 
 
 async def test_the_child_of_a_cancelled_run_is_killed(open_sandbox: OpenSandbox, tmp_path: Path) -> None:
-    async with open_sandbox(endless) as sandbox, a_lifeline(tmp_path) as (path, lifeline):
+    async with open_sandbox(endless) as sandbox, open_lifeline(tmp_path) as (path, lifeline):
         worker = Worker(sandbox.app, sandbox.database, Settings(), concurrency=1)
         working = asyncio.create_task(worker.run())
         run = (await sandbox.client.start(endless, {"lifeline": path})).id
@@ -200,14 +202,16 @@ async def test_the_child_of_a_cancelled_run_is_killed(open_sandbox: OpenSandbox,
 @pytest.mark.parametrize(
     ("way", "message"), [("self-cancel", "the step cancelled its own task"), ("unreadable", "Unreadable")]
 )
-async def test_an_odd_end_of_a_step_is_no_crash_of_its_child(open_sandbox: OpenSandbox, way: str, message: str) -> None:
+async def test_an_unusual_exit_of_a_step_is_not_a_crash_of_its_child(
+    open_sandbox: OpenSandbox, way: str, message: str
+) -> None:
     async with open_sandbox(misbehaving) as sandbox:
         error = await error_of(sandbox, misbehaving, {"way": way})
     assert error["code"] == "ERROR"
     assert message in error["message"]
 
 
-async def test_a_child_that_cannot_start_says_why(
+async def test_a_child_that_cannot_start_reports_why(
     open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "__init__.py").write_text("raise ImportError('pydantic is too old')")
@@ -218,13 +222,13 @@ async def test_a_child_that_cannot_start_says_why(
     assert "'behaviour' could not start: ImportError: pydantic is too old" in error["message"]
 
 
-async def test_a_child_that_is_well_is_used_again(open_sandbox: OpenSandbox) -> None:
+async def test_a_healthy_child_is_reused(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(sequence) as sandbox:
         run = await sandbox.run(sequence)
     assert len(set(run.results["second"])) == 1
 
 
-async def test_quick_attempts_share_the_children_that_are_there(
+async def test_short_attempts_share_the_existing_children(
     open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_pool, "MAX_CONCURRENT_STARTS", 1)
@@ -242,7 +246,7 @@ async def test_no_attempt_waits_for_the_end_of_others(
     assert run.results["children"] == 3
 
 
-async def test_a_child_that_has_done_its_share_is_replaced(
+async def test_a_child_is_replaced_after_its_maximum_number_of_jobs(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_pool, "JOBS_PER_CHILD", 1)
@@ -251,12 +255,12 @@ async def test_a_child_that_has_done_its_share_is_replaced(
     assert len(set(run.results["second"])) == 2
 
 
-async def test_a_child_that_met_its_limit_or_keeps_much_memory_is_replaced(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(misbehaving) as sandbox, sandbox.manual_worker() as hands:
+async def test_a_child_that_hit_its_limit_or_retains_much_memory_is_replaced(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(misbehaving) as sandbox, sandbox.manual_worker() as worker:
         runs = []
         for way in ("well", "memory", "well", "hoard", "well"):
             runs.append((await sandbox.client.start(misbehaving, {"way": way})).id)
-            await hands.record_outcomes(await hands.attempt(await hands.claim()))
+            await worker.record_outcomes(await worker.attempt(await worker.claim()))
         pids = [(await sandbox.client.runs.get_results(run))["behaviour"]["pid"] for run in runs[::2]]
     assert len(set(pids)) == 3
 
@@ -269,7 +273,7 @@ async def test_limits_of_one_step_do_not_stay_with_the_child_for_another(open_sa
     assert limits == {"CPU": resource.RLIM_INFINITY, "CORE": 0, "FSIZE": MAX_FILE_BYTES}
 
 
-def test_a_child_lifts_no_limit_under_which_its_worker_was_started() -> None:
+def test_a_child_cannot_raise_limits_inherited_from_its_worker() -> None:
     """Nor does it die of trying to."""
     code = "import resource; from retoma.worker import child_process as child"
     code += "; child._limit_disk(); child._limit_cpu(None)"
@@ -282,37 +286,38 @@ def test_a_child_lifts_no_limit_under_which_its_worker_was_started() -> None:
 async def test_the_start_of_a_child_uses_up_no_time_of_the_step(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late, start = 0.0, process_pool._ChildProcess.start
+    late, start = 0.0, process_pool.ChildProcess.start
 
-    async def start_beyond_its_timeout(memory: int, undertaker: ProcessReaper) -> process_pool._ChildProcess:
+    async def start_beyond_its_timeout(memory: int, reaper: ProcessReaper) -> process_pool.ChildProcess:
         nonlocal late
         late = 90.0
-        return await start(memory, undertaker)
+        return await start(memory, reaper)
 
-    monkeypatch.setattr(executor, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late))
-    monkeypatch.setattr(process_pool._ChildProcess, "start", start_beyond_its_timeout)
-    async with open_sandbox(misbehaving) as sandbox, sandbox.manual_worker() as hands:
+    for module in (executor, step_runner):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late))
+    monkeypatch.setattr(process_pool.ChildProcess, "start", start_beyond_its_timeout)
+    async with open_sandbox(misbehaving) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(misbehaving)
-        (outcome,) = await hands.attempt(await hands.claim())
-    assert isinstance(outcome, Result)
+        (outcome,) = await worker.attempt(await worker.claim())
+    assert isinstance(outcome, Success)
 
 
-async def test_a_job_whose_child_never_came_goes_back_and_did_not_time_out(
+async def test_a_job_whose_child_never_started_is_returned_and_did_not_time_out(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(memory: int, undertaker: ProcessReaper) -> None:
+    async def never(memory: int, reaper: ProcessReaper) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(executor, "START_TIMEOUT", -60.0)
-    monkeypatch.setattr(process_pool._ChildProcess, "start", never)
-    async with open_sandbox(misbehaving) as sandbox, sandbox.manual_worker() as hands:
+    monkeypatch.setattr(step_runner, "START_TIMEOUT", -60.0)
+    monkeypatch.setattr(process_pool.ChildProcess, "start", never)
+    async with open_sandbox(misbehaving) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(misbehaving)).id
-        await hands.record_outcomes(await hands.attempt(await hands.claim()))
+        await worker.record_outcomes(await worker.attempt(await worker.claim()))
         (job,) = await sandbox.client.runs.list_jobs(run)
     assert (job.state, job.attempt, job.code) == ("ready", 0, None)
 
 
-async def test_an_answer_that_would_fill_the_worker_is_not_read(
+async def test_an_answer_that_would_exhaust_the_workers_memory_is_not_read(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_pool, "MAX_ANSWER_BYTES", 20)
@@ -326,9 +331,9 @@ async def test_an_isolated_step_may_ask_to_wait_in_seconds(open_sandbox: OpenSan
         before = await sandbox.clock.now()
         run = await sandbox.run(misbehaving, {"way": "later"})
         assert await sandbox.clock.now() - before == seconds(60)
-        asked = (await sandbox.client.runs.list_events(run.id))[1]
+        requested = (await sandbox.client.runs.list_events(run.id))[1]
     assert run.state == "completed"
-    assert asked.data["message"] == "the step asked to run again in 60 s"
+    assert requested.data["message"] == "the step asked to run again in 60 s"
 
 
 @pytest.mark.parametrize(
@@ -342,11 +347,11 @@ async def test_a_module_that_a_child_cannot_import_fails_each_job_once(
     open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str, why: str
 ) -> None:
     monkeypatch.setenv("KEY", "sk-secret")
-    greedy = a_module(tmp_path, monkeypatch, top).pipeline
-    async with open_sandbox(greedy) as sandbox, sandbox.manual_worker() as hands:
+    greedy = make_module(tmp_path, monkeypatch, top).pipeline
+    async with open_sandbox(greedy) as sandbox, sandbox.manual_worker() as worker:
         for _ in range(2):  # the second by the same child
             run = (await sandbox.client.start(greedy)).id
-            await hands.record_outcomes(await hands.attempt(await hands.claim()))
+            await worker.record_outcomes(await worker.attempt(await worker.claim()))
             ((job,), (error,)) = (
                 await sandbox.client.runs.list_jobs(run),
                 (await sandbox.client.runs.get_errors(run)).values(),
@@ -373,14 +378,22 @@ async def test_the_third_crash_quarantines_also_if_no_retry_is_left(
     ]
 
 
+async def test_an_isolated_step_shares_the_retries_of_the_step_that_it_continues(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(shared) as sandbox:
+        run = await sandbox.run(shared)
+        (job,) = await sandbox.client.runs.list_step_jobs(run.id, "parse")
+        error = (await sandbox.client.runs.get_errors(run.id))["parse", job.item]
+    assert (job.state, job.attempt, error["message"]) == ("failed", 1, "a is no number")
+
+
 async def test_a_second_crash_without_a_retry_left_fails_the_job(open_sandbox: OpenSandbox) -> None:
-    crashes: list[OutcomeKind] = ["crashed", "crashed_for_good"]
-    async with open_sandbox(fragile) as sandbox, sandbox.manual_worker() as hands:
+    error = AttemptError("CRASHED")
+    async with open_sandbox(fragile) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(fragile)).id
-        for outcome in crashes:
-            await hands.record_outcomes(
-                [AttemptOutcome(claim, outcome, code="CRASHED") for claim in await hands.claim()]
-            )
+        (claim,) = await worker.claim()
+        await worker.record_outcomes([outcomes.Retried(claim, error, is_crash=True)])
+        (claim,) = await worker.claim()
+        await worker.record_outcomes([outcomes.Failure(claim, error)])
         (job,) = await sandbox.client.runs.list_jobs(run)
     assert (job.state, job.attempt, job.code) == ("failed", 2, "CRASHED")
 
@@ -438,7 +451,7 @@ def test_a_limit_of_processor_time_may_be_given_in_seconds() -> None:
 
 
 @asynccontextmanager
-async def a_lifeline(folder: Path) -> AsyncIterator[tuple[str, asyncio.StreamReader]]:
+async def open_lifeline(folder: Path) -> AsyncIterator[tuple[str, asyncio.StreamReader]]:
     """A FIFO and its reader, which meets the end when every process that held it has died."""
     path = folder / "lifeline"
     os.mkfifo(path)
@@ -454,7 +467,7 @@ async def a_lifeline(folder: Path) -> AsyncIterator[tuple[str, asyncio.StreamRea
         transport.close()
 
 
-def a_module(folder: Path, monkeypatch: pytest.MonkeyPatch, top: str) -> Any:
+def make_module(folder: Path, monkeypatch: pytest.MonkeyPatch, top: str) -> Any:
     """A module named greedy, with `top` before its isolated step."""
     text = f"""
 import os
@@ -474,13 +487,13 @@ def wanting() -> None: ...
     return module
 
 
-async def test_a_copy_that_a_step_forks_does_not_answer_for_the_next_job(open_sandbox: OpenSandbox) -> None:
-    async with open_sandbox(forking) as sandbox, sandbox.manual_worker() as hands:
+async def test_a_process_forked_by_a_step_does_not_answer_for_the_next_job(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(forking) as sandbox, sandbox.manual_worker() as worker:
         ways = [str(number) for number in range(6)]
         for way in ways:
             await sandbox.client.start(forking, {"way": way})
         for _ in ways:
-            await hands.record_outcomes(await hands.attempt(await hands.claim(1)))
+            await worker.record_outcomes(await worker.attempt(await worker.claim(1)))
         runs = await sandbox.client.runs.list()
         results = {run.input["way"]: (await sandbox.client.runs.get_results(run.id))["forked"] for run in runs}
     assert results == {way: way for way in ways}
@@ -510,7 +523,7 @@ asyncio.run(main())
 """
 
 
-def test_a_script_without_a_guard_is_told_so_and_does_not_start_itself_again(tmp_path: Path) -> None:
+def test_a_script_without_a_main_guard_gets_an_error_and_does_not_start_itself_again(tmp_path: Path) -> None:
     (tmp_path / "film.py").write_text(UNGUARDED)
     ended = subprocess.run(
         [sys.executable, "film.py"], cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_TIMEOUT * 2

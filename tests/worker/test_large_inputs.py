@@ -27,23 +27,23 @@ async def test_an_input_reaches_every_step_that_takes_it(open_sandbox: OpenSandb
 async def test_a_large_input_does_not_travel_with_claims_and_is_kept_once_fetched(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[UUID] = []
+    requests: list[UUID] = []
     fetch = runs.get_input
 
     async def counted(database: Database, run: UUID) -> str:
-        asked.append(run)
+        requests.append(run)
         return await fetch(database, run)
 
     monkeypatch.setattr(runs, "get_input", counted)
-    async with open_sandbox(book) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(book) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(book, {"text": MUCH})).id
-        claims = await hands.claim(100)
+        claims = await worker.claim(100)
         assert {claim.run_input for claim in claims} == {None}
-        await hands.record_outcomes(await hands.attempt(claims))
-        assert set(asked) == {run}
-        asked.clear()
-        await run_next(hands)
-        assert asked == []
+        await worker.record_outcomes(await worker.attempt(claims))
+        assert set(requests) == {run}
+        requests.clear()
+        await run_next(worker)
+        assert requests == []
 
 
 async def test_only_so_many_inputs_are_kept(open_sandbox: OpenSandbox) -> None:
@@ -53,6 +53,6 @@ async def test_only_so_many_inputs_are_kept(open_sandbox: OpenSandbox) -> None:
             (await sandbox.client.start(book, {"text": f"{number}"})).id
             for number in range(step_runner.INPUTS_KEPT + 2)
         ]
-        told = [await inputs.get(run) for run in (*runs, runs[0])]
-        assert '"text":"0"' in told[0] == told[-1]
+        body = [await inputs.get(run) for run in (*runs, runs[0])]
+        assert '"text":"0"' in body[0] == body[-1]
         assert len(inputs._kept) == step_runner.INPUTS_KEPT

@@ -1,4 +1,4 @@
-"""What an attempt worked on is freed when the attempt ends, without any garbage collection."""
+"""The memory of an attempt is freed when the attempt ends, without garbage collection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conftest import OpenSandbox
 
 
 class Document:
-    """Stands for the megabytes that a step may have in a variable."""
+    """Represents the megabytes that a step may hold in a variable."""
 
 
 class Held:
@@ -118,7 +118,7 @@ def make_reading_pipeline(held: Held, way: str, *, is_async: bool) -> Pipeline:
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
 @pytest.mark.parametrize("way", ERRORS)
-async def test_failed_attempts_keep_nothing(
+async def test_failed_attempts_retain_no_memory(
     open_sandbox: OpenSandbox, no_collection: None, way: str, is_async: bool
 ) -> None:
     held = Held()
@@ -130,7 +130,7 @@ async def test_failed_attempts_keep_nothing(
         assert (held.count, ERRORS_HOLD.count) == (0, 0)
 
 
-async def test_idle_threads_keep_nothing_of_the_last_call(no_collection: None) -> None:
+async def test_idle_threads_retain_nothing_of_the_last_call(no_collection: None) -> None:
     held = Held()
     threads = ThreadPool(1)
     try:

@@ -22,7 +22,7 @@ async def test_steps_read_the_files_that_their_item_names_also_in_a_child(
     assert run.results["text"] == {"a": "3 one", "b": "5 three"}
 
 
-async def test_a_file_that_is_gone_fails_the_job_and_says_so(open_sandbox: OpenSandbox, tmp_path: Path) -> None:
+async def test_a_missing_file_fails_the_job_with_the_reason(open_sandbox: OpenSandbox, tmp_path: Path) -> None:
     files = files_in(tmp_path)
     saved = await files.save(b"one", name="a")
     (await files.get_path(saved)).unlink()

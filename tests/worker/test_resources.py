@@ -68,7 +68,7 @@ async def test_the_sandbox_opens_resources_while_it_works() -> None:
     assert line.story == ["opened", "used", "used", "closed"]
 
 
-def test_a_check_of_feedback_cannot_have_what_only_workers_open() -> None:
+def test_a_feedback_check_cannot_use_resources_that_only_workers_open() -> None:
     pipeline = Pipeline("letters")
 
     def can_follow(feedback: Feedback, *, http: list[str]) -> None: ...
@@ -81,7 +81,7 @@ def test_a_check_of_feedback_cannot_have_what_only_workers_open() -> None:
         App("letters", pipelines=[pipeline], resources={"http": PerWorker(Line().open)})
 
 
-async def test_a_worker_says_that_it_has_drained_before_it_closes_resources(database: Database) -> None:
+async def test_a_worker_logs_that_it_has_drained_before_it_closes_resources(database: Database) -> None:
     line = Line()
     worker = Worker(calls(line), database, Settings(), on_drained=lambda: line.story.append("drained"))
     worker.stop()

@@ -5,7 +5,7 @@ from tests.conftest import OpenSandbox
 from tests.worker.test_worker import run_worker, wait_until
 
 
-async def test_a_worker_watches_over_runs_without_anyone_asking(open_sandbox: OpenSandbox) -> None:
+async def test_a_worker_detects_stuck_runs_automatically(open_sandbox: OpenSandbox) -> None:
     """Also over those that it does not serve."""
     today, another = Pipeline("today"), Pipeline("another")
 

@@ -1,4 +1,4 @@
-"""A submission that is under way when its attempt is told to end."""
+"""A submission in progress when its attempt is cancelled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ film = Pipeline("film", retry=Retry(0))
 
 
 class Host:
-    """It takes the work, and its answer comes when the test says so."""
+    """It accepts the work and answers when the test says so."""
 
     def __init__(self) -> None:
         self.submitted, self.told, self.answers = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -43,8 +43,7 @@ class Host:
 
 @film.step(pool=Pool("gpu", capacity=1))
 async def clip(*, host: Host, ctx: Context) -> str:
-    handle = await ctx.once("submit", host.submit)
-    return str(await ctx.external(handle, poll=host.status, cancel=host.cancel, poll_interval=0.1))
+    return str(await ctx.external(host.submit, poll=host.status, cancel=host.cancel, poll_interval=0.1))
 
 
 @asynccontextmanager
@@ -86,7 +85,7 @@ async def test_work_submitted_while_its_run_was_cancelled_is_cancelled_too(
         assert (await sandbox.client.pools.list("gpu"))[0].used == 0
 
 
-async def test_a_submission_that_never_answers_is_given_up_in_the_end(
+async def test_a_submission_that_never_answers_is_eventually_given_up(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(context_backend, "CALL_GRACE", 0.05)
@@ -96,7 +95,7 @@ async def test_a_submission_that_never_answers_is_given_up_in_the_end(
         assert (await sandbox.client.pools.list("gpu"))[0].used == 0
 
 
-async def test_a_worker_that_stops_within_one_part_leaves_the_next_to_another(open_sandbox: OpenSandbox) -> None:
+async def test_a_worker_that_stops_within_one_effect_leaves_the_next_to_another(open_sandbox: OpenSandbox) -> None:
     pipeline, host, begun = Pipeline("two", retry=Retry(0)), Host(), []
 
     @pipeline.step

@@ -1,4 +1,4 @@
-"""The worker in this process, on a real database: what it takes, gives back, loses and takes up again."""
+"""The worker in this process, on a real database: what it claims, returns, loses and takes over."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from retoma import Context, Pipeline, Retry, RetryLater, Settings, fixed, logs, seconds
+from retoma import Context, Pipeline, Retry, RetryLater, Settings, fixed_delay, logs, seconds
 from retoma.engine.claim_protocol import WorkerLink
+from retoma.engine.outcomes import Returned
 from retoma.errors import DatabaseUnavailable
 from retoma.identifiers import ClaimKey
 from retoma.records import Job
@@ -51,7 +52,7 @@ async def run_worker(
 
 
 async def wait_until(holds: Callable[[], Awaitable[Any]]) -> Any:
-    """What `holds` gives, once it gives something true."""
+    """Return the result of `holds` once it is truthy."""
     async with asyncio.timeout(SOON.total_seconds()):
         while not (found := await holds()):  # noqa: ASYNC110  (it happens in the database)
             await asyncio.sleep(0.01)
@@ -80,7 +81,7 @@ async def test_async_and_plain_functions_are_run(open_sandbox: OpenSandbox) -> N
     assert results == {"on_the_loop": "MainThread", "in_a_thread": "retoma-step"}
 
 
-async def test_a_worker_that_stops_lets_its_jobs_end(open_sandbox: OpenSandbox) -> None:
+async def test_a_stopping_worker_lets_its_jobs_finish(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("slow")
     began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -101,7 +102,7 @@ async def test_a_worker_that_stops_lets_its_jobs_end(open_sandbox: OpenSandbox) 
         assert await sandbox.client.workers.list() == []
 
 
-async def test_what_outlasts_the_drain_goes_back_and_uses_up_no_retry(open_sandbox: OpenSandbox) -> None:
+async def test_jobs_that_outlast_the_drain_are_returned_and_use_no_retry(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("endless")
     began = asyncio.Event()
 
@@ -118,7 +119,7 @@ async def test_what_outlasts_the_drain_goes_back_and_uses_up_no_retry(open_sandb
         assert (job.state, job.attempt, job.code) == ("ready", 1, "INTERRUPTED")
 
 
-async def test_what_was_dropped_is_never_given_back_as_if_it_had_not_begun(open_sandbox: OpenSandbox) -> None:
+async def test_dropped_jobs_are_never_returned_as_unstarted(open_sandbox: OpenSandbox) -> None:
     """Its attempt would be counted again, and the same attempt could run twice."""
     pipeline = Pipeline("begun")
 
@@ -126,18 +127,18 @@ async def test_what_was_dropped_is_never_given_back_as_if_it_had_not_begun(open_
     async def endless() -> None:
         await asyncio.Event().wait()
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        claims = await hands.claim()
-        workload = Executor(hands._runner, 1, lambda: None)
+        claims = await worker.claim()
+        workload = Executor(worker._runner, 1, asyncio.Event())
         workload.take(claims)
         workload.drop()
         workload.take(claims)  # as they are found after a lost answer
-        assert workload.collect() == ([], [])
+        assert workload.collect() == []
         assert workload.is_idle
 
 
-async def test_a_job_that_ignores_its_interruption_does_not_hold_up_the_end(open_sandbox: OpenSandbox) -> None:
+async def test_a_job_that_ignores_its_interruption_does_not_delay_the_shutdown(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("deaf")
     began, released = asyncio.Event(), asyncio.Event()
 
@@ -158,10 +159,10 @@ async def test_a_job_that_ignores_its_interruption_does_not_hold_up_the_end(open
         assert (await only_job(sandbox)).state == "ready"
 
 
-async def test_a_worker_that_stops_ends_though_the_database_is_away(
+async def test_a_stopping_worker_exits_though_the_database_is_unreachable(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it holds goes back when it has been silent for long enough."""
+    """Its jobs are released after the heartbeat timeout."""
     pipeline = Pipeline("result")
     began = asyncio.Event()
 
@@ -192,7 +193,7 @@ async def test_a_worker_that_stops_ends_though_the_database_is_away(
         assert (await only_job(sandbox)).state == "ready"
 
 
-async def test_a_worker_declared_dead_goes_on_under_a_new_id(open_sandbox: OpenSandbox) -> None:
+async def test_a_worker_declared_dead_continues_under_a_new_id(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("twice")
     attempts: list[int] = []
     began = asyncio.Event()
@@ -217,7 +218,7 @@ async def test_a_worker_declared_dead_goes_on_under_a_new_id(open_sandbox: OpenS
         assert after.id > before.id
 
 
-async def test_a_suspect_that_runs_on_holds_up_the_others_no_longer(
+async def test_a_long_running_suspect_no_longer_blocks_the_others(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "SUSPECT_TRIAL", 0.0)
@@ -254,9 +255,9 @@ async def test_only_a_suspect_with_one_death_is_trusted_before_it_ends(
             async with killed_worker(sandbox) as dying:
                 await dying.claim()
                 await pass_heartbeat_timeout(sandbox)
-        async with sandbox.manual_worker() as hands:
-            held = Executor(hands._runner, concurrency=1, on_outcome=lambda: None)
-            held.take(await hands.claim())
+        async with sandbox.manual_worker() as worker:
+            held = Executor(worker._runner, concurrency=1, changed=asyncio.Event())
+            held.take(await worker.claim())
             assert held.has_suspect
             await began.wait()
             later = asyncio.Event()
@@ -300,11 +301,11 @@ def lose_every_other_answer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             self._link = link
             self._calls = 0
 
-        async def fetch(self, statement: Any, *rest: Any) -> Any:
-            rows = await self._link.fetch(statement, *rest)
+        async def call(self, noun: str, statement: str, *rest: Any) -> Any:
+            rows = await self._link.call(noun, statement, *rest)
             self._calls += 1
-            if statement.name == "finish_and_claim" and self._calls % 2:
-                lost.append(statement.name)
+            if statement == "finish_and_claim" and self._calls % 2:
+                lost.append(statement)
                 raise ConnectionResetError("the connection was cut before the answer")
             return rows
 
@@ -342,12 +343,12 @@ async def test_a_thread_that_outlives_its_timeout_is_replaced(open_sandbox: Open
     assert "still running after 0.05 s" in errors["hung", ""]["message"]
 
 
-async def test_a_value_that_the_database_cannot_hold_fails_alone_and_is_in_the_log(
+async def test_a_value_that_the_database_cannot_store_fails_alone_and_is_logged(
     open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     pipeline = Pipeline("unrecordable")
 
-    @pipeline.step(on_failure="continue", retry=Retry(1, backoff=fixed(timedelta(days=999_000_000)), jitter=0))
+    @pipeline.step(on_failure="continue", retry=Retry(1, backoff=fixed_delay(timedelta(days=999_000_000)), jitter=0))
     async def forever() -> None:
         raise RuntimeError("later")
 
@@ -365,7 +366,7 @@ async def test_a_value_that_the_database_cannot_hold_fails_alone_and_is_in_the_l
 
 
 @pytest.mark.parametrize("wanted", [timedelta(days=8000 * 365), timedelta.max])
-async def test_a_step_that_asks_for_an_endless_wait_is_looked_at_again_after_a_year(
+async def test_a_step_that_asks_for_an_endless_wait_is_retried_after_a_year(
     open_sandbox: OpenSandbox, wanted: timedelta
 ) -> None:
     pipeline = Pipeline("endless")
@@ -382,10 +383,10 @@ async def test_a_step_that_asks_for_an_endless_wait_is_looked_at_again_after_a_y
     assert wait.until == now + timedelta(days=365)
 
 
-async def test_a_running_step_is_told_of_a_cancel(open_sandbox: OpenSandbox) -> None:
+async def test_a_running_step_is_notified_of_a_cancel(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("cancelled")
     began = asyncio.Event()
-    told: list[str] = []
+    reported: list[str] = []
 
     @pipeline.step
     async def waiting() -> None:
@@ -393,7 +394,7 @@ async def test_a_running_step_is_told_of_a_cancel(open_sandbox: OpenSandbox) -> 
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            told.append("cancelled")
+            reported.append("cancelled")
             raise
 
     async with open_sandbox(pipeline) as sandbox, run_worker(sandbox):
@@ -401,10 +402,10 @@ async def test_a_running_step_is_told_of_a_cancel(open_sandbox: OpenSandbox) -> 
         await began.wait()
         assert await sandbox.client.runs.cancel(started.id) == "cancelling"
         assert (await sandbox.client.wait(started.id, SOON)).state == "cancelled"
-    assert told == ["cancelled"]
+    assert reported == ["cancelled"]
 
 
-async def test_jobs_taken_ahead_go_back_when_the_worker_stops(open_sandbox: OpenSandbox) -> None:
+async def test_prefetched_jobs_are_returned_when_the_worker_stops(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("many")
     began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -426,39 +427,39 @@ async def test_jobs_taken_ahead_go_back_when_the_worker_stops(open_sandbox: Open
     assert len(done) + len(untouched) == 10
 
 
-async def test_jobs_taken_ahead_are_for_others_when_those_before_them_take_long(
+async def test_prefetched_jobs_are_released_when_earlier_ones_take_long(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "PREFETCH_STALL", 0.0)
-    async with claim_ahead(open_sandbox) as (held, told):
+    async with claim_ahead(open_sandbox) as (held, reported):
         held._mean_seconds = 0.0001
-        assert held.room > 0
-        await told.wait()
-        assert [setback.kind for setback in held.collect()[1]] == ["back", "back"]
-        assert held.room == 0
+        assert held.free_capacity > 0
+        await reported.wait()
+        assert [type(outcome) for outcome in held.collect()] == [Returned, Returned]
+        assert held.free_capacity == 0
 
 
-async def test_what_is_unwanted_and_has_not_begun_goes_back_at_once(open_sandbox: OpenSandbox) -> None:
+async def test_unwanted_unstarted_jobs_are_returned_at_once(open_sandbox: OpenSandbox) -> None:
     async with claim_ahead(open_sandbox) as (held, _):
         held.cancel(set(held.running_jobs[1:2]))
-        assert [setback.kind for setback in held.collect()[1]] == ["back"]
+        assert [type(outcome) for outcome in held.collect()] == [Returned]
         assert len(held.running_jobs) == 2
 
 
 @asynccontextmanager
 async def claim_ahead(open_sandbox: OpenSandbox) -> AsyncIterator[tuple[Executor, asyncio.Event]]:
-    """One job at work that never ends, and two behind it."""
-    pipeline, told = Pipeline("slow"), asyncio.Event()
+    """One running job that never ends, and two behind it."""
+    pipeline, reported = Pipeline("slow"), asyncio.Event()
 
     @pipeline.step
     async def endless() -> None:
         await asyncio.Event().wait()
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands, asyncio.timeout(WAIT_TIMEOUT):
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker, asyncio.timeout(WAIT_TIMEOUT):
         await sandbox.client.start_many(pipeline, [None] * 3)
-        held = Executor(hands._runner, concurrency=1, on_outcome=told.set)
-        held.take(await hands.claim(3))
-        yield held, told
+        held = Executor(worker._runner, concurrency=1, changed=reported)
+        held.take(await worker.claim(3))
+        yield held, reported
         held.drop()
 
 
@@ -469,13 +470,13 @@ async def test_a_worker_learns_which_of_its_jobs_are_unwanted(open_sandbox: Open
     async def one() -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as hands:
+    async with open_sandbox(pipeline) as sandbox, killed_worker(sandbox) as worker:
         started = await sandbox.client.start_many(pipeline, [None] * 2)
-        claims = {claim.run: claim.key for claim in await hands.claim(2)}
+        claims = {claim.run: claim.key for claim in await worker.claim(2)}
         wanted, cancelled = (claims[run.id] for run in started)
 
         async def unwanted() -> set[ClaimKey]:
-            return await workers.find_unwanted(sandbox.database, hands.worker, [wanted, cancelled])
+            return await workers.find_unwanted(sandbox.database, worker.worker, [wanted, cancelled])
 
         assert await unwanted() == set()
         await sandbox.client.runs.cancel(started[1].id)
@@ -484,7 +485,7 @@ async def test_a_worker_learns_which_of_its_jobs_are_unwanted(open_sandbox: Open
         assert await unwanted() == {wanted, cancelled}
 
 
-async def test_what_runs_beside_a_failure_that_stops_its_run_is_not_unwanted(open_sandbox: OpenSandbox) -> None:
+async def test_jobs_running_alongside_a_stopping_failure_are_not_unwanted(open_sandbox: OpenSandbox) -> None:
     pipeline = Pipeline("beside", retry=Retry(0))
 
     @pipeline.step
@@ -495,14 +496,14 @@ async def test_what_runs_beside_a_failure_that_stops_its_run_is_not_unwanted(ope
     async def good() -> int:
         return 1
 
-    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as hands:
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        claims = {claim.step: claim for claim in await hands.claim(2)}
-        await hands.record_outcomes(await hands.attempt([claims["bad"]]))
-        assert await workers.find_unwanted(sandbox.database, hands.worker, [claims["good"].key]) == set()
+        claims = {claim.step: claim for claim in await worker.claim(2)}
+        await worker.record_outcomes(await worker.attempt([claims["bad"]]))
+        assert await workers.find_unwanted(sandbox.database, worker.worker, [claims["good"].key]) == set()
 
 
-async def test_work_is_found_without_listening(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_is_found_without_notifications(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = Pipeline("polled")
 
     @pipeline.step
@@ -540,7 +541,7 @@ async def test_a_step_that_is_no_longer_defined_waits_with_its_cause(open_sandbo
         assert job.ready_at == await after.clock.now() + timedelta(seconds=30)
 
 
-async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_do(
+async def test_a_step_that_blocks_the_loop_loses_its_worker_and_gets_advice(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("retoma.worker.executor.MAX_BLOCK_SECONDS", 0.2)
@@ -549,7 +550,7 @@ async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_
     async def patient(
         link: DedicatedConnection, statement: Any, arguments: list[Any], timeout: float = WAIT_TIMEOUT
     ) -> Any:
-        """A heart that beats so often has little patience, and gives its worker up only once."""
+        """With such a frequent heartbeat the timeout is short, and the worker is given up only once."""
         return await fetch(link, statement, arguments, WAIT_TIMEOUT)
 
     monkeypatch.setattr(DedicatedConnection, "fetch", patient)
@@ -575,7 +576,7 @@ async def test_a_step_that_blocks_the_loop_loses_its_worker_and_is_told_what_to_
     assert "define it with `def` instead of `async def`" in line.getMessage()
 
 
-async def test_a_handler_that_knows_no_fields_gets_them_in_the_line(
+async def test_a_handler_without_field_support_gets_the_fields_in_the_line(
     open_sandbox: OpenSandbox, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "_IS_CONFIGURED", False)
@@ -588,6 +589,6 @@ async def test_a_handler_that_knows_no_fields_gets_them_in_the_line(
     async with open_sandbox(pipeline) as sandbox:
         run = await sandbox.run(pipeline)
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert line.startswith("job_failed  an attempt failed, and it will not be retried  tenant=default ")
+    assert line.startswith("job_failed  an attempt failed, and no worker will retry it  tenant=default ")
     assert f"run={run.id} step=script attempt=1" in line
     assert "KeyError: 'v1'" in line

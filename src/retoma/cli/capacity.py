@@ -1,11 +1,18 @@
-"""`retoma workers` and `retoma queues`: list workers and queues."""
+"""`retoma workers`, `retoma queues` and `retoma pools ...`: list them, and change pools."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from retoma.cli import printing
-from retoma.cli.command_setup import open_client, read_settings, run_async
-from retoma.cli.options import ListFormat, ListOutput
+from retoma.cli.command_setup import async_command, client_command, open_client, read_settings
+from retoma.cli.options import DetailFormat, DetailOutput, ListFormat, ListOutput
 from retoma.cli.printing import Column
+from retoma.client import Client
+
+pools = typer.Typer(name="pools", no_args_is_help=True, help="Manage pools: shared capacity and rate limits.")
 
 _WORKER_COLUMNS = [
     Column("id", "worker"),
@@ -24,20 +31,33 @@ _QUEUE_COLUMNS = [
     Column("workers"),
     Column("concurrency", "capacity"),
 ]
+_POOL_COLUMNS = [
+    Column("name", "pool"),
+    *map(Column, ("capacity", "used", "holders", "waiting")),
+    Column("rate", formatter=lambda rate: "" if rate is None else f"{rate:g}/s"),
+    Column("burst"),
+    Column("per_tenant", "per tenant"),
+    Column("paused_until", "paused until", printing.format_time),
+    Column("problem"),
+    Column("open_until", "retried at", printing.format_time),
+]
 
 
-def workers(output: ListOutput = ListFormat.TABLE) -> None:
-    """List live workers.
+@client_command
+async def workers(client: Client, output: ListOutput = ListFormat.TABLE) -> None:
+    """List running workers.
 
     \b
     Examples:
       retoma workers
       retoma workers -o json
     """
-    run_async(_list_workers(output))
+    empty = "no workers are running; start one with `retoma worker APP`"
+    printing.print_rows(await client.workers.list(), _WORKER_COLUMNS, output, empty)
 
 
-def queues(output: ListOutput = ListFormat.TABLE) -> None:
+@client_command
+async def queues(client: Client, output: ListOutput = ListFormat.TABLE) -> None:
     """List queues with their jobs and workers.
 
     \b
@@ -45,21 +65,46 @@ def queues(output: ListOutput = ListFormat.TABLE) -> None:
       retoma queues
       retoma queues -o json
     """
-    run_async(_list_queues(output))
+    printing.print_rows(await client.queues.list(), _QUEUE_COLUMNS, output, "no queues yet")
 
 
-async def _list_workers(output: ListFormat) -> None:
+@pools.command("list")
+@client_command
+async def list_pools(client: Client, output: ListOutput = ListFormat.TABLE) -> None:
+    """List pools with their slots and waiting jobs."""
+    printing.print_rows(await client.pools.list(), _POOL_COLUMNS, output, "no pools; applications declare them")
+
+
+@pools.command("update")
+@async_command
+async def update_pool(
+    pool: Annotated[str, typer.Argument(metavar="POOL", help="The pool's name.")],
+    capacity: Annotated[int | None, typer.Option("--capacity", min=0, help="Number of slots.")] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0, help="Jobs that may start per second; 0 removes the limit.")
+    ] = None,
+    burst: Annotated[int | None, typer.Option("--burst", min=1, help="Jobs that may start at once.")] = None,
+    per_tenant: Annotated[
+        int | None, typer.Option("--per-tenant", min=0, help="Slots that one tenant may hold; 0 removes the limit.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="End a pause that the provider requested.")] = False,
+    output: DetailOutput = DetailFormat.TABLE,
+) -> None:
+    """Change a pool while runs are in progress. Running jobs keep their slots.
+
+    The change lasts until the application declares different values.
+
+    \b
+    Example:
+      retoma pools update gpu --capacity 5
+    """
+    if all(limit is None for limit in (capacity, rate, burst, per_tenant)) and not resume:
+        raise typer.BadParameter("nothing to change: use --capacity, --rate, --burst, --per-tenant or --resume")
     async with open_client(read_settings()) as client:
-        found = await client.workers.list()
-    printing.print_rows(
-        [vars(worker) for worker in found],
-        _WORKER_COLUMNS,
-        output,
-        "no workers are running; start one with `retoma worker APP`",
-    )
-
-
-async def _list_queues(output: ListFormat) -> None:
-    async with open_client(read_settings()) as client:
-        found = await client.queues.list()
-    printing.print_rows([vars(queue) for queue in found], _QUEUE_COLUMNS, output, "no queues yet")
+        changed = await client.pools.update(
+            pool, capacity=capacity, rate=rate, burst=burst, per_tenant=per_tenant, resume=resume
+        )
+    if output is DetailFormat.JSON:
+        print(printing.to_json(vars(changed)))
+    else:
+        printing.stdout().print(printing.make_table([vars(changed)], _POOL_COLUMNS))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from rich.text import Text
 
 from retoma.app import App
 from retoma.cli import application, printing
-from retoma.cli.command_setup import open_database, read_settings, run_async
+from retoma.cli.command_setup import open_client, open_database, read_settings, run_async
 from retoma.cli.options import AppLocation, DetailFormat, DetailOutput
 from retoma.define.graph import Edge, Graph
 from retoma.define.pipeline import Pipeline
 from retoma.define.step import Step
 from retoma.settings import Settings
+from retoma.terminal import escape_text
 from retoma.worker.compatibility import Incompatibility, find_incompatibilities
 
 
@@ -39,18 +41,21 @@ def check(
     """
     settings = read_settings()
     loaded = application.load(app, settings)
-    found = [] if offline else run_async(_find_breaks(loaded, settings, shared))
+    found, titles = ([], {}) if offline else run_async(_find_breaks(loaded, settings, shared))
     if output is DetailFormat.JSON:
         print(printing.to_json(_to_json(loaded, found), indent=2))
     else:
-        _print(loaded, found, offline)
+        _print(loaded, found, titles, offline)
     if found:
         raise typer.Exit(1)
 
 
-async def _find_breaks(app: App, settings: Settings, shared: bool) -> list[Incompatibility]:
+async def _find_breaks(app: App, settings: Settings, shared: bool) -> tuple[list[Incompatibility], dict[UUID, str]]:
+    """Return the incompatibilities, and the titles of their example runs."""
     async with open_database(settings) as database:
-        return await find_incompatibilities(app, database, shared=shared)
+        found = await find_incompatibilities(app, database, shared=shared)
+    async with open_client(settings) as client:
+        return found, {each.example: (await client.runs.get(each.example)).about for each in found}
 
 
 def _to_json(app: App, found: Sequence[Incompatibility]) -> dict[str, Any]:
@@ -61,7 +66,7 @@ def _to_json(app: App, found: Sequence[Incompatibility]) -> dict[str, Any]:
     }
 
 
-def _print(app: App, found: Sequence[Incompatibility], offline: bool) -> None:
+def _print(app: App, found: Sequence[Incompatibility], titles: Mapping[UUID, str], offline: bool) -> None:
     console = printing.stdout()
     for pipeline in app.pipelines.values():
         console.print(Text(pipeline.name, style="bold"))
@@ -71,10 +76,12 @@ def _print(app: App, found: Sequence[Incompatibility], offline: bool) -> None:
     for each in found:
         runs = f"{each.runs} unfinished runs" if each.runs != 1 else "1 unfinished run"
         where = f", step {each.step!r}" if each.step else ""
+        title = f" “{escape_text(titles[each.example])}”" if titles[each.example] else ""
         console.print(
             Text.assemble(
                 ("breaks ", "red"),
-                f"{runs} of {each.pipeline!r} (version {each.version}){where}: {each.why}; for example {each.example}",
+                f"{runs} of {each.pipeline!r} (version {each.version}){where}: {each.why}; "
+                f"for example{title} {each.example}",
             ),
             soft_wrap=True,
         )

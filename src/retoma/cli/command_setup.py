@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
+from functools import wraps
 from tomllib import TOMLDecodeError
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import typer
 from pydantic import ValidationError
@@ -18,6 +20,7 @@ from retoma.outgoing import Guard
 from retoma.settings import Settings
 from retoma.store.database import Database
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -36,6 +39,37 @@ def read_settings() -> Settings:
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     with closing(work):  # a signal may stop the process before the coroutine starts
         return asyncio.run(work)
+
+
+def async_command(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Make a command of an asynchronous function."""
+
+    @wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> T:
+        return run_async(command(*args, **options))
+
+    return run
+
+
+def run_with_client(work: Callable[[Client], Coroutine[Any, Any, T]], app: App | None = None) -> T:
+    async def run() -> T:
+        async with open_client(read_settings(), app) as client:
+            return await work(client)
+
+    return run_async(run())
+
+
+def client_command(command: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Make a command of an asynchronous function whose first parameter is a client without an application."""
+
+    @wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> T:
+        return run_with_client(lambda client: command(client, *args, **options))
+
+    signature = inspect.signature(command, eval_str=True)
+    _, *parameters = signature.parameters.values()
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
 
 
 @asynccontextmanager

@@ -14,7 +14,8 @@ import typer
 
 from retoma import logs
 from retoma.cli import printing, process_exit
-from retoma.cli.capacity import queues, workers
+from retoma.cli.api_keys import keys
+from retoma.cli.capacity import pools, queues, workers
 from retoma.cli.charges import charges, prices
 from retoma.cli.check import check
 from retoma.cli.config import SETTINGS_FROM_FLAGS, config
@@ -22,16 +23,13 @@ from retoma.cli.db import db
 from retoma.cli.deliveries import deliveries
 from retoma.cli.dev import dev
 from retoma.cli.doctor import doctor
-from retoma.cli.endpoints import endpoints
-from retoma.cli.keys import keys
 from retoma.cli.password import password
-from retoma.cli.pools import pools
 from retoma.cli.reviews import reviews
 from retoma.cli.revisions import diff, edit, fork, rerun
 from retoma.cli.runs import runs
 from retoma.cli.serve import serve
 from retoma.cli.start import start
-from retoma.cli.webhooks import webhooks
+from retoma.cli.webhooks import endpoints, webhooks
 from retoma.cli.worker import worker
 from retoma.errors import Conflict, InvalidInput, NotFound, RetomaError, UnsafeUrl
 from retoma.terminal import escape_text
@@ -39,28 +37,12 @@ from retoma.terminal import escape_text
 FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
 
 tree = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
-tree.command()(dev)
-tree.command()(worker)
-tree.command()(serve)
-tree.command()(start)
-for command in (rerun, edit, fork, diff):
-    runs.command()(command)
-tree.add_typer(runs, name="runs")
-tree.add_typer(reviews, name="reviews")
-tree.add_typer(deliveries, name="deliveries")
-tree.add_typer(endpoints, name="endpoints")
-tree.add_typer(webhooks, name="webhooks")
-tree.add_typer(pools, name="pools")
-tree.command()(workers)
-tree.command()(queues)
-tree.command()(charges)
-tree.add_typer(prices, name="prices")
-tree.add_typer(keys, name="keys")
-tree.command()(password)
-tree.command()(check)
-tree.command()(doctor)
-tree.add_typer(db, name="db")
-tree.add_typer(config, name="config")
+for revising in (rerun, edit, fork, diff):
+    runs.command()(revising)
+for command in (dev, worker, serve, start, workers, queues, charges, password, check, doctor):
+    tree.command()(command)
+for group in (runs, reviews, deliveries, endpoints, webhooks, pools, prices, keys, db, config):
+    tree.add_typer(group)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from retoma.cli.options import ListFormat, ListOutput
 from retoma.cli.printing import Column
 from retoma.settings import Settings
 
-config = typer.Typer(no_args_is_help=True, help="Show the settings.")
+config = typer.Typer(name="config", no_args_is_help=True, help="Show the settings.")
 SETTINGS_FROM_FLAGS: set[str] = set()  # names of settings set by options of this command
 _COLUMNS = [
     Column("setting"),
@@ -41,7 +41,7 @@ def show(output: ListOutput = ListFormat.TABLE) -> None:
     origins = _find_sources()
     rows = [
         {
-            "setting": _environment_name(name),
+            "setting": next(_list_aliases(name), f"RETOMA_{name.upper()}"),
             "value": _mask_value(getattr(settings, name)),
             "from": origins.get(name, "default"),
             "meaning": field.description,
@@ -72,10 +72,6 @@ def _list_aliases(name: str) -> Iterator[str]:
     alias = Settings.model_fields[name].validation_alias
     if isinstance(alias, AliasChoices):
         yield from (choice for choice in alias.choices if isinstance(choice, str))
-
-
-def _environment_name(name: str) -> str:
-    return next(_list_aliases(name), f"RETOMA_{name.upper()}")
 
 
 def _mask_value(value: Any) -> Any:

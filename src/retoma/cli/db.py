@@ -7,34 +7,45 @@ from typing import Annotated
 import typer
 
 from retoma.cli import printing
-from retoma.cli.command_setup import read_settings, run_async
+from retoma.cli.command_setup import async_command, read_settings
 from retoma.cli.database_urls import mask_password
 from retoma.cli.options import DetailFormat, DetailOutput
 from retoma.store import migrate
 from retoma.store.database import Database
 
-db = typer.Typer(no_args_is_help=True, help="Manage the database schema.")
+db = typer.Typer(name="db", no_args_is_help=True, help="Manage the database schema.")
 
 
 @db.command()
-def upgrade(output: DetailOutput = DetailFormat.TABLE) -> None:
+@async_command
+async def upgrade(output: DetailOutput = DetailFormat.TABLE) -> None:
     """Upgrade the schema to this release. Does nothing if it is current.
 
     \b
     Example:
       RETOMA_DATABASE_URL=postgresql://me@db/work retoma db upgrade
     """
-    run_async(_upgrade_schema(output))
+    async with await Database.open(read_settings()) as database:
+        applied = await database.upgrade()
+    done = f"{', '.join(applied)} applied" if applied else "already up to date"
+    printing.print_result({"applied": applied}, f"{database.address}: {done}", output)
 
 
 @db.command()
-def status(output: DetailOutput = DetailFormat.TABLE) -> None:
+@async_command
+async def status(output: DetailOutput = DetailFormat.TABLE) -> None:
     """Show the schema version. Exits with 1 if the schema is not current."""
-    run_async(_show_status(output))
+    async with await Database.open(read_settings()) as database, database.connection() as connection:
+        found = await migrate.get_status(connection)
+    text = f"{database.address}: {describe_schema(found)}"
+    printing.print_result(vars(found) | {"is_current": found.is_current}, text, output)
+    if not found.is_current:
+        raise typer.Exit(1)
 
 
 @db.command()
-def url(
+@async_command
+async def url(
     with_password: Annotated[bool, typer.Option("--with-password", help="Include the password.")] = False,
 ) -> None:
     """Print the database URL for other tools.
@@ -45,33 +56,6 @@ def url(
     Example:
       psql "$(retoma db url --with-password)"
     """
-    run_async(_print_url(with_password))
-
-
-async def _upgrade_schema(output: DetailFormat) -> None:
-    async with await Database.open(read_settings()) as database:
-        applied = await database.upgrade()
-        address = database.address
-    if output is DetailFormat.JSON:
-        print(printing.to_json({"applied": applied}))
-    else:
-        printing.stdout().print(f"{address}: {', '.join(applied) + ' applied' if applied else 'already up to date'}")
-
-
-async def _show_status(output: DetailFormat) -> None:
-    async with await Database.open(read_settings()) as database:
-        async with database.connection() as connection:
-            found = await migrate.get_status(connection)
-        address = database.address
-    if output is DetailFormat.JSON:
-        print(printing.to_json(vars(found) | {"is_current": found.is_current}))
-    else:
-        printing.stdout().print(f"{address}: {describe_schema(found)}")
-    if not found.is_current:
-        raise typer.Exit(1)
-
-
-async def _print_url(with_password: bool) -> None:
     async with await Database.open(read_settings()) as database:
         print(database.url if with_password else mask_password(database.url))
 

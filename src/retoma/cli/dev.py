@@ -6,7 +6,6 @@ import asyncio
 import os
 import secrets
 import shutil
-import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -18,18 +17,18 @@ from uuid import UUID
 
 import typer
 
-from retoma import early_stop, private_files
+from retoma import private_files
 from retoma.app import App
 from retoma.cli import application, process_exit, reload, served_applications
 from retoma.cli.command_setup import read_settings
 from retoma.cli.config import SETTINGS_FROM_FLAGS
-from retoma.cli.demo.announcements import announce_reviews, show_application_demo
+from retoma.cli.demo.announcements import announce_reviews, show_demos
 from retoma.cli.demo.board import Board, open_board
 from retoma.cli.demo.demo import Demo
 from retoma.cli.dev_links import DevLinks
 from retoma.cli.http_server import bind_socket, get_address, run_server
 from retoma.cli.messages import gettext
-from retoma.cli.options import AppLocation
+from retoma.cli.options import AppLocation, Concurrency
 from retoma.cli.serve import export_address
 from retoma.cli.worker_process import SupervisedWorker
 from retoma.client import Client, connect
@@ -55,9 +54,7 @@ def dev(
         ),
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Exit after the built-in demo.")] = False,
-    concurrency: Annotated[
-        int, typer.Option("-c", "--concurrency", min=1, max=10_000, help="Number of concurrent jobs.")
-    ] = 20,
+    concurrency: Concurrency = 20,
     port: Annotated[
         int | None,
         typer.Option(
@@ -75,7 +72,7 @@ def dev(
     Examples:
       retoma dev --demo
       retoma dev film.py
-      retoma dev retoma_apps.videos --demo
+      retoma dev retoma_apps --demo
     """
     built_in = demo and not app
     if once and not built_in:
@@ -99,7 +96,7 @@ def dev(
         export_address(listening)
         bound_port = listening.getsockname()[1]  # before the server closes the socket
         loaded = application.load(location, settings)
-        if demo and not built_in and loaded.demo is None:
+        if demo and not built_in and not any(each.demo for each in loaded.applications):
             raise typer.BadParameter(f"{location} has no demo; omit --demo, or add App(demo=...)")
         worker = [location, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
         with served_applications.record(settings.home, location, loaded):
@@ -136,8 +133,8 @@ async def _dev(
                 if location == DEMO and demo:
                     return await _run_demo(client, settings, board, worker, once=once)
                 async with announce_reviews(client, links, board):
-                    if demo and app.demo:
-                        async with show_application_demo(app.demo, client, links, board):
+                    if demo:
+                        async with show_demos(app, client, links, board):
                             return await _supervise(app, location, board, worker, _set_log_level("warning"))
                     return await _supervise(app, location, board, worker, {})
 
@@ -165,11 +162,10 @@ async def _serve(
                     address=links.add_token(f"{links.address}/"),
                 )
             )
-            for page in app.pages:
-                if page.nav:
-                    board.print_line(
-                        gettext("page      %(address)s", address=links.add_token(f"{links.address}{page.path}"))
-                    )
+            for page in (page for application in app.applications for page in application.pages if page.nav):
+                board.print_line(
+                    gettext("page      %(address)s", address=links.add_token(f"{links.address}{page.path}"))
+                )
             board.print_line(
                 gettext("API key   for programs on this machine, until it stops: %(file)s", file=escape_text(str(key)))
             )
@@ -228,7 +224,7 @@ async def _stop_when_code_changes(location: str, worker: SupervisedWorker, board
 
 def _suggest_start(app: App, location: str) -> list[str]:
     """Return the command that starts the first pipeline; nothing if the application has its own routes."""
-    if app.routes:
+    if any(each.routes for each in app.applications):
         return []
     pipeline = next(iter(app.pipelines.values()))
     fields = pipeline.inputs.model_fields if pipeline.inputs else {}
@@ -291,14 +287,10 @@ def _stop_on_signals(
     worker: SupervisedWorker, board: Board, demo_task: asyncio.Task[bool] | None = None
 ) -> asyncio.Event:
     """Drain the worker at the first Ctrl-C, release its jobs at the second, kill it at the third."""
-    loop = asyncio.get_running_loop()
-    signals = 0
     stopped = asyncio.Event()
 
-    def stop() -> None:
-        nonlocal signals
-        signals += 1
-        if signals == 1:
+    def stop(requests: int) -> None:
+        if requests == 1:
             stopped.set()
             if demo_task is not None:
                 demo_task.cancel()
@@ -306,15 +298,12 @@ def _stop_on_signals(
             board.print_line(
                 gettext("stopping: running jobs may finish (press Ctrl-C again to stop at once)"), style="yellow"
             )
-        if signals <= 2:
+        if requests <= 2:
             worker.stop()
         else:
             worker.kill()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    if early_stop.was_stop_requested():
-        stop()
+    process_exit.on_stop_signal(stop)
     return stopped
 
 

@@ -6,32 +6,29 @@ import platform
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 
 import typer
-from pydantic import SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma.cli import printing
+from retoma.checks import Finding, check_extra, list_extras
+from retoma.cli import application, printing
 from retoma.cli.command_setup import read_settings, run_async
 from retoma.cli.db import describe_schema
-from retoma.cli.extras import EXTRAS, Extra, find_ffmpeg_version
 from retoma.cli.options import ListFormat, ListOutput
 from retoma.cli.printing import Column
 from retoma.cli.serve import NO_PUBLIC_URL, lacks_public_url
+from retoma.cli.served_applications import load_all_served
 from retoma.cli.settings_check import SAME_HOSTS, describe_lacking_workers
-from retoma.errors import RetomaError
-from retoma.records import WorkerRecord
+from retoma.errors import RetomaError, describe_error
+from retoma.records import Worker
 from retoma.settings import Settings
 from retoma.states import RunState
 from retoma.store import health, metrics, migrate, servers, workers
 from retoma.store.database import Database
 from retoma.terminal import escape_text
 
-OK, WARNING, PROBLEM = "ok", "warning", "problem"
 OLD_TRANSACTION = timedelta(minutes=1)
 LOW_SPACE, NO_SPACE = 2 << 30, 256 << 20
 _COLUMNS = [
@@ -40,31 +37,6 @@ _COLUMNS = [
     Column("message", ""),
     Column("advice", ""),
 ]
-
-
-@dataclass(frozen=True)
-class Finding:
-    level: str
-    subject: str
-    message: str
-    advice: str = ""
-
-
-class ApplicationVariables(BaseSettings):
-    """Variables of the bundled applications, from the same sources. The key itself is never shown."""
-
-    model_config = SettingsConfigDict(env_file=".env", extra="ignore")
-
-    redis_url: str = ""
-    runpod_api_key: SecretStr = SecretStr("")
-    runpod_endpoint_id: str = ""
-    runpod_endpoint_id_img2vid: str = ""
-    runpod_endpoint_id_caption: str = ""
-    runpod_endpoint_id_addaudio: str = ""
-
-    @property
-    def has_endpoint(self) -> bool:
-        return any(text for name, text in self if name.startswith("runpod_endpoint_id"))
 
 
 def doctor(output: ListOutput = ListFormat.TABLE) -> None:
@@ -77,58 +49,40 @@ def doctor(output: ListOutput = ListFormat.TABLE) -> None:
     """
     settings = read_settings()
     found = [*_check_machine(settings), *run_async(_check_database(settings))]
-    printing.print_rows([vars(finding) for finding in found], _COLUMNS, output, "")
-    if any(finding.level == PROBLEM for finding in found):
+    printing.print_rows(found, _COLUMNS, output)
+    if any(finding.level == "problem" for finding in found):
         raise typer.Exit(1)
 
 
 def _check_machine(settings: Settings) -> Iterator[Finding]:
-    yield Finding(OK, "Python", f"{platform.python_version()} ({sys.executable})")
+    yield Finding("ok", "Python", f"{platform.python_version()} ({sys.executable})")
     packages = ("retoma", "asyncpg", "pydantic", "typer", "rich")
-    yield Finding(OK, "versions", ", ".join(f"{package} {version(package)}" for package in packages))
+    yield Finding("ok", "versions", ", ".join(f"{package} {version(package)}" for package in packages))
     yield _check_disk(settings.home)
     if lacks_public_url(settings):
-        yield Finding(WARNING, "RETOMA_PUBLIC_URL", NO_PUBLIC_URL, "set it, for example to https://retoma.example.com")
-    variables = ApplicationVariables()
-    if variables.redis_url:
         yield Finding(
-            OK,
-            "REDIS_URL",
-            "set but not needed: PostgreSQL holds queue, leases and webhooks, and changes them in one transaction",
-            "remove it",
+            "warning", "RETOMA_PUBLIC_URL", NO_PUBLIC_URL, "set it, for example to https://retoma.example.com"
         )
-    for extra in EXTRAS:
-        yield _check_extra(extra, settings.app or "")
-    yield _check_gpus(variables)
+    from_applications = list(_check_applications(settings))
+    yield from from_applications
+    checked = {finding.subject for finding in from_applications}
+    yield from (
+        finding for extra in list_extras() if (finding := check_extra(extra, if_missing="ok")).subject not in checked
+    )
 
 
-def _check_extra(extra: Extra, app: str) -> Finding:
-    """Warn only if the configured application needs the extra; other pipelines need none."""
-    subject, users = f"extra {extra.name}", " and ".join(extra.applications)
-    missing = extra.list_missing()
-    if not missing:
-        return Finding(OK, subject, f"installed, for {users}: {extra.describe_installed()}")
-    if app.startswith(extra.applications):
-        return Finding(WARNING, subject, f"{users} cannot run without {', '.join(missing)}", extra.install_command)
-    return Finding(OK, subject, f"not installed; needed only for {users}: {', '.join(missing)}", extra.install_command)
-
-
-def _check_gpus(variables: ApplicationVariables) -> Finding:
-    """Check the GPU provider of the application retoma_apps.gpu."""
-    if not variables.runpod_api_key.get_secret_value():
-        return _check_offline_gpus()
-    if not variables.has_endpoint:
-        return Finding(WARNING, "GPUs", "RunPod API key is set, but no endpoint", "set RUNPOD_ENDPOINT_ID")
-    return Finding(OK, "GPUs", "RunPod API key is set")
-
-
-def _check_offline_gpus() -> Finding:
-    found = find_ffmpeg_version()
-    if found is None:
-        return Finding(
-            OK, "GPUs", "RUNPOD_API_KEY is not set, and ffmpeg, which replaces GPUs offline, is not installed"
-        )
-    return Finding(OK, "GPUs", f"RUNPOD_API_KEY is not set: {found} on this machine replaces GPUs offline")
+def _check_applications(settings: Settings) -> Iterator[Finding]:
+    """Yield the findings of the configured application or, without one, of those that local servers serve."""
+    try:
+        loaded = [application.load(None, settings)] if settings.app else load_all_served(settings)
+    except RetomaError as error:
+        yield Finding("problem", "application", str(error))
+        return
+    for app in dict.fromkeys(each for one in loaded for each in (one, *one.applications)):
+        try:
+            yield from app.checks() if app.checks else ()
+        except Exception as error:  # noqa: BLE001  (application code)
+            yield Finding("warning", "application", f"the checks of {app.name!r} failed: {describe_error(error)}")
 
 
 def _check_disk(home: Path) -> Finding:
@@ -136,10 +90,10 @@ def _check_disk(home: Path) -> Finding:
     free = shutil.disk_usage(folder).free
     message = f"{free / (1 << 30):.1f} GiB free at {home}"
     if free < NO_SPACE:
-        return Finding(PROBLEM, "disk", message, "free some space, or set RETOMA_HOME to another disk")
+        return Finding("problem", "disk", message, "free some space, or set RETOMA_HOME to another disk")
     if free < LOW_SPACE:
-        return Finding(WARNING, "disk", message, "free some space soon")
-    return Finding(OK, "disk", message)
+        return Finding("warning", "disk", message, "free some space soon")
+    return Finding("ok", "disk", message)
 
 
 async def _check_database(settings: Settings) -> list[Finding]:
@@ -147,26 +101,26 @@ async def _check_database(settings: Settings) -> list[Finding]:
         async with await Database.open(settings) as database:
             return [finding async for finding in _check_server(database, settings)]
     except RetomaError as error:
-        return [Finding(PROBLEM, "database", str(error), "check the database URL with `retoma config show`")]
+        return [Finding("problem", "database", str(error), "check the database URL with `retoma config show`")]
 
 
 async def _check_server(database: Database, settings: Settings) -> AsyncIterator[Finding]:
     server = await health.get_server(database)
     kind = "embedded" if settings.database_url is None else "external"
     mode = "polling through a transaction pooler" if database.pooled else "direct connection with LISTEN"
-    yield Finding(OK, "database", f"{kind} PostgreSQL {server['version']} at {database.address}, {mode}")
+    yield Finding("ok", "database", f"{kind} PostgreSQL {server['version']} at {database.address}, {mode}")
     if server["is_standby"]:
-        yield Finding(PROBLEM, "database", "this is a read-only standby", "connect to the primary")
+        yield Finding("problem", "database", "this is a read-only standby", "connect to the primary")
     if not server["is_durable"]:
         yield Finding(
-            WARNING,
+            "warning",
             "durability",
             "fsync or synchronous_commit is off: a power failure may lose committed work",
             "turn both on, except for tests",
         )
     if server["is_superuser"]:
         yield Finding(
-            WARNING,
+            "warning",
             "role",
             "Retoma connects as a superuser, so every step can run programs and read files on the database server",
             "create a role (`create role retoma login password ...`), make it the owner of the database "
@@ -174,10 +128,10 @@ async def _check_server(database: Database, settings: Settings) -> AsyncIterator
         )
     async with database.connection() as connection:
         schema = await migrate.get_status(connection)
-    yield Finding(OK if schema.is_current else PROBLEM, "schema", describe_schema(schema))
+    yield Finding("ok" if schema.is_current else "problem", "schema", describe_schema(schema))
     for row in await health.list_old_transactions(database, OLD_TRANSACTION):
         yield Finding(
-            WARNING,
+            "warning",
             "transaction",
             f"pid {row['pid']} ({escape_text(row['user'])} {escape_text(row['application'])}, {row['state']}) "
             f"has been open for {printing.format_duration(row['open_for'])}",
@@ -192,17 +146,17 @@ async def _check_work(database: Database, heartbeat_timeout: timedelta) -> Async
     known = await workers.list_alive(database)
     live = [worker for worker in known if worker.is_alive(heartbeat_timeout)]
     ready = await health.count_ready_by_queue(database)
-    open_runs, _ = await metrics.count_open_and_stuck(database)
+    open_runs, stuck = await metrics.count_open_and_stuck(database)
     yield _check_workers(live, open_runs)
     if live:
         for finding in _check_unserved_pipelines(live, await metrics.count_open_runs(database)):
             yield finding
     for difference in describe_lacking_workers(await servers.list_allowed_hosts(database), live):
-        yield Finding(WARNING, "RETOMA_ALLOW_HOSTS", difference, SAME_HOSTS)
+        yield Finding("warning", "RETOMA_ALLOW_HOSTS", difference, SAME_HOSTS)
     for worker in known:
         if worker not in live:
             yield Finding(
-                WARNING,
+                "warning",
                 "worker",
                 f"{worker.name}: last heartbeat {printing.format_duration(worker.heartbeat_age)} ago",
                 "start another worker, which takes over its jobs",
@@ -210,53 +164,42 @@ async def _check_work(database: Database, heartbeat_timeout: timedelta) -> Async
     served = {queue for worker in live for queue in worker.queues}
     for queue, jobs in ready.items():
         if queue in served:
-            yield Finding(OK, "queue", f"{queue}: {jobs} ready")
+            yield Finding("ok", "queue", f"{queue}: {jobs} ready")
         else:
             yield Finding(
-                PROBLEM,
+                "problem",
                 "queue",
-                f"{queue}: {jobs} ready, but no live worker serves it",
+                f"{queue}: {jobs} ready, but no running worker serves it",
                 f"retoma worker APP -q {queue}",
             )
-    async for finding in _check_stuck_runs(database):
-        yield finding
+    if stuck:
+        yield Finding("warning", "runs", _count_runs(stuck, "stuck"), "see `retoma runs stuck` for the cause")
     for row in await health.list_undefined_steps(database):
         yield Finding(
-            WARNING,
+            "warning",
             "step",
-            f"{row['pipeline']}: {row['jobs']} jobs wait for step {row['step']!r}, which no live worker defines",
+            f"{row['pipeline']}: {row['jobs']} jobs wait for step {row['step']!r}, which no running worker defines",
             "see `retoma check APP` for the reason",
         )
 
 
-def _check_unserved_pipelines(
-    live: list[WorkerRecord], open_runs: dict[tuple[str, RunState], int]
-) -> Iterator[Finding]:
-    """Yield a warning for each pipeline with unfinished runs that no live worker serves."""
+def _check_unserved_pipelines(live: list[Worker], open_runs: dict[tuple[str, RunState], int]) -> Iterator[Finding]:
+    """Yield a warning for each pipeline with unfinished runs that no running worker serves."""
     for pipeline in sorted({name for name, _ in open_runs}):
         if not any(worker.serves(pipeline) for worker in live):
             count = sum(runs for (name, _), runs in open_runs.items() if name == pipeline)
-            runs = "1 run is waiting" if count == 1 else f"{count} runs are waiting"
-            yield Finding(
-                WARNING,
-                "workers",
-                f"no worker serves pipeline {pipeline!r}, and {runs}",
-                "retoma worker APP",
-            )
+            message = f"no worker serves pipeline {pipeline!r}, and {_count_runs(count, 'waiting')}"
+            yield Finding("warning", "workers", message, "retoma worker APP")
 
 
-async def _check_stuck_runs(database: Database) -> AsyncIterator[Finding]:
-    _, stuck = await metrics.count_open_and_stuck(database)
-    if stuck:
-        message = "1 run is stuck" if stuck == 1 else f"{stuck} runs are stuck"
-        yield Finding(WARNING, "runs", message, "see `retoma runs stuck` for the cause")
-
-
-def _check_workers(live: list[WorkerRecord], open_runs: int) -> Finding:
+def _check_workers(live: list[Worker], open_runs: int) -> Finding:
     if not live and open_runs:
-        runs = "1 run is waiting" if open_runs == 1 else f"{open_runs} runs are waiting"
-        message = f"no workers are running: {runs}, and no webhook is sent"
-        return Finding(WARNING, "workers", message, "retoma worker APP")
+        message = f"no workers are running: {_count_runs(open_runs, 'waiting')}, and no webhook is sent"
+        return Finding("warning", "workers", message, "retoma worker APP")
     if not live:
-        return Finding(OK, "workers", "no workers are running, and no run needs one", "retoma worker APP")
-    return Finding(OK, "workers", f"{len(live)} live: " + ", ".join(worker.name for worker in live[:5]))
+        return Finding("ok", "workers", "no workers are running, and no run needs one", "retoma worker APP")
+    return Finding("ok", "workers", f"{len(live)} running: " + ", ".join(worker.name for worker in live[:5]))
+
+
+def _count_runs(count: int, state: str) -> str:
+    return f"1 run is {state}" if count == 1 else f"{count} runs are {state}"

@@ -40,25 +40,17 @@ def read_fields(option: str, model: type[BaseModel] | None, parts: Iterable[str]
 def read_future(text: str, now: datetime) -> datetime:
     """Parse an ISO time, local unless it has an offset, or a delay from `now` such as `+10m`."""
     if match := _RELATIVE.fullmatch(text):
-        return now + timedelta(**{_UNITS[match[2]]: float(match[1])})
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError:
-        raise typer.BadParameter(
-            f"--run-at must be an ISO time such as 2030-01-31T08:00, or a delay such as +10m (s, m, h, d), not {text!r}"
-        ) from None
+        return now + _to_duration(match)
+    return _parse_time("--run-at", text, "a delay such as +10m")
 
 
-def read_past(option: str, text: str, now: datetime) -> datetime:
-    """Parse an ISO time, local unless it has an offset, or an age such as `2h` before `now`."""
+def read_past(option: str, text: str | None, now: datetime) -> datetime | None:
+    """Parse an ISO time, local unless it has an offset, or an age such as `2h` before `now`. None stays None."""
+    if text is None:
+        return None
     if match := _RELATIVE.fullmatch(f"+{text.removesuffix(' ago')}"):
-        return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError:
-        raise typer.BadParameter(
-            f"{option} must be an ISO time such as 2030-01-31T08:00, or an age such as 2h (s, m, h, d), not {text!r}"
-        ) from None
+        return now - _to_duration(match)
+    return _parse_time(option, text, "an age such as 2h")
 
 
 def read_duration(option: str, text: str) -> timedelta:
@@ -66,7 +58,20 @@ def read_duration(option: str, text: str) -> timedelta:
     match = _RELATIVE.fullmatch(f"+{text.removeprefix('+')}")
     if match is None:
         raise typer.BadParameter(f"{option} must be a duration such as 90d, 2h, 30m or 10s, not {text!r}")
+    return _to_duration(match)
+
+
+def _to_duration(match: re.Match[str]) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: float(match[1])})
+
+
+def _parse_time(option: str, text: str, alternative: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise typer.BadParameter(
+            f"{option} must be an ISO time such as 2030-01-31T08:00, or {alternative} (s, m, h, d), not {text!r}"
+        ) from None
 
 
 def read_json(option: str, text: str) -> Any:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from retoma.cli.options import ListFormat
+from retoma.cli.options import DetailFormat, ListFormat
 from retoma.csv_cells import format_csv
 from retoma.terminal import escape_text, shorten
 
@@ -22,45 +22,32 @@ Row = Mapping[str, Any]
 _UNLIMITED_WIDTH = 1_000  # output that is not a terminal is never truncated
 _UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
-_COLOURS = {
-    "completed": "green",
-    "succeeded": "green",
-    "delivered": "green",
-    "ok": "green",
-    "running": "cyan",
-    "sending": "cyan",
-    "open": "cyan",
-    "approved": "green",
-    "sent_back": "yellow",
-    "pending": "blue",
-    "ready": "blue",
-    "due": "blue",
-    "paused": "magenta",
-    "needs_review": "magenta",
-    "completed_with_errors": "yellow",
-    "warning": "yellow",
-    "cancelling": "yellow",
-    "stuck": "yellow",
-    "failed": "red",
-    "rejected": "red",
-    "quarantined": "red",
-    "dead": "red",
-    "disabled": "red",
-    "problem": "red",
-    "cancelled": "dim",
-    "expired": "dim",
-    "withdrawn": "dim",
-    "skipped": "dim",
+_STATES_BY_COLOUR = {
+    "green": ("completed", "succeeded", "delivered", "ok", "approved"),
+    "cyan": ("running", "sending", "open"),
+    "blue": ("pending", "ready", "due"),
+    "magenta": ("paused", "needs_review"),
+    "yellow": ("sent_back", "completed_with_errors", "warning", "cancelling", "stuck"),
+    "red": ("failed", "rejected", "quarantined", "dead", "disabled", "problem"),
+    "dim": ("cancelled", "expired", "withdrawn", "skipped"),
 }
+_COLOURS = {state: colour for colour, states in _STATES_BY_COLOUR.items() for state in states}
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. `formatter` formats the value for people."""
+    """A column of a table. `formatter` formats the value for people; with `max_length`, any value is truncated."""
 
     key: str
     title: str = ""
     formatter: Callable[[Any], Text | str] = str
+    max_length: int | None = None
+
+    def format(self, value: Any) -> Text:
+        if value is None:
+            return Text()
+        text = self.formatter(value) if self.max_length is None else format_value(value, self.max_length)
+        return text if isinstance(text, Text) else Text(escape_text(text))
 
 
 def stdout() -> Console:
@@ -71,10 +58,13 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False, markup=False, width=None if sys.stderr.isatty() else _UNLIMITED_WIDTH)
 
 
-def print_rows(rows: Sequence[Row], columns: Sequence[Column], output: ListFormat, empty: str) -> None:
-    """Print the rows, or `empty` on stderr if a table has none."""
+def print_rows(
+    records: Sequence[Any], columns: Sequence[Column], output: ListFormat, empty: str = "", *, next_page: str = ""
+) -> None:
+    """Print rows or records. For a table, print `empty` on stderr if it has none, otherwise `next_page`."""
+    rows = [record if isinstance(record, Mapping) else vars(record) for record in records]
     if output is ListFormat.JSON:
-        print(to_json(list(rows), indent=2))
+        print(to_json(rows, indent=2))
     elif output is ListFormat.JSONL:
         for row in rows:
             print(to_json(row))
@@ -82,8 +72,18 @@ def print_rows(rows: Sequence[Row], columns: Sequence[Column], output: ListForma
         _print_csv(rows, columns)
     elif rows:
         stdout().print(make_table(rows, columns))
+        if next_page:
+            stderr().print(next_page)
     else:
         stderr().print(empty)
+
+
+def print_result(value: Any, text: Text | str, output: DetailFormat) -> None:
+    """Print the value as JSON, or the text for people."""
+    if output is DetailFormat.JSON:
+        print(to_json(value))
+    else:
+        stdout().print(text, soft_wrap=True)
 
 
 def make_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
@@ -91,7 +91,7 @@ def make_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
     for number, column in enumerate(columns):
         table.add_column(column.title or column.key, overflow="fold" if number == 0 else "ellipsis", no_wrap=number > 0)
     for row in rows:
-        table.add_row(*(_format_cell(column, row.get(column.key)) for column in columns))
+        table.add_row(*(column.format(row.get(column.key)) for column in columns))
     return table
 
 
@@ -116,6 +116,11 @@ def format_time(value: datetime | None) -> str:
     return "" if value is None else value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
+def format_zoned_time(value: datetime) -> str:
+    """Return the local time with its zone, for a sentence."""
+    return value.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
 def format_duration(value: timedelta | float | None) -> str:
     """Return `84 ms`, `1.2 s`, `12 s`, `3 min 20 s`, `2 h 5 min` or `3 d 4 h`."""
     if value is None:
@@ -136,11 +141,6 @@ def format_duration(value: timedelta | float | None) -> str:
 def format_value(value: Any, length: int = 100) -> str:
     """Format any value on one line, truncated to `length`."""
     return shorten(escape_text(value if isinstance(value, str) else to_json(value)), length)
-
-
-def _format_cell(column: Column, value: Any) -> Text:
-    text = "" if value is None else column.formatter(value)
-    return text if isinstance(text, Text) else Text(escape_text(text))
 
 
 def _print_csv(rows: Sequence[Row], columns: Sequence[Column]) -> None:

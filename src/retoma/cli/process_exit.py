@@ -7,8 +7,10 @@ this module is asked, everything is recorded, so the process may leave them behi
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Collection, Coroutine
@@ -40,6 +42,17 @@ def run(work: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.Abstrac
         raise
     _close(runner, code=0)
     return result
+
+
+def on_stop_signal(stop: Callable[[int], None]) -> None:
+    """At each SIGTERM and Ctrl-C, call `stop` with their number so far."""
+    requests = itertools.count(1)
+
+    def handle() -> None:
+        stop(next(requests))
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, handle)
 
 
 def limit_exit(seconds: float, code: int = 0) -> None:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import unified_diff
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import typer
 
 from retoma.app import App
 from retoma.cli import printing
-from retoma.cli.command_setup import open_client, read_settings, run_async
+from retoma.cli.command_setup import async_command, open_client, read_settings, run_with_client
 from retoma.cli.inputs import read_fields, read_json
-from retoma.cli.options import AppOption, DetailFormat, DetailOutput
-from retoma.cli.runs import ActionKey, RunId, find_run, print_revision
+from retoma.cli.lookups import find_run
+from retoma.cli.options import BY, ActionKey, AppOption, DetailFormat, DetailOutput, Item, Items, RunId
+from retoma.cli.runs import print_revision
 from retoma.cli.served_applications import require_application
 from retoma.client import Client
 from retoma.errors import NotFound
-from retoma.records import Revision, StepRevision
+from retoma.records import StepRevision
 from retoma.states import JobState
 from retoma.terminal import escape_text
 
-BY = "command line"
 MAX_REVISIONS = 1_000
 
 
@@ -30,7 +30,7 @@ def rerun(
     run: RunId,
     steps: Annotated[list[str] | None, typer.Argument(metavar="STEP", help="A step to rerun; repeatable.")] = None,
     step: Annotated[str | None, typer.Option("--step", help="Rerun only the failed jobs of this step.")] = None,
-    item: Annotated[list[str] | None, typer.Option("--item", help="Only this item; repeatable.")] = None,
+    item: Items = None,
     group: Annotated[str | None, typer.Option("--group", help="Rerun the steps of this group.")] = None,
     from_step: Annotated[
         str | None, typer.Option("--from-step", metavar="STEP", help="Rerun this step and all of its dependents.")
@@ -61,35 +61,45 @@ def rerun(
       retoma runs rerun 0199a3 --from-step script
       retoma runs rerun 0199a3 --stale
     """
-    if not (steps or group or from_step or stale):
-        if no_downstream or no_reuse or reason:
-            raise typer.BadParameter(
-                "--no-downstream, --no-reuse and --reason do not apply to failed jobs: name a step to rerun"
-            )
-        run_async(_rerun_failed(run, step, item, key, output))
-        return
-    if step is not None:
+    is_failed_only = not (steps or group or from_step or stale)
+    if is_failed_only and (no_downstream or no_reuse or reason):
+        raise typer.BadParameter(
+            "--no-downstream, --no-reuse and --reason do not apply to failed jobs: name a step to rerun"
+        )
+    if step is not None and not is_failed_only:
         raise typer.BadParameter("--step selects failed jobs: name the steps to rerun as arguments, without --step")
-    options = {
-        "items": item,
-        "group": group,
-        "from_step": from_step,
-        "stale": stale,
-        "downstream": not no_downstream,
-        "reuse": not no_reuse,
-        "reason": reason,
-        "key": key,
-    }
-    loaded = _load_application(app, run) if group else None
-    run_async(_rerun(loaded, run, steps or [], options, output))
+
+    async def rerun_and_print(client: Client) -> None:
+        found = await find_run(client, run)
+        if is_failed_only:
+            revision = await client.runs.rerun_failed(found, step=step, items=item, by=BY, key=key)
+        else:
+            revision = await client.runs.rerun(
+                found,
+                *(steps or ()),
+                items=item,
+                group=group,
+                from_step=from_step,
+                stale=stale,
+                downstream=not no_downstream,
+                reuse=not no_reuse,
+                reason=reason,
+                by=BY,
+                key=key,
+            )
+        print_revision(found, revision, output)
+
+    run_with_client(rerun_and_print, _load_application(app, run) if group else None)
 
 
 def edit(
     run: RunId,
     step: Annotated[str, typer.Argument(metavar="STEP", help="The step to edit.")],
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The new result: JSON, @file, or - for stdin.")],
-    item: Annotated[str, typer.Option("--item", help="The item, if the step runs once per item.")] = "",
-    no_rerun: Annotated[bool, typer.Option("--no-rerun", help="Do not rerun dependents; mark them as stale.")] = False,
+    item: Item = "",
+    no_downstream: Annotated[
+        bool, typer.Option("--no-downstream", help="Do not rerun dependent steps; mark them as stale.")
+    ] = False,
     key: ActionKey = None,
     app: AppOption = None,
     output: DetailOutput = DetailFormat.TABLE,
@@ -101,10 +111,16 @@ def edit(
     \b
     Examples:
       retoma runs edit 0199a3 script @script.json
-      retoma runs edit 0199a3 picture '"a calm sea"' --item intro --no-rerun
+      retoma runs edit 0199a3 picture '"a calm sea"' --item intro --no-downstream
     """
-    options = {"value": read_json("VALUE", value), "item": item, "rerun_dependents": not no_rerun, "key": key}
-    run_async(_edit(_load_application(app, run), run, step, options, output))
+    result, downstream = read_json("VALUE", value), not no_downstream
+
+    async def edit_and_print(client: Client) -> None:
+        found = await find_run(client, run)
+        revision = await client.runs.edit(found, step, result, item=item, downstream=downstream, by=BY, key=key)
+        print_revision(found, revision, output)
+
+    run_with_client(edit_and_print, _load_application(app, run))
 
 
 def fork(
@@ -124,16 +140,25 @@ def fork(
     Example:
       retoma runs fork 0199a3 tone=calm --app film.py
     """
-    run_async(_fork(_load_application(app, run), run, fields or [], key, output))
+    loaded = _load_application(app, run)
+
+    async def fork_and_print(client: Client) -> None:
+        found = await client.runs.get(await find_run(client, run))
+        changes = read_fields("fork", loaded.pipeline(found.pipeline).inputs, fields or [])
+        started = await client.runs.fork(found.id, changes, by=BY, key=key)
+        printing.print_result({"run": started.id, "forked_from": found.id}, str(started.id), output)
+
+    run_with_client(fork_and_print, loaded)
 
 
-def diff(
+@async_command
+async def diff(
     run: RunId,
     step: Annotated[str, typer.Argument(metavar="STEP", help="The step to compare.")],
     revisions: Annotated[
         list[int] | None, typer.Argument(metavar="REV REV", help="Two revisions to compare. Default: the last two.")
     ] = None,
-    item: Annotated[str, typer.Option("--item", help="The item, if the step runs once per item.")] = "",
+    item: Item = "",
 ) -> None:
     """Show a unified diff of two revisions of a result.
 
@@ -144,7 +169,13 @@ def diff(
     """
     if revisions and len(revisions) != 2:
         raise typer.BadParameter("name two revisions, or none to compare the last two")
-    run_async(_diff(run, step, item, revisions or []))
+    async with open_client(read_settings()) as client:
+        previous, newer = await _find_two_revisions(client, await find_run(client, run), step, item, revisions or [])
+    lines = diff_revisions(previous, newer)
+    for line in lines:
+        print(line)
+    if not lines:
+        printing.stderr().print(f"revisions {previous.revision} and {newer.revision} are identical")
 
 
 def _load_application(location: str | None, text: str) -> App:
@@ -154,51 +185,6 @@ def _load_application(location: str | None, text: str) -> App:
         return [(await client.runs.get(await find_run(client, text))).pipeline]
 
     return require_application(location, read_settings(), find_pipelines)
-
-
-async def _rerun_failed(
-    text: str, step: str | None, items: list[str] | None, key: str | None, output: DetailFormat
-) -> None:
-    async with open_client(read_settings()) as client:
-        run = await find_run(client, text)
-        print_revision(run, await client.runs.rerun_failed(run, step=step, items=items, by=BY, key=key), output)
-
-
-async def _rerun(
-    app: App | None, text: str, steps: Sequence[str], options: dict[str, Any], output: DetailFormat
-) -> None:
-    async with open_client(read_settings(), app) as client:
-        run = await find_run(client, text)
-        revision: Revision = await client.runs.rerun(run, *steps, **options, by=BY)
-        print_revision(run, revision, output)
-
-
-async def _edit(app: App, text: str, step: str, options: dict[str, Any], output: DetailFormat) -> None:
-    async with open_client(read_settings(), app) as client:
-        run = await find_run(client, text)
-        print_revision(run, await client.runs.edit(run, step, **options, by=BY), output)
-
-
-async def _fork(app: App, text: str, fields: Sequence[str], key: str | None, output: DetailFormat) -> None:
-    async with open_client(read_settings(), app) as client:
-        run = await client.runs.get(await find_run(client, text))
-        changes = read_fields("fork", app.pipeline(run.pipeline).inputs, fields)
-        started = await client.runs.fork(run.id, changes, by=BY, key=key)
-    if output is DetailFormat.JSON:
-        print(printing.to_json({"run": started.id, "forked_from": run.id}))
-    else:
-        print(started.id)
-
-
-async def _diff(text: str, step: str, item: str, revisions: Sequence[int]) -> None:
-    async with open_client(read_settings()) as client:
-        run = await find_run(client, text)
-        previous, newer = await _find_two_revisions(client, run, step, item, revisions)
-    lines = diff_revisions(previous, newer)
-    for line in lines:
-        print(line)
-    if not lines:
-        printing.stderr().print(f"revisions {previous.revision} and {newer.revision} are identical")
 
 
 async def _check_step(client: Client, run: UUID, step: str) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+from uuid import UUID
 
 from rich.text import Text
 
 from retoma.cli import printing
 from retoma.cli.printing import Column
 from retoma.client import Client
-from retoma.records import ErrorCounts, Job, Run, StepProgress, Wait, describe_recorded_error
-from retoma.states import JOB_FINAL_STATES, JobState
+from retoma.records import ErrorCounts, Job, Orphan, Run, StepProgress, Wait, describe_recorded_error
+from retoma.states import JobState, RunState
 from retoma.terminal import escape_text
 
 MAX_ERRORS = 10
@@ -28,17 +30,27 @@ class RunDetails:
     error_counts: ErrorCounts
     results: dict[str, Any]
     stale: list[tuple[str, str]]
+    orphans: list[Orphan]
+    children: dict[RunState, int]
+    forked_title: str = ""
+    parent_title: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "run": vars(self.run),
             "steps": [asdict(step) for step in self.steps],
             "waits": [asdict(wait) | {"explanation": wait.explanation} for wait in self.waits],
-            "errors": [{"step": step, "item": item} | error for (step, item), error in self.errors.items()],
+            "errors": errors_to_json(self.errors),
             "error_counts": asdict(self.error_counts),
             "results": self.results,
             "stale": [{"step": step, "item": item} for step, item in self.stale],
+            "orphans": [asdict(orphan) for orphan in self.orphans],
+            "children": self.children,
         }
+
+
+def errors_to_json(errors: Mapping[tuple[str, str], Any]) -> list[dict[str, Any]]:
+    return [{"step": step, "item": item} | error for (step, item), error in errors.items()]
 
 
 async def load_details(client: Client, run: Run) -> RunDetails:
@@ -55,25 +67,37 @@ async def load_details(client: Client, run: Run) -> RunDetails:
         error_counts=await client.runs.get_error_counts(run.id),
         results={step: result for step, result in (await client.runs.get_results(run.id)).items() if step in order},
         stale=[(step, item) for step, item in await client.runs.list_stale(run.id) if step in order],
+        orphans=await client.runs.list_orphans(run.id),
+        children=await client.runs.count_children(run.id),
+        forked_title=await _get_title(client, run.forked_from),
+        parent_title=await _get_title(client, run.parent),
     )
+
+
+async def _get_title(client: Client, run: UUID | None) -> str:
+    return "" if run is None else (await client.runs.get(run)).about
 
 
 def print_details(details: RunDetails) -> None:
     run, console = details.run, printing.stdout()
-    if run.title:
-        console.print(Text(escape_text(run.title), style="bold"))
+    if run.about:
+        console.print(Text(escape_text(run.about), style="bold"))
     console.print(
         Text.assemble((escape_text(run.pipeline), "bold"), "  ", str(run.id), "  ", printing.format_state(run.state))
     )
-    console.print(_format_times(run))
+    console.print(_format_times(run, details.forked_title))
+    if run.parent:
+        console.print(f"child of {_name_run(run.parent, details.parent_title)}")
     if run.input:
         console.print(f"input    {printing.format_value(run.input, 200)}")
+    if details.children:
+        console.print(_format_children(details.children))
     if details.stale:
         console.print(f"stale    {_stale_line(details)}")
     console.print()
     console.print(printing.make_table([_step_row(step) for step in details.steps], _STEP_COLUMNS))
     for title, lines in (
-        ("Waiting", [escape_text(wait.explanation) for wait in details.waits]),
+        ("Waiting", [escape_text(wait.explain(printing.format_zoned_time)) for wait in details.waits]),
         (
             "Running",
             [f"{_format_job(job.step, job.item)}, attempt {job.attempt}" for job in details.running][:MAX_ERRORS],
@@ -83,6 +107,7 @@ def print_details(details: RunDetails) -> None:
             f"Retried ({details.error_counts.retried_attempts} failed attempts)",
             _error_lines(details, retried=True),
         ),
+        ("Orphans (look for them at the provider)", [_format_orphan(orphan) for orphan in details.orphans]),
         ("Results", _result_lines(details)),
     ):
         if lines:
@@ -92,8 +117,29 @@ def print_details(details: RunDetails) -> None:
                 console.print(f"  {line}")
 
 
-def _format_times(run: Run) -> str:
-    forked = f", forked from {run.forked_from}" if run.forked_from else ""
+def _format_orphan(orphan: Orphan) -> str:
+    job = f"{_format_job(orphan.step, orphan.item)}, revision {orphan.revision}, {escape_text(orphan.effect)}"
+    key = f", key {escape_text(orphan.key)}" if orphan.key else ""
+    value = "" if orphan.value is None else f", value {printing.format_value(orphan.value, 100)}"
+    error = f": {escape_text(orphan.error['message'])}" if orphan.error else ""
+    return f"{job}, begun {printing.format_time(orphan.begun_at)}{key}{value}, {_format_resolution(orphan)}{error}"
+
+
+def _format_resolution(orphan: Orphan) -> str:
+    return f"{orphan.resolution} by {escape_text(orphan.resolved_by or '')}" if orphan.resolution else "not resolved"
+
+
+def _name_run(run: UUID, title: str) -> str:
+    return f"“{escape_text(title)}” ({run})" if title else str(run)
+
+
+def _format_children(children: Mapping[RunState, int]) -> Text:
+    counts = [printing.format_state(state).append(f" {count}") for state, count in children.items()]
+    return Text.assemble("children ", Text(", ").join(counts))
+
+
+def _format_times(run: Run, forked_title: str) -> str:
+    forked = f", forked from {_name_run(run.forked_from, forked_title)}" if run.forked_from else ""
     tenant = f"tenant {escape_text(run.tenant)}, version {run.version}, revision {run.revision}{forked}"
     if run.ended_at is not None:
         took = printing.format_duration(run.ended_at - run.run_at)
@@ -126,7 +172,7 @@ _STATE_ORDER = [
 
 
 def _step_row(step: StepProgress) -> dict[str, Any]:
-    done = step.jobs and all(state in JOB_FINAL_STATES for state in step.jobs)
+    done = step.jobs and step.ended_count == step.total
     return {
         "step": step.step,
         "state": _format_states(step),
@@ -157,12 +203,17 @@ def _error_lines(details: RunDetails, *, retried: bool) -> list[str]:
     for (step, item), error in errors[:MAX_ERRORS]:
         message = printing.format_value(describe_recorded_error(error), 300)
         code = printing.format_value(error.get("code") or "")
-        lines.append(
-            f"{_format_job(step, item)}: {code}{f': {message}' if message else ''} (attempt {error['attempt']})"
-        )
+        attempt = f"(attempt {error['attempt']}{_format_provider(error)})"
+        lines.append(f"{_format_job(step, item)}: {code}{f': {message}' if message else ''} {attempt}")
     if len(errors) > MAX_ERRORS:
         lines.append(f"... and {len(errors) - MAX_ERRORS} more; use -o json to see all")
     return lines
+
+
+def _format_provider(error: Mapping[str, Any]) -> str:
+    """Return the provider of a chain that failed, and the one to which the job moves on."""
+    provider, following = error.get("provider"), error.get("next_provider")
+    return f", {provider}{f', next {following}' if following else ''}" if provider else ""
 
 
 def _result_lines(details: RunDetails) -> list[str]:

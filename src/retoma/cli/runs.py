@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
 
 from retoma.cli import printing
-from retoma.cli.command_setup import open_client, read_settings, run_async
+from retoma.cli.command_setup import client_command
 from retoma.cli.inputs import read_past
-from retoma.cli.options import DetailFormat, DetailOutput, ListFormat, ListOutput
+from retoma.cli.lookups import find_run
+from retoma.cli.options import (
+    BY,
+    ActionKey,
+    DetailFormat,
+    DetailOutput,
+    Item,
+    ListFormat,
+    ListOutput,
+    OnlyTenant,
+    RunId,
+    Since,
+    limit_option,
+    state_option,
+)
 from retoma.cli.printing import Column, Row
 from retoma.cli.run_details import load_details, print_details
 from retoma.client import Client
-from retoma.errors import Conflict, NotFound
-from retoma.records import ABOUT_FIELDS, Event, Revision, Run
+from retoma.errors import Conflict
+from retoma.records import ABOUT_FIELDS, Event, OrphanResolution, Revision, Run
 from retoma.states import RunState
 from retoma.terminal import escape_text
 
-runs = typer.Typer(no_args_is_help=True, help="Inspect and manage runs.")
-RunId = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="The run's ID, a unique prefix of it, or a part of the run's title."),
-]
-ActionKey = Annotated[
-    str | None,
-    typer.Option("--key", help="Idempotency key: repeating the command with it has no further effect."),
-]
+runs = typer.Typer(name="runs", no_args_is_help=True, help="Inspect and manage runs.")
 POLL_SECONDS = 0.5
 
 _COLUMNS = [
     Column("id", "run"),
-    Column("title", formatter=lambda title: printing.format_value(title, 40)),
+    Column("title", max_length=40),
     Column("pipeline"),
     Column("tenant"),
     Column("state", formatter=printing.format_state),
@@ -44,43 +51,47 @@ _COLUMNS = [
 _EVENT_COLUMNS = [
     Column("id"),
     Column("at", formatter=printing.format_time),
-    Column("kind"),
-    Column("step"),
-    Column("item"),
-    Column("attempt"),
-    Column("worker"),
+    *map(Column, ("kind", "step", "item", "attempt", "worker")),
     Column("data", formatter=lambda data: printing.format_value(_strip_stack(data), 120)),
 ]
 
 _STUCK_COLUMNS = [
     Column("run"),
-    Column("run_title", "title", lambda title: printing.format_value(title, 40)),
+    Column("run_title", "title", max_length=40),
     Column("pipeline"),
     Column("tenant"),
     Column("since", formatter=printing.format_time),
     Column("cause"),
     Column("step"),
     Column("resumes"),
-    Column("explanation", formatter=lambda text: printing.format_value(text or "", 120)),
+    Column("explanation", max_length=120),
+]
+_ORPHAN_COLUMNS = [
+    Column("run"),
+    Column("run_title", "title", max_length=40),
+    *map(Column, ("pipeline", "tenant", "step")),
+    Column("item", max_length=40),
+    Column("revision"),
+    Column("effect", "name"),
+    Column("begun_at", "begun", printing.format_time),
+    Column("key", max_length=40),
+    Column("value", max_length=60),
 ]
 
 
 @runs.command("list")
-def list_runs(
-    state: Annotated[
-        list[RunState] | None,
-        typer.Option("--state", metavar="STATE", help="Only runs in this state; repeatable."),
-    ] = None,
+@client_command
+async def list_runs(
+    client: Client,
+    state: Annotated[list[RunState] | None, state_option("runs")] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", help="Only runs of this pipeline.")] = None,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of runs.")] = 20,
-    before: Annotated[str | None, typer.Option("--before", help="Only runs older than this one.")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since", metavar="TIME", help="Only runs started since this time, such as 2h or 2030-01-31T08:00."
-        ),
+    tenant: OnlyTenant = None,
+    parent: Annotated[
+        str | None, typer.Option("--parent", help="Only the child runs of this run, by its ID, prefix or title.")
     ] = None,
+    limit: Annotated[int, limit_option("runs")] = 20,
+    before: Annotated[str | None, typer.Option("--before", help="Only runs older than this one.")] = None,
+    since: Since = None,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """List runs, newest first.
@@ -91,11 +102,24 @@ def list_runs(
       retoma runs list --state failed --state stuck --pipeline film
       retoma runs list -o jsonl --limit 1000
     """
-    run_async(_list(state, pipeline, tenant, limit, before, since, output))
+    found = await client.runs.list(
+        states=state or None,
+        pipeline=pipeline,
+        tenant=tenant,
+        parent=None if parent is None else await find_run(client, parent),
+        limit=limit,
+        before=None if before is None else await find_run(client, before),
+        since=read_past("--since", since, await client.now()),
+    )
+    filtered = any((state, pipeline, tenant, parent, before, since))
+    empty = "no matching runs" if filtered else "no runs yet; start one with `retoma start PIPELINE APP`"
+    older = f"for older runs: --before {found[-1].id}" if len(found) == limit else ""
+    printing.print_rows([_to_row(run) for run in found], _COLUMNS, output, empty, next_page=older)
 
 
 @runs.command()
-def show(run: RunId, output: DetailOutput = DetailFormat.TABLE) -> None:
+@client_command
+async def show(client: Client, run: RunId, output: DetailOutput = DetailFormat.TABLE) -> None:
     """Show a run with its progress, errors and results, and why it waits.
 
     \b
@@ -103,14 +127,20 @@ def show(run: RunId, output: DetailOutput = DetailFormat.TABLE) -> None:
       retoma runs show 0199a3
       retoma runs show 0199a3 -o json
     """
-    run_async(_show(run, output))
+    details = await load_details(client, await client.runs.get(await find_run(client, run)))
+    if output is DetailFormat.JSON:
+        print(printing.to_json(details.to_json(), indent=2))
+    else:
+        print_details(details)
 
 
 @runs.command()
-def events(
+@client_command
+async def events(
+    client: Client,
     run: RunId,
     after: Annotated[int, typer.Option("--after", help="Only events after this event ID.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Maximum number of events.")] = 1_000,
+    limit: Annotated[int, limit_option("events", 100_000)] = 1_000,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new events until the run is over.")] = False,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
@@ -120,11 +150,17 @@ def events(
     Example:
       retoma runs events 0199a3 --follow
     """
-    run_async(_events(run, after, limit, follow, output))
+    found = await find_run(client, run)
+    if follow:
+        await _follow_events(client, found, after, limit, output)
+    else:
+        listed = await client.runs.list_events(found, after=after, limit=limit)
+        printing.print_rows(listed, _EVENT_COLUMNS, output, "no events")
 
 
 @runs.command()
-def cancel(run: RunId, key: ActionKey = None, output: DetailOutput = DetailFormat.TABLE) -> None:
+@client_command
+async def cancel(client: Client, run: RunId, key: ActionKey = None, output: DetailOutput = DetailFormat.TABLE) -> None:
     """Cancel a run. Running jobs are asked to stop, and no new ones start.
 
     Exits with 4 if the run is already over in another state.
@@ -133,12 +169,18 @@ def cancel(run: RunId, key: ActionKey = None, output: DetailOutput = DetailForma
     Example:
       retoma runs cancel 0199a3
     """
-    run_async(_cancel(run, key, output))
+    found = await find_run(client, run)
+    state = await client.runs.cancel(found, by=BY, key=key)
+    if state.is_over and state is not RunState.CANCELLED:
+        raise Conflict(f"run {found} is already over: {state}")
+    printing.print_result({"run": found, "state": state}, printing.format_state(state), output)
 
 
 @runs.command("stuck")
-def list_stuck(
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of runs.")] = 100,
+@client_command
+async def list_stuck(
+    client: Client,
+    limit: Annotated[int, limit_option("runs")] = 100,
     output: ListOutput = ListFormat.TABLE,
 ) -> None:
     """List stuck runs and the cause of each.
@@ -147,11 +189,14 @@ def list_stuck(
     Example:
       retoma runs stuck
     """
-    run_async(_stuck(limit, output))
+    found = await client.runs.list_stuck(limit=limit)
+    rows = [{**vars(one), "step": one.data.get("step"), "explanation": one.data.get("explanation")} for one in found]
+    printing.print_rows(rows, _STUCK_COLUMNS, output, "no stuck runs")
 
 
 @runs.command()
-def resume(run: RunId, key: ActionKey = None, output: DetailOutput = DetailFormat.TABLE) -> None:
+@client_command
+async def resume(client: Client, run: RunId, key: ActionKey = None, output: DetailOutput = DetailFormat.TABLE) -> None:
     """Resume a stuck or failed run from where it stopped.
 
     Exits with 4 if the run is over in another state.
@@ -160,11 +205,19 @@ def resume(run: RunId, key: ActionKey = None, output: DetailOutput = DetailForma
     Example:
       retoma runs resume 0199a3
     """
-    run_async(_resume(run, key, output))
+    found = await find_run(client, run)
+    state = await client.runs.resume(found, by=BY, key=key)
+    missing = await client.runs.find_missing_worker(found)
+    note = missing and missing.explanation
+    printing.print_result({"run": found, "state": state, "note": note}, printing.format_state(state), output)
+    if note and output is DetailFormat.TABLE:
+        printing.stderr().print(escape_text(note), soft_wrap=True)
 
 
 @runs.command()
-def skip(
+@client_command
+async def skip(
+    client: Client,
     run: RunId,
     step: Annotated[str, typer.Option("--step", help="The step of the items.")],
     item: Annotated[list[str], typer.Option("--item", help="An item to skip; repeatable.")],
@@ -177,126 +230,78 @@ def skip(
     Example:
       retoma runs skip 0199a3 --step text --item torn.pdf
     """
-    run_async(_skip(run, step, item, key, output))
+    found = await find_run(client, run)
+    print_revision(found, await client.runs.skip(found, step, item, by=BY, key=key), output)
 
 
-async def _list(
-    states: list[RunState] | None,
-    pipeline: str | None,
-    tenant: str | None,
-    limit: int,
-    before: str | None,
-    since: str | None,
-    output: ListFormat,
+@runs.command("orphans")
+@client_command
+async def list_orphans(
+    client: Client,
+    tenant: OnlyTenant = None,
+    limit: Annotated[int, limit_option("orphans")] = 100,
+    after: Annotated[str | None, typer.Option("--after", help="Only orphans after this cursor.")] = None,
+    output: ListOutput = ListFormat.TABLE,
 ) -> None:
-    async with open_client(read_settings()) as client:
-        found = await client.runs.list(
-            states=states or None,
-            pipeline=pipeline,
-            tenant=tenant,
-            limit=limit,
-            before=None if before is None else await find_run(client, before),
-            since=None if since is None else read_past("--since", since, await client.now()),
-        )
-    filtered = any((states, pipeline, tenant, before, since))
-    empty = "no matching runs" if filtered else "no runs yet; start one with `retoma start PIPELINE APP`"
-    printing.print_rows([_to_row(run) for run in found], _COLUMNS, output, empty)
-    if output is ListFormat.TABLE and len(found) == limit:
-        printing.stderr().print(f"for older runs: --before {found[-1].id}")
+    """List calls that jobs may have left at a provider and that nobody has resolved, oldest first.
+
+    Look for them at the provider, then use `retoma runs resolve-orphan`.
+
+    \b
+    Example:
+      retoma runs orphans
+    """
+    found = await client.runs.list_orphans(tenant=tenant, after=after, limit=limit)
+    newer = f"for newer orphans: --after {found[-1].cursor}" if len(found) == limit else ""
+    printing.print_rows(found, _ORPHAN_COLUMNS, output, "no orphans", next_page=newer)
 
 
-async def _show(text: str, output: DetailFormat) -> None:
-    async with open_client(read_settings()) as client:
-        run = await client.runs.get(await find_run(client, text))
-        details = await load_details(client, run)
-    if output is DetailFormat.JSON:
-        print(printing.to_json(details.to_json(), indent=2))
-    else:
-        print_details(details)
+@runs.command("resolve-orphan")
+@client_command
+async def resolve_orphan(
+    client: Client,
+    run: RunId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that left it.")],
+    effect: Annotated[str, typer.Argument(metavar="NAME", help="The name of `once`, or `external`.")],
+    resolution: Annotated[
+        OrphanResolution, typer.Argument(metavar="RESOLUTION", help="nothing_found or cancelled_by_hand.")
+    ],
+    item: Item = "",
+    revision: Annotated[
+        int | None, typer.Option("--revision", min=1, help="Default: the newest that is not resolved.")
+    ] = None,
+    output: DetailOutput = DetailFormat.TABLE,
+) -> None:
+    """Record what became of a call that a job may have left at a provider.
 
+    Look for it at the provider first. `retoma runs orphans` lists such orphans. Exits with 4 if somebody resolved it
+    in another way.
 
-async def _events(text: str, after: int, limit: int, follow: bool, output: ListFormat) -> None:
-    async with open_client(read_settings()) as client:
-        run = await find_run(client, text)
-        if not follow:
-            found = await client.runs.list_events(run, after=after, limit=limit)
-            printing.print_rows([_event_row(event) for event in found], _EVENT_COLUMNS, output, "no events")
-            return
-        while True:
-            over = (await client.runs.get(run)).is_over  # read before the events, so none is missed
-            for event in await client.runs.list_events(run, after=after, limit=limit):
-                after = event.id
-                print(_format_event(event, output), flush=True)
-            if over:
-                return
-            await asyncio.sleep(POLL_SECONDS)
-
-
-async def _cancel(text: str, key: str | None, output: DetailFormat) -> None:
-    async with open_client(read_settings()) as client:
-        run = await find_run(client, text)
-        state = await client.runs.cancel(run, by="command line", key=key)
-    if state.is_over and state is not RunState.CANCELLED:
-        raise Conflict(f"run {run} is already over: {state}")
-    if output is DetailFormat.JSON:
-        print(printing.to_json({"run": run, "state": state}))
-    else:
-        printing.stdout().print(printing.format_state(state))
-
-
-async def _stuck(limit: int, output: ListFormat) -> None:
-    async with open_client(read_settings()) as client:
-        found = await client.runs.list_stuck(limit=limit)
-    rows = [{**vars(one), "step": one.data.get("step"), "explanation": one.data.get("explanation")} for one in found]
-    printing.print_rows(rows, _STUCK_COLUMNS, output, "no stuck runs")
-
-
-async def _resume(text: str, key: str | None, output: DetailFormat) -> None:
-    async with open_client(read_settings()) as client:
-        run = await find_run(client, text)
-        state = await client.runs.resume(run, by="command line", key=key)
-        missing = await client.runs.find_missing_worker(run)
-    if output is DetailFormat.JSON:
-        print(printing.to_json({"run": run, "state": state, "note": missing and missing.explanation}))
-        return
-    printing.stdout().print(printing.format_state(state))
-    if missing:
-        printing.stderr().print(escape_text(missing.explanation), soft_wrap=True)
-
-
-async def _skip(text: str, step: str, items: list[str], key: str | None, output: DetailFormat) -> None:
-    async with open_client(read_settings()) as client:
-        run = await find_run(client, text)
-        print_revision(run, await client.runs.skip(run, step, items, by="command line", key=key), output)
+    \b
+    Example:
+      retoma runs resolve-orphan 0199a3 clip external cancelled_by_hand
+    """
+    found = await find_run(client, run)
+    orphan = await client.runs.resolve_orphan(found, step, effect, resolution, item=item, revision=revision, by=BY)
+    text = f"{orphan.resolution} by {escape_text(orphan.resolved_by or '')}"
+    printing.print_result(asdict(orphan), text, output)
 
 
 def print_revision(run: UUID, revision: Revision, output: DetailFormat) -> None:
-    if output is DetailFormat.JSON:
-        print(printing.to_json({"run": run, "revision": revision.number, "jobs": revision.jobs}))
-    elif revision.jobs:
-        jobs = "1 job" if revision.jobs == 1 else f"{revision.jobs} jobs"
-        printing.stdout().print(f"revision {revision.number}: {jobs} to rerun")
-    else:
-        printing.stdout().print("nothing to rerun")
+    jobs = "1 job" if revision.jobs == 1 else f"{revision.jobs} jobs"
+    text = f"revision {revision.number}: {jobs} to rerun" if revision.jobs else "nothing to rerun"
+    printing.print_result({"run": run, "revision": revision.number, "jobs": revision.jobs}, text, output)
 
 
-async def find_run(client: Client, text: str) -> UUID:
-    """Return the only run whose ID starts with `text`, or else whose title contains it.
-
-    A run that was found by its title is named on stderr, since the command may act on it.
-    """
-    by_id = await client.runs.find(text, limit=4)
-    found = by_id or await client.runs.find_by_title(text, limit=4)
-    if not found:
-        raise NotFound(f"run {escape_text(text)!r} not found")
-    if len(found) > 1:
-        first = ", ".join(map(str, found[:3]))
-        more = ", ..." if len(found) > 3 else ""
-        raise typer.BadParameter(f"{text!r} matches several runs: {first}{more}; use a longer text")
-    if not by_id:
-        run = await client.runs.get(found[0], with_input=False)
-        printing.stderr().print(f"run {run.id}: {escape_text(run.title or '')}", soft_wrap=True)
-    return found[0]
+async def _follow_events(client: Client, run: UUID, after: int, limit: int, output: ListFormat) -> None:
+    while True:
+        over = (await client.runs.get(run)).is_over  # read before the events, so none is missed
+        for event in await client.runs.list_events(run, after=after, limit=limit):
+            after = event.id
+            print(_format_event(event, output), flush=True)
+        if over:
+            return
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _order_input(value: Any) -> Any:
@@ -304,25 +309,24 @@ def _order_input(value: Any) -> Any:
     return {name: value[name] for name in ABOUT_FIELDS if name in value} | value if isinstance(value, dict) else value
 
 
+_FIELDS = (
+    "id",
+    "title",
+    "pipeline",
+    "tenant",
+    "state",
+    "version",
+    "revision",
+    "created_at",
+    "run_at",
+    "ended_at",
+    "parent",
+)
+
+
 def _to_row(run: Run) -> Row:
-    return {
-        "id": run.id,
-        "title": run.title,
-        "pipeline": run.pipeline,
-        "tenant": run.tenant,
-        "state": run.state,
-        "version": run.version,
-        "revision": run.revision,
-        "created_at": run.created_at,
-        "run_at": run.run_at,
-        "ended_at": run.ended_at,
-        "took": run.ended_at - run.run_at if run.ended_at else None,
-        "input": run.input,
-    }
-
-
-def _event_row(event: Event) -> Row:
-    return vars(event)
+    took = run.ended_at - run.run_at if run.ended_at else None
+    return {name: getattr(run, name) for name in _FIELDS} | {"took": took, "input": run.input}
 
 
 def _strip_stack(data: Any) -> Any:
@@ -332,7 +336,7 @@ def _strip_stack(data: Any) -> Any:
 
 def _format_event(event: Event, output: ListFormat) -> str:
     if output in (ListFormat.JSON, ListFormat.JSONL):
-        return printing.to_json(_event_row(event))
+        return printing.to_json(vars(event))
     parts = [
         printing.format_time(event.at),
         event.kind,

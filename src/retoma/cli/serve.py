@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from typing import Annotated
 
 import typer
 
-from retoma import early_stop
 from retoma.app import App
-from retoma.cli import application, served_applications
+from retoma.cli import application, process_exit, served_applications
 from retoma.cli.command_setup import open_client, read_settings
 from retoma.cli.http_server import HttpServer, bind_socket, get_address
 from retoma.cli.http_server import run_server as listening_server
@@ -100,18 +98,14 @@ async def _serve(app: App | None, settings: Settings, sock: socket.socket) -> No
 
 
 async def _wait_until_stopped(server: HttpServer) -> None:
-    loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
-    def stop() -> None:
+    def stop(_: int) -> None:
         log.info("server_stopping", message="stopping; requests in progress may finish")
         server.stop()
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    if early_stop.was_stop_requested():
-        stop()
+    process_exit.on_stop_signal(stop)
     await stopping.wait()
 
 

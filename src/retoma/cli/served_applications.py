@@ -6,10 +6,11 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import typer
@@ -17,13 +18,14 @@ import typer
 from retoma import private_files
 from retoma.app import App
 from retoma.cli import application
-from retoma.cli.command_setup import open_client, run_async
+from retoma.cli.command_setup import run_with_client
 from retoma.client import Client
 from retoma.logs import get_logger
 from retoma.settings import Settings
 
 log = get_logger(__name__)
 FOLDER = "servers"
+FindPipelines = Callable[[Client], Coroutine[Any, Any, Iterable[str]]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class ServedApplication:
 def record(home: Path, location: str, app: App) -> Iterator[None]:
     """Record the location of this server's application until the block or the process ends."""
     try:
-        file = _write(home, ServedApplication(location, str(Path.cwd()), sorted(app.pipelines)))
+        path, descriptor = _write(home, ServedApplication(location, str(Path.cwd()), sorted(app.pipelines)))
     except OSError as error:
         log.warning(
             "served_application_not_recorded",
@@ -52,25 +54,21 @@ def record(home: Path, location: str, app: App) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            file.path.unlink(missing_ok=True)
-        os.close(file.descriptor)
+            path.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
-def load_application(
-    location: str | None, settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
-) -> App | None:
+def load_application(location: str | None, settings: Settings, find_pipelines: FindPipelines) -> App | None:
     """Load the application at `location` or of the settings, or else the served one that defines these pipelines.
 
     Return None if there is none. `find_pipelines` is called only if a server has to be found.
     """
     if location or settings.app:
         return application.load(location, settings)
-    return load_served(settings, run_async(_query_pipelines(settings, find_pipelines)))
+    return load_served(settings, run_with_client(find_pipelines))
 
 
-def require_application(
-    location: str | None, settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
-) -> App:
+def require_application(location: str | None, settings: Settings, find_pipelines: FindPipelines) -> App:
     """Load the application as `load_application` does. Raise BadParameter if there is none."""
     return load_application(location, settings, find_pipelines) or application.load(None, settings)
 
@@ -90,26 +88,20 @@ def load_served(settings: Settings, pipelines: Iterable[str]) -> App | None:
     return application.load(location, settings, folder=Path(folder))
 
 
-async def _query_pipelines(
-    settings: Settings, find_pipelines: Callable[[Client], Awaitable[Iterable[str]]]
-) -> Iterable[str]:
-    async with open_client(settings) as client:
-        return await find_pipelines(client)
+def load_all_served(settings: Settings) -> list[App]:
+    """Load every application that a local server serves."""
+    found = {(each.folder, each.location) for each in _list_served(settings.home)}
+    return [application.load(location, settings, folder=Path(folder)) for folder, location in sorted(found)]
 
 
-@dataclass(frozen=True)
-class _LockedFile:
-    path: Path
-    descriptor: int
-
-
-def _write(home: Path, served: ServedApplication) -> _LockedFile:
+def _write(home: Path, served: ServedApplication) -> tuple[Path, int]:
+    """Return the file and its descriptor, which holds the lock until it is closed."""
     folder = private_files.create_folder(private_files.create_home(home) / FOLDER)
     descriptor, temporary = tempfile.mkstemp(prefix=".", dir=folder)
     # Lock the file before it gets its name: an unlocked file is a leftover of a killed server.
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     os.write(descriptor, json.dumps(asdict(served)).encode())
-    return _LockedFile(Path(temporary).rename(folder / f"{uuid4()}.json"), descriptor)
+    return Path(temporary).rename(folder / f"{uuid4()}.json"), descriptor
 
 
 def _list_served(home: Path) -> list[ServedApplication]:

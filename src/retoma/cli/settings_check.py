@@ -9,7 +9,7 @@ from datetime import timedelta
 from retoma.errors import DatabaseUnavailable, InvalidInput
 from retoma.logs import get_logger
 from retoma.outgoing import Guard
-from retoma.records import ServerRecord, WorkerRecord
+from retoma.records import Server, Worker
 from retoma.settings import Settings
 from retoma.store import servers, workers
 from retoma.store.database import Database
@@ -56,7 +56,7 @@ class SettingsCheck:
             log.error("settings_differ", message=difference)
         self._logged = found
 
-    def _describe_missing_hosts(self, running: Iterable[ServerRecord]) -> str | None:
+    def _describe_missing_hosts(self, running: Iterable[Server]) -> str | None:
         missing = self._guard.list_not_allowed(sorted({host for server in running for host in server.allow_hosts}))
         if not missing:
             return None
@@ -67,7 +67,7 @@ class SettingsCheck:
             "these hosts"
         )
 
-    def _describe_public_url(self, running: Iterable[ServerRecord]) -> str | None:
+    def _describe_public_url(self, running: Iterable[Server]) -> str | None:
         theirs = {server.public_url for server in running if server.public_url}
         if not theirs or self._public_url in theirs:
             return None
@@ -98,7 +98,7 @@ class WorkerCheck:
         self._logged = found
 
 
-def describe_lacking_workers(hosts: Iterable[str], running: Iterable[WorkerRecord]) -> Iterator[str]:
+def describe_lacking_workers(hosts: Iterable[str], running: Iterable[Worker]) -> Iterator[str]:
     """Yield a message for each worker that would not call one of these hosts."""
     required = sorted(set(hosts))
     for worker in running:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
 
-from retoma.app import App
 from retoma.cli import application, printing
-from retoma.cli.command_setup import open_client, read_settings, run_async
+from retoma.cli.command_setup import read_settings, run_with_client
 from retoma.cli.inputs import read_future, read_input
 from retoma.cli.options import DetailFormat, DetailOutput
 from retoma.cli.progress import wait_with_bar
+from retoma.cli.run_details import errors_to_json
 from retoma.cli.served_applications import load_served
 from retoma.client import Client
 from retoma.define.webhook import Webhook
-from retoma.engine.tenants import DEFAULT
 from retoma.records import Run, WaitReason, describe_recorded_error
-from retoma.settings import Settings
 from retoma.states import RunState
-from retoma.store import clock
+from retoma.store.tenants import DEFAULT
+from retoma.terminal import escape_text
 
 
 def start(
@@ -74,28 +72,18 @@ def start(
     served = None if app or settings.app else load_served(settings, [pipeline])
     loaded = served or application.load(app, settings)
     inputs = read_input(loaded.pipeline(pipeline).inputs, input_json, fields or [])
-    options = {
-        "key": key,
-        "tenant": tenant,
-        "priority": priority,
-        "webhook": None if webhook is None else Webhook(webhook),
-    }
-    run_async(_start(loaded, settings, pipeline, inputs, options, run_at, wait, output))
+    at_end = None if webhook is None else Webhook(webhook)
 
-
-async def _start(
-    app: App,
-    settings: Settings,
-    pipeline: str,
-    inputs: dict[str, Any],
-    options: dict[str, Any],
-    run_at: str | None,
-    wait: bool,
-    output: DetailFormat,
-) -> None:
-    async with open_client(settings, app) as client:
-        starts_at = await _read_run_at(client, run_at)
-        started = await client.start(pipeline, inputs or None, run_at=starts_at, **options)
+    async def start_and_print(client: Client) -> None:
+        started = await client.start(
+            pipeline,
+            inputs or None,
+            key=key,
+            tenant=tenant,
+            priority=priority,
+            run_at=None if run_at is None else read_future(run_at, await client.now()),
+            webhook=at_end,
+        )
         if output is DetailFormat.JSON and not wait:
             print(printing.to_json({"run": started.id, "created": started.created}))
         elif output is DetailFormat.TABLE:
@@ -105,15 +93,13 @@ async def _start(
         if wait:
             await _wait_and_print(client, started.id, pipeline, output)
 
-
-async def _read_run_at(client: Client, run_at: str | None) -> datetime | None:
-    return None if run_at is None else read_future(run_at, await clock.now(client.database))
+    run_with_client(start_and_print, loaded)
 
 
 async def _wait_and_print(client: Client, run: UUID, pipeline: str, output: DetailFormat) -> None:
     for wait in await client.runs.list_waits(run):
         if wait.reason is WaitReason.NO_WORKER:
-            printing.stderr().print(f"no live worker serves queue {wait.queue!r}: start one with `retoma worker APP`")
+            printing.stderr().print(escape_text(wait.explanation), soft_wrap=True)
     ended = await wait_with_bar(client, run, pipeline)
     if output is DetailFormat.JSON:
         print(printing.to_json(await _load_outcome(client, ended), indent=2))
@@ -128,10 +114,7 @@ async def _load_outcome(client: Client, run: Run) -> dict[str, Any]:
         "run": run.id,
         "state": run.state,
         "results": await client.runs.get_results(run.id),
-        "errors": [
-            {"step": step, "item": item} | error
-            for (step, item), error in (await client.runs.get_errors(run.id)).items()
-        ],
+        "errors": errors_to_json(await client.runs.get_errors(run.id)),
     }
 
 

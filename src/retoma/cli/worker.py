@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
 
-from retoma import early_stop
 from retoma.app import App
 from retoma.cli import application, process_exit
 from retoma.cli.command_setup import open_database, read_settings
 from retoma.cli.garbage_collection import collect_on_growth, collect_rarely
-from retoma.cli.options import AppLocation
+from retoma.cli.options import AppLocation, Concurrency
 from retoma.cli.settings_check import SettingsCheck
 from retoma.client import Client
 from retoma.engine.background_loops import run_in_background, run_with_restarts
@@ -43,9 +41,7 @@ def worker(
         list[str] | None,
         typer.Option("-q", "--queue", help="A queue to serve; repeatable. Default: all queues of the application."),
     ] = None,
-    concurrency: Annotated[
-        int, typer.Option("-c", "--concurrency", min=1, max=10_000, help="Number of concurrent jobs.")
-    ] = 20,
+    concurrency: Concurrency = 20,
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the worker in lists and logs.", show_default="host:pid")
     ] = None,
@@ -71,10 +67,9 @@ def worker(
 
 def run_process(work: Coroutine[Any, Any, None]) -> None:
     """Run the main coroutine of a long-lived process."""
-    with closing(work):  # a signal may stop the process before the coroutine starts
-        hide_process()
-        collect_rarely()
-        process_exit.run(_run_with_gc(work), _loop_factory())
+    hide_process()
+    collect_rarely()
+    process_exit.run(_run_with_gc(work), _loop_factory())
 
 
 async def _run_with_gc(work: Coroutine[Any, Any, None]) -> None:
@@ -143,26 +138,18 @@ async def _warn_refused_hosts(client: Client, guard: Guard) -> None:
 
 
 def _stop_on_signals(worker: Worker) -> None:
-    loop = asyncio.get_running_loop()
-    signals = 0
-
-    def stop() -> None:
-        nonlocal signals
-        signals += 1
-        if signals == 1:
-            log.info(
-                "worker_stopping",
-                message="stopping; running jobs may finish; a second signal stops at once",
-                worker=worker.name,
-            )
-            worker.stop()
-        else:
+    def stop(requests: int) -> None:
+        if requests > 1:
             worker.stop_at_once()
+            return
+        log.info(
+            "worker_stopping",
+            message="stopping; running jobs may finish; a second signal stops at once",
+            worker=worker.name,
+        )
+        worker.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    if early_stop.was_stop_requested():
-        stop()
+    process_exit.on_stop_signal(stop)
 
 
 def _stop_when_stdin_closes(worker: Worker) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from retoma.app import App
 from retoma.client.client import Client
 from retoma.client.costs import ChargedBy
-from retoma.client.validation import Input
+from retoma.define.pipeline import Input
 from retoma.outgoing import Guard
 from retoma.settings import Settings
 from retoma.store.database import Database

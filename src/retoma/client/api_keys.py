@@ -9,7 +9,8 @@ from retoma.client.core import Namespace
 from retoma.client.validation import check_name, check_time
 from retoma.engine import api_keys
 from retoma.engine.api_keys import OVERLAP
-from retoma.records import KeyRecord, NewKey, Scope
+from retoma.records import ApiKey, NewApiKey, Scope
+from retoma.store import api_keys as stored_keys
 
 
 class ApiKeys(Namespace):
@@ -20,7 +21,7 @@ class ApiKeys(Namespace):
         *,
         tenant: str | None = None,
         expires_at: datetime | None = None,
-    ) -> NewKey:
+    ) -> NewApiKey:
         """Create an API key. Only this response contains its secret. Without a tenant it is valid for all tenants.
 
         Raise Conflict if two active keys already have this name.
@@ -31,11 +32,11 @@ class ApiKeys(Namespace):
         owner = None if tenant is None else (await self._core.tenants.get_or_create_id(tenant), tenant)
         return await api_keys.create(self._database, name, map(Scope, scopes), owner, expires_at)
 
-    async def revoke(self, key: int) -> KeyRecord:
+    async def revoke(self, key: int) -> ApiKey:
         """Revoke a key. Every server rejects it within a second."""
         return await api_keys.revoke(self._database, key)
 
-    async def rotate(self, key: int, *, overlap: timedelta = OVERLAP) -> NewKey:
+    async def rotate(self, key: int, *, overlap: timedelta = OVERLAP) -> NewApiKey:
         """Create a successor of this key. The old key stays valid for `overlap`."""
         previous = await api_keys.get(self._database, key)
         successor = await self.create(
@@ -44,13 +45,13 @@ class ApiKeys(Namespace):
             tenant=previous.tenant,
             expires_at=await api_keys.get_successor_expiry(self._database, previous),
         )
-        await api_keys.expire_after(self._database, key, overlap)
+        await stored_keys.expire_after(self._database, key, overlap)
         return successor
 
-    async def find_by_secret(self, secret: str) -> KeyRecord | None:
+    async def find_by_secret(self, secret: str) -> ApiKey | None:
         """Return the active key with this secret, if there is one."""
         return await api_keys.find_by_secret(self._database, secret)
 
-    async def list(self, *, tenant: str | None = None, with_ended: bool = False) -> list[KeyRecord]:
-        """Return API keys, newest first; `with_ended` includes revoked and expired keys."""
-        return await api_keys.list_keys(self._database, tenant, with_ended)
+    async def list(self, *, tenant: str | None = None, include_ended: bool = False) -> list[ApiKey]:
+        """Return API keys, newest first; `include_ended` includes revoked and expired keys."""
+        return await stored_keys.list_keys(self._database, tenant, include_ended)

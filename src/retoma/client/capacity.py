@@ -6,7 +6,7 @@ from retoma.client.core import Namespace
 from retoma.define.pool import MAX_CAPACITY, MIN_RATE
 from retoma.errors import InvalidInput, NotFound
 from retoma.metrics import QueueMetrics
-from retoma.records import PoolRecord, WorkerRecord
+from retoma.records import Pool, Worker
 from retoma.store import metrics, pools, workers
 
 
@@ -20,7 +20,7 @@ class Pools(Namespace):
         burst: int | None = None,
         per_tenant: int | None = None,
         resume: bool = False,
-    ) -> PoolRecord:
+    ) -> Pool:
         """Change a pool while it is in use. Running jobs keep their slots; waiting jobs start at once if there is room.
 
         A `rate` or `per_tenant` (the slots that one tenant may hold) of 0 means no limit. `resume` ends a pause or an
@@ -32,19 +32,19 @@ class Pools(Namespace):
                 raise InvalidInput(f"a pool's {field} is at most {MAX_CAPACITY:,}, not {number!r:.40}")
         if rate and rate < MIN_RATE:
             raise InvalidInput(f"a pool's rate is 0 for no limit, or at least {MIN_RATE:f}, not {rate!r}")
-        if not await pools.update_pool(self._database, name, **numbers, resume=resume):  # type: ignore[arg-type]
+        if not await pools.update_pool(self._database, name, resume=resume, **numbers):
             raise NotFound(f"there is no pool {name!r}")
         self._core.starter.notify_workers()
         (pool,) = await self.list(name)
         return pool
 
-    async def list(self, name: str | None = None, *, tenant: str | None = None) -> list[PoolRecord]:
+    async def list(self, name: str | None = None, *, tenant: str | None = None) -> list[Pool]:
         """Return all pools, or the one with this name. With `tenant`, `waiting` counts only its jobs."""
         return await pools.list_pools(self._database, name, await self._core.find_tenant_id(tenant))
 
 
 class Workers(Namespace):
-    async def list(self) -> list[WorkerRecord]:
+    async def list(self) -> list[Worker]:
         """Return the workers that are alive."""
         return await workers.list_alive(self._database)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -17,26 +18,22 @@ from retoma.client.core import Core
 from retoma.client.costs import Costs
 from retoma.client.external_work import ExternalWorkQueries
 from retoma.client.files import Files
+from retoma.client.inbound_events import InboundEvents
 from retoma.client.metrics import MetricQueries
 from retoma.client.reviews import Reviews
-from retoma.client.runs import Runs
+from retoma.client.runs import Runs, describe_failure
+from retoma.client.starts import build_start
 from retoma.client.tenants import TenantProfiles
-from retoma.client.titles import make_title
 from retoma.client.validation import (
-    Input,
     check_limits,
     check_start_options,
-    digest_input,
-    encode_input,
     encode_inputs,
-    validate_input,
 )
 from retoma.client.webhooks import Webhooks
-from retoma.define.pipeline import Pipeline
+from retoma.define.pipeline import Input, Pipeline
 from retoma.define.webhook import Webhook, encode_webhook
 from retoma.engine import versions
 from retoma.engine.run_starter import StartedRun, StartRequest
-from retoma.engine.tenants import DEFAULT
 from retoma.errors import RunFailed
 from retoma.identifiers import new_run_id
 from retoma.outgoing import Guard
@@ -44,6 +41,7 @@ from retoma.records import Run
 from retoma.settings import HEARTBEAT_TIMEOUT
 from retoma.states import RunState
 from retoma.store.database import Database
+from retoma.store.tenants import DEFAULT
 
 
 class Client:
@@ -61,14 +59,17 @@ class Client:
         *,
         heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
     ) -> None:
-        core = Core(app, database, guard, heartbeat_timeout=heartbeat_timeout)
+        self._set_core(Core(app, database, guard or Guard(), heartbeat_timeout))
+
+    def _set_core(self, core: Core) -> None:
         self._core = core
-        self._versions: dict[str, int] = {}
+        self._scoped: dict[App, Client] = {}
         self.runs = Runs(core)
         self.reviews = Reviews(core)
         self.files = Files(core)
         self.webhooks = Webhooks(core)
         self.external_work = ExternalWorkQueries(core)
+        self.inbound_events = InboundEvents(core)
         self.pools = Pools(core)
         self.workers = Workers(core)
         self.queues = Queues(core)
@@ -80,6 +81,15 @@ class Client:
     @property
     def app(self) -> App | None:
         return self._core.app
+
+    def scope_to(self, application: App) -> Client:
+        """Return this client for the code of one application: its `app`, pipelines and profiles are that one's."""
+        if application is self.app:
+            return self
+        if application not in self._scoped:
+            scoped = self._scoped[application] = copy(self)
+            scoped._set_core(self._core.scope_to(application))
+        return self._scoped[application]
 
     @property
     def database(self) -> Database:
@@ -126,26 +136,12 @@ class Client:
         `retries` times, whatever its step declares. Events of the run are sent to `webhook`; if the key was used
         before, to the webhook of the first start.
         """
-        pipeline = self._core.get_pipeline(pipeline)
-        checked = validate_input(pipeline, inputs)
-        check_start_options(tenant=tenant, key=key, priority=priority, run_at=run_at)
         check_limits(resumes, retries, deadline)
+        start = await build_start(
+            self._core, pipeline, inputs, tenant=tenant, key=key, run_at=run_at, priority=priority, request=request
+        )
         return await self._core.starter.start(
-            StartRequest(
-                id=new_run_id(),
-                tenant=await self._core.tenants.get_or_create_id(tenant),
-                version=await self._get_version(pipeline),
-                input=encode_input(checked),
-                key=key,
-                digest=None if key is None else digest_input(request or checked),
-                run_at=run_at,
-                head_start=versions.get_head_start(priority),
-                resumes=resumes,
-                retries=retries,
-                deadline=deadline,
-                webhook=self._encode_webhook(webhook),
-                title=make_title(pipeline, checked),
-            )
+            start._replace(resumes=resumes, retries=retries, deadline=deadline, webhook=self._encode_webhook(webhook))
         )
 
     async def start_many(
@@ -165,7 +161,7 @@ class Client:
         pipeline = self._core.get_pipeline(pipeline)
         check_start_options(tenant=tenant, key=key, priority=priority, run_at=None)
         texts, titles, digest = await encode_inputs(pipeline, inputs, keyed=key is not None)
-        owner, version = await self._core.tenants.get_or_create_id(tenant), await self._get_version(pipeline)
+        owner, version = await self._core.tenants.get_or_create_id(tenant), await self._core.get_version(pipeline)
         ahead, hook = versions.get_head_start(priority), self._encode_webhook(webhook)
         starts = (
             StartRequest(
@@ -199,16 +195,8 @@ class Client:
         started = await self.start(pipeline, inputs, **options)
         run = await self.wait(started.id)
         if run.state is not RunState.COMPLETED:
-            raise RunFailed(await self._describe_failure(run))
+            raise RunFailed(await describe_failure(self.runs, run))
         return await self.runs.get_results(run.id)
-
-    async def _describe_failure(self, run: Run) -> str:
-        errors = await self.runs.get_errors(run.id, limit=3, with_stack=False)
-        messages = "; ".join(
-            f"{step}{f' of {item}' if item else ''}: {error.get('message') or error.get('code')}"
-            for (step, item), error in errors.items()
-        )
-        return f"run {run.id} of {run.pipeline!r} ended as {run.state}{f': {messages}' if messages else ''}"
 
     def _encode_webhook(self, webhook: Webhook | None) -> str | None:
         """Return the webhook as the database stores it. Raise UnsafeUrl if its URL must not be called."""
@@ -217,8 +205,3 @@ class Client:
             if webhook is None
             else encode_webhook(webhook, self._core.guard.check(webhook.url, "webhook.url").origin)
         )
-
-    async def _get_version(self, pipeline: Pipeline) -> int:
-        if pipeline.name not in self._versions:
-            self._versions[pipeline.name] = await versions.register(self._core.database, pipeline)
-        return self._versions[pipeline.name]

@@ -10,15 +10,15 @@ from uuid import UUID
 from retoma.client.core import Namespace
 from retoma.client.validation import MAX_NAME_LENGTH, is_name
 from retoma.errors import InvalidInput
-from retoma.records import ChargeRecord, ChargeTotal, Price
+from retoma.records import Charge, ChargeTotal, Price
 from retoma.store import charges
 
-ChargedBy = Literal["tenant", "run", "step", "item", "provider", "what"]
+ChargedBy = Literal["tenant", "run", "step", "item", "provider", "resource"]
 MAX_PRICE = 10**10
 
 
 class Costs(Namespace):
-    async def list_charges(self, run: UUID, *, after: UUID | None = None, limit: int = 1_000) -> list[ChargeRecord]:
+    async def list_charges(self, run: UUID, *, after: UUID | None = None, limit: int = 1_000) -> list[Charge]:
         """Return the charges of a run in order, including failed attempts. For the next page pass the last id."""
         return await charges.list_for_run(self._database, run, after, limit)
 
@@ -32,7 +32,10 @@ class Costs(Namespace):
         until: datetime | None = None,
         limit: int = 1_000,
     ) -> list[ChargeTotal]:
-        """Return sums of charges grouped by these fields, highest first."""
+        """Return sums of charges grouped by these fields, highest first.
+
+        With `run`, of that run and of its child runs, of their children and so on.
+        """
         owner = await self._core.find_tenant_id(tenant)
         return await charges.sum_charges(
             self._database, by=by, run=run, tenant=owner, since=since, until=until, limit=limit
@@ -47,7 +50,7 @@ class Costs(Namespace):
         return await charges.list_prices(self._database)
 
     async def set_price(
-        self, provider: str, what: str, *, tokens_in: int = 0, tokens_out: int = 0, unit: int = 0
+        self, provider: str, resource: str, *, tokens_in: int = 0, tokens_out: int = 0, unit: int = 0
     ) -> Price:
         """Add a new version of a price, in millionths of a US dollar: per million tokens, and per unit.
 
@@ -56,10 +59,10 @@ class Costs(Namespace):
         for name, micros in (("tokens_in", tokens_in), ("tokens_out", tokens_out), ("unit", unit)):
             if not 0 <= micros <= MAX_PRICE:
                 raise InvalidInput(f"a price is from 0 to {MAX_PRICE:,} micro-dollars; {name} is {micros!r:.40}")
-        if not is_name(provider) or not is_name(what):
+        if not is_name(provider) or not is_name(resource):
             raise InvalidInput(
-                f"a price needs a provider and a product, each a name of up to {MAX_NAME_LENGTH} characters"
+                f"a price needs a provider and a resource, each a name of up to {MAX_NAME_LENGTH} characters"
             )
         return await charges.set_price(
-            self._database, provider, what, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit
+            self._database, provider, resource, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit
         )

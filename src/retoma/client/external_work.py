@@ -30,5 +30,5 @@ class ExternalWorkQueries(Namespace):
         return answer == "taken"
 
     async def list(self, run: UUID) -> list[ExternalWork]:
-        """Return the external work of this run, current and past."""
+        """Return the external work of this run, current and past, and its child runs (`is_child_run`)."""
         return await external_work.list_for_run(self._database, run)

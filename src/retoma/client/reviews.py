@@ -6,29 +6,30 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from retoma.client.core import Namespace
-from retoma.client.validation import id_range
+from retoma.client.core import Namespace, as_list
 from retoma.engine import reviews as review_rules
 from retoma.engine.reviews import Decision
 from retoma.errors import Conflict, NotFound, RetomaError
 from retoma.records import DecisionResult, Review, ReviewCount, ReviewMetrics, Subject
 from retoma.states import ReviewState
 from retoma.store import reviews
+from retoma.store.id_prefixes import find_by_prefix
+from retoma.store.reviews import ReviewFilter
 
 REVIEW_CLAIM = timedelta(minutes=10)
 
 
 class Reviews(Namespace):
     async def get(self, review: UUID, *, tenant: str | None = None) -> Review:
-        found = await reviews.list_reviews(self._database, ids=[review], tenant=await self._core.find_tenant_id(tenant))
+        owner = await self._core.find_tenant_id(tenant)
+        found = await reviews.list_reviews(self._database, ReviewFilter(tenant=owner, ids=[review]))
         if not found:
             raise NotFound(f"there is no review {review}")
         return found[0]
 
     async def find(self, prefix: str, *, limit: int = 5) -> list[UUID]:
         """Return the newest reviews whose ids start with `prefix`, ignoring dashes and case."""
-        ids = id_range(prefix)
-        return [] if ids is None else await reviews.find_by_id_range(self._database, *ids, limit)
+        return await find_by_prefix(self._database, "reviews", prefix, limit)
 
     async def count_open(self, *, tenant: str | None = None) -> list[ReviewCount]:
         """Return the number of open reviews by pipeline and step."""
@@ -50,8 +51,9 @@ class Reviews(Namespace):
         is not valid. In each case the review stays as it was.
         """
         found = await self.get(review, tenant=tenant)
-        pipeline = self._core.app.pipelines.get(found.pipeline) if self._core.app else None
-        resources = self._core.app.resources if self._core.app else None
+        application = self._core.app.find_owner(found.pipeline) if self._core.app else None
+        pipeline = application.own_pipelines[found.pipeline] if application else None
+        resources = application.resources if application else None
         owner = await self._core.find_tenant_id(tenant)
         await review_rules.decide(self._database, found, owner, decision, pipeline, resources)
         self._core.starter.notify_workers()
@@ -97,22 +99,26 @@ class Reviews(Namespace):
         *,
         tenant: str | None = None,
         run: UUID | None = None,
-        pipeline: str | None = None,
+        pipeline: str | Sequence[str] | None = None,
         step: str | None = None,
         assignee: str | None = None,
         states: Sequence[ReviewState] | None = (ReviewState.OPEN,),
         after: Review | None = None,
         limit: int = 50,
     ) -> list[Review]:
-        """Return reviews, by default open ones, oldest first. For the next page pass the last one as `after`."""
-        return await reviews.list_reviews(
-            self._database,
+        """Return reviews, by default open ones, oldest first. For the next page pass the last one as `after`.
+
+        `pipeline` is the name of one pipeline, or of several.
+        """
+        wanted = ReviewFilter(
             tenant=await self._core.find_tenant_id(tenant),
             run=run,
-            pipeline=pipeline,
+            pipelines=as_list(pipeline),
             step=step,
             assignee=assignee,
             states=states,
-            after=after,
+            after_at=after.opened_at if after else None,
+            after_id=after.id if after else None,
             limit=limit,
         )
+        return await reviews.list_reviews(self._database, wanted)

@@ -7,31 +7,36 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from retoma.client.core import NO_TENANT, Namespace
-from retoma.client.validation import check_revision, check_start_options, id_range, is_name
+from retoma.client.core import NO_TENANT, Namespace, as_list
+from retoma.client.validation import check_revision, check_start_options, is_name
 from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
-from retoma.engine import estimate, versions, wait_reasons
-from retoma.engine.tenants import DEFAULT
+from retoma.engine import end_estimate, versions, wait_reasons
 from retoma.errors import NotFound
 from retoma.identifiers import first_run_id
 from retoma.records import (
     ErrorCounts,
     Event,
     FailedAttempt,
-    Item,
+    ItemStatus,
     ItemTotals,
     Job,
+    Orphan,
     Run,
     StepProgress,
-    Stuck,
+    StuckRun,
     Wait,
     WaitReason,
 )
+from retoma.records.external_work import parse_orphan_cursor
 from retoma.states import JobState, ReviewState, RunState
-from retoma.store import clock, event_stream, items, reviews, runs, watchdog
+from retoma.store import clock, effects, event_stream, items, reviews, runs, watchdog
+from retoma.store.id_prefixes import find_by_prefix
+from retoma.store.items import ItemFilter
+from retoma.store.reviews import ReviewFilter
+from retoma.store.runs import RunFilter
+from retoma.store.tenants import DEFAULT
 
-_OPEN = [ReviewState.OPEN]
 MAX_TITLES_SEARCHED = 10_000
 
 
@@ -45,8 +50,7 @@ class RunQueries(Namespace):
 
     async def find(self, prefix: str, *, limit: int = 5) -> list[UUID]:
         """Return the newest runs whose ids start with `prefix`, ignoring dashes and case."""
-        ids = id_range(prefix)
-        return [] if ids is None else await runs.find_by_id_range(self._database, *ids, limit)
+        return await find_by_prefix(self._database, "runs", prefix, limit)
 
     async def find_by_title(self, text: str, *, limit: int = 5) -> list[UUID]:
         """Return the newest runs whose titles contain this text, among the newest 10,000. Case does not matter."""
@@ -67,6 +71,10 @@ class RunQueries(Namespace):
         """
         return await runs.get_start_times(self._database, ids)
 
+    async def count_children(self, run: UUID, *, tenant: str | None = None) -> dict[RunState, int]:
+        """Return the number of child runs in each state that occurs; with `tenant`, only those of this tenant."""
+        return await runs.count_children(self._database, run, await self._core.find_tenant_id(tenant))
+
     async def get_progress(self, run: UUID) -> list[StepProgress]:
         return await runs.get_progress(self._database, run)
 
@@ -76,20 +84,35 @@ class RunQueries(Namespace):
         None as long as there is no basis for an estimate, the run waits for people, or it is stuck.
         """
         found = await self.get(run, with_input=False)
-        if found.state is RunState.STUCK or await reviews.list_reviews(self._database, run=run, states=_OPEN, limit=1):
+        waits_for_people = ReviewFilter(run=run, states=[ReviewState.OPEN], limit=1)
+        if found.state is RunState.STUCK or await reviews.list_reviews(self._database, waits_for_people):
             return None
         steps = await runs.get_progress(self._database, run)
-        return estimate.estimate_end(steps, await clock.now(self._database))
+        return end_estimate.estimate_end(steps, await clock.now(self._database))
 
     async def list_waits(self, run: UUID) -> list[Wait]:
         """Return why jobs that could run do not."""
         return await wait_reasons.list_waits(self._database, run, self._core.heartbeat_timeout)
 
     async def find_missing_worker(self, run: UUID) -> Wait | None:
-        """Return the jobs of this run that wait because no live worker serves their queue, or None."""
+        """Return the jobs of this run that wait because no running worker serves their queue, or None."""
         return next((wait for wait in await self.list_waits(run) if wait.reason is WaitReason.NO_WORKER), None)
 
-    async def list_stuck(self, *, tenant: str | None = None, run: UUID | None = None, limit: int = 100) -> list[Stuck]:
+    async def list_orphans(
+        self, run: UUID | None = None, *, tenant: str | None = None, after: str | None = None, limit: int = 1_000
+    ) -> list[Orphan]:
+        """Return effects that jobs without a result left behind and that only a person can resolve, oldest first.
+
+        Of a run, including resolved ones; without a run, those of all runs that nobody has resolved. For the next page
+        pass the last `cursor` as `after`.
+        """
+        owner = await self._core.find_tenant_id(tenant)
+        key = None if after is None else parse_orphan_cursor(after)
+        return await effects.list_orphans(self._database, run, owner, key, limit)
+
+    async def list_stuck(
+        self, *, tenant: str | None = None, run: UUID | None = None, limit: int = 100
+    ) -> list[StuckRun]:
         """Return runs without progress, the longest stuck first."""
         return await watchdog.list_stuck(self._database, await self._core.find_tenant_id(tenant), run, limit)
 
@@ -111,11 +134,6 @@ class RunQueries(Namespace):
         """
         check_revision(revision)
         return await runs.get_last_errors(self._database, run, through=revision, limit=limit, with_stack=with_stack)
-
-    async def count_errors(self, run: UUID) -> int:
-        """Return the number of jobs with an error."""
-        counts = await self.get_error_counts(run)
-        return counts.failed + counts.recovered
 
     async def get_error_counts(self, run: UUID) -> ErrorCounts:
         """Count the jobs with an error: failed jobs, and jobs that were retried."""
@@ -142,7 +160,7 @@ class RunQueries(Namespace):
     ) -> list[Job]:
         """Return jobs of one step in item order. For the next page pass the last `position` as `after`."""
         return await runs.list_jobs_of_step(
-            self._database, run, step, states=states, item=item, after=after, limit=limit
+            self._database, run, step, states=states or None, item=item, after=after, limit=limit
         )
 
     async def list_job_events(self, run: UUID, step: str, item: str = "", *, limit: int = 50) -> list[Event]:
@@ -175,14 +193,13 @@ class RunQueries(Namespace):
         only: Sequence[str] | None = None,
         after: int = -1,
         limit: int = 100,
-    ) -> list[Item]:
-        """Return the items of `source` in order, each across all steps that go over them.
+    ) -> list[ItemStatus]:
+        """Return the items of `source` in order, each across all steps that iterate over them.
 
         `search` matches part of an item's key; `only` are keys. For the next page pass the last `position` as `after`.
         """
-        return await items.list_items(
-            self._database, run, source, states=states, search=search, only=only, after=after, limit=limit
-        )
+        wanted = ItemFilter(states or None, search, only, after, limit)
+        return await items.list_items(self._database, run, source, wanted)
 
     async def get_item_totals(self, run: UUID, source: str) -> ItemTotals:
         """Return the number of items by state, and the item that ended last."""
@@ -196,8 +213,9 @@ class RunQueries(Namespace):
         self,
         *,
         tenant: str | None = None,
-        pipeline: str | None = None,
+        pipeline: str | Sequence[str] | None = None,
         states: Sequence[RunState] | None = None,
+        parent: UUID | None = None,
         before: UUID | None = None,
         since: datetime | None = None,
         limit: int = 50,
@@ -205,15 +223,17 @@ class RunQueries(Namespace):
     ) -> list[Run]:
         """Return runs, newest first. For the next page pass the last id as `before`; `since` filters by start.
 
-        With `with_input=False` the `input` of each, which may be large, is None.
+        `pipeline` is the name of one pipeline, or of several. With `parent`, only the child runs of that run are
+        returned. With `with_input=False` the `input` of each, which may be large, is None.
         """
-        return await runs.list_runs(
-            self._database,
+        wanted = RunFilter(
             tenant=await self._core.find_tenant_id(tenant),
-            pipeline=pipeline,
-            states=states,
+            pipelines=as_list(pipeline),
+            states=states or None,
+            parent=parent,
             before=before,
             first=None if since is None else first_run_id(since),
             limit=limit,
             with_input=with_input,
         )
+        return await runs.list_runs(self._database, wanted)

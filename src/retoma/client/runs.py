@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID, uuid4
 
 from retoma.client.run_queries import RunQueries
 from retoma.client.titles import make_title
-from retoma.client.validation import check_name, digest_values, encode_input, encode_value, validate_input
+from retoma.client.validation import (
+    check_name,
+    check_revision,
+    digest_values,
+    encode_input,
+    encode_value,
+    validate_input,
+)
 from retoma.define.codec import describe_validation_error
 from retoma.define.definition_errors import suggest_name
 from retoma.define.pipeline import Pipeline
 from retoma.engine.result_types import check_result
 from retoma.engine.run_starter import StartedRun
 from retoma.engine.watchdog import FIRST_PAUSE
-from retoma.errors import InvalidInput, NotFound, RunBusy
+from retoma.errors import Conflict, InvalidInput, NotFound, RunBusy
 from retoma.identifiers import new_run_id
-from retoma.records import Revision, Run, StepRevision
+from retoma.records import Orphan, OrphanResolution, Revision, Run, StepRevision
 from retoma.states import JOB_FINAL_STATES, RunState
-from retoma.store import revisions
-from retoma.store.revisions import ActionKey
+from retoma.store import effects, revisions
+from retoma.store.revisions import Action
 
 # Keys of our own are in one table with those of callers. An Idempotency-Key has no control characters.
 _DERIVED_MARK = "\x1f"  # begins the key that an application's action passes on
@@ -37,8 +44,7 @@ class Runs(RunQueries):
         self, run: UUID, *, tenant: str | None = None, by: str = "client", key: str | None = None
     ) -> RunState:
         """Cancel a run: no new job starts. Return its state, `cancelling` while jobs are still ending."""
-        owner = await self._core.find_tenant_id(tenant)
-        state = await revisions.cancel_run(self._database, run, owner, by, _action_key(key, "cancel"))
+        state = await revisions.cancel_run(self._database, await self._make_action(run, tenant, by, key, "cancel"))
         if state is None:
             raise NotFound(f"there is no run {run}")
         return state
@@ -51,10 +57,8 @@ class Runs(RunQueries):
         Return the run's state. A run that is in progress does not change. Raise RunBusy for a run that has ended in
         any other way.
         """
-        owner = await self._core.find_tenant_id(tenant)
-        state, is_resumed = await revisions.resume_run(
-            self._database, run, owner, by, _action_key(key, "resume"), FIRST_PAUSE
-        )
+        action = await self._make_action(run, tenant, by, key, "resume")
+        state, is_resumed = await revisions.resume_run(self._database, action, FIRST_PAUSE)
         if state is None:
             raise NotFound(f"there is no run {run}")
         if not is_resumed:
@@ -74,11 +78,10 @@ class Runs(RunQueries):
         if key is None:
             return await action(None)
         digest = digest_values((request, key)).hex()
-        answered = ActionKey(_ANSWER_MARK + digest, digest)
-        known = await revisions.get_answer(self._database, run, answered.key)
+        known = await revisions.get_answer(self._database, run, _ANSWER_MARK + digest)
         if known is None:
             result = encode_value(await action(_DERIVED_MARK + digest))
-            known = await revisions.record_answer(self._database, run, answered, result)
+            known = await revisions.record_answer(self._database, run, _ANSWER_MARK + digest, digest, result)
         answer: Mapping[str, Any] = known
         return answer
 
@@ -101,10 +104,8 @@ class Runs(RunQueries):
         With `step`, rerun only the failed jobs of that step, and with `items` only these items of it. Raise RunBusy if
         the run is not finished. The same request while its rerun is in progress returns the same answer.
         """
-        action_key = _action_key(key, "rerun_failed", step, items)
-        revision = await revisions.rerun_failed(
-            self._database, run, await self._core.find_tenant_id(tenant), by, step, items, action_key
-        )
+        action = await self._make_action(run, tenant, by, key, "rerun_failed", step, items)
+        revision = await revisions.change_run(self._database, action, "rerun_failed", step=step, items=items)
         return self._require_revision(revision, f"run {run}")
 
     async def rerun(
@@ -130,24 +131,22 @@ class Runs(RunQueries):
 
         Raise RunBusy while the same part of the run is running.
         """
-        owner = await self._core.find_tenant_id(tenant)
-        action_key = _action_key(key, "rerun", steps, items, group, from_step, stale, downstream, reuse, reason)
-        if known := await revisions.find_answer(self._database, run, owner, action_key):
+        request = ("rerun", steps, items, group, from_step, stale, downstream, reuse, reason)
+        action = await self._make_action(run, tenant, by, key, *request)
+        if known := await revisions.find_answer(self._database, action):
             return known
         found = await self.get(run, tenant=tenant)
         chosen = None if stale else await self._choose_steps(found, steps, group, from_step)
-        revision = await revisions.rerun(
+        revision = await revisions.change_run(
             self._database,
-            run,
-            owner,
-            by=by,
+            action,
+            "rerun",
             reason=reason,
             steps=chosen,
             items=items,
             stale=stale,
             isolated=not downstream,
             no_reuse=not reuse or from_step is not None,
-            action_key=action_key,
         )
         return self._require_revision(revision, f"run {run}")
 
@@ -180,14 +179,11 @@ class Runs(RunQueries):
         new = new_run_id()
         forked, revision = await revisions.fork_run(
             self._database,
-            run,
-            await self._core.find_tenant_id(tenant),
-            by=by,
+            await self._make_action(run, tenant, by, key, "fork", run, changes),
             new=new,
-            value=encode_input(inputs),
+            input=encode_input(inputs),
             title=make_title(pipeline, inputs),
             steps=_list_changed_steps(pipeline, json.loads(encode_input(inputs)), found.input or {}),
-            action_key=_action_key(key, "fork", run, changes),
         )
         self._require_revision(revision, f"run {run}")
         return StartedRun(forked, forked == new)
@@ -199,7 +195,7 @@ class Runs(RunQueries):
         value: Any,
         *,
         item: str = "",
-        rerun_dependents: bool = True,
+        downstream: bool = True,
         tenant: str | None = None,
         by: str = "client",
         key: str | None = None,
@@ -209,16 +205,15 @@ class Runs(RunQueries):
         The value must have the return type of the step. Raise InvalidInput if this client has no application that
         defines the step, because it cannot validate the value.
         """
-        owner = await self._core.find_tenant_id(tenant)
-        action_key = _action_key(key, "edit", step, item, value, rerun_dependents)
-        if known := await revisions.find_answer(self._database, run, owner, action_key):
+        action = await self._make_action(run, tenant, by, key, "edit", step, item, value, downstream)
+        if known := await revisions.find_answer(self._database, action):
             return known
         found, text = await self.get(run, tenant=tenant), encode_value(value)
         if found.state not in (RunState.CANCELLED, RunState.REJECTED):
             await self._check_ended(found, step, item)
             text = self._validate_result(found.pipeline, step, text)
-        revision = await revisions.edit_result(
-            self._database, run, owner, by, step, item, text, action_key, keep_dependents=not rerun_dependents
+        revision = await revisions.change_run(
+            self._database, action, "edit_result", step=step, item=item, value=text, keep_dependents=not downstream
         )
         return self._require_revision(revision, f"{step}{f' of {item}' if item else ''} in run {run}")
 
@@ -233,11 +228,57 @@ class Runs(RunQueries):
         key: str | None = None,
     ) -> Revision:
         """Skip items of a finished run that a person does not want, and rerun the joins over them."""
-        action_key = _action_key(key, "skip", step, items)
-        revision = await revisions.skip_items(
-            self._database, run, await self._core.find_tenant_id(tenant), by, step, items, action_key
-        )
+        action = await self._make_action(run, tenant, by, key, "skip", step, items)
+        revision = await revisions.change_run(self._database, action, "skip_items", step=step, items=items)
         return self._require_revision(revision, f"such item of {step} in run {run}")
+
+    async def resolve_orphan(
+        self,
+        run: UUID,
+        step: str,
+        effect: str,
+        resolution: OrphanResolution,
+        *,
+        item: str = "",
+        revision: int | None = None,
+        tenant: str | None = None,
+        by: str = "client",
+    ) -> Orphan:
+        """Record what a person found out about an orphan, see `list_orphans`. Repeating it returns the same.
+
+        Without a revision it is the newest that is not resolved. Raise Conflict if somebody resolved it in another way.
+        """
+        if resolution not in get_args(OrphanResolution):
+            raise InvalidInput(
+                f"a resolution is one of {', '.join(get_args(OrphanResolution))}, not {resolution!r:.80}"
+            )
+        check_revision(revision)
+        orphan = await effects.resolve_orphan(
+            self._database,
+            run=run,
+            tenant=await self._core.find_tenant_id(tenant),
+            step=step,
+            item=item,
+            revision=revision,
+            name=effect,
+            resolution=resolution,
+            by=by,
+        )
+        if orphan is None:
+            of = f" for {item!r}" if item else ""
+            raise NotFound(f"{step!r}{of} left no orphan {effect!r} in run {run}")
+        if orphan.resolution != resolution:
+            raise Conflict(
+                f"{orphan.resolved_by} resolved it as {orphan.resolution} at {orphan.resolved_at:%Y-%m-%d %H:%M}"
+            )
+        return orphan
+
+    async def _make_action(self, run: UUID, tenant: str | None, by: str, key: str | None, *request: Any) -> Action:
+        check_name("key", key)
+        if key is not None and _ANSWER_MARK in key:
+            raise InvalidInput(f"a key must not contain the character {_ANSWER_MARK!r}; given: {key!r:.80}")
+        owner = await self._core.find_tenant_id(tenant)
+        return Action(run, owner, by, key or uuid4().hex, digest_values(request).hex())
 
     async def _choose_steps(
         self, run: Run, steps: Sequence[str], group: str | None, from_step: str | None
@@ -279,13 +320,6 @@ class Runs(RunQueries):
         return revision
 
 
-def _action_key(key: str | None, *request: Any) -> ActionKey:
-    check_name("key", key)
-    if key is not None and _ANSWER_MARK in key:
-        raise InvalidInput(f"a key must not contain the character {_ANSWER_MARK!r}; given: {key!r:.80}")
-    return ActionKey(key or uuid4().hex, digest_values(request).hex())
-
-
 def _list_changed_steps(pipeline: Pipeline, inputs: Mapping[str, Any], previous: Mapping[str, Any]) -> list[str]:
     """Return the steps that take a changed field, the steps that publish, and the last reviews before those."""
     changed = {name for name in inputs.keys() | previous.keys() if inputs.get(name) != previous.get(name)}
@@ -294,3 +328,13 @@ def _list_changed_steps(pipeline: Pipeline, inputs: Mapping[str, Any], previous:
     reviews = pipeline.graph.ancestors(publishing) & {step.name for step in pipeline.steps.values() if step.review}
     last = reviews - pipeline.graph.ancestors(reviews)
     return list(dict.fromkeys([*taking, *publishing, *last]))
+
+
+async def describe_failure(runs: RunQueries, run: Run) -> str:
+    """Return a sentence about a run that did not complete, with its first errors."""
+    errors = await runs.get_errors(run.id, limit=3, with_stack=False)
+    messages = "; ".join(
+        f"{step}{f' of {item}' if item else ''}: {error.get('message') or error.get('code')}"
+        for (step, item), error in errors.items()
+    )
+    return f"run {run.id} of {run.pipeline!r} ended as {run.state}{f': {messages}' if messages else ''}"

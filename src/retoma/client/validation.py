@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
@@ -16,23 +15,14 @@ from pydantic_core import to_jsonable_python
 from retoma.client.titles import make_titles
 from retoma.define.codec import MAX_RESULT_BYTES, describe_validation_error
 from retoma.define.options import MAX_PRIORITY
-from retoma.define.pipeline import MAX_RESUMES, Pipeline
+from retoma.define.pipeline import MAX_RESUMES, Input, Pipeline
 from retoma.errors import InvalidInput
 
-Input = BaseModel | Mapping[str, Any] | None
 MAX_NAME_LENGTH = 500
 INPUTS_AT_A_TIME = 1_000
 MAX_YEAR = 9000
 MAX_REVISION = 2**31 - 1  # as the column holds it
 MAX_DEADLINE = timedelta(days=3650)
-
-
-def id_range(prefix: str) -> tuple[UUID, UUID] | None:
-    """Return the first and the last id that start with this prefix."""
-    digits = prefix.strip().lower().replace("-", "")
-    if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
-        return None
-    return UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
 
 
 def validate_input(pipeline: Pipeline, inputs: Input) -> BaseModel | None:

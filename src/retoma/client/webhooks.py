@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from retoma.client.core import ALL_TENANTS, Namespace
-from retoma.client.validation import id_range
 from retoma.define.webhook import Webhook, expand_events
 from retoma.errors import Conflict, NotFound
-from retoma.records import Delivery, Endpoint, Subscription
+from retoma.records import Delivery, DeliveryDetails, Endpoint, NewSubscription, Subscription
 from retoma.signing import generate_secret
 from retoma.states import DeliveryState
 from retoma.store import deliveries
+from retoma.store.deliveries import DeadLetterFilter, DeliveryFilter
+from retoma.store.id_prefixes import find_by_prefix
 
 SECRETS_OVERLAP = timedelta(hours=24)
 MAX_SUBSCRIPTIONS = 100
@@ -32,17 +32,11 @@ class Webhooks(Namespace):
         limit: int = 50,
     ) -> list[Delivery]:
         """Return deliveries of webhooks, newest first; the dead ones are the dead letters."""
-        return await deliveries.list_deliveries(
-            self._database,
-            tenant=await self._core.find_tenant_id(tenant),
-            states=states,
-            run=run,
-            endpoint=endpoint,
-            before=before,
-            limit=limit,
-        )
+        owner = await self._core.find_tenant_id(tenant)
+        wanted = DeliveryFilter(owner, states or None, run, endpoint, before=before, limit=limit)
+        return await deliveries.list_deliveries(self._database, wanted)
 
-    async def get_delivery(self, delivery: UUID, *, tenant: str | None = None) -> Delivery:
+    async def get_delivery(self, delivery: UUID, *, tenant: str | None = None) -> DeliveryDetails:
         """Return one delivery with its body and every attempt."""
         found = await deliveries.get_delivery(self._database, delivery, await self._core.find_tenant_id(tenant))
         if found is None:
@@ -51,44 +45,38 @@ class Webhooks(Namespace):
 
     async def find_delivery(self, prefix: str, *, limit: int = 5) -> list[UUID]:
         """Return the newest deliveries whose ids start with `prefix`, ignoring dashes and case."""
-        ids = id_range(prefix)
-        return [] if ids is None else await deliveries.find_by_id_range(self._database, *ids, limit)
+        return await find_by_prefix(self._database, "deliveries", prefix, limit)
 
-    async def redrive(self, delivery: UUID, *, tenant: str | None = None) -> None:
+    async def redeliver(self, delivery: UUID, *, tenant: str | None = None) -> None:
         """Send a dead letter again, with the same id and body. Raise Conflict if it is not dead, or if its endpoint is
         disabled."""
         owner = await self._core.find_tenant_id(tenant)
-        if await deliveries.redrive_deliveries(self._database, tenant=owner, id=delivery):
+        if await deliveries.redeliver(self._database, DeadLetterFilter(owner, delivery)):
             return
         found = await self.get_delivery(delivery, tenant=tenant)
         if found.state is not DeliveryState.DEAD:
-            raise Conflict(f"delivery {delivery} is {found.state}: only a dead delivery can be redriven")
+            raise Conflict(f"delivery {delivery} is {found.state}: only a dead delivery can be redelivered")
         raise Conflict(
             f"endpoint {found.endpoint} of delivery {delivery} is disabled: enable it first, with "
             f"`retoma endpoints enable {found.endpoint}` or POST /api/v1/endpoints/{found.endpoint}/enable"
         )
 
-    async def redrive_all(
+    async def redeliver_all(
         self,
         *,
         tenant: str | None = None,
         endpoint: int | None = None,
         url: str | None = None,
-        from_at: datetime | None = None,
-        to_at: datetime | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> int:
-        """Redrive all dead letters of an endpoint or a URL, or created within a period; return how many.
+        """Redeliver all dead letters of an endpoint or a URL, or created within a period; return how many.
 
         Those of disabled endpoints stay dead.
         """
-        return await deliveries.redrive_deliveries(
-            self._database,
-            tenant=await self._core.find_tenant_id(tenant),
-            endpoint=endpoint,
-            url=url,
-            from_at=from_at,
-            to_at=to_at,
-        )
+        owner = await self._core.find_tenant_id(tenant)
+        wanted = DeadLetterFilter(owner, None, endpoint, url, since, until)
+        return await deliveries.redeliver(self._database, wanted)
 
     async def list_endpoints(
         self, *, tenant: str | None = None, before: int | None = None, limit: int = 100
@@ -106,11 +94,11 @@ class Webhooks(Namespace):
         return found[0]
 
     async def enable_endpoint(self, endpoint: int, *, tenant: str | None = None) -> None:
-        """Enable an endpoint for future events; use `redrive_all` for its dead letters."""
+        """Enable an endpoint for future events; use `redeliver_all` for its dead letters."""
         if not await deliveries.enable_endpoint(self._database, endpoint, await self._core.find_tenant_id(tenant)):
             raise NotFound(f"there is no endpoint {endpoint}")
 
-    async def subscribe(self, url: str, events: Sequence[str], *, tenant: str | None = None) -> Subscription:
+    async def subscribe(self, url: str, events: Sequence[str], *, tenant: str | None = None) -> NewSubscription:
         """From now on, send these events of all runs of a tenant to `url`; without a tenant, of all tenants.
 
         Subscribing the same URL again replaces its events. Its `secret` is that of the tenant's webhooks to this host.
@@ -124,7 +112,7 @@ class Webhooks(Namespace):
         endpoint, secret = await deliveries.subscribe(
             self._database, owner, url=url, host=host, events=wanted, secret=generate_secret()
         )
-        return replace(await self.get_subscription(endpoint), secret=secret)
+        return NewSubscription(**vars(await self.get_subscription(endpoint)), secret=secret)
 
     async def list_subscriptions(
         self, *, tenant: str | None = None, before: int | None = None, limit: int = 100

@@ -22,7 +22,7 @@ class Scope:
     sources: tuple[str, ...] = ()
 
     @property
-    def known(self) -> list[str]:
+    def known_names(self) -> list[str]:
         return [*self.inputs, *self.steps]
 
     @property
@@ -37,7 +37,7 @@ class Scope:
 
 def bind_parameters(parameters: Sequence[Parameter], scope: Scope) -> tuple[Binding, ...]:
     _check_self_reference(parameters, scope)
-    unknown = [parameter.name for parameter in parameters if parameter.name not in scope.known]
+    unknown = [parameter.name for parameter in parameters if parameter.name not in scope.known_names]
     items = _item_sources(unknown, scope)
     return tuple(_bind_parameter(parameter, position, items, scope) for position, parameter in enumerate(parameters))
 
@@ -47,8 +47,8 @@ def check_sources(scope: Scope) -> None:
     for source in scope.sources:
         if source in scope.steps and scope.steps[source].each:
             raise scope.location.error(
-                f"each cannot go over {source!r}, which is itself an each step; "
-                "return a flat list from a plain step and go over that"
+                f"each cannot iterate over {source!r}, which is itself an each step; "
+                "return a flat list from a plain step and iterate over that"
             )
         if scope.get_element_type(source) is None:
             raise scope.location.error(f"each goes over {source!r}, which does not return a list")
@@ -79,9 +79,9 @@ def _unknown_parameters_error(unknown: list[str], scope: Scope) -> Exception:
     if not scope.sources:
         name = unknown[0]
         return scope.location.error(
-            f"parameter {name!r} names neither an input nor a step above; {suggest_name(name, scope.known)}"
+            f"parameter {name!r} names neither an input nor a step above; {suggest_name(name, scope.known_names)}"
         )
-    hints = "; ".join(f"{name!r}: {suggest_name(name, scope.known)}" for name in unknown)
+    hints = "; ".join(f"{name!r}: {suggest_name(name, scope.known_names)}" for name in unknown)
     return scope.location.error(
         f"parameters {quote_names(unknown)} name neither an input nor a step above, and each over "
         f"{quote_names(scope.sources)} provides only {len(scope.sources)} of them; {hints}"

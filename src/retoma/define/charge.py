@@ -15,18 +15,18 @@ MAX_MICROS = 10**13
 
 @dataclass(frozen=True)
 class Charge:
-    """Tokens or units of `what` (a model, a voice, a machine). `micros` is the cost in millionths of a US dollar;
+    """Tokens or units of `resource` (a model, a voice, a machine). `micros` is the cost in millionths of a US dollar;
     without it the price list determines the cost."""
 
     provider: str
-    what: str
+    resource: str
     tokens_in: int = 0
     tokens_out: int = 0
     units: float = 0
     micros: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("provider", "what"):
+        for name in ("provider", "resource"):
             _check_text(name, getattr(self, name))
         _check_whole("tokens_in", self.tokens_in, MAX_TOKENS)
         _check_whole("tokens_out", self.tokens_out, MAX_TOKENS)

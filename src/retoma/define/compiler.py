@@ -89,7 +89,7 @@ def _build_step_shapes(steps: Mapping[str, Step], edges: Sequence[Edge]) -> tupl
 def _build_step_shape(step: Step, dependency_count: int, created_on: CreatedOn, item_from: str | None) -> StepShape:
     return StepShape(
         name=step.name,
-        queue="" if step.review and step.when is None else step.policy.queue,
+        queue=step.policy.queue,
         priority=step.policy.priority,
         each=step.each,
         source=step.source,
@@ -101,6 +101,7 @@ def _build_step_shape(step: Step, dependency_count: int, created_on: CreatedOn, 
         pool=step.policy.pool.name if step.policy.pool else None,
         slots=step.policy.slots,
         review=step.review is not None,
+        opens_review=step.review is not None and step.when is None,
     )
 
 

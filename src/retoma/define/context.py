@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from retoma.define.charge import Charge
 from retoma.define.durations import Duration
-from retoma.define.external_work import Cancel, Poll
+from retoma.define.external_work import Cancel, Find, Poll, Submit
 from retoma.define.file import File
 from retoma.define.review import Feedback
 from retoma.errors import DefinitionError
 from retoma.records import Fact
+
+if TYPE_CHECKING:
+    from retoma.define.pipeline import Input, Pipeline
 
 
 class ContextBackend(Protocol):
@@ -38,11 +41,23 @@ class ContextBackend(Protocol):
 
     async def profile(self, tenant: str) -> Any: ...
 
-    async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any: ...
+    async def once(
+        self, name: str, call: Callable[[], Any], find: Find | None, cancel: Cancel | None, key: str
+    ) -> Any: ...
 
     async def external(
-        self, external_id: Any, poll: Poll | None, cancel: Cancel | None, limits: ExternalWorkLimits
+        self,
+        submit: Submit,
+        find: Find | None,
+        poll: Poll | None,
+        cancel: Cancel | None,
+        key: str,
+        limits: ExternalWorkLimits,
     ) -> Any: ...
+
+    async def run_child(
+        self, pipeline: Pipeline | str, inputs: Input, tenant: str, key: str | None
+    ) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +75,7 @@ class Context:
     """`attempt` counts from 1. `maybe_done` is True if an earlier attempt started and may have had effects.
 
     If a person sent the work back, `feedback` is their feedback. In a rerun, `previous_result` is the last result of
-    this job, as JSON values.
+    this job, as JSON values. If the step takes a provider chain, `provider` is the name of the provider that it got.
     """
 
     run: UUID
@@ -73,6 +88,7 @@ class Context:
     maybe_done: bool = False
     feedback: Feedback | None = None
     previous_result: Any = None
+    provider: str | None = None
     paths: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     backend: ContextBackend | None = field(default=None, repr=False, compare=False)
 
@@ -88,7 +104,7 @@ class Context:
 
     @property
     def callback_url(self) -> str | None:
-        """Return a one-time URL at which the provider can report completion, for use within `once`.
+        """Return a one-time URL at which the provider can report completion, for use within `external` or `once`.
 
         None unless RETOMA_PUBLIC_URL is set.
         """
@@ -104,7 +120,7 @@ class Context:
     def charge(
         self,
         provider: str,
-        what: str,
+        resource: str,
         *,
         tokens_in: int = 0,
         tokens_out: int = 0,
@@ -113,10 +129,10 @@ class Context:
     ) -> None:
         """Record what this attempt has used of a provider, whatever the outcome of the attempt.
 
-        `what` is a model, a voice, a machine. `micros` is the cost in millionths of a US dollar, if the provider
+        `resource` is a model, a voice, a machine. `micros` is the cost in millionths of a US dollar, if the provider
         reported it; otherwise the price list determines it.
         """
-        charge = Charge(provider, what, tokens_in, tokens_out, units, micros)
+        charge = Charge(provider, resource, tokens_in, tokens_out, units, micros)
         if self.backend is not None:
             self.backend.charge(charge)
 
@@ -148,40 +164,71 @@ class Context:
         if self.backend is not None:
             await self.backend.limit_run(limit)
 
-    async def once(self, name: str, call: Callable[[], Any], *, reconcile: Callable[[], Any] | None = None) -> Any:
-        """Return the recorded result of `call`: it is recorded under `name`, and later attempts do not repeat the call.
+    async def once(
+        self,
+        name: str,
+        call: Callable[[], Any],
+        *,
+        find: Find | None = None,
+        cancel: Cancel | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """Return the recorded value of `call`: it is recorded under `name`, and later attempts do not repeat the call.
 
-        After a crash between the call and its record, its outcome is unknown. Then `reconcile` is called first. It
-        returns what the call returned, or None if the call never took effect. Both may be async. The value is JSON.
+        After a crash between the call and its record, its outcome is unknown. Then `find(key)` is called first: it
+        returns what the call returned, or None if the call never took effect. `cancel(value)` ends what the call
+        started; it is called if the job ends without a result. Other processes call both: pass methods of a resource
+        of the step, or functions at the top of their module. All may be async. The key is `effect_key` unless you pass
+        one. The value is JSON.
         """
         if self.backend is None:  # called by a unit test
             return await call_maybe_async(call)
-        return await self.backend.once(name, call, reconcile)
+        return await self.backend.once(name, call, find, cancel, self.effect_key if key is None else key)
 
     async def external(
         self,
-        external_id: Any,
+        submit: Submit,
         *,
+        find: Find | None = None,
         poll: Poll | None = None,
         cancel: Cancel | None = None,
+        key: str | None = None,
         poll_interval: Duration = 10,
         queue_timeout: Duration | None = None,
         run_timeout: Duration | None = None,
         total_timeout: Duration | None = None,
     ) -> Any:
-        """Wait for external work without holding a worker; the job keeps its slots.
+        """Submit external work, and wait for it without holding a worker; the job keeps its slots.
 
-        The function ends here. Once the external work has ended, the function is called again, and this returns the
-        result or raises ExternalWorkFailed. `poll` returns the state of the work, and `cancel` ends it: methods of a
-        resource of the step, or functions at the top of their module. Without `poll` the body of the callback is the
-        result. The work is polled every `poll_interval`, may queue for `queue_timeout`, run for `run_timeout` and
-        take `total_timeout` in all (default: the step's timeout).
+        `submit` returns the external id. It is called as `once` calls its `call`, with the same `find` and `key`. The
+        function ends here. Once the external work has ended, the function is called again, and this returns the result
+        or raises ExternalWorkFailed. `poll` returns the state of the work, and `cancel` ends it; both take the external
+        id. Without `poll` the body of the callback is the result. The work is polled every `poll_interval`, may queue
+        for `queue_timeout`, run for `run_timeout` and take `total_timeout` in all (default: the step's timeout).
         """
         if self.backend is None:
             raise RuntimeError("external work needs a worker: test this step with retoma.testing.sandbox")
-        return await self.backend.external(
-            external_id, poll, cancel, ExternalWorkLimits(poll_interval, queue_timeout, run_timeout, total_timeout)
-        )
+        limits = ExternalWorkLimits(poll_interval, queue_timeout, run_timeout, total_timeout)
+        key = self.effect_key if key is None else key
+        return await self.backend.external(submit, find, poll, cancel, key, limits)
+
+    async def run_child(
+        self, pipeline: Pipeline | str, inputs: Input = None, *, tenant: str | None = None, key: str | None = None
+    ) -> dict[str, Any]:
+        """Start a run of another pipeline of this application, and wait for it without holding a worker.
+
+        The function ends here. Once the child has completed, the function is called again, and this returns the results
+        of the child's last steps, those that no other step depends on. Raise ChildRunFailed if the child ends in any
+        other way. A step can wait for one child; for many, use an `each` step.
+
+        Cancelling this run cancels the child. A rerun of this job returns the results of the same child if its input is
+        the same, and lets a failed child continue. With a `key`, a run that was started under it before, by anybody, is
+        awaited instead of starting another; it is not cancelled with this run. The tenant is that of this run unless
+        you pass another.
+        """
+        if self.backend is None:
+            raise RuntimeError("child runs need a worker: test this step with retoma.testing.sandbox")
+        return await self.backend.run_child(pipeline, inputs, self.tenant if tenant is None else tenant, key)
 
 
 class ChildContextBackend:
@@ -195,32 +242,13 @@ class ChildContextBackend:
     def charge(self, charge: Charge) -> None:
         self.charges.append(charge)
 
-    async def now(self) -> datetime:
-        raise DefinitionError(_NO_DATABASE)
+    async def _refuse(self, *_: object) -> Any:
+        raise DefinitionError(
+            "an isolated step has no database connection: "
+            "move once, external, run_child and save_file to a separate step"
+        )
 
-    async def limit_run(self, *_: object) -> None:
-        raise DefinitionError(_NO_DATABASE)
-
-    async def save_file(self, *_: object) -> File:
-        raise DefinitionError(_NO_DATABASE)
-
-    async def remember(self, *_: object) -> None:
-        raise DefinitionError(_NO_DATABASE)
-
-    async def recall(self, *_: object) -> list[Fact]:
-        raise DefinitionError(_NO_DATABASE)
-
-    async def profile(self, *_: object) -> Any:
-        raise DefinitionError(_NO_DATABASE)
-
-    async def once(self, *_: object) -> Any:
-        raise DefinitionError(_NO_DATABASE)
-
-    async def external(self, *_: object) -> Any:
-        raise DefinitionError(_NO_DATABASE)
-
-
-_NO_DATABASE = "an isolated step has no database connection: move once, external and save_file to a separate step"
+    now = limit_run = save_file = remember = recall = profile = once = external = run_child = _refuse
 
 
 async def call_maybe_async(call: Callable[[], Any]) -> Any:

@@ -18,11 +18,11 @@ def mark_counted_edges(edges: Sequence[Edge], order: Iterable[str], sources: Map
         ends.add(name)
         failures.add(name)
 
-    def counted(edge: Edge) -> bool:
+    def is_counted(edge: Edge) -> bool:
         others = dependencies.get(edge.to_step, [])
         return edge.kind != "expand" and not (ends.is_implied(edge, others) and failures.is_implied(edge, others))
 
-    return tuple(replace(edge, counted=counted(edge)) for edge in edges)
+    return tuple(replace(edge, counted=is_counted(edge)) for edge in edges)
 
 
 def _group_by_step(edges: Iterable[Edge]) -> dict[str, list[Edge]]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from retoma.errors import DefinitionError
 
@@ -32,46 +32,43 @@ class PollResult:
         return self.state in FINAL_STATES
 
 
+Submit = Callable[[], Any]
+Find = Callable[[str], Any]
 Poll = Callable[[Any], Awaitable[PollResult]]
-Cancel = Callable[[Any], Awaitable[Any]]
+Cancel = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class ParkRequest:
-    """External work as it is recorded while the job is parked.
+    """How external work is polled while its job is parked. `poll` is the location of a function. `provider` is the
+    provider of a chain that does the work.
 
-    `poll` and `cancel` locate the functions for any process that polls next: `name.method` of a resource, or
-    `module:function`. `effect` names the `once` that submitted the work.
+    Without a `poll_interval` it is a child run, which is polled when it has ended.
     """
 
-    external_id: Any
     poll: str | None
-    cancel: str | None
-    poll_interval: timedelta
+    poll_interval: timedelta | None
     queue_timeout: timedelta | None
     run_timeout: timedelta | None
     total_timeout: timedelta
-    effect: str | None = None
+    provider: str | None = None
 
     def to_json(self) -> str:
         """Return the request as `retoma.record_external_work` reads it, with durations in seconds."""
         return json.dumps(vars(self), default=timedelta.total_seconds)
 
 
-class Parked(BaseException):
-    """Ends a step's function when its external work starts. Not an error: do not catch it."""
+class ParkJob(BaseException):
+    """Ends a step's function when its external work starts, with the effect that did. Not an error: do not catch it."""
 
-    def __init__(self, request: ParkRequest) -> None:
+    def __init__(self, effect: str) -> None:
         super().__init__("the step waits for its external work; its function is called again once that has ended")
-        self.request = request
-
-
-class Stopped(BaseException):
-    """Ends a step's function in a stopping run before it starts something new. Not an error: do not catch it."""
+        self.effect = effect
 
 
 def locate_function(function: Callable[..., Any] | None, option: str, resources: dict[str, Any]) -> str | None:
-    """Return a location from which another process can load the function."""
+    """Return a location from which another process can load the function: `name.method` of a resource,
+    `name[provider].method` of a provider in a chain, or `module:function`."""
     if function is None:
         return None
     owner = getattr(function, "__self__", None)
@@ -85,3 +82,23 @@ def locate_function(function: Callable[..., Any] | None, option: str, resources:
         f"{option}= is {function!r}, which another process cannot load: pass a method of one of the step's "
         "resources, or a function at the top of its module"
     )
+
+
+def locate_provider(chain: str, provider: str) -> str:
+    """Return the location of a provider in a chain."""
+    return f"{chain}[{provider}]"
+
+
+class ProviderMethod(NamedTuple):
+    """A method of a provider in a chain."""
+
+    chain: str
+    provider: str
+    method: str
+
+
+def parse_provider_method(location: str) -> ProviderMethod | None:
+    """Return what a location says, or None if it is not that of a method of a provider in a chain."""
+    chain, bracket, rest = location.partition("[")
+    provider, end, method = rest.partition("].")
+    return ProviderMethod(chain, provider, method) if bracket and end else None

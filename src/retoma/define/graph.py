@@ -24,7 +24,8 @@ class StepShape:
     created_on: what creates its jobs: the start of the run, the end of its only dependency, or the end of its source.
     item_from: the step over the same source whose rows hold the item itself; each steps only.
     internal: created by Retoma, not by the user.
-    review: a person does it; without a queue, its jobs wait for that person as soon as they are ready.
+    review: a person does it.
+    opens_review: its jobs wait for that person as soon as they are ready; with `when=`, a worker decides that first.
     """
 
     name: str
@@ -40,6 +41,7 @@ class StepShape:
     pool: str | None = None
     slots: int = 1
     review: bool = False
+    opens_review: bool = False
 
 
 @dataclass(frozen=True)

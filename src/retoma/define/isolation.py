@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
+from retoma.define.definition_errors import Location
 from retoma.define.durations import Duration, as_timedelta
 from retoma.errors import DefinitionError
 
@@ -59,10 +60,10 @@ def _parse_cpu_time(value: object) -> timedelta:
     raise DefinitionError(f"Isolation(cpu={value!r}): pass a duration above zero, such as minutes(1), or seconds")
 
 
-def parse_isolation(value: object) -> Isolation | None:
-    """Return the value of `isolation=` as Isolation or None. Raise ValueError if it is not valid."""
+def parse_isolation(value: object, location: Location) -> Isolation | None:
+    """Return the value of `isolation=` as Isolation or None."""
     if value is None or isinstance(value, Isolation):
         return value
     if value == "process":
         return Isolation()
-    raise ValueError(f"isolation= is {value!r}; pass 'process', or Isolation(memory=..., cpu=...)")
+    raise location.error(f"isolation= is {value!r}; pass 'process', or Isolation(memory=..., cpu=...)")

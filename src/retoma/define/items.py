@@ -11,7 +11,7 @@ from retoma.errors import DefinitionError
 Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
 
-NOT_WANTED = "NOT_WANTED"
+SKIPPED = "SKIPPED"
 """The code of an item that its own `when=` skipped: it has no result, but it did not fail."""
 
 
@@ -30,25 +30,25 @@ class Items(Sequence[Result_co]):
     Items without a result are in `failed`, including skipped ones.
     """
 
-    __slots__ = ("_failed", "_keys", "_results")
+    __slots__ = ("_failures", "_keys", "_results")
 
     def __init__(
         self,
         results: Iterable[Result_co],
         *,
         keys: Iterable[str] | None = None,
-        failed: Iterable[FailedItem] = (),
+        failures: Iterable[FailedItem] = (),
     ) -> None:
         self._results = tuple(results)
-        self._keys = _positions(self._results) if keys is None else tuple(keys)
-        self._failed = tuple(failed)
+        self._keys = tuple(map(str, range(len(self._results))) if keys is None else keys)
+        self._failures = tuple(failures)
         if len(self._keys) != len(self._results):
             raise ValueError(f"there are {len(self._results)} results but {len(self._keys)} keys")
 
     @classmethod
-    def of(cls, results: Mapping[str, Result], failed: Iterable[FailedItem] = ()) -> Items[Result]:
+    def of(cls, results: Mapping[str, Result], failures: Iterable[FailedItem] = ()) -> Items[Result]:
         """Create Items from results by key."""
-        return Items(results.values(), keys=results.keys(), failed=failed)
+        return Items(results.values(), keys=results.keys(), failures=failures)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -60,13 +60,13 @@ class Items(Sequence[Result_co]):
         return dict(zip(self._keys, self._results, strict=True))
 
     @property
-    def failed(self) -> tuple[FailedItem, ...]:
-        return self._failed
+    def failures(self) -> tuple[FailedItem, ...]:
+        return self._failures
 
     @property
     def total(self) -> int:
         """Return the number of items of the fan-out, with and without a result."""
-        return len(self._results) + len(self._failed)
+        return len(self._results) + len(self._failures)
 
     def __len__(self) -> int:
         return len(self._results)
@@ -87,14 +87,10 @@ class Items(Sequence[Result_co]):
         return hash(self._parts())
 
     def __repr__(self) -> str:
-        return f"Items.of({self.by_key!r}, failed={list(self._failed)!r})"
+        return f"Items.of({self.by_key!r}, failures={list(self._failures)!r})"
 
     def _parts(self) -> tuple[Any, ...]:
-        return self._keys, self._results, self._failed
-
-
-def _positions(results: Sequence[object]) -> tuple[str, ...]:
-    return tuple(str(position) for position in range(len(results)))
+        return self._keys, self._results, self._failures
 
 
 @dataclass(frozen=True)
@@ -103,15 +99,15 @@ class ItemCounts:
 
     total: int
     failed: int = 0
-    not_wanted: int = 0
+    skipped: int = 0
 
     @property
     def succeeded(self) -> int:
-        return self.total - self.failed - self.not_wanted
+        return self.total - self.failed - self.skipped
 
 
 @dataclass(frozen=True)
-class Finished:
+class AllFinished:
     """Returns whether no more items failed than allowed. Called once every item has ended."""
 
     allow_failed: float
@@ -123,10 +119,10 @@ class Finished:
         return counts.failed == 0 or counts.failed / counts.total <= self.allow_failed
 
 
-def finished(allow_failed: float = 1.0) -> Finished:
+def all_finished(allow_failed: float = 1.0) -> AllFinished:
     """Limit how many items may fail for a join to proceed: a float is a fraction of all items, an int is a count."""
     if allow_failed < 0 or (isinstance(allow_failed, float) and allow_failed > 1):
         raise DefinitionError(
-            f"finished(allow_failed={allow_failed!r}): pass a fraction from 0.0 to 1.0, or a count as an int"
+            f"all_finished(allow_failed={allow_failed!r}): pass a fraction from 0.0 to 1.0, or a count as an int"
         )
-    return Finished(allow_failed)
+    return AllFinished(allow_failed)

@@ -81,7 +81,7 @@ class ItemSet:
 
     def _compute_columns(self, elements: Sequence[Any]) -> Iterator[list[str]]:
         if len(self.sources) == 1:
-            yield self._compute_column(elements, self.keys[0], _get_own_position)
+            yield self._compute_column(elements, self.keys[0], lambda index, _: index)
             return
         for part, key in enumerate(self.keys):
             yield self._compute_column([element[part] for element in elements], key, _count_distinct_positions())
@@ -145,10 +145,6 @@ PositionOf = Callable[[int, Any], int]
 def _compute_default_key(element: Any, index: int, position_of: PositionOf) -> str:
     text = _format_key(element)
     return str(position_of(index, element)) if text is None else text
-
-
-def _get_own_position(index: int, element: Any) -> int:
-    return index
 
 
 def _count_distinct_positions() -> PositionOf:

@@ -15,6 +15,7 @@ from retoma.define.retry import Retry
 from retoma.define.step import OnFailure, Policy, ProceedWhen
 
 MAX_PRIORITY = 10_000
+MAX_COST_LIMIT = 1_000_000_000
 COMMON_MISSPELLINGS = {"retries": "retry"}  # by spelling it is closer to `retired`
 StepReference = Callable[..., Any] | str
 """A step: its function or its name."""
@@ -27,6 +28,7 @@ class EachOptions(TypedDict, total=False):
     timeout: Duration
     total_timeout: Duration | None
     work_limit: Duration | None
+    cost_limit: float | None
     after: StepReference | Sequence[StepReference]
     when: Callable[..., bool]
     on_failure: OnFailure
@@ -50,7 +52,7 @@ def check_options(options: Mapping[str, Any], known: type, location: Location) -
             raise location.error(f"there is no option {name!r}; {suggest_name(name, meant)}")
     if "proceed_when" in options and not callable(options["proceed_when"]):
         raise location.error(
-            f"proceed_when= is {options['proceed_when']!r}; pass finished(...) or a function of the counts"
+            f"proceed_when= is {options['proceed_when']!r}; pass all_finished(...) or a function of the counts"
         )
 
 
@@ -59,13 +61,13 @@ def build_policy(options: Mapping[str, Any], defaults: Policy, location: Locatio
     policy = replace(defaults, **chosen)
     _check(policy, location)
     timeout = parse_duration("timeout", policy.timeout, location)
-    total = None if policy.total_timeout is None else parse_duration("total_timeout", policy.total_timeout, location)
-    work_limit = None if policy.work_limit is None else parse_duration("work_limit", policy.work_limit, location)
+    total = parse_optional_duration("total_timeout", policy.total_timeout, location)
+    work_limit = parse_optional_duration("work_limit", policy.work_limit, location)
     if total is not None and work_limit is not None:
         raise location.error(
             "total_timeout= includes the waits between attempts and work_limit= does not: set only one of them"
         )
-    isolation = _parse_isolation(policy.isolation, location)
+    isolation = parse_isolation(policy.isolation, location)
     return replace(policy, timeout=timeout, total_timeout=total, work_limit=work_limit, isolation=isolation)
 
 
@@ -78,6 +80,7 @@ def _check(policy: Policy, location: Location) -> None:
     if not isinstance(policy.retry, Retry):
         raise location.error(f"retry= is {policy.retry!r}; pass a Retry, such as Retry(3), or Retry(0) for none")
     _check_slots(policy, location)
+    _check_cost_limit(policy.cost_limit, location)
     if policy.on_failure not in get_args(OnFailure):
         raise location.error(f"on_failure= is {policy.on_failure!r}; pass one of {quote_names(get_args(OnFailure))}")
 
@@ -102,14 +105,17 @@ def _check_slots(policy: Policy, location: Location) -> None:
         )
 
 
-def _parse_isolation(value: object, location: Location) -> Isolation | None:
-    try:
-        return parse_isolation(value)
-    except ValueError as error:
-        raise location.error(str(error)) from None
+def _check_cost_limit(limit: object, location: Location) -> None:
+    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    if limit is not None and not (is_number and 0 < limit < MAX_COST_LIMIT):  # type: ignore[operator]
+        raise location.error(f"cost_limit= is {limit!r}; pass US dollars as a number above zero, such as 2.50")
 
 
 def parse_duration(name: str, duration: object, location: Location) -> timedelta:
     if not isinstance(duration, timedelta | int | float) or as_timedelta(duration) <= timedelta(0):
         raise location.error(f"{name}= is {duration!r}; pass a duration above zero, such as minutes(2)")
     return as_timedelta(duration)
+
+
+def parse_optional_duration(name: str, duration: Duration | None, location: Location) -> timedelta | None:
+    return None if duration is None else parse_duration(name, duration, location)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from inspect import isclass, isfunction, signature
 from types import MappingProxyType
 from typing import Any, Never, TypeVar, Unpack, get_args, get_origin, overload
@@ -22,7 +21,15 @@ from retoma.define.graph import Graph
 from retoma.define.internal_steps import build_input_step, build_product_step
 from retoma.define.items import Items
 from retoma.define.keys import ItemSet, Keys, parse_keys
-from retoma.define.options import EachOptions, StepOptions, StepReference, build_policy, check_options, parse_duration
+from retoma.define.options import (
+    EachOptions,
+    StepOptions,
+    StepReference,
+    build_policy,
+    check_options,
+    parse_duration,
+    parse_optional_duration,
+)
 from retoma.define.pool import Pool
 from retoma.define.retry import DEFAULT_RETRY, Retry
 from retoma.define.review import DEFAULT_MAX_REVISIONS, Approval, Feedback, OnExpiry, ReviewPolicy
@@ -30,10 +37,12 @@ from retoma.define.signature import read_condition_parameters, read_signature
 from retoma.define.step import DEFAULT_TIMEOUT, Binding, Policy, Resource, Step, source_name
 from retoma.define.title import Title, check_title, format_title
 
+Input = BaseModel | Mapping[str, Any] | None
+"""The input of a run, as callers pass it."""
+
 DEFAULT_STUCK_AFTER = minutes(5)
 DEFAULT_RESUMES = 3
 MAX_RESUMES = 100
-_OPTIONS = ("inputs", "title", "queue", "retry", "timeout", "stuck_after", "resumes")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -63,7 +72,8 @@ class Pipeline:
     ) -> None:
         location = Location(name)
         for option in unknown:
-            raise location.error(f"Pipeline has no option {option!r}; {suggest_name(option, _OPTIONS)}")
+            known = ("inputs", *list_keyword_options(Pipeline.__init__))
+            raise location.error(f"Pipeline has no option {option!r}; {suggest_name(option, known)}")
         check_name("pipeline", name, location, extra_characters="-.")
         self.name = name
         self.inputs = inputs
@@ -122,6 +132,7 @@ class Pipeline:
         escalate_to: str | None = None,
         expires: Duration | None = None,
         on_expiry: OnExpiry = "rejected",
+        rejection_ends_run: bool = False,
         assignee: str | None = None,
         max_revisions: int = DEFAULT_MAX_REVISIONS,
         retired: bool = False,
@@ -132,6 +143,7 @@ class Pipeline:
         `of` is the step under review, or several steps. Without a `form` the result is that step's result, unchanged or
         edited; with a form it is the submitted form. A review of an `each` step opens one review per item. `when`
         receives the results of `of` by name and returns whether a person is needed; if not, the result passes through.
+        A rejection ends the run. A rejected item only fails, and the others continue, unless `rejection_ends_run`.
 
         A reviewer can send work back to `send_back_to` (default: `of`), at most `max_revisions` times, with the values
         of the `feedback_form`, in which every field must be optional. The times count from when the review opened. The
@@ -147,20 +159,20 @@ class Pipeline:
         check_name("step", name, location)
         self._check_name_is_free(name, location)
         references = (of,) if isinstance(of, str) or callable(of) else tuple(of)
-        subjects = [self._find_subject(reference, location) for reference in references]
+        subjects = [self._find_step(reference, location, "a review is of") for reference in references]
         policy = ReviewPolicy(
             subject=subjects[0].name if len(subjects) == 1 else None,
             form=form or subjects[0].returns,
             has_form=form is not None,
             back_to=self._resolve_send_back_to(send_back_to, subjects, location),
-            queue=self._defaults.queue,
             max_revisions=_check_max_revisions(max_revisions, location),
-            due=_parse_optional_duration("due", due, location),
-            remind=_parse_optional_duration("remind", remind, location),
-            escalate=_parse_optional_duration("escalate", escalate, location),
+            due=parse_optional_duration("due", due, location),
+            remind=parse_optional_duration("remind", remind, location),
+            escalate=parse_optional_duration("escalate", escalate, location),
             escalate_to=escalate_to,
-            expires=_parse_optional_duration("expires", expires, location),
+            expires=parse_optional_duration("expires", expires, location),
             on_expiry=on_expiry,
+            rejection_ends_run=rejection_ends_run,
             assignee=assignee,
             feedback_form=feedback_form,
         )
@@ -206,13 +218,7 @@ class Pipeline:
     def group(self, name: str, steps: Sequence[StepReference]) -> None:
         """Name steps that people rerun together, such as all pictures."""
         location = Location(self.name, name)
-        names = tuple(self._resolve_name(step, location, "the group has") for step in steps)
-        for step in names:
-            if step not in self._steps:
-                raise location.error(
-                    f"the group has {step!r}, which is not a step above; {suggest_name(step, self._steps)}"
-                )
-        self._groups[name] = names
+        self._groups[name] = tuple(self._find_step(step, location, "the group has").name for step in steps)
 
     @property
     def groups(self) -> Mapping[str, tuple[str, ...]]:
@@ -296,7 +302,8 @@ class Pipeline:
         scope = Scope(location, self._fields, self._list_visible_steps(), self._resolve_sources(sources, location))
         check_sources(scope)
         step = self._build_step(function, options, scope, replace(self._defaults, on_failure="continue"))
-        _check_has_parameters(step, location)
+        if not step.bindings and not step.after:
+            raise location.error("it takes neither its item nor anything else, so it would do the same for every item")
         continues = self._resolve_continues(options.get("continues"), step, location)
         step = replace(step, key=parse_keys(key, scope.element_types, location), continues=continues)
         self._check_same_key(step, location)
@@ -366,13 +373,11 @@ class Pipeline:
         if name in self._steps:
             raise location.error("a step with this name already exists")
 
-    def _find_subject(self, reference: StepReference, location: Location) -> Step:
-        name = self._resolve_name(reference, location, "a review is of")
-        if name not in self._list_visible_steps():
-            raise location.error(
-                f"a review is of {name!r}, which is not a step above; {suggest_name(name, self._list_visible_steps())}"
-            )
-        return self._steps[name]
+    def _find_step(self, reference: StepReference, location: Location, verb: str) -> Step:
+        name, visible = self._resolve_name(reference, location, verb), self._list_visible_steps()
+        if name not in visible:
+            raise location.error(f"{verb} {name!r}, which is not a step above; {suggest_name(name, visible)}")
+        return visible[name]
 
     def _resolve_send_back_to(self, references: Any, subjects: Sequence[Step], location: Location) -> tuple[str, ...]:
         listed = (references,) if isinstance(references, str) or callable(references) else tuple(references)
@@ -481,10 +486,6 @@ def _check_max_revisions(value: int, location: Location) -> int:
     return value
 
 
-def _parse_optional_duration(name: str, value: Duration | None, location: Location) -> timedelta | None:
-    return None if value is None else parse_duration(name, value, location)
-
-
 def _check_review(policy: ReviewPolicy, subjects: Sequence[Step], location: Location) -> None:
     if len(subjects) > 1 and not policy.has_form:
         raise location.error("a review of several steps needs form=: its result is what a person fills in")
@@ -492,6 +493,10 @@ def _check_review(policy: ReviewPolicy, subjects: Sequence[Step], location: Loca
         raise location.error("a review of several steps cannot include an each step: review that one separately")
     if policy.on_expiry not in get_args(OnExpiry):
         raise location.error(f"on_expiry= is {policy.on_expiry!r}; pass one of {quote_names(get_args(OnExpiry))}")
+    if policy.rejection_ends_run and not subjects[0].each:
+        raise location.error(
+            "rejection_ends_run= is only for a review of an each step; any other rejection always ends the run"
+        )
     if (policy.escalate is None) != (policy.escalate_to is None):
         raise location.error("escalate= and escalate_to= must be set together: when, and to whom")
 
@@ -508,11 +513,6 @@ def _read_annotations(inputs: type[BaseModel] | None, location: Location) -> dic
     if not isclass(inputs) or not issubclass(inputs, BaseModel):
         raise location.error(f"inputs= is {inputs!r}; pass a subclass of pydantic's BaseModel")
     return {name: field.annotation for name, field in inputs.model_fields.items()}
-
-
-def _check_has_parameters(step: Step, location: Location) -> None:
-    if not step.bindings and not step.after:
-        raise location.error("it takes neither its item nor anything else, so it would do the same for every item")
 
 
 def _check_isolated(function: Callable[..., Any], resources: Sequence[Resource], location: Location) -> None:

@@ -16,8 +16,8 @@ class Pool:
 
     `rate` limits the jobs that start per second; after an idle period up to `burst` start at once. `per_tenant` limits
     the slots that one tenant holds at a time.
-    The numbers are initial values; `retoma pools set` changes them while the pool is in use. A later change here takes
-    effect when the application next starts.
+    The numbers are initial values; `retoma pools update` changes them while the pool is in use. A later change here
+    takes effect when the application next starts.
     """
 
     name: str

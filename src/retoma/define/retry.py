@@ -23,9 +23,9 @@ class Exponential:
     cap: timedelta
 
     def __call__(self, retry: int) -> timedelta:
-        return timedelta(seconds=min(self.cap.total_seconds(), self._uncapped(retry)))
+        return timedelta(seconds=min(self.cap.total_seconds(), self._compute_seconds(retry)))
 
-    def _uncapped(self, retry: int) -> float:
+    def _compute_seconds(self, retry: int) -> float:
         try:
             return self.base.total_seconds() * self.factor ** (retry - 1)
         except OverflowError:
@@ -50,7 +50,7 @@ def exponential(base: Duration, factor: float = 2, cap: Duration | None = None) 
     return Exponential(_parse_delay(base), float(factor), longest)
 
 
-def fixed(delay: Duration) -> Delays:
+def fixed_delay(delay: Duration) -> Delays:
     """Return the same delay before every retry."""
     return Delays((_parse_delay(delay),))
 
@@ -71,7 +71,10 @@ class Retry:
     on: type[BaseException] | tuple[type[BaseException], ...] | None = None
 
     def __post_init__(self) -> None:
-        self._check_numbers()
+        if not isinstance(self.retries, int) or self.retries < 0:
+            raise DefinitionError(f"Retry({self.retries!r}): the number of retries must be a whole number, 0 or more")
+        if not 0 <= self.jitter <= 1:
+            raise DefinitionError(f"Retry(jitter={self.jitter!r}): jitter must be a fraction from 0 to 1")
         if self.backoff is not None and self.delays:
             raise DefinitionError("Retry: pass either backoff= or delays=, not both")
         object.__setattr__(self, "delays", tuple(_parse_delay(delay) for delay in self.delays))
@@ -80,7 +83,11 @@ class Retry:
 
     def delay(self, retry: int, random: float) -> timedelta:
         """Return the delay before this retry, counted from 1. `random` is in [0, 1)."""
-        return self._backoff_series(retry) * (1 + self.jitter * (2 * random - 1))
+        return self.spread(self._backoff_series(retry), random)
+
+    def spread(self, delay: timedelta, random: float) -> timedelta:
+        """Return a delay with its random variation. `random` is in [0, 1)."""
+        return delay * (1 + self.jitter * (2 * random - 1))
 
     def covers(self, error: BaseException) -> bool:
         """Return whether an attempt that ended with this error may be retried."""
@@ -93,12 +100,6 @@ class Retry:
         if self.delays:
             return Delays(tuple(as_timedelta(delay) for delay in self.delays))
         return self.backoff or DEFAULT_BACKOFF
-
-    def _check_numbers(self) -> None:
-        if not isinstance(self.retries, int) or self.retries < 0:
-            raise DefinitionError(f"Retry({self.retries!r}): the number of retries must be a whole number, 0 or more")
-        if not 0 <= self.jitter <= 1:
-            raise DefinitionError(f"Retry(jitter={self.jitter!r}): jitter must be a fraction from 0 to 1")
 
 
 def _parse_delay(duration: Duration) -> timedelta:

@@ -18,13 +18,13 @@ class ReviewPolicy:
     """The settings of a review. `subject` is the step whose result is under review, None if there are several.
 
     `back_to` are the steps that work may be sent back to, by default to the first, at most `max_revisions` times.
+    `rejection_ends_run` is for the review of an each step: without it, a rejection fails only its item.
     """
 
     subject: str | None
     form: Any
     has_form: bool
     back_to: tuple[str, ...]
-    queue: str
     max_revisions: int = DEFAULT_MAX_REVISIONS
     due: timedelta | None = None
     remind: timedelta | None = None
@@ -32,6 +32,7 @@ class ReviewPolicy:
     escalate_to: str | None = None
     expires: timedelta | None = None
     on_expiry: OnExpiry = "rejected"
+    rejection_ends_run: bool = False
     assignee: str | None = None
     feedback_form: type[BaseModel] | None = None
 
@@ -39,13 +40,13 @@ class ReviewPolicy:
         """Return the policy as the database functions read it, with times in seconds."""
         times = {"due": self.due, "remind": self.remind, "escalate": self.escalate, "expires": self.expires}
         return {
-            "queue": self.queue,
             "to": list(self.back_to),
             "max_revisions": self.max_revisions,
             "form": self.has_form,
             "assignee": self.assignee,
             "escalate_to": self.escalate_to,
             "on_expiry": self.on_expiry,
+            "rejection_ends_run": self.rejection_ends_run,
             **{name: time.total_seconds() for name, time in times.items() if time is not None},
         }
 

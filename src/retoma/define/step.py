@@ -10,7 +10,7 @@ from typing import Any, Literal
 from retoma.define.durations import minutes
 from retoma.define.feedback import FeedbackCheck
 from retoma.define.isolation import Isolation
-from retoma.define.items import ItemCounts, finished
+from retoma.define.items import ItemCounts, all_finished
 from retoma.define.keys import Key
 from retoma.define.pool import Pool
 from retoma.define.retry import DEFAULT_RETRY, Retry
@@ -26,8 +26,9 @@ DEFAULT_TIMEOUT = minutes(10)
 class Policy:
     """How a step is queued, retried and failed. Higher priorities run first; `slots` are slots of its pool.
 
-    `work_limit` limits the total run time of all attempts at an item, without the waits between them. The result of a
-    step that `publishes` is never reused in another run.
+    `work_limit` limits the total run time of all attempts at an item, without the waits between them. After attempts
+    that cost `cost_limit` US dollars together, no other attempt starts. The result of a step that `publishes` is never
+    reused in another run.
     """
 
     queue: str = "default"
@@ -41,6 +42,7 @@ class Policy:
     slots: int = 1
     publishes: bool = False
     work_limit: timedelta | None = None
+    cost_limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Step:
 
     def should_proceed(self, counts: ItemCounts) -> bool:
         """Return whether a join proceeds with these counts."""
-        return (self.proceed_when or finished())(counts)
+        return (self.proceed_when or all_finished())(counts)
 
 
 def source_name(sources: tuple[str, ...]) -> str:

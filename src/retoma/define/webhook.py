@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
+from retoma.define.definition_errors import suggest_name
 from retoma.errors import InvalidInput
 from retoma.states import RUN_FINAL_STATES
 
@@ -70,6 +70,4 @@ def encode_webhook(webhook: Webhook, host: str) -> str:
 
 def _check(field: str, value: object, known: Sequence[str]) -> None:
     if value not in known:
-        near = get_close_matches(str(value), known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(map(repr, known))}"
-        raise InvalidInput(f"a webhook has no {field} {value!r:.80}; {hint}")
+        raise InvalidInput(f"a webhook has no {field} {value!r:.80}; {suggest_name(str(value), known)}")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Iterable
-from datetime import timedelta
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from retoma.engine.api_keys import hash_secret
 from retoma.errors import InvalidInput
 from retoma.store import sessions
 from retoma.store.database import Database
 
-IDLE_TIMEOUT = timedelta(hours=12)
-MAX_SESSION_AGE = timedelta(days=7)
 MIN_PASSWORD_LENGTH = 12
 MAX_PASSWORD_LENGTH = 1_000
 
@@ -40,26 +37,18 @@ def verify_password(password: str, password_hash: str) -> bool:
 async def open_session(database: Database, password_hash: str) -> str:
     """Return the token of a new session. It is valid until the password changes."""
     token = secrets.token_urlsafe(32)
-    await sessions.add_session(
-        database, compute_digest(token), compute_digest(password_hash), IDLE_TIMEOUT, MAX_SESSION_AGE
-    )
+    await sessions.add_session(database, hash_secret(token), hash_secret(password_hash))
     return token
 
 
 async def is_live(database: Database, token: str, password_hash: str) -> bool:
-    return await sessions.use_session(
-        database, compute_digest(token), compute_digest(password_hash), IDLE_TIMEOUT, MAX_SESSION_AGE
-    )
+    return await sessions.use_session(database, hash_secret(token), hash_secret(password_hash))
 
 
 async def find_live(database: Database, digests: Iterable[bytes], password_hash: str) -> set[bytes]:
     """Return the digests of tokens with live sessions. This does not count as using them."""
-    return await sessions.find_live(database, digests, compute_digest(password_hash), IDLE_TIMEOUT, MAX_SESSION_AGE)
+    return await sessions.find_live(database, digests, hash_secret(password_hash))
 
 
 async def end_session(database: Database, token: str) -> None:
-    await sessions.end_session(database, compute_digest(token))
-
-
-def compute_digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
+    await sessions.end_session(database, hash_secret(token))

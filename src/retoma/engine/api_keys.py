@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from retoma.errors import Conflict, InvalidInput, NotFound
-from retoma.records import CROSS_TENANT_SCOPES, KeyRecord, NewKey, Scope
+from retoma.records import CROSS_TENANT_SCOPES, ApiKey, NewApiKey, Scope
 from retoma.store import api_keys, clock
 from retoma.store.database import Database
 
@@ -24,7 +24,7 @@ _HINT_LETTERS = len(PREFIX) + 4
 
 async def create(
     database: Database, name: str, scopes: Iterable[Scope], tenant: tuple[int, str] | None, expires_at: datetime | None
-) -> NewKey:
+) -> NewApiKey:
     wanted = frozenset(scopes)
     _check_scopes(wanted, tenant)
     secret = generate_secret()
@@ -39,40 +39,26 @@ async def create(
     )
     if key is None:
         raise Conflict(f"two live keys are already named {name!r}: revoke one of them first")
-    return NewKey(key, secret)
+    return NewApiKey(key, secret)
 
 
-async def find_by_secret(database: Database, secret: str) -> KeyRecord | None:
+async def find_by_secret(database: Database, secret: str) -> ApiKey | None:
     """Return the live key with this secret, if any. Text that cannot be a key is not looked up."""
     return await api_keys.use_key(database, hash_secret(secret)) if is_well_formed(secret) else None
 
 
-async def get(database: Database, number: int) -> KeyRecord:
-    found = await api_keys.get_key(database, number)
-    if found is None:
-        raise NotFound(f"there is no key {number}: `retoma keys list` shows all keys")
-    return found
+async def get(database: Database, number: int) -> ApiKey:
+    for found in await api_keys.list_keys(database, id=number):
+        return found
+    raise NotFound(f"there is no key {number}: `retoma keys list` shows all keys")
 
 
-async def list_keys(database: Database, tenant: str | None, include_ended: bool) -> list[KeyRecord]:
-    return await api_keys.list_keys(database, tenant, include_ended)
-
-
-async def revoke(database: Database, number: int) -> KeyRecord:
+async def revoke(database: Database, number: int) -> ApiKey:
     await api_keys.revoke_key(database, number)
     return await get(database, number)
 
 
-async def find_live(database: Database, digests: Iterable[bytes]) -> set[bytes]:
-    """Return the digests of secrets with live keys. This does not count as using them."""
-    return await api_keys.find_live(database, digests)
-
-
-async def expire_after(database: Database, number: int, overlap: timedelta) -> None:
-    await api_keys.expire_after(database, number, overlap)
-
-
-async def get_successor_expiry(database: Database, key: KeyRecord) -> datetime | None:
+async def get_successor_expiry(database: Database, key: ApiKey) -> datetime | None:
     """Return the expiry of a key that replaces another: it has the same lifetime."""
     if key.expires_at is None:
         return None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
-from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from msgspec import Struct
+
+from retoma.engine import outcomes
+from retoma.engine.outcomes import NO_DELAY, Outcome, Success
 from retoma.identifiers import ClaimKey
 from retoma.logs import get_logger
 from retoma.store.database import (
@@ -21,42 +23,21 @@ from retoma.store.database import (
     is_connection_lost,
     is_transient,
 )
-from retoma.store.statements import statements
 
 log = get_logger(__name__)
-_SQL = statements("engine")
-_NO_DELAY = timedelta(0)
-
-OutcomeKind = Literal[
-    "failed",
-    "skipped",
-    "retry",
-    "crashed",
-    "crashed_for_good",
-    "wait",
-    "back",
-    "parked",
-    "review",
-    "interrupted",
-    "stopped",
-]
 
 
 class EarlierWork(NamedTuple):
-    """Failures and time of the steps that a step continues, for one item. `most_retries` is the run's own limit."""
+    """Failures and time of the steps that a step continues, for one item."""
 
-    failures: int
-    milliseconds: int
-    most_retries: int | None
+    failures: int = 0
+    milliseconds: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class Claim:
-    """A job that this worker holds. JSON stays text until the step's function needs it.
+class Claim(Struct, frozen=True, eq=False):
+    """A job that a worker holds. JSON stays text until the step's function needs it.
 
-    If it is `last`, its run is stopping: the attempt may only find external work, and starts nothing. `looking` counts
-    calls in progress that may yet find some. If it is `over`, there is nothing left to do. If its step continues
-    others, `earlier` is their work on the same item.
+    `run_retries` is the run's own limit, if it has one. `earlier` is the work of the steps that its step continues.
     """
 
     run: UUID
@@ -66,68 +47,44 @@ class Claim:
     fence: int
     attempt: int
     failures: int
+    child_crashes: int
     worker_deaths: int
     spent_ms: int
     version: int
     tenant: int
+    run_retries: int | None
     run_input: str | None
     item_value: str | None
-    results: list[str | None]
-    last: bool = False
-    over: bool = False
-    looking: int = 0
-    earlier: EarlierWork | None = None
-    key: ClaimKey = field(init=False)
+    results: Sequence[str | None]
+    earlier: EarlierWork = EarlierWork()
 
-    def __post_init__(self) -> None:
-        self.key = (self.run, self.step, self.item, self.revision, self.fence)
+    @property
+    def key(self) -> ClaimKey:
+        return self.run, self.step, self.item, self.revision, self.fence
 
     @property
     def sort_key(self) -> tuple[bytes, str, str]:
         return self.run.bytes, self.step, self.item
 
 
-@dataclass(slots=True, eq=False)
-class Result:
-    """The result of an attempt. `items` are the items of a fan-out by key, if the step is the source of one."""
-
-    claim: Claim
-    output: str
-    items: dict[str, str] | None = None
-
-
-@dataclass(slots=True, eq=False)
-class AttemptOutcome:
-    """The outcome of an attempt without a result."""
-
-    claim: Claim
-    kind: OutcomeKind
-    delay: timedelta = _NO_DELAY
-    spent_ms: int = 0
-    code: str | None = None
-    error: str | None = None
-
-
-@dataclass(slots=True)
-class ClaimRequest:
-    """The jobs that a worker wants: up to `room`, starting after the tenant that it served last."""
+class ClaimRequest(Struct, frozen=True):
+    """The jobs that a worker wants: up to `limit`, starting after the tenant that it served last."""
 
     queues: list[str]
     versions: list[int]
     after_tenant: int
-    room: int
+    limit: int
     allow_suspect: bool
 
 
-@dataclass(slots=True)
-class ClaimResponse:
+class ClaimResponse(Struct, frozen=True):
     """The claimed jobs. `successors` follow from results of the same call: the worker already has their inputs."""
 
-    claimed: list[Claim] = field(default_factory=list)
-    successors: list[Claim] = field(default_factory=list)
-    rejected: int = 0
-    next_claim_in: float | None = None  # seconds until a pool's rate allows the next job
-    replayed: bool = False
+    claimed: list[Claim]
+    successors: list[Claim]
+    rejected: int
+    next_claim_in: float | None  # seconds until a pool's rate allows the next job
+    replayed: bool
 
 
 class WorkerLink:
@@ -140,15 +97,11 @@ class WorkerLink:
         self._call = 0
         self._link = DedicatedConnection(database)
 
-    async def finish_and_claim(
-        self, results: Sequence[Result], outcomes: Sequence[AttemptOutcome], request: ClaimRequest
-    ) -> ClaimResponse:
+    async def finish_and_claim(self, reported: Sequence[Outcome], request: ClaimRequest) -> ClaimResponse:
         """Make the next call, and retry it until it succeeds. Raise WorkerGone if this worker was declared dead."""
         self._call += 1
         try:
-            return _parse_response(
-                await self._fetch("finish_and_claim", self._build_arguments(results, outcomes, request))
-            )
+            return _parse_response(await self._fetch("finish_and_claim", self._build_arguments(reported, request)))
         except Exception:
             self._call -= 1  # nothing was committed
             raise
@@ -161,7 +114,7 @@ class WorkerLink:
         patience = CALL_TIMEOUT
         for wait in backoff():
             try:
-                return await self._link.fetch(_SQL[name], arguments, patience)
+                return await self._link.call("engine_calls", name, arguments, patience)
             except Exception as error:
                 if not is_connection_lost(error) and not is_transient(error):
                     raise
@@ -178,27 +131,26 @@ class WorkerLink:
     async def close(self) -> None:
         await self._link.close()
 
-    def _build_arguments(
-        self, results: Sequence[Result], outcomes: Sequence[AttemptOutcome], request: ClaimRequest
-    ) -> list[Any]:
-        results = sorted(results, key=lambda result: result.claim.sort_key)
-        outcomes = sorted(outcomes, key=lambda outcome: outcome.claim.sort_key)
+    def _build_arguments(self, reported: Sequence[Outcome], request: ClaimRequest) -> list[Any]:
+        in_order = sorted(reported, key=lambda outcome: outcome.claim.sort_key)
+        results = [outcome for outcome in in_order if isinstance(outcome, Success)]
+        others = [outcome for outcome in in_order if not isinstance(outcome, Success)]
         return [
             self.worker,
             self._number,
             self._call,
             *_result_columns(results),
             *_item_columns(results),
-            *_outcome_columns(outcomes),
+            *_outcome_columns(others),
             request.queues,
             request.versions,
             request.after_tenant,
-            request.room,
+            request.limit,
             request.allow_suspect,
         ]
 
 
-def _result_columns(results: Sequence[Result]) -> list[list[Any]]:
+def _result_columns(results: Sequence[Success]) -> list[list[Any]]:
     return [
         *_key_columns([result.claim for result in results]),
         [result.output for result in results],
@@ -206,7 +158,7 @@ def _result_columns(results: Sequence[Result]) -> list[list[Any]]:
     ]
 
 
-def _item_columns(results: Sequence[Result]) -> list[list[Any]]:
+def _item_columns(results: Sequence[Success]) -> list[list[Any]]:
     rows = [
         (number, key, value)
         for number, result in enumerate(results, start=1)
@@ -216,11 +168,45 @@ def _item_columns(results: Sequence[Result]) -> list[list[Any]]:
     return _transpose(rows, 3)
 
 
-def _outcome_columns(outcomes: Sequence[AttemptOutcome]) -> list[list[Any]]:
+def _outcome_columns(others: Sequence[Outcome]) -> list[list[Any]]:
     return [
-        *_key_columns([outcome.claim for outcome in outcomes]),
-        *_transpose([(each.kind, each.delay, each.spent_ms, each.code, each.error) for each in outcomes], 5),
+        *_key_columns([outcome.claim for outcome in others]),
+        *_transpose([_describe_outcome(outcome) for outcome in others], len(_OutcomeRow._fields)),
     ]
+
+
+class _OutcomeRow(NamedTuple):
+    """An outcome as `retoma.record_outcomes` reads it."""
+
+    kind: str
+    delay: timedelta = NO_DELAY
+    spent_ms: int = 0
+    code: str | None = None
+    error: str | None = None
+    review: str | None = None
+    effect: str | None = None
+
+
+def _describe_outcome(outcome: Outcome) -> _OutcomeRow:
+    match outcome:
+        case outcomes.Retried(error=error, delay=delay, spent_ms=spent_ms, is_crash=is_crash):
+            return _OutcomeRow("crashed" if is_crash else "retry", delay, spent_ms, error.code, error.to_json())
+        case outcomes.Failure(error=error, is_quarantined=is_quarantined):
+            kind = "quarantined" if is_quarantined else "failed"
+            return _OutcomeRow(kind, code=error.code, error=error.to_json())
+        case outcomes.Skip(code=code):
+            return _OutcomeRow("skipped", code=code)
+        case outcomes.Postponed(error=error, delay=delay):
+            return _OutcomeRow("wait", delay, code=error.code, error=error.to_json())
+        case outcomes.Parked(effect=effect):
+            return _OutcomeRow("parked", effect=effect)
+        case outcomes.ReviewRequest(reason=reason):
+            return _OutcomeRow("review", review=None if reason is None else reason.to_json())
+        case outcomes.Returned(delay=delay, code=code):
+            return _OutcomeRow("back", delay, code=code)
+        case outcomes.Interrupted():
+            return _OutcomeRow("interrupted", code="INTERRUPTED")
+    raise TypeError(f"{outcome!r} is no outcome without a result")
 
 
 def _key_columns(claims: Sequence[Claim]) -> list[list[Any]]:
@@ -232,24 +218,17 @@ def _transpose(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
 
 
 def _parse_response(rows: Sequence[Row]) -> ClaimResponse:
-    response = ClaimResponse()
+    by_kind: dict[str, list[Row]] = {}
     for row in rows:
-        kind = row[0]
-        if kind in ("claimed", "last"):
-            response.claimed.append(_parse_claim(row))
-        elif kind == "kept":
-            response.successors.append(_parse_claim(row))
-        elif kind == "refused":
-            response.rejected = row["fence"]
-        elif kind == "later":
-            response.next_claim_in = min(row["fence"] / 1000, response.next_claim_in or inf)
-        else:
-            response.replayed = True
-    return response
+        by_kind.setdefault(row[0], []).append(row)
+    return ClaimResponse(
+        claimed=[_parse_claim(row) for row in by_kind.get("claimed", ())],
+        successors=[_parse_claim(row) for row in by_kind.get("kept", ())],
+        rejected=sum(row["rejected"] for row in by_kind.get("refused", ())),
+        next_claim_in=min((row["next_claim_ms"] / 1000 for row in by_kind.get("later", ())), default=None),
+        replayed="replayed" in by_kind,
+    )
 
 
 def _parse_claim(row: Row) -> Claim:
-    claim = Claim(*row[1:])
-    claim.last, claim.over = row[0] == "last", row[0] == "over"
-    claim.results = claim.results or []
-    return claim
+    return Claim(*row[3:])

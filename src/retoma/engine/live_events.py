@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from uuid import UUID
 
 from retoma.records import LiveEvent
-from retoma.states import RunState
 from retoma.store import event_stream
 from retoma.store.database import Database
 
@@ -65,16 +63,6 @@ class LiveEventReader:
         self, after: int, through: int, *, run: UUID | None = None, tenant: int | None = None
     ) -> list[LiveEvent]:
         """Return the first past events of a run, of a tenant or of all, for a client that reconnects."""
-        if run is not None:
-            return await event_stream.list_run_events_between(
-                self._database, run, after, through, limit=MAX_EVENTS_PER_READ
-            )
-        return await event_stream.list_between(self._database, after, through, tenant=tenant, limit=MAX_EVENTS_PER_READ)
-
-    async def get_states(self, runs: Iterable[UUID]) -> dict[UUID, RunState]:
-        """Return the current states of these runs."""
-        return await event_stream.get_run_states(self._database, runs)
-
-    async def is_up_to_date(self, run: UUID, after: int) -> bool:
-        """Return whether a client that received events up to `after` has all events of this run."""
-        return await event_stream.get_last_event_id(self._database, run) <= after
+        return await event_stream.list_between(
+            self._database, after, through, run=run, tenant=tenant, limit=MAX_EVENTS_PER_READ
+        )

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from retoma.metrics import Metrics, MetricsSnapshot
-from retoma.records import WorkerRecord
+from retoma.records import Worker
 from retoma.settings import HEARTBEAT_TIMEOUT
 from retoma.store import health, metrics, versions, workers
 from retoma.store.database import Database
@@ -47,6 +47,7 @@ async def read_metrics(database: Database, heartbeat_timeout: timedelta = HEARTB
         pools=await metrics.list_pools(database, of_pools),
         open_runs=await metrics.count_open_runs(database),
         not_started=await metrics.count_runs_not_started(database),
+        orphans=await metrics.count_orphans(database),
         reviews=await metrics.list_open_reviews(database),
         deliveries=await metrics.get_delivery_metrics(database),
         counters=await metrics.list_counters(database),
@@ -64,6 +65,7 @@ async def read_snapshot(database: Database, heartbeat_timeout: timedelta = HEART
         queues=await metrics.list_queues(database, of_queues, heartbeat_timeout, MAX_SNAPSHOT_RUNS),
         pools=await metrics.list_pools(database, of_pools),
         open_runs=open_runs,
+        oldest_runs=await metrics.count_open_runs(database, MAX_SNAPSHOT_RUNS),
         stuck=stuck,
         deliveries=await metrics.get_delivery_metrics(database),
         workers=len(await _list_live_workers(database, heartbeat_timeout)),
@@ -75,5 +77,5 @@ async def _get_oldest_transaction(database: Database) -> timedelta:
     return max((row["open_for"] for row in found), default=timedelta(0))
 
 
-async def _list_live_workers(database: Database, heartbeat_timeout: timedelta) -> list[WorkerRecord]:
+async def _list_live_workers(database: Database, heartbeat_timeout: timedelta) -> list[Worker]:
     return [worker for worker in await workers.list_alive(database) if worker.is_alive(heartbeat_timeout)]

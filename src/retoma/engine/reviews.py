@@ -30,6 +30,7 @@ from retoma.records import Review
 from retoma.states import ReviewState
 from retoma.store import reviews, runs
 from retoma.store.database import Database
+from retoma.store.reviews import ReviewFilter
 
 MAX_NOTES_LENGTH = 20_000
 MAX_COMMENTS = 500
@@ -252,5 +253,5 @@ async def _build_refusal(database: Database, review: Review, decision: Decision,
                 "it, or assign it to somebody else"
             )
         case _:
-            (winner,) = await reviews.list_reviews(database, ids=[review.id])
+            (winner,) = await reviews.list_reviews(database, ReviewFilter(ids=[review.id]))
             return AlreadyDecided(winner)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from retoma.errors import DatabaseUnavailable, KeyReused
+from retoma.identifiers import JobKey
 from retoma.store.database import (
     CALL_TIMEOUT,
     Database,
@@ -23,15 +24,13 @@ from retoma.store.database import (
     is_transient,
 )
 from retoma.store.notify import WorkerNotifier
-from retoma.store.statements import statements
 
-_SQL = statements("engine")
 MAX_BATCH_SIZE = 1_000
 SECONDS_BETWEEN_NOTIFICATIONS = 0.005
 
 
 class StartRequest(NamedTuple):
-    """One run to start, with the arguments of the SQL function `start_runs`.
+    """One run to start, with the arguments of the SQL function `start_child_runs`.
 
     `input` and `webhook` are JSON. `digest` is that of the input, and only needed with a key.
     """
@@ -49,6 +48,7 @@ class StartRequest(NamedTuple):
     retries: int | None = None
     deadline: timedelta | None = None
     title: str | None = None
+    parent: JobKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +84,12 @@ class RunStarter:
 
     async def start_many(self, starts: Iterable[StartRequest]) -> list[StartedRun]:
         """Start many runs, and return them in order. If one fails, raise its error once all are answered."""
-        batches, left = [], iter(starts)
+        answers, left = [], iter(starts)
         while batch := list(islice(left, MAX_BATCH_SIZE)):
-            batches.append(self._enqueue(batch))
+            answers.append(self._enqueue(batch))
             await asyncio.sleep(0)  # send it while the next batch is built
-        answers = await asyncio.gather(*batches, return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return [started for answer in answers if not isinstance(answer, BaseException) for started in answer]
+        await asyncio.gather(*answers, return_exceptions=True)
+        return [started for answer in answers for started in answer.result()]
 
     def notify_workers(self) -> None:
         """Notify workers that something else has created work, or room for it."""
@@ -123,9 +120,9 @@ class RunStarter:
         try:
             if batch:
                 # After a quiet time the start itself notifies the workers, which saves a round trip.
-                notifies = self._notifier.is_quiet()
-                await _start_all(link, batch, notify=notifies)
-                if not notifies:
+                was_quiet = self._notifier.record_new_work()
+                await _start_all(link, batch, notify=was_quiet)
+                if not was_quiet:
                     self._notifier.notify()
         finally:
             self._idle.append(link)
@@ -156,11 +153,14 @@ async def _start_all(link: DedicatedConnection, batch: list[PendingStarts], *, n
 
 
 async def _commit(link: DedicatedConnection, starts: Sequence[StartRequest], *, notify: bool) -> list[Row]:
-    columns = [_drop_all_null(column) for column in zip(*starts, strict=True)]
+    *columns, parents = (_drop_all_null(column) for column in zip(*starts, strict=True))
+    statement, arguments = "start_runs", [*columns, notify]
+    if parents:
+        statement, arguments = "start_child_runs", [*arguments, parents]
     patience = CALL_TIMEOUT
     for wait in backoff(tries=8):
         try:
-            return await link.fetch(_SQL["start_runs"], [*columns, notify], patience)
+            return await link.call("engine_calls", statement, arguments, patience)
         except Exception as error:
             # If a start was committed but its answer lost, the retry finds the run by its id. A duplicate means that
             # the first call is still being committed.

@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from retoma.states import RunState
-from retoma.store import runs
+from retoma.store import event_stream
 from retoma.store.database import Database
 
 MIN_POLL_SECONDS = 0.01
@@ -46,7 +46,7 @@ class RunWaiter:
     async def _poll_until_over(self) -> None:
         while self._waiting:
             try:
-                ended = await runs.get_ended_states(self._database, self._waiting)
+                ended = await event_stream.get_run_states(self._database, self._waiting, only_ended=True)
             except Exception as error:  # noqa: BLE001  (each waiting caller gets it)
                 self._fail_all(error)
                 return

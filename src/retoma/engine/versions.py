@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from retoma.define.graph import Edge, Graph, StepShape
 from retoma.define.pipeline import Pipeline
 from retoma.store import pools, versions
 from retoma.store.database import Database
-from retoma.store.versions import EdgeRow, ReadRow, StepRow
+from retoma.store.versions import EdgeRow, ReadRow
 
 # One level of priority is worth ten minutes of waiting, so low priorities do not wait forever.
 HEAD_START_PER_PRIORITY = 600_000_000
@@ -107,7 +109,7 @@ class _EdgeRowBuilder:
         elif edge.kind == "join":
             # An item without a result never stops the join; a skipped fan-out does.
             self._add(edge, "count", optional=True)
-            self._add_stand_in(edge, optional)
+            self._add_stand_in(edge, self.rows[-1], optional)
         else:
             edge_kind = "create" if self._steps[edge.to_step].created_on == "dependency" else "count"
             self._add(edge, edge_kind, optional=optional, same_item=edge.kind == "item")
@@ -118,9 +120,9 @@ class _EdgeRowBuilder:
 
     def add_end(self, name: str) -> None:
         step = self._steps[name]
-        self.rows.append(_build_end_row(name))
+        self.rows.append(EdgeRow(name, "", "end"))
         if step.source is not None:
-            self.rows.append(_build_end_row(step.source, via=name))
+            self.rows.append(EdgeRow(step.source, "", "end", via=name))
 
     def _add(self, edge: Edge, edge_kind: str, *, optional: bool, same_item: bool = False) -> None:
         source, target = self._steps[edge.from_step], self._steps[edge.to_step]
@@ -130,7 +132,6 @@ class _EdgeRowBuilder:
                 from_step=source.name,
                 to_step=target.name,
                 edge_kind=edge_kind,
-                via="",
                 same_item=same_item,
                 optional=optional,
                 self_contained=target.pool is None and self._reads[target.name] <= known,
@@ -138,59 +139,17 @@ class _EdgeRowBuilder:
                 head_start=get_head_start(target.priority - source.priority),
                 dependency_count=target.dependency_count,
                 pool=target.pool,
+                opens_review=target.opens_review,
             )
         )
 
-    def _add_stand_in(self, edge: Edge, optional: bool) -> None:
+    def _add_stand_in(self, edge: Edge, items: EdgeRow, optional: bool) -> None:
         """Add a row by which the source of an `each` step counts in place of its items, until they exist."""
         source = self._steps[edge.from_step].source or ""
-        target = self._steps[edge.to_step]
         self.rows.append(
-            EdgeRow(
-                from_step=source,
-                to_step=target.name,
-                edge_kind="count",
-                via=edge.from_step,
-                same_item=False,
-                optional=optional,
-                self_contained=False,
-                queue=target.queue,
-                head_start=0,
-                dependency_count=target.dependency_count,
-                pool=target.pool,
-            )
+            replace(items, from_step=source, via=edge.from_step, optional=optional, self_contained=False, head_start=0)
         )
 
 
-def _build_end_row(from_step: str, via: str = "") -> EdgeRow:
-    return EdgeRow(
-        from_step=from_step,
-        to_step="",
-        edge_kind="end",
-        via=via,
-        same_item=False,
-        optional=True,
-        self_contained=False,
-        queue="",
-        head_start=0,
-        dependency_count=0,
-        pool=None,
-    )
-
-
-def _build_step_row(position: int, step: StepShape) -> StepRow:
-    return StepRow(
-        step=step.name,
-        position=position,
-        queue=step.queue,
-        head_start=get_head_start(step.priority),
-        dependency_count=step.dependency_count,
-        each=step.each,
-        source=step.source,
-        internal=step.internal,
-        created_on=step.created_on,
-        on_failure=step.on_failure,
-        item_from=step.item_from,
-        pool=step.pool,
-        slots=step.slots,
-    )
+def _build_step_row(position: int, step: StepShape) -> dict[str, Any]:
+    return vars(step) | {"step": step.name, "position": position, "head_start": get_head_start(step.priority)}

@@ -8,18 +8,21 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from retoma.records import PoolRecord, Wait, WaitReason, WorkerRecord
+from retoma.records import Pool, Wait, WaitReason, Worker
+from retoma.records.wait import NO_PROVIDER
 from retoma.store import pools, waiting_jobs, workers
 from retoma.store.database import Database
+
+_DELAY_REASONS = {"PROVIDER_REJECTED": WaitReason.PROVIDER_REJECTED, NO_PROVIDER: WaitReason.NO_PROVIDER}
 
 
 @dataclass(frozen=True)
 class CapacitySnapshot:
     """Live workers, the number of jobs that each holds, and the pools."""
 
-    live: Sequence[WorkerRecord]
+    live: Sequence[Worker]
     held: Mapping[int, int]
-    pools: Mapping[str, PoolRecord]
+    pools: Mapping[str, Pool]
 
 
 async def list_waits(database: Database, run: UUID, heartbeat_timeout: timedelta) -> list[Wait]:
@@ -42,6 +45,7 @@ async def list_waits(database: Database, run: UUID, heartbeat_timeout: timedelta
             until=row["ready_at"],
             code=row["code"],
             pool=row["pool"],
+            child=row["child"],
         )
         for row in waiting
     ]
@@ -50,17 +54,21 @@ async def list_waits(database: Database, run: UUID, heartbeat_timeout: timedelta
 def find_reason(job: Mapping[str, Any], capacity: CapacitySnapshot) -> WaitReason:
     able = [worker for worker in capacity.live if worker.serves(job["pipeline"])]
     serving = [worker for worker in able if job["queue"] in worker.queues]
-    if job["parked"] and job["asked"]:
+    if job["parked"] and job["in_review"]:
         return WaitReason.PERSON
+    if job["parked"] and able and job["child"] is not None:
+        return WaitReason.CHILD_RUN
+    if job["parked"] and able:  # a worker of any queue polls it
+        return WaitReason.CLEANUP if job["cleaning_up"] else WaitReason.EXTERNAL_WORK
     if job["parked"]:
-        return WaitReason.EXTERNAL_WORK if able else WaitReason.NO_WORKER  # a worker of any queue polls it
+        return WaitReason.NO_WORKER
     if job["code"] == "UNDEFINED_STEP":
         return WaitReason.UNDEFINED_STEP
     if job["ready_at"] is not None:
-        return WaitReason.PROVIDER_REJECTED if job["code"] == "PROVIDER_REJECTED" else WaitReason.DELAYED
+        return _DELAY_REASONS.get(job["code"], WaitReason.DELAYED)
     if not serving:
         return WaitReason.NO_WORKER
-    if (held_up := _find_pool_reason(capacity.pools.get(job["pool"]), job["slots"], job["room"])) is not None:
+    if (held_up := _find_pool_reason(capacity.pools.get(job["pool"]), job["slots"], job["tenant_slots"])) is not None:
         return held_up
     if job["suspect"]:
         return WaitReason.SUSPECT
@@ -69,18 +77,18 @@ def find_reason(job: Mapping[str, Any], capacity: CapacitySnapshot) -> WaitReaso
     return WaitReason.NOT_CLAIMED
 
 
-def _find_pool_reason(pool: PoolRecord | None, slots: int, room: int | None) -> WaitReason | None:
-    """Return why a pool delays a job, or None. `room` is the rest of the tenant's share, if it has one."""
+def _find_pool_reason(pool: Pool | None, slots: int, tenant_slots: int | None) -> WaitReason | None:
+    """Return why a pool delays a job, or None. `tenant_slots` is the rest of the tenant's share, if it has one."""
     if pool is None:
         return None
     if pool.paused_until is not None:
         return WaitReason.POOL_PAUSED
-    if pool.trouble is not None:
-        return WaitReason.PROVIDER_REJECTED if pool.trouble == "PROVIDER_REJECTED" else WaitReason.PROVIDER_DOWN
+    if pool.problem is not None:
+        return WaitReason.PROVIDER_REJECTED if pool.problem == "PROVIDER_REJECTED" else WaitReason.PROVIDER_DOWN
     if slots > min(pool.capacity, pool.per_tenant or pool.capacity):
         return WaitReason.POOL_TOO_SMALL
     if slots > pool.free:
         return WaitReason.POOL
-    if room is not None and slots > room:
+    if tenant_slots is not None and slots > tenant_slots:
         return WaitReason.POOL_SHARE
     return WaitReason.POOL_RATE if pool.rate is not None else None

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from retoma.engine import wait_reasons
 from retoma.logs import get_logger
-from retoma.records import Wait, WaitReason
+from retoma.records import StuckCause, Wait, WaitReason
 from retoma.store import runs, watchdog
 from retoma.store.database import Database
 from retoma.store.watchdog import StalledRun
@@ -21,8 +21,6 @@ MAX_RUNS_PER_CHECK = 100
 LEASE = timedelta(seconds=30)  # after which another process checks
 FIRST_PAUSE = timedelta(seconds=5)
 MAX_DOUBLINGS = 20
-NO_PROGRESS = "no_progress"  # a job runs beyond its timeout
-NOTHING_RUNS = "nothing_runs"
 
 # Causes outside the run: it continues automatically once they pass, and never fails because of them.
 OUTER_CAUSES = {
@@ -31,6 +29,7 @@ OUTER_CAUSES = {
     WaitReason.NOT_CLAIMED,
     WaitReason.PROVIDER_DOWN,
     WaitReason.PROVIDER_REJECTED,
+    WaitReason.NO_PROVIDER,
 }
 
 
@@ -122,11 +121,11 @@ async def _find_cause(database: Database, watched: StalledRun, heartbeat_timeout
         about |= {"last_step": last["step"], "last_item": last["item"]}
     if running:
         oldest = {name: running[0][name] for name in ("step", "item", "worker")}
-        return about | oldest | {"cause": NO_PROGRESS} | await _get_last_error(database, watched, oldest)
+        return about | oldest | {"cause": StuckCause.NO_PROGRESS} | await _get_last_error(database, watched, oldest)
     waits = await wait_reasons.list_waits(database, watched.run, heartbeat_timeout)
     if any(wait.reason not in OUTER_CAUSES for wait in waits):
         return None
-    return about | (_describe_wait(waits[0]) if waits else {"cause": NOTHING_RUNS})
+    return about | (_describe_wait(waits[0]) if waits else {"cause": StuckCause.NOTHING_RUNS})
 
 
 async def _get_last_error(database: Database, watched: StalledRun, job: dict[str, Any]) -> dict[str, Any]:

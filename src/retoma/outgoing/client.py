@@ -13,11 +13,11 @@ from typing import Any, Self
 from uuid import uuid4
 
 import httpcore2
+import httpx2
 
 from retoma.errors import NoResponse
 from retoma.outgoing.connector import GuardedConnector, Resolver, resolve_by_system
 from retoma.outgoing.guard import Guard
-from retoma.outgoing.target import Target
 
 CONNECT_SECONDS = 5.0
 USER_AGENT = f"Retoma/{version('retoma')}"
@@ -58,7 +58,6 @@ class HttpClient:
 
     def __init__(self, guard: Guard | None = None, *, resolve: Resolver = resolve_by_system) -> None:
         self.guard = guard or Guard()
-        self._resolve = resolve
         self._pool = httpcore2.AsyncConnectionPool(
             max_connections=_MAX_CONNECTIONS,
             max_keepalive_connections=_MAX_CONNECTIONS // 4,
@@ -124,7 +123,7 @@ class HttpClient:
                 asyncio.timeout(timeout),
                 self._pool.stream(
                     method,
-                    _build_url(target),
+                    httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path),
                     headers=_build_headers(headers),
                     content=content,
                     extensions={"timeout": {"connect": min(CONNECT_SECONDS, timeout), "pool": timeout}},
@@ -182,10 +181,6 @@ def _build_too_long(limit: int) -> NoResponse:
     return NoResponse(f"the file is longer than {limit} bytes", maybe_sent=True)
 
 
-def _build_url(target: Target) -> httpcore2.URL:
-    return httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
-
-
 def _build_headers(headers: Headers | None) -> list[tuple[str, str]]:
     """Return the headers, with our defaults. Compression is not requested, because bodies are not decompressed."""
     ours = {"accept": "*/*", "accept-encoding": "identity", "user-agent": USER_AGENT}
@@ -194,11 +189,7 @@ def _build_headers(headers: Headers | None) -> list[tuple[str, str]]:
 
 def _decode_headers(response: httpcore2.Response) -> dict[str, str]:
     """Return the headers as text. Values of a repeated header are joined with commas."""
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in response.headers:
-        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
+    return dict(httpx2.Headers(response.headers, encoding="latin-1"))
 
 
 def _describe_error(error: Exception) -> str:

@@ -44,14 +44,6 @@ class GuardedConnector(httpcore2.AsyncNetworkBackend):
         except TimeoutError as error:
             raise httpcore2.ConnectTimeout(f"no connection within {timeout:g} s") from error
 
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None
-    ) -> httpcore2.AsyncNetworkStream:
-        raise httpcore2.ConnectError("Unix sockets are not supported")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def _resolve_and_check(self, host: str, port: int) -> list[Address]:
         host = host.lower().removesuffix(".")
         if (literal := parse_address(host)) is not None:

@@ -11,20 +11,25 @@ A route without `require_scope` must declare `dependencies=[public]`; otherwise 
 """
 
 from retoma.server.file_response import get_public_url, parse_range, send_file
+from retoma.server.pages.badges import BadgeStyle
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
 from retoma.server.pages.stuck_episodes import StuckEpisode, find_fatal_episode, list_stuck_episodes
+from retoma.server.pages.waits import describe_resolution
 from retoma.server.principal import Principal, public, require_scope, require_scope_or_link
-from retoma.server.problems import Problem, document_binary, document_problems, to_problem
+from retoma.server.problems import Problem, ProblemRoute, document_binary, document_problems, to_problem
 from retoma.server.schemas import idempotency_key_header
 from retoma.server.server import make_server
 
 __all__ = [
+    "BadgeStyle",
     "Page",
     "PageContext",
     "Principal",
     "Problem",
+    "ProblemRoute",
     "StuckEpisode",
+    "describe_resolution",
     "document_binary",
     "document_problems",
     "find_fatal_episode",

@@ -9,11 +9,12 @@ from uuid import UUID
 
 from starlette.requests import Request
 
+from retoma.app import App
 from retoma.client import Client
-from retoma.engine import admin_sessions, api_keys
+from retoma.engine import api_keys
 from retoma.engine.api_keys import is_well_formed
 from retoma.errors import Gone, NotFound
-from retoma.records import KeyRecord, Scope
+from retoma.records import ApiKey, Scope
 from retoma.server.dev_auth import DevAuth, DevRefusal
 from retoma.server.key_cache import KeyCache
 from retoma.server.principal import Credential, Principal
@@ -21,6 +22,7 @@ from retoma.server.problems import Problem, check_rate
 from retoma.server.rate_limit import RateLimiter
 from retoma.server.sessions import CSRF_HEADER, Sessions
 from retoma.store import external_work
+from retoma.store.api_keys import find_live as find_live_keys
 
 FAILURES_PER_MINUTE = 30
 KEY_LOOKUPS_PER_MINUTE = 600  # well-formed keys from an address that exceeded FAILURES_PER_MINUTE
@@ -54,18 +56,22 @@ class Auth:
         """Return the principal, or raise a Problem: 401 (no valid key), 403 (scope missing) or 429 (rate limit)."""
         secret = _read_secret(request)
         if self.is_developer(request):
-            return Principal(self._client, None, frozenset({Scope.ADMIN}), "development")
+            return Principal(self._get_client(request), None, frozenset({Scope.ADMIN}), "development")
         if secret is None and (token := await self._find_page_session(request)) is not None:
-            session = Credential("session", admin_sessions.compute_digest(token))
-            return Principal(self._client, None, frozenset({Scope.ADMIN}), ADMINISTRATOR, session)
+            session = Credential("session", api_keys.hash_secret(token))
+            return Principal(self._get_client(request), None, frozenset({Scope.ADMIN}), ADMINISTRATOR, session)
         key = await self._require_valid_key(request, secret)
         check_rate(self._request_limiter.take(key.id), "this API key has exceeded its rate limit")
-        by = Principal(
-            self._client, key.tenant, key.scopes, key.name, Credential("key", api_keys.hash_secret(secret or ""))
-        )
+        credential = Credential("key", api_keys.hash_secret(secret or ""))
+        by = Principal(self._get_client(request), key.tenant, key.scopes, key.name, credential)
         if scope is not None and not by.has_scope(scope):
             raise Problem(403, "SCOPE_MISSING", f"this API key lacks the scope {scope}", scope=scope)
         return by
+
+    def _get_client(self, request: Request) -> Client:
+        """Return the client of the application whose route is called, or that of the server."""
+        application: App | None = getattr(request.state, "application", None)
+        return self._client if application is None else self._client.scope_to(application)
 
     async def authenticate_link(
         self, request: Request, run: UUID, digest: str, expires: int, signature: str
@@ -79,10 +85,9 @@ class Auth:
         except Gone:
             raise
         except NotFound:
-            self.check_failures(get_client_address(request))
-            self.record_failure(get_client_address(request))
+            self._count_failure(get_client_address(request))
             raise
-        return Principal(self._client, None, frozenset(), "a signed link")
+        return Principal(self._get_client(request), None, frozenset(), "a signed link")
 
     async def check_authenticated(self, request: Request) -> None:
         """Raise a Problem unless the request has a session or a valid key (of any scope), or is the developer's."""
@@ -101,9 +106,7 @@ class Auth:
             digest = hashlib.sha256(token.encode(errors="replace")).digest()
             is_known = await external_work.has_callback(self._client.database, digest)
         if not is_known:
-            address = get_client_address(request)
-            self.check_failures(address)
-            self.record_failure(address)
+            self._count_failure(get_client_address(request))
             raise NotFound("callback not found")
 
     async def find_invalid(self, credentials: Iterable[Credential]) -> set[Credential]:
@@ -113,7 +116,7 @@ class Auth:
         sessions = {each.digest for each in checked if each.kind == "session"}
         live: set[Credential] = set()
         if keys:
-            live |= {Credential("key", digest) for digest in await api_keys.find_live(self._client.database, keys)}
+            live |= {Credential("key", digest) for digest in await find_live_keys(self._client.database, keys)}
         if sessions:
             live |= {Credential("session", digest) for digest in await self._sessions.find_live(sessions)}
         return checked - live
@@ -148,14 +151,13 @@ class Auth:
         mark_authenticated(request)
         return token
 
-    async def _require_valid_key(self, request: Request, secret: str | None) -> KeyRecord:
+    async def _require_valid_key(self, request: Request, secret: str | None) -> ApiKey:
         address = get_client_address(request)
         key = None
         if secret is not None and self._may_look_up(address, secret):
             key = await self._key_cache.find(secret)
         if key is None:
-            self.check_failures(address)
-            self.record_failure(address)
+            self._count_failure(address)
             refusal = self.explain_dev_refusal(request)
             raise _unauthorized_problem(None if secret is not None and refusal is DevRefusal.NO_TOKEN else refusal)
         mark_authenticated(request)
@@ -167,12 +169,9 @@ class Auth:
             return True
         return is_well_formed(secret) and self._lookup_limiter.take(address) == 0
 
-    def check_failures(self, address: str) -> None:
+    def _count_failure(self, address: str) -> None:
         """Raise a Problem (429) if too many requests from this address failed authentication."""
-        check_rate(self._failure_limiter.get_wait(address), "too many requests from this address failed authentication")
-
-    def record_failure(self, address: str) -> None:
-        self._failure_limiter.take(address)
+        check_rate(self._failure_limiter.take(address), "too many requests from this address failed authentication")
 
 
 def mark_authenticated(request: Request) -> None:
@@ -200,7 +199,7 @@ def _unauthorized_problem(refusal: DevRefusal | None = None) -> Problem:
     no_key = "send a valid API key in the X-API-Key header or as a bearer token; create one with `retoma keys create`"
     return Problem(
         401,
-        "KEY_NEEDED",
+        "API_KEY_REQUIRED",
         no_key if refusal is None else _DEV_REFUSALS[refusal],
         headers={"WWW-Authenticate": "Bearer"},
     )

@@ -48,9 +48,9 @@ _PROXY_PREFIXES = (
 class DevRefusal(StrEnum):
     """The reason why a request is not the developer's."""
 
-    PROXIED = "development proxied"
-    NOT_LOCAL = "development not local"
-    NO_TOKEN = "development no token"  # noqa: S105  (a name)
+    PROXIED = "proxied"
+    NOT_LOCAL = "not_local"
+    NO_TOKEN = "no_token"  # noqa: S105  (a name)
 
 
 class DevAuth:
@@ -111,8 +111,8 @@ def _is_local(request: Request) -> bool:
     origin = headers.get("origin")
     names = [
         request.client.host if request.client else "",
-        _parse_host(headers.get("host", "")),
-        _parse_host(urlsplit(origin).netloc) if origin else "localhost",
+        parse_host(headers.get("host", "")),
+        parse_host(urlsplit(origin).netloc) if origin else "localhost",
     ]
     return all(map(is_loopback, names))
 
@@ -126,7 +126,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _parse_host(netloc: str) -> str:
+def parse_host(netloc: str) -> str:
     """Return the host without port and brackets, or "" if it cannot be parsed."""
     try:
         return urlsplit(f"//{netloc}").hostname or ""

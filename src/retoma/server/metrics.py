@@ -1,8 +1,8 @@
 """`/metrics` for Prometheus.
 
-All metrics come from the database, so every server returns the same values. Only `process_*` and
-`retoma_loop_restarts_total` describe the server process itself. A snapshot costs a few index lookups and is taken at
-most once per second, no matter how many scrapers read it.
+Almost all metrics come from the database, so every server returns the same values. Only `process_*`, `python_info`,
+`retoma_loop_restarts_total` and `retoma_application_metrics_up` describe the server process itself. A snapshot costs a
+few index lookups and is taken at most once per second, no matter how many scrapers read it.
 """
 
 from __future__ import annotations
@@ -42,24 +42,36 @@ async def get_metrics(request: Request, by: Annotated[Principal, require_scope("
 async def collect_metrics(client: Client) -> list[Metric]:
     """Return the metrics of the engine and of the application."""
     found = list(prometheus_format.format_snapshot(await client.metrics.get_all()))
-    own, succeeded = await _collect_application_metrics(client.app, client)
-    up = prometheus_format.make_gauge(
-        "retoma_application_metrics_up", "1 if the application's own metrics were collected.", [], [[succeeded]]
+    collected = (
+        [await _collect_application_metrics(each, client) for each in client.app.applications if each.metrics]
+        if client.app
+        else []
     )
-    return [*found, *own, up, prometheus_format.format_loop_restarts(background_loops.count_restarts())]
+    up = prometheus_format.make_gauge(
+        "retoma_application_metrics_up",
+        "1 if the application's own metrics were collected.",
+        [],
+        [[all(own is not None for own in collected)]],
+    )
+    return [
+        *found,
+        *(metric for own in collected for metric in own or ()),
+        up,
+        prometheus_format.format_loop_restarts(background_loops.count_restarts()),
+    ]
 
 
-async def _collect_application_metrics(app: App | None, client: Client) -> tuple[list[Metric], bool]:
-    if app is None or app.metrics is None:
-        return [], True
+async def _collect_application_metrics(app: App, client: Client) -> list[Metric] | None:
+    """Return the metrics of one application, or None if it failed to return them."""
+    assert app.metrics is not None
     try:
-        return list(await app.metrics(client)), True
+        return list(await app.metrics(client.scope_to(app)))
     except Exception:
         # A bug in the application's metrics must not hide those of the engine.
         log.exception(
             "application_metrics_failed", message="the application failed to return its metrics", app=app.name
         )
-        return [], False
+        return None
 
 
 class _SnapshotCollector(Collector):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -58,14 +58,26 @@ def _iterate_operations(document: dict[str, Any], server: FastAPI) -> Iterator[t
 
 
 def _describe_webhooks(document: dict[str, Any], app: App | None) -> None:
-    own = None if app is None else app.webhook_schema
-    has_unknown_body = app is not None and app.webhook_body is not None and own is None
+    body = _webhook_body_schema(document, () if app is None else app.applications)
     webhooks = document.setdefault("webhooks", {})
     for event in EVENTS:
-        if event == ENDED:  # an alias for every final event; no webhook carries this type
-            continue
-        body = dict[str, Any] if has_unknown_body else own or schemas.RunEvent
-        webhooks[event] = {"post": _webhook_operation(event, _schema_reference(document, body))}
+        if event != ENDED:  # an alias for every final event; no webhook carries this type
+            webhooks[event] = {"post": _webhook_operation(event, body)}
+
+
+def _webhook_body_schema(document: dict[str, Any], applications: Sequence[App]) -> dict[str, Any]:
+    """Return the schema of the body: that of the application, or one of several if there are several."""
+    found: list[dict[str, Any]] = []
+    for body, prefix in [(_webhook_model(each), each.name) for each in applications] or [(schemas.RunEvent, "")]:
+        schema = _schema_reference(document, body, prefix)
+        if schema not in found:
+            found.append(schema)
+    return found[0] if len(found) == 1 else {"anyOf": found}
+
+
+def _webhook_model(application: App) -> Any:
+    has_unknown_body = application.webhook_body is not None and application.webhook_schema is None
+    return dict[str, Any] if has_unknown_body else application.webhook_schema or schemas.RunEvent
 
 
 def _webhook_operation(event: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -85,20 +97,35 @@ def _webhook_operation(event: str, schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _schema_reference(document: dict[str, Any], model: Any) -> dict[str, Any]:
+def _schema_reference(document: dict[str, Any], model: Any, prefix: str) -> dict[str, Any]:
     """Return a reference to the schema of a model, or the schema itself of any other type."""
     if isinstance(model, type) and hasattr(model, "model_json_schema"):
-        return _add_schema(document, model.__name__, model)
+        return _add_schema(document, model.__name__, model, prefix)
     return TypeAdapter(model).json_schema()
 
 
-def _add_schema(document: dict[str, Any], name: str, model: Any) -> dict[str, Any]:
+def _add_schema(document: dict[str, Any], name: str, model: Any, prefix: str = "") -> dict[str, Any]:
+    """Add the schema of a model. If another application has a schema of that name, put `prefix` before this one's."""
+    known = document.setdefault("components", {}).setdefault("schemas", {})
     schema = model.model_json_schema(ref_template=_COMPONENTS + "{model}", mode="serialization")
-    schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    for nested, definition in schema.pop("$defs", {}).items():
-        schemas.setdefault(nested, definition)
-    schemas[name] = schema
-    return {"$ref": _COMPONENTS + name}
+    found = {**schema.pop("$defs", {}), name: schema}
+    names = {each: f"{prefix}_{each}" if _is_other(known.get(each), found[each]) else each for each in found}
+    for each, definition in found.items():
+        known.setdefault(names[each], _rename_references(definition, names))
+    known[names[name]] = _rename_references(schema, names)
+    return {"$ref": _COMPONENTS + names[name]}
+
+
+def _is_other(known: dict[str, Any] | None, schema: dict[str, Any]) -> bool:
+    return known is not None and known.get("properties", {}).keys() != schema.get("properties", {}).keys()
+
+
+def _rename_references(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    text = json.dumps(schema)
+    for old, new in names.items():
+        text = text.replace(f'"{_COMPONENTS}{old}"', f'"{_COMPONENTS}{new}"')
+    renamed: dict[str, Any] = json.loads(text)
+    return renamed
 
 
 def _move_defaults_to_descriptions(schema: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from retoma.client import Client
 from retoma.records import Scope
 
 if TYPE_CHECKING:
+    from retoma.app import App
     from retoma.server.auth import Auth
 
 _API_KEY_HEADER = APIKeyHeader(
@@ -23,6 +24,7 @@ _API_KEY_HEADER = APIKeyHeader(
 )
 _BEARER = HTTPBearer(auto_error=False, description="The same API key as a bearer token.")
 _MAX_EXPIRES = 2**53
+_NOBODY = ""  # no tenant has an empty name
 _REQUIRED_SCOPES: dict[object, Scope | None] = {}  # by dependency function
 
 
@@ -48,6 +50,18 @@ class Principal:
 
     def has_scope(self, scope: Scope) -> bool:
         return scope in self.scopes or Scope.ADMIN in self.scopes
+
+    def limit_to(self, tenant: str | None) -> str | None:
+        """Return the tenant whose objects a list may contain, if it should be limited to `tenant`; None means all."""
+        if self.tenant is None:
+            return tenant
+        return self.tenant if tenant in (None, self.tenant) else _NOBODY
+
+    @property
+    def application(self) -> App:
+        """The application that the called route belongs to."""
+        assert self.client.app is not None
+        return self.client.app
 
     @property
     def sees_stacks(self) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import RouteContext, iter_route_contexts
+from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -83,6 +83,29 @@ class Problem(HTTPException):
         return Response(text, self.status_code, headers=self.headers, media_type=MEDIA_TYPE)
 
 
+class ProblemRoute(APIRoute):
+    """A route of an application that changes the problems which answer errors: `APIRouter(route_class=...)`."""
+
+    def change_problem(self, problem: Problem, error: Exception, request: Request) -> None:
+        """Change the problem before it is sent. `error` is what the route raised."""
+        raise NotImplementedError
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except (Problem, RequestValidationError, RetomaError) as error:
+                problem = to_problem(error)
+                self.change_problem(problem, error, request)
+                if problem is error:
+                    raise
+                raise problem from error
+
+        return handle
+
+
 def document_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the error responses of a route for the OpenAPI document."""
     return {
@@ -98,13 +121,18 @@ def document_binary(description: str, media_type: str = "application/octet-strea
 
 def add_exception_handlers(server: FastAPI) -> None:
     server.add_exception_handler(HTTPException, _on_http_error)
-    server.add_exception_handler(RequestValidationError, _on_invalid_request)
-    server.add_exception_handler(RetomaError, _on_retoma_error)
+    server.add_exception_handler(RequestValidationError, _on_error)
+    server.add_exception_handler(RetomaError, _on_error)
 
 
-def problem_from_error(error: RetomaError) -> Problem:
+def to_problem(error: Problem | RequestValidationError | RetomaError) -> Problem:
+    """Return the problem that answers an error raised by a route."""
     detail = str(error)
     match error:
+        case Problem():
+            return error
+        case RequestValidationError():
+            return _problem_from_validation(error)
         case Gone():
             return Problem(410, "GONE", detail)
         case NotFound():
@@ -113,7 +141,8 @@ def problem_from_error(error: RetomaError) -> Problem:
             return Problem(422, "FEEDBACK_NOT_SUPPORTED", detail)
         case InvalidInput():
             cause = error.__cause__
-            fields = _describe_fields(cause.errors(include_input=False)) if isinstance(cause, ValidationError) else []
+            errors = cause.errors(include_input=False) if isinstance(cause, ValidationError) else []
+            fields = [_describe_field(each) for each in errors]
             return Problem(422, "INVALID_INPUT", detail, errors=fields)
         case UnsafeUrl():
             fields = [{"field": error.field, "message": error.reason}] if error.field else []
@@ -140,22 +169,11 @@ def problem_from_error(error: RetomaError) -> Problem:
             return Problem(422, _error_code(error), detail)
 
 
-def to_problem(error: Problem | RequestValidationError | RetomaError) -> Problem:
-    """Return the problem that answers an error raised by a route."""
-    match error:
-        case Problem():
-            return error
-        case RequestValidationError():
-            return _problem_from_validation(error)
-        case _:
-            return problem_from_error(error)
-
-
 def _problem_from_validation(error: RequestValidationError) -> Problem:
     if _is_body_not_json(error):
         detail = "the body was not parsed as JSON: send Content-Type: application/json"
         return Problem(422, "INVALID_REQUEST", detail, errors=[{"field": "Content-Type", "message": detail}])
-    fields = _describe_fields(error.errors())
+    fields = [_describe_field(each) for each in error.errors()]
     first = "; ".join(f"{each['field']}: {each['message']}" for each in fields[:3])
     return Problem(422, "INVALID_REQUEST", f"invalid request: {first}", errors=fields)
 
@@ -213,16 +231,10 @@ def find_routes(request: Request) -> list[RouteContext]:
     return [route for route in routes if compile_path(route.path or "")[0].match(request.scope["path"])]
 
 
-async def _on_invalid_request(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
+async def _on_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError | RetomaError)
     release_frames(error)
     return to_problem(error).to_response()
-
-
-async def _on_retoma_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RetomaError)
-    release_frames(error)
-    return problem_from_error(error).to_response()
 
 
 def _describe_http_error(error: HTTPException) -> str:
@@ -235,23 +247,10 @@ def _describe_http_error(error: HTTPException) -> str:
             return str(error.detail)
 
 
-def _describe_fields(errors: Any) -> list[dict[str, str]]:
-    """Return field and message of each error, without the values, which may be secret."""
-    return [
-        _describe_invalid_json(each) if each["msg"] == "JSON decode error" else _describe_field(each) for each in errors
-    ]
-
-
 def _describe_field(error: Any) -> dict[str, str]:
-    return {"field": _format_location(error["loc"]), "message": str(error["msg"]).removeprefix("Value error, ")}
-
-
-def _describe_invalid_json(error: Any) -> dict[str, str]:
-    """Return the error of a body that is not JSON; its location is a character offset."""
-    return {"field": "body", "message": f"not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}"}
-
-
-def _format_location(location: tuple[int | str, ...]) -> str:
-    """Return a dotted path to the field in the body or the query."""
+    """Return the dotted path and the message of an error, without the value, which may be secret."""
+    location = error["loc"]
+    if error["msg"] == "JSON decode error":  # its location is a character offset
+        return {"field": "body", "message": f"not valid JSON: {error['ctx']['error']} at character {location[-1]}"}
     parts = location[1:] if len(location) > 1 and location[0] in ("body", "query", "path", "header") else location
-    return ".".join(map(str, parts))
+    return {"field": ".".join(map(str, parts)), "message": str(error["msg"]).removeprefix("Value error, ")}

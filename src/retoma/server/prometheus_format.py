@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from math import inf
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from retoma.metrics import MetricCounter, Metrics
+from retoma.metrics import Metrics, cumulate_buckets
 from retoma.states import RUN_FINAL_STATES, DeliveryState, RunState
 
 REPORTED_JOB_STATES = ("ready", "delayed", "running", "parked", "waiting")
@@ -23,12 +22,6 @@ def format_snapshot(snapshot: Metrics) -> Iterator[Metric]:
     yield from _review_metrics(snapshot)
     yield from _delivery_metrics(snapshot)
     yield GaugeMetricFamily("retoma_workers", "Live workers.", snapshot.workers)
-    yield make_gauge(
-        "retoma_pipeline_workers",
-        "Live workers that serve the pipeline.",
-        ["pipeline"],
-        ([one, snapshot.pipelines.get(one, 0)] for one in _list_pipelines(snapshot)),
-    )
     yield GaugeMetricFamily(
         "retoma_oldest_transaction_seconds",
         "Age of the oldest open transaction in the database.",
@@ -37,14 +30,12 @@ def format_snapshot(snapshot: Metrics) -> Iterator[Metric]:
 
 
 def format_loop_restarts(restarts: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(
-        "retoma_loop_restarts_total",
+    return make_counter(
+        "retoma_loop_restarts",
         "Restarts of this server's background loops after a failure.",
-        labels=["loop"],
+        ["loop"],
+        map(list, sorted(restarts.items())),
     )
-    for name, count in sorted(restarts.items()):
-        family.add_metric([name], count)
-    return family
 
 
 def _run_metrics(snapshot: Metrics) -> Iterator[Metric]:
@@ -55,29 +46,36 @@ def _run_metrics(snapshot: Metrics) -> Iterator[Metric]:
         ["pipeline", "state"],
         ([one, state, snapshot.open_runs.get((one, state), 0)] for one in pipelines for state in OPEN_RUN_STATES),
     )
-    yield make_gauge(
-        "retoma_runs_not_started",
-        "Runs that are due but have not started any job.",
-        ["pipeline"],
-        ([one, snapshot.not_started.get(one, 0)] for one in pipelines),
-    )
+    for name, help_text, counts in (
+        ("retoma_runs_not_started", "Runs that are due but have not started any job.", snapshot.not_started),
+        (
+            "retoma_orphaned_effects",
+            "Effects of jobs without a result that only a person can resolve.",
+            snapshot.orphans,
+        ),
+        ("retoma_pipeline_workers", "Live workers that serve the pipeline.", snapshot.pipelines),
+    ):
+        yield make_gauge(name, help_text, ["pipeline"], ([one, counts.get(one, 0)] for one in pipelines))
     yield make_counter(
         "retoma_runs_ended",
         "Finished runs, by final state.",
         ["pipeline", "state"],
-        _count_outcomes(snapshot, "ended", RUN_FINAL_STATES),
+        _count_outcomes(snapshot, "run_end", RUN_FINAL_STATES),
     )
     yield _make_histogram(
-        "retoma_run_wait_seconds", "Time from when a run was due until its first job started.", snapshot, "waited"
+        "retoma_run_wait_seconds", "Time from when a run was due until its first job started.", snapshot, "run_wait"
     )
     yield _make_histogram(
         "retoma_run_duration_seconds",
         "Time from a run's first job until its end, excluding open reviews.",
         snapshot,
-        "worked",
+        "run_duration",
     )
     yield _make_histogram(
-        "retoma_run_review_seconds", "Time that runs spent in open reviews, of runs that had one.", snapshot, "asked"
+        "retoma_run_review_seconds",
+        "Time that runs spent in open reviews, of runs that had one.",
+        snapshot,
+        "run_review",
     )
 
 
@@ -102,7 +100,7 @@ def _queue_metrics(snapshot: Metrics) -> Iterator[Metric]:
     )
     yield make_gauge(
         "retoma_queue_concurrency",
-        "Jobs that the live workers of the queue can run concurrently, shared with their other queues.",
+        "Jobs that the running workers of the queue can run concurrently, shared with their other queues.",
         ["queue"],
         ([queue.queue, queue.concurrency] for queue in snapshot.queues),
     )
@@ -156,11 +154,13 @@ def _delivery_metrics(snapshot: Metrics) -> Iterator[Metric]:
     found = snapshot.deliveries
     yield make_gauge(
         "retoma_deliveries",
-        "Pending and dead webhook deliveries, by state.",
+        "Pending and dead webhook deliveries, by state, without dead ones of disabled endpoints.",
         ["state"],
         [["due", found.due], ["sending", found.sending], ["dead", found.dead]],
     )
-    yield make_gauge("retoma_dead_deliveries", "Dead webhook deliveries that can be redriven.", [], [[found.dead]])
+    yield make_gauge(
+        "retoma_dead_deliveries", "Dead webhook deliveries, without those of disabled endpoints.", [], [[found.dead]]
+    )
     yield make_gauge("retoma_disabled_endpoints", "Disabled webhook endpoints.", [], [[found.disabled]])
     yield make_gauge(
         "retoma_oldest_due_delivery_seconds",
@@ -177,7 +177,7 @@ def _delivery_metrics(snapshot: Metrics) -> Iterator[Metric]:
 
 
 def _list_pipelines(snapshot: Metrics) -> list[str]:
-    """Return every pipeline, including those that no live worker serves."""
+    """Return every pipeline, including those that no running worker serves."""
     return sorted({*snapshot.pipelines, *(counter.pipeline for counter in snapshot.counters)})
 
 
@@ -217,7 +217,7 @@ def _make_histogram(name: str, help_text: str, snapshot: Metrics, kind: str) -> 
     family = HistogramMetricFamily(name, help_text, labels=["pipeline"])
     counters = [counter for counter in snapshot.counters if counter.what == kind]
     # A pipeline without reviews also has a series, of zeros.
-    for pipeline in sorted({each.pipeline for each in snapshot.counters if each.what in (kind, "worked")}):
+    for pipeline in sorted({each.pipeline for each in snapshot.counters if each.what in (kind, "run_duration")}):
         own = [counter for counter in counters if counter.pipeline == pipeline]
         family.add_metric([pipeline], cumulate_buckets(own, BUCKET_BOUNDS), sum(counter.seconds for counter in own))
     return family
@@ -225,12 +225,3 @@ def _make_histogram(name: str, help_text: str, snapshot: Metrics, kind: str) -> 
 
 # The same bounds as in the SQL function retoma.histogram_bucket.
 BUCKET_BOUNDS = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600)
-
-
-def cumulate_buckets(counters: Iterable[MetricCounter], bounds: Iterable[float]) -> list[tuple[str, float]]:
-    """Return the number of values up to each bound, and of all values."""
-    rows = list(counters)
-    return [
-        ("+Inf" if bound == inf else str(float(bound)), sum(each.count for each in rows if each.bucket <= bound))
-        for bound in (*bounds, inf)
-    ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retoma.logs import get_logger
+from retoma.server.dev_auth import is_loopback, parse_host
 
 log = get_logger(__name__)
 MAX_HOST_LENGTH = 255
@@ -23,7 +23,7 @@ class PublicUrlCheck:
         if (
             not self._has_warned
             and scope["type"] == "http"
-            and (host := _requested_host(scope))
+            and (host := parse_host(Headers(scope=scope).get("host", "")))
             and not _is_local(host)
         ):
             self._has_warned = True
@@ -36,14 +36,5 @@ class PublicUrlCheck:
         await self._app(scope, receive, send)
 
 
-def _requested_host(scope: Scope) -> str:
-    """Return the requested host without its port, or ""."""
-    host: str = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-
-
 def _is_local(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower().removesuffix(".").endswith("localhost")
+    return is_loopback(host) or host.removesuffix(".").endswith("localhost")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from uuid import uuid4
 
 from starlette.requests import ClientDisconnect, Request
@@ -15,7 +15,7 @@ from retoma.errors import RetomaError
 from retoma.logs import get_logger
 from retoma.server.auth import Auth
 from retoma.server.json_limits import JsonLimits
-from retoma.server.problems import Problem, database_unavailable, problem_from_error
+from retoma.server.problems import Problem, database_unavailable, to_problem
 from retoma.tracebacks import release_frames
 
 log = get_logger(__name__)
@@ -188,14 +188,10 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that yields the body that was read, then later messages."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    def next_message() -> Awaitable[Message]:
-        return _return_message(pending.pop()) if pending else receive()
+    async def next_message() -> Message:
+        return pending.pop() if pending else await receive()
 
     return next_message
-
-
-async def _return_message(message: Message) -> Message:
-    return message
 
 
 class _ClientGone(Exception):
@@ -215,12 +211,10 @@ def body_too_large(limit: int) -> Problem:
 
 
 def problem_from_exception(scope: Scope, error: Exception) -> Problem:
-    if isinstance(error, Problem):
-        return error
+    if isinstance(error, Problem | RetomaError):
+        return to_problem(error)
     if isinstance(error, TimeoutError):
         return database_unavailable()
-    if isinstance(error, RetomaError):
-        return problem_from_error(error)
     if isinstance(error, _ClientGone | ClientDisconnect):
         return Problem(400, "BAD_REQUEST", "the connection closed before the request was complete")
     return _unexpected_problem(scope, error)

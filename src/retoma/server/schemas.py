@@ -1,7 +1,11 @@
-"""Request and response bodies of the API, as the OpenAPI document describes them."""
+"""Request and response bodies of the API, as the OpenAPI document describes them.
+
+A response contains records (`retoma.records`) as they are. A schema here is a page of them, or says how it differs.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -13,7 +17,25 @@ from retoma.define.options import MAX_PRIORITY
 from retoma.define.webhook import EVENTS, MAX_RETRIES
 from retoma.engine.reviews import MAX_COMMENTS, MAX_NOTES_LENGTH, MAX_UNDO
 from retoma.engine.reviews import MAX_ITEMS as MAX_ITEMS_SENT_BACK
-from retoma.states import DeliveryState, JobState, ReviewState, RunState
+from retoma.records import (
+    Charge,
+    ChargeTotal,
+    Delivery,
+    Endpoint,
+    ErrorCounts,
+    Event,
+    ItemStatus,
+    Orphan,
+    Pool,
+    Review,
+    Run,
+    RunSummary,
+    StepRevision,
+    StuckRun,
+    Subject,
+    Subscription,
+)
+from retoma.states import RunState
 
 MAX_INPUTS = 10_000
 MAX_DECISIONS = 200
@@ -32,6 +54,16 @@ def _check_storable(value: str) -> str:
 Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00]+$"), AfterValidator(_check_storable)]
 ItemKey = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$"), AfterValidator(_check_storable)]
 Notes = Annotated[str, Field(max_length=MAX_NOTES_LENGTH, pattern=r"^[^\x00]*$"), AfterValidator(_check_storable)]
+WebhookUrl = Annotated[
+    str,
+    AfterValidator(_check_storable),
+    Field(
+        min_length=1,
+        max_length=2_000,
+        json_schema_extra={"format": "uri"},
+        description="A public URL, preferably with https.",
+    ),
+]
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE, description="The maximum number of results.")]
 Before = Annotated[UUID | None, Field(description="`next` of the previous page.")]
 
@@ -70,12 +102,7 @@ class Problem(BaseModel):
 
 
 class WebhookRequest(RequestBody):
-    url: Annotated[str, AfterValidator(_check_storable)] = Field(
-        min_length=1,
-        max_length=2_000,
-        json_schema_extra={"format": "uri"},
-        description="A public URL, preferably with https.",
-    )
+    url: WebhookUrl
     events: list[Literal[EVENTS]] = Field(["run.ended"], min_length=1, max_length=20)  # type: ignore[valid-type]
     schedule: Literal["standard", "short"] = Field("standard", description="`short` gives up after five attempts.")
     retries: int | None = Field(
@@ -115,62 +142,39 @@ class StartedRuns(BaseModel):
     runs: list[UUID] = Field(description="In the order of the inputs.")
 
 
-class RunSchema(BaseModel):
-    id: UUID
-    title: str | None = Field(description="What people call it, if its pipeline makes titles.")
-    tenant: str
-    pipeline: str
-    version: int
-    state: RunState
-    revision: int
-    created_at: datetime
-    run_at: datetime
-    ended_at: datetime | None
-
-
 class RunPage(BaseModel):
-    runs: list[RunSchema]
+    runs: list[RunSummary]
     next: UUID | None = Field(description="Pass it as `before` to get the next page. Null on the last page.")
 
 
-class StepSchema(BaseModel):
+class StepStatus(BaseModel):  # with sums, for clients that show a progress bar
+    model_config = ConfigDict(from_attributes=True)
+
     step: str
     each: bool = Field(description="Whether the step runs one job per item.")
     queue: str
     jobs: dict[str, int] = Field(description="The number of jobs in each state.")
-    ended: int
+    ended: int = Field(validation_alias="ended_count")
     total: int
     started_at: datetime | None
     ended_at: datetime | None
 
 
-class WaitSchema(BaseModel):
+class Wait(BaseModel):  # with its explanation, which the record computes
+    model_config = ConfigDict(from_attributes=True)
+
     step: str
     item: str
     jobs: int
     reason: str
     explanation: str = Field(description="The reason as a sentence.")
     until: datetime | None
+    child: UUID | None = Field(description="The child run that the job waits for, or one of them.")
 
 
-class ErrorSchema(BaseModel):
-    model_config = ConfigDict(extra="allow")
+class OpenReview(BaseModel):  # without the fields of the run that contains it, or of its decision
+    model_config = ConfigDict(from_attributes=True)
 
-    step: str
-    item: str
-    attempt: int | None = None
-    code: str | None = None
-    message: str | None = None
-    retried: bool = Field(False, description="True if the job has not failed: a later attempt succeeded or is pending.")
-
-
-class ErrorCountsSchema(BaseModel):
-    failed: int = Field(description="Jobs that failed.")
-    recovered: int = Field(description="Jobs that had a failed attempt but have not failed.")
-    retried_attempts: int = Field(description="Attempts that failed and were retried.")
-
-
-class OpenReview(BaseModel):
     id: UUID
     step: str
     item: str
@@ -180,65 +184,57 @@ class OpenReview(BaseModel):
     assignee: str | None
 
 
-class RunDetails(RunSchema):
-    input: Any
-    forked_from: UUID | None = Field(description="The run that this run was forked from.")
-    reviews: list[OpenReview] = Field(description="Open reviews, oldest first, at most 100.")
-    steps: list[StepSchema]
-    estimated_end_at: datetime | None = Field(
-        description="Extrapolated from the pace of its items. Null if unknown, in review or stuck."
-    )
-    waits: list[WaitSchema] = Field(description="Why jobs that could run are waiting.")
-    errors: list[ErrorSchema] = Field(description="The latest error of each job, failed jobs first, at most 100.")
-    error_counts: ErrorCountsSchema
+class RunError(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    step: str
+    item: str
+    attempt: int | None = None
+    code: str | None = None
+    message: str | None = None
+    provider: str | None = Field(None, description="The provider of a chain that the attempt used.")
+    next_provider: str | None = Field(None, description="The provider to which the job moved on, if it did.")
+    retried: bool = Field(False, description="True if the job has not failed: a later attempt succeeded or is pending.")
 
 
-class RunStateSchema(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class RunDetails(Run):
+    reviews: Annotated[list[OpenReview], Field(description="Open reviews, oldest first, at most 100.")]
+    steps: list[StepStatus]
+    estimated_end_at: Annotated[
+        datetime | None,
+        Field(description="Extrapolated from the pace of its items. Null if unknown, in review or stuck."),
+    ]
+    children: Annotated[dict[str, int], Field(description="The number of its child runs in each state.")]
+    waits: Annotated[list[Wait], Field(description="Why jobs that could run are waiting.")]
+    errors: Annotated[
+        list[RunError], Field(description="The latest error of each job, failed jobs first, at most 100.")
+    ]
+    error_counts: ErrorCounts
+    orphans: Annotated[
+        list[Orphan],
+        Field(
+            description="Calls that jobs without a result may have left at a provider; only a person can resolve them."
+        ),
+    ]
+
+
+class RunStatus(BaseModel):
     id: UUID
     state: RunState = Field(description="`cancelling` until the running jobs have ended.")
 
 
-class ResumedRun(RunStateSchema):
-    note: str | None = Field(None, description="Why the run cannot continue yet, such as no live worker.")
-
-
-class EventSchema(BaseModel):
-    id: int
-    at: datetime
-    kind: str
-    revision: int
-    attempt: int | None
-    worker: int | None
-    step: str | None
-    item: str | None
-    data: Any
+class ResumedRun(RunStatus):
+    note: str | None = Field(None, description="Why the run cannot continue yet, such as no running worker.")
 
 
 class EventPage(BaseModel):
-    events: list[EventSchema]
+    events: list[Event]
     next: int | None = Field(description="Pass it as `after` to get later entries. Null if there are none yet.")
 
 
-class PoolSchema(BaseModel):
-    name: str
-    capacity: int
-    used: int
-    waiting: int
-    rate: float | None
-    burst: int
-    per_tenant: int | None = Field(description="The maximum number of slots that one tenant may hold.")
-    paused_until: datetime | None
-    failures: int = Field(description="Consecutive failures of the provider.")
-    open_until: datetime | None = Field(
-        description="The circuit breaker is open until this time; then one job probes the provider."
-    )
-    trouble: str | None = Field(
-        description="PROVIDER_DOWN or PROVIDER_REJECTED, until a call to the provider succeeds."
-    )
-
-
 class PoolList(BaseModel):
-    pools: list[PoolSchema]
+    pools: list[Pool]
 
 
 class PoolRequest(RequestBody):
@@ -260,169 +256,65 @@ class PoolRequest(RequestBody):
     resume: bool = Field(False, description="End a pause that the provider requested.")
 
 
-class ChargeSchema(BaseModel):
-    id: UUID
-    step: str
-    item: str
-    revision: int
-    attempt: int
-    at: datetime
-    provider: str
-    what: str = Field(description="For example a model, a voice or a machine type.")
-    tokens_in: int
-    tokens_out: int
-    units: float
-    micros: int | None = Field(description="In millionths of a US dollar. Null if there is no price.")
-    price: int | None = Field(
-        description="The version of the price. Null if the provider reported the cost or there is no price."
-    )
-
-
-class ChargeTotalSchema(BaseModel):
-    tenant: str | None
-    run: UUID | None
-    step: str | None
-    item: str | None
-    provider: str | None
-    what: str | None
-    charges: int
-    tokens_in: int
-    tokens_out: int
-    units: float
-    micros: int = Field(description="In millionths of a US dollar.")
-    unpriced: int = Field(description="The number of charges without a price, which the sum excludes.")
-
-
 class ChargePage(BaseModel):
-    micros: int = Field(description="The cost of the run so far, in millionths of a US dollar.")
-    charges: list[ChargeSchema]
-    totals: list[ChargeTotalSchema] = Field(description="By step.")
+    micros: int = Field(description="The cost of the run and its child runs so far, in millionths of a US dollar.")
+    charges: list[Charge] = Field(description="Of the run itself. Its child runs have their own.")
+    totals: list[ChargeTotal] = Field(description="By step, with the steps of its child runs.")
     next: UUID | None = Field(description="Pass it as `after` to get later entries. Null if there are none yet.")
 
 
 class ChargeTotals(BaseModel):
-    totals: list[ChargeTotalSchema] = Field(description="Highest cost first.")
-
-
-class DeliverySchema(BaseModel):
-    id: UUID = Field(description="Sent as `webhook-id` in every attempt.")
-    run: UUID
-    run_title: str | None
-    tenant: str
-    pipeline: str
-    event: str
-    seq: int
-    endpoint: int
-    url: str
-    state: DeliveryState
-    attempt: int
-    next_at: datetime | None
-    created_at: datetime
-    ended_at: datetime | None
-    status: int | None = Field(description="The HTTP status of the last attempt.")
-    error: str | None
+    totals: list[ChargeTotal] = Field(description="Highest cost first.")
 
 
 class DeliveryPage(BaseModel):
-    deliveries: list[DeliverySchema]
+    deliveries: list[Delivery]
     next: UUID | None = Field(description="Pass it as `before` to get the next page. Null on the last page.")
 
 
-class DeliveryAttemptSchema(BaseModel):
-    attempt: int
-    at: datetime
-    seconds: float | None
-    status: int | None
-    error: str | None
-    answer: str | None = Field(description="The beginning of the response body.")
-
-
-class DeliveryDetails(DeliverySchema):
-    body: str | None = Field(description="The signed body. Null until the first attempt.")
-    attempts: list[DeliveryAttemptSchema]
-
-
-class RedriveRequest(RequestBody):
+class RedeliverRequest(RequestBody):
     endpoint: int | None = Field(None, ge=1, le=MAX_INT)
     url: Name | None = None
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
 
 
-class RedriveResult(BaseModel):
+class RedeliverResult(BaseModel):
     deliveries: int = Field(description="The number of deliveries that will be sent again.")
 
 
-class EndpointSchema(BaseModel):
-    id: int
-    tenant: str
-    url: str
-    created_at: datetime
-    failures: int = Field(description="Consecutive failed attempts.")
-    failing_since: datetime | None
-    open_until: datetime | None = Field(
-        description="The circuit breaker is open until this time; nothing is sent before."
-    )
-    disabled_at: datetime | None = Field(
-        description="When the endpoint was disabled. Nothing is sent until it is enabled."
-    )
-    disabled_because: str | None
-    due: int = Field(description="The number of pending deliveries.")
-    dead: int = Field(description="The number of dead deliveries. They can be redriven once the endpoint is enabled.")
-    events: list[str] = Field(description="The events of its subscription to all runs of the tenant.")
-
-
 class SubscriptionRequest(RequestBody):
-    url: Annotated[str, AfterValidator(_check_storable)] = Field(
-        min_length=1,
-        max_length=2_000,
-        json_schema_extra={"format": "uri"},
-        description="A public URL, preferably with https.",
-    )
+    url: WebhookUrl
     events: list[Literal[EVENTS]] = Field(min_length=1, max_length=20)  # type: ignore[valid-type]
     tenant: Name | None = Field(
         None, description="Only runs of this tenant. Default: the tenant of the API key, or all tenants."
     )
 
 
-class SubscriptionSchema(BaseModel):
-    id: int = Field(description="The ID of the endpoint.")
-    tenant: str = Field(description="`*` means all tenants.")
-    url: str
-    events: list[str]
-    created_at: datetime
-
-
-class CreatedSubscription(SubscriptionSchema):
-    secret: str | None = Field(
-        description="Signs all webhooks of this tenant to this host. Null if RETOMA_WEBHOOK_SECRET is used."
-    )
-
-
 class SubscriptionPage(BaseModel):
-    webhooks: list[SubscriptionSchema]
+    webhooks: list[Subscription]
     next: int | None = Field(description="Pass it as `before` to get the next page. Null on the last page.")
 
 
 class EndpointPage(BaseModel):
-    endpoints: list[EndpointSchema]
+    endpoints: list[Endpoint]
     next: int | None = Field(description="Pass it as `before` to get the next page. Null on the last page.")
 
 
-class QueueSchema(BaseModel):
+class QueueStatus(BaseModel):  # with the job counts that tell whether it needs more workers
     queue: str
     ready: int
     running: int
     delayed: int
     oldest_seconds: float | None = Field(description="How long the next job has been ready.")
-    workers: int = Field(description="The number of live workers that serve this queue.")
+    workers: int = Field(description="The number of running workers that serve this queue.")
 
 
 class QueueList(BaseModel):
-    queues: list[QueueSchema]
+    queues: list[QueueStatus]
 
 
-class WorkerSchema(BaseModel):
+class Worker(BaseModel):  # without its timeout, pipelines and private hosts, which operators see with the CLI
     id: int
     name: str
     queues: list[str]
@@ -432,17 +324,17 @@ class WorkerSchema(BaseModel):
 
 
 class WorkerList(BaseModel):
-    workers: list[WorkerSchema]
+    workers: list[Worker]
 
 
-class PipelineSchema(BaseModel):
+class Pipeline(BaseModel):
     name: str
     input_schema: dict[str, Any] | None = Field(description="A JSON Schema. Null if the pipeline has no inputs.")
     steps: list[str]
 
 
 class PipelineList(BaseModel):
-    pipelines: list[PipelineSchema]
+    pipelines: list[Pipeline]
 
 
 class Health(BaseModel):
@@ -455,97 +347,37 @@ class Readiness(Health):
     )
 
 
-class ItemSchema(BaseModel):
-    item: str
-    position: int
-    value: Any = Field(description="The value that the source step returned.")
-    state: JobState
-    step: str = Field(description="The current step of the item, or its last one.")
-    attempt: int = Field(description="The highest attempt number among its steps.")
-    code: str | None
-    error: Any = Field(description="The last error.")
-    error_at: datetime | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    output: Any = Field(description="The result of the last step.")
-    author: str | None = Field(description="The person who entered the result, if any.")
-
-
 class ItemPage(BaseModel):
-    items: list[ItemSchema]
+    items: list[ItemStatus]
     next: int | None = Field(description="Pass it as `after` to get the next page. Null on the last page.")
 
 
-class StuckRunSchema(BaseModel):
-    run: UUID
-    run_title: str | None
-    pipeline: str
-    tenant: str
-    revision: int
-    since: datetime
-    cause: str
-    data: dict[str, Any] = Field(description="Known details, such as step, item, worker, queue and a message.")
-    resumes: int = Field(description="Automatic resumes since the run last made progress.")
-    max_resumes: int
-
-
 class StuckRunPage(BaseModel):
-    stuck: list[StuckRunSchema]
+    stuck: list[StuckRun]
 
 
-class ReviewSchema(BaseModel):
-    id: UUID
-    run: UUID
-    run_title: str | None
-    tenant: str
-    pipeline: str
-    step: str
-    item: str
-    revision: int = Field(description="The revision under review. Pass it as `seen` in a decision.")
-    planned: bool = Field(description="False if the step requested the review; `reason` says why.")
-    state: ReviewState
-    reason: Any
-    opened_at: datetime
-    due_at: datetime | None
-    expires_at: datetime | None
-    assignee: str | None
-    claimed_by: str | None = Field(description="The person who is currently reviewing it.")
-    decided_by: str | None
-    via: str | None
-    decided_at: datetime | None
-    effective_at: datetime | None = Field(description="The decision can be undone until this time.")
-    applied_at: datetime | None
-    value: Any = Field(description="The edited result that was approved, or the submitted form.")
-    notes: str | None
-    back_to: str | None
-    back_items: list[str]
-    can_send_back_to: list[str] = Field(
-        description="The steps that the work can be sent back to. The first one is the default."
-    )
-    times_sent_back: int = Field(description="How often this work was sent back in the run.")
-    max_revisions: int | None
+class OrphanPage(BaseModel):
+    orphans: list[Orphan]
+    next: str | None = Field(description="Pass it as `after` to get the next page. Null on the last page.")
 
 
 class ReviewPage(BaseModel):
-    reviews: list[ReviewSchema]
+    reviews: list[Review]
     next: UUID | None = Field(description="Pass it as `after` to get the next page. Null on the last page.")
 
 
-class SubjectSchema(BaseModel):
-    step: str
-    revision: int
-    value: Any
-
-
-class ReviewDetails(ReviewSchema):
-    subjects: list[SubjectSchema] = Field(description="The results under review.")
-    has_form: bool = Field(description="True if `value` is a form to fill in, false if it is the edited subject.")
-    form: dict[str, Any] | None = Field(description="The JSON Schema of `value`. Null if this server does not know it.")
-    feedback_form: dict[str, Any] | None = Field(
-        description="The JSON Schema of `extra`. Null if feedback consists of `notes` only."
-    )
-    comments: list[Any] = Field(description="Comments on moments of a recording.")
-    history: list[EventSchema] = Field(description="Review events of this step and item in this run, oldest first.")
+@dataclass(frozen=True, kw_only=True)
+class ReviewDetails(Review):
+    subjects: Annotated[list[Subject], Field(description="The results under review.")]
+    form: Annotated[
+        dict[str, Any] | None, Field(description="The JSON Schema of `value`. Null if this server does not know it.")
+    ]
+    feedback_form: Annotated[
+        dict[str, Any] | None,
+        Field(description="The JSON Schema of `extra`. Null if feedback consists of `notes` only."),
+    ]
+    comments: Annotated[list[Any], Field(description="Comments on moments of a recording.")]
+    history: Annotated[list[Event], Field(description="Review events of this step and item in this run, oldest first.")]
 
 
 class CommentRequest(RequestBody):
@@ -591,7 +423,7 @@ class BulkDecisionRequest(RequestBody):
 
 class DecisionOutcome(BaseModel):
     review: UUID
-    current: ReviewSchema | None = Field(description="The review after the decision. Null if it failed; see `problem`.")
+    current: Review | None = Field(description="The review after the decision. Null if it failed; see `problem`.")
     problem: dict[str, Any] | None = Field(description="The error, as a `Problem`.")
 
 
@@ -612,34 +444,26 @@ class StaleList(BaseModel):
     stale: list[StaleJob] = Field(description="Results that were computed from outdated inputs.")
 
 
-class StepRevisionSchema(BaseModel):
-    revision: int
-    state: JobState
-    output: Any
-    author: str | None = Field(description="The person who entered the result, if any.")
-    reused_from: int | None = Field(description="The revision that this result was reused from.")
-    feedback: Any = Field(description="The reviewer's feedback that caused this revision.")
-    created_at: datetime
-    ended_at: datetime | None
-
-
 class StepRevisionList(BaseModel):
-    revisions: list[StepRevisionSchema] = Field(description="Newest first.")
+    revisions: list[StepRevision] = Field(description="Newest first.")
 
 
 class RunEventData(BaseModel):
     run: UUID
+    title: str | None = Field(None, description="Null if the run has no title.")
     tenant: str
     pipeline: str
     state: RunState
     seq: int = Field(description="The sequence number of the event among those of this run to this URL.")
     error: dict[str, Any] | None = Field(None, description="The error of a failed run.")
-    url: str | None = Field(None, description="The URL of the run, if RETOMA_PUBLIC_URL is set.")
-    input: Any = Field(None, description="Omitted if the body would be too large.")
-    results: dict[str, Any] | None = Field(None, description="Results by step. Omitted if the body would be too large.")
+    url: str = Field(description="The URL of the run, or only its path if RETOMA_PUBLIC_URL is not set.")
+    input: Any = Field(None, description="Null if the body would be too large.")
+    results: dict[str, Any] | None = Field(
+        None, description="Results by step. Null if the run has not ended, or if the body would be too large."
+    )
     review: dict[str, Any] | None = Field(None, description="The review, in `review.opened` events.")
     stuck: dict[str, Any] | None = Field(None, description="The cause, in `run.stuck` events.")
-    omitted: list[str] = Field([], description="The fields omitted because the body would be too large.")
+    omitted: list[str] = Field([], description="The fields that are null because the body would be too large.")
 
 
 class RunEvent(BaseModel):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
-from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import RouteContext, iter_route_contexts
+from starlette.requests import Request
 from starlette.routing import BaseRoute
 
 from retoma.app import App
@@ -17,8 +17,8 @@ from retoma.errors import DefinitionError
 from retoma.server import metrics, problems
 from retoma.server.auth import Auth
 from retoma.server.dev_auth import DevAuth
-from retoma.server.pages.middleware import PagesMiddleware
-from retoma.server.pages.page_site import PageSite
+from retoma.server.pages.page_routes import add_page_routes
+from retoma.server.pages.page_services import PageServices
 from retoma.server.principal import get_route_access
 from retoma.server.public_url_check import PublicUrlCheck
 from retoma.server.request_limits import RequestLimits
@@ -27,7 +27,6 @@ from retoma.server.routes import (
     callbacks,
     charges,
     deliveries,
-    endpoints,
     files,
     health,
     items,
@@ -37,6 +36,7 @@ from retoma.server.routes import (
     pools,
     reviews,
     runs,
+    webhook_endpoints,
     webhooks,
     workers,
 )
@@ -57,7 +57,7 @@ _API_ROUTERS = (
     pools.router,
     workers.router,
     deliveries.router,
-    endpoints.router,
+    webhook_endpoints.router,
     webhooks.router,
     openapi.router,
 )
@@ -83,12 +83,16 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
     server.state.settings = settings
     problems.add_exception_handlers(server)
     server.router.routes += _build_routes()
-    _include_application_routes(server, () if app is None else app.routes)
+    applications = () if app is None else app.applications
+    for application in applications:
+        _include_application_routes(server, application)
+    _check_distinct_addresses(applications)
     _check_access_declared(server)
-    server.add_middleware(PagesMiddleware, page_site=PageSite(app, client, auth, sessions))
+    add_page_routes(server.router, PageServices(app, client, auth, sessions))
     if settings.public_url is None and dev_token is None:
         server.add_middleware(PublicUrlCheck)
-    server.add_middleware(RequestLimits, large_bodies={} if app is None else app.large_bodies, auth=auth)
+    large_bodies = {path: limit for application in applications for path, limit in application.large_bodies.items()}
+    server.add_middleware(RequestLimits, large_bodies=large_bodies, auth=auth)
     return server
 
 
@@ -108,11 +112,28 @@ def _build_routes() -> list[BaseRoute]:
     return ours.routes
 
 
-def _include_application_routes(server: FastAPI, routers: Iterable[Any]) -> None:
-    for router in routers:
+def _include_application_routes(server: FastAPI, application: App) -> None:
+    async def select_application(request: Request) -> None:
+        request.state.application = application
+
+    for router in application.routes:
         if not isinstance(router, APIRouter):
             raise DefinitionError(f"App(routes=...) takes FastAPI APIRouter objects, not {router!r:.80}")
-        server.include_router(router)
+        server.include_router(router, dependencies=[Depends(select_application)])
+
+
+def _check_distinct_addresses(applications: Iterable[App]) -> None:
+    owners: dict[str, App] = {}
+    for application in applications:
+        contexts = [context for router in application.routes for context in iter_route_contexts(router.routes)]
+        routes = [f"route {method} {context.path}" for context in contexts for method in context.methods or ()]
+        for address in (*routes, *(f"page {page.path}" for page in application.pages)):
+            other = owners.setdefault(address, application)
+            if other is not application:
+                raise DefinitionError(
+                    f"the applications {other.name!r} and {application.name!r} both have a {address}; change one of "
+                    "them, or serve the applications separately"
+                )
 
 
 def list_routes(server: FastAPI) -> list[RouteContext]:

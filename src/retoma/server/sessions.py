@@ -17,6 +17,7 @@ from retoma.engine import admin_sessions
 from retoma.server.problems import Problem, check_rate
 from retoma.server.rate_limit import RateLimiter
 from retoma.settings import Settings
+from retoma.store.sessions import MAX_SESSION_AGE
 
 CSRF_HEADER = "x-retoma-csrf"
 LOGINS_PER_MINUTE = 10  # from one address
@@ -74,7 +75,7 @@ class Sessions:
         response.set_cookie(
             self._cookie_name(request),
             token,
-            max_age=int(admin_sessions.MAX_SESSION_AGE.total_seconds()),
+            max_age=int(MAX_SESSION_AGE.total_seconds()),
             secure=self.is_secure(request),
             httponly=True,
             samesite="lax",
@@ -92,7 +93,11 @@ class Sessions:
             site == "same-origin" if site is not None else origin is not None and self._is_own_origin(request, origin)
         )
         if not is_own:
-            raise _cross_origin_problem()
+            raise Problem(
+                403,
+                "CROSS_ORIGIN_FORM",
+                "this form was not sent from a page of this server: open the page and try again",
+            )
 
     def check_read_origin(self, request: Request) -> None:
         """Raise a Problem if a page of another site sent the request. A URL opened directly is allowed."""
@@ -120,12 +125,6 @@ class Sessions:
 def _has_no_origin(request: Request) -> bool:
     """Return whether the request has no origin headers, as from programs and old browsers."""
     return "sec-fetch-site" not in request.headers and "origin" not in request.headers
-
-
-def _cross_origin_problem() -> Problem:
-    return Problem(
-        403, "CROSS_ORIGIN_FORM", "this form was not sent from a page of this server: open the page and try again"
-    )
 
 
 def csrf_token(token: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -13,14 +14,15 @@ import msgspec
 
 from retoma.engine.background_loops import run_with_restarts
 from retoma.engine.live_events import LiveEventReader
-from retoma.engine.tenants import Tenants
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.records import LiveEvent
 from retoma.server.principal import Credential
 from retoma.server.problems import Problem
 from retoma.states import RunState
+from retoma.store import event_stream
 from retoma.store.database import Database
+from retoma.store.tenants import Tenants
 
 log = get_logger(__name__)
 FindInvalid = Callable[[Iterable[Credential]], Awaitable[set[Credential]]]
@@ -56,44 +58,22 @@ def encode_ping(through: int, run: UUID | None = None, state: RunState | None = 
     return b"id: %d\nevent: ping\ndata: %s\n\n" % (through, msgspec.json.encode(data))
 
 
+@dataclass(slots=True, eq=False)
 class Stream:
     """The unsent events of one client. Events up to `starts_after` are not in its buffer."""
 
-    __slots__ = (
-        "_chunks",
-        "_size",
-        "_waker",
-        "abort",
-        "credential",
-        "is_cut",
-        "is_over",
-        "key",
-        "pings_left",
-        "run",
-        "starts_after",
-        "tenant",
-    )
-
-    def __init__(
-        self,
-        key: Hashable,
-        run: UUID | None,
-        tenant: int | None,
-        starts_after: int,
-        credential: Credential | None = None,
-    ) -> None:
-        self.key = key
-        self.credential = credential
-        self.run = run
-        self.tenant = tenant
-        self.starts_after = starts_after
-        self.pings_left = MAX_STREAM_SECONDS // SECONDS_BETWEEN_PINGS
-        self.is_cut = False
-        self.is_over = False
-        self.abort: Callable[[], None] | None = None
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._waker: asyncio.Future[None] | None = None
+    key: Hashable
+    run: UUID | None
+    tenant: int | None
+    starts_after: int
+    credential: Credential | None = None
+    pings_left: int = MAX_STREAM_SECONDS // SECONDS_BETWEEN_PINGS
+    is_cut: bool = False
+    is_over: bool = False
+    abort: Callable[[], None] | None = None
+    _chunks: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _waker: asyncio.Future[None] | None = None
 
     def put(self, chunk: bytes) -> None:
         """Queue a chunk. Cut off a client that is too far behind; it can reconnect for the rest."""
@@ -138,6 +118,7 @@ class Streams:
 
     def __init__(self, database: Database, per_key: int, find_invalid: FindInvalid) -> None:
         """`find_invalid` returns the credentials that are no longer valid."""
+        self._database = database
         self._find_invalid = find_invalid
         self.reader = LiveEventReader(database)
         self._tenants = Tenants(database)
@@ -146,16 +127,12 @@ class Streams:
         self._by_run: dict[UUID, set[Stream]] = {}
         self._by_tenant: dict[int | None, set[Stream]] = {}
         self._ping_slots: list[set[Stream]] = [set() for _ in range(SECONDS_BETWEEN_PINGS)]
-        self._count = 0
+        self.count = 0
         self._opened_count = 0
         self._through = 0
         self._start_lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
-
-    @property
-    def count(self) -> int:
-        return self._count
 
     def list_streams(self) -> list[Stream]:
         return [stream for slot in self._ping_slots for stream in slot]
@@ -186,18 +163,19 @@ class Streams:
             self._release(key)
             raise
         stream = Stream(key, run, owner, self._through, credential)
-        self._get_group(stream).add(stream)
+        groups, name = self._find_groups(stream)
+        groups.setdefault(name, set()).add(stream)
         self._ping_slots[self._opened_count % SECONDS_BETWEEN_PINGS].add(stream)
         self._opened_count += 1
         return stream
 
     def close_stream(self, stream: Stream) -> None:
-        group = self._get_group(stream)
-        group.discard(stream)
+        groups, name = self._find_groups(stream)
+        groups[name].discard(stream)
+        if not groups[name]:
+            del groups[name]
         for slot in self._ping_slots:
             slot.discard(stream)
-        if not group:
-            self._delete_group(stream)
         self._release(stream.key)
 
     def close(self) -> None:
@@ -209,7 +187,7 @@ class Streams:
 
     def _reserve(self, key: Hashable) -> None:
         """Count one more stream, which keeps the reader running."""
-        if self._closed or self._count >= MAX_STREAMS:
+        if self._closed or self.count >= MAX_STREAMS:
             raise _too_many_streams_problem()
         if self._count_by_key[key] >= self._per_key:
             raise Problem(
@@ -219,10 +197,10 @@ class Streams:
                 headers=_RETRY_AFTER,
             )
         self._count_by_key[key] += 1
-        self._count += 1
+        self.count += 1
 
     def _release(self, key: Hashable) -> None:
-        self._count -= 1
+        self.count -= 1
         self._count_by_key[key] -= 1
         if not self._count_by_key[key]:
             del self._count_by_key[key]
@@ -263,7 +241,7 @@ class Streams:
                     error=error,
                 )
                 await asyncio.sleep(DATABASE_RETRY_SECONDS)
-            idle = 0 if self._count else idle + 1
+            idle = 0 if self.count else idle + 1
         self._stop_tasks()  # this task too
 
     def distribute(self, events: Iterable[LiveEvent]) -> None:
@@ -278,15 +256,16 @@ class Streams:
             self._through = self.reader.through
 
     def _distribute(self, events: Iterable[LiveEvent]) -> None:
-        frames = [(event, encode_event(event)) for event in events] if self._count else []
+        frames = [(event, encode_event(event)) for event in events] if self.count else []
         for tenant, streams in self._by_tenant.items() if frames else ():
             if chunk := b"".join(frame for event, frame in frames if tenant in (None, event.tenant)):
-                _put_all(streams, chunk)
+                for stream in streams:
+                    stream.put(chunk)
         for event, frame in frames:
-            watching = self._by_run.get(event.run, ())
-            _put_all(watching, frame)
-            if event.kind == "end":
-                _end_all(watching)
+            for stream in self._by_run.get(event.run, ()):
+                stream.put(frame)
+                if event.kind == "end":
+                    stream.end()
 
     async def _send_pings(self) -> None:
         """Ping a part of the streams each second, to spread the load."""
@@ -327,34 +306,19 @@ class Streams:
         """Return the states of the runs, or {} if the database is slow: pings must be on time."""
         try:
             async with asyncio.timeout(STATE_QUERY_TIMEOUT_SECONDS):
-                return await self.reader.get_states(runs) if runs else {}
+                return await event_stream.get_run_states(self._database, runs) if runs else {}
         except (DatabaseUnavailable, TimeoutError):
             return {}
 
-    def _get_group(self, stream: Stream) -> set[Stream]:
-        if stream.run is not None:
-            return self._by_run.setdefault(stream.run, set())
-        return self._by_tenant.setdefault(stream.tenant, set())
-
-    def _delete_group(self, stream: Stream) -> None:
-        groups: dict[Any, set[Stream]] = self._by_tenant if stream.run is None else self._by_run
-        groups.pop(stream.tenant if stream.run is None else stream.run, None)
-
-
-def _put_all(streams: Iterable[Stream], chunk: bytes) -> None:
-    for stream in streams:
-        stream.put(chunk)
+    def _find_groups(self, stream: Stream) -> tuple[dict[Any, set[Stream]], Any]:
+        """Return the streams by run or by tenant, and the name of this one's group among them."""
+        return (self._by_tenant, stream.tenant) if stream.run is None else (self._by_run, stream.run)
 
 
 def _too_many_streams_problem() -> Problem:
     return Problem(
         503, "TOO_MANY_STREAMS", "this server has too many open streams or is stopping", headers=_RETRY_AFTER
     )
-
-
-def _end_all(streams: Iterable[Stream]) -> None:
-    for stream in streams:
-        stream.end()
 
 
 _RETRY_AFTER = {"Retry-After": "5"}

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import asyncpg
 
-from retoma.records import KeyRecord, Scope
+from retoma.records import ApiKey, Scope
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
@@ -23,7 +23,7 @@ async def add_key(
     digest: bytes,
     hint: str,
     expires_at: datetime | None,
-) -> KeyRecord | None:
+) -> ApiKey | None:
     """Return the new key, or None if two active keys already have this name."""
     await database.fetch(_SQL["free_key_slots"], tenant=tenant, name=name)
     await database.fetch(
@@ -35,11 +35,10 @@ async def add_key(
         hint=hint,
         expires_at=expires_at,
     )
-    row = await database.fetchrow(_SQL["find_key"], digest=digest)
-    return _make_record(row) if row else None
+    return next(iter(await list_keys(database, digest=digest)), None)
 
 
-async def use_key(database: Database, digest: bytes) -> KeyRecord | None:
+async def use_key(database: Database, digest: bytes) -> ApiKey | None:
     """Return the active key with this digest, and record its use."""
     row = await database.fetchrow(_SQL["use_key"], digest=digest)
     return _make_record(row) if row else None
@@ -47,17 +46,19 @@ async def use_key(database: Database, digest: bytes) -> KeyRecord | None:
 
 async def find_live(database: Database, digests: Iterable[bytes]) -> set[bytes]:
     """Return the digests of active keys."""
-    return {row["digest"] for row in await database.fetch(_SQL["list_live_keys"], digests=list(digests))}
+    return set(await database.fetch_column(_SQL["list_live_keys"], digests=list(digests)))
 
 
-async def get_key(database: Database, number: int) -> KeyRecord | None:
-    row = await database.fetchrow(_SQL["get_key"], id=number)
-    return _make_record(row) if row else None
-
-
-async def list_keys(database: Database, tenant: str | None, with_ended: bool) -> list[KeyRecord]:
+async def list_keys(
+    database: Database,
+    tenant: str | None = None,
+    include_ended: bool = True,
+    *,
+    id: int | None = None,  # noqa: A002
+    digest: bytes | None = None,
+) -> list[ApiKey]:
     """Return keys, newest first."""
-    rows = await database.fetch(_SQL["list_keys"], tenant=tenant, with_ended=with_ended)
+    rows = await database.fetch(_SQL["list_keys"], tenant=tenant, include_ended=include_ended, id=id, digest=digest)
     return [_make_record(row) for row in rows]
 
 
@@ -69,5 +70,5 @@ async def expire_after(database: Database, number: int, overlap: timedelta) -> N
     await database.fetch(_SQL["expire_key"], id=number, overlap=overlap)
 
 
-def _make_record(row: asyncpg.Record) -> KeyRecord:
-    return KeyRecord(**{**row, "scopes": frozenset(map(Scope, row["scopes"]))})
+def _make_record(row: asyncpg.Record) -> ApiKey:
+    return ApiKey(**{**row, "scopes": frozenset(map(Scope, row["scopes"]))})

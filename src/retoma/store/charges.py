@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from retoma.define.charge import Charge
-from retoma.records import ChargeRecord, ChargeTotal, Price
+from retoma.define.charge import Charge as ReportedCharge
+from retoma.records import Charge, ChargeTotal, Price
 from retoma.store.database import Database, is_duplicate
 from retoma.store.statements import statements
 
 _SQL = statements("charges")
 MAX_ATTEMPTS = 5
+_ATTEMPT_COLUMNS = ("id", "run", "step", "item", "revision", "attempt", "tenant")
+_CHARGE_COLUMNS = ("provider", "resource", "tokens_in", "tokens_out", "micros")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,62 +29,50 @@ class ChargeEntry:
     revision: int
     attempt: int
     tenant: int
-    charge: Charge
+    charge: ReportedCharge
 
 
 async def write(database: Database, entries: Sequence[ChargeEntry]) -> None:
     await database.fetch(
         _SQL["write_charges"],
-        id=[entry.id for entry in entries],
-        run=[entry.run for entry in entries],
-        step=[entry.step for entry in entries],
-        item=[entry.item for entry in entries],
-        revision=[entry.revision for entry in entries],
-        attempt=[entry.attempt for entry in entries],
-        tenant=[entry.tenant for entry in entries],
-        provider=[entry.charge.provider for entry in entries],
-        what=[entry.charge.what for entry in entries],
-        tokens_in=[entry.charge.tokens_in for entry in entries],
-        tokens_out=[entry.charge.tokens_out for entry in entries],
+        **{name: [getattr(entry, name) for entry in entries] for name in _ATTEMPT_COLUMNS},
+        **{name: [getattr(entry.charge, name) for entry in entries] for name in _CHARGE_COLUMNS},
         units=[float(entry.charge.units) for entry in entries],
-        micros=[entry.charge.micros for entry in entries],
     )
 
 
-async def list_for_run(database: Database, run: UUID, after: UUID | None, limit: int) -> list[ChargeRecord]:
-    rows = await database.fetch(_SQL["list_charges"], run=run, after=after, limit=limit)
-    return [ChargeRecord(**row) for row in rows]
+async def list_for_run(database: Database, run: UUID, after: UUID | None, limit: int) -> list[Charge]:
+    return await database.fetch_records(Charge, _SQL["list_charges"], run=run, after=after, limit=limit)
 
 
-async def sum_charges(
-    database: Database,
-    *,
-    by: Sequence[str],
-    run: UUID | None,
-    tenant: int | None,
-    since: datetime | None,
-    until: datetime | None,
-    limit: int,
-) -> list[ChargeTotal]:
-    """Return the sums, highest first."""
-    rows = await database.fetch(
-        _SQL["sum_charges"], by=list(by), run=run, tenant=tenant, since=since, until=until, limit=limit
+async def sum_charges(database: Database, **wanted: Any) -> list[ChargeTotal]:
+    """Return the sums grouped `by` these fields, highest first."""
+    return await database.fetch_records(ChargeTotal, _SQL["sum_charges"], **wanted)
+
+
+async def get_job_cost(database: Database, run: UUID, step: str, item: str, revision: int) -> int | None:
+    """Return what the attempts at a job have cost, in micros, without charges of unknown price.
+
+    None if its external work has succeeded, so that the next attempt only reads the result.
+    """
+    micros: int | None = await database.fetch_value(
+        _SQL["get_job_cost"], run=run, step=step, item=item, revision=revision
     )
-    return [ChargeTotal(**row) for row in rows]
+    return micros
 
 
-async def list_prices(database: Database) -> list[Price]:
-    return [Price(**row) for row in await database.fetch(_SQL["list_prices"])]
+async def list_prices(database: Database, provider: str | None = None, resource: str | None = None) -> list[Price]:
+    """Return every version, the newest of each first; of all resources, or of one."""
+    return await database.fetch_records(Price, _SQL["list_prices"], provider=provider, resource=resource)
 
 
-async def set_price(database: Database, provider: str, what: str, **micros: int) -> Price:
+async def set_price(database: Database, provider: str, resource: str, **micros: int) -> Price:
     """Return the newest version: the previous one, if nothing changed."""
-    values: dict[str, Any] = {"provider": provider, "what": what}
     for _ in range(MAX_ATTEMPTS):
         try:
-            await database.fetch(_SQL["add_price"], **values, **micros)
+            await database.fetch(_SQL["add_price"], provider=provider, resource=resource, **micros)
             break
         except Exception as error:
             if not is_duplicate(error):  # somebody else set it at the same moment; ours follows
                 raise
-    return Price(**await database.fetch_one(_SQL["get_newest_price"], **values))
+    return (await list_prices(database, provider, resource))[0]

@@ -11,14 +11,13 @@ _SQL = statements("clock")
 
 
 async def now(database: Database) -> datetime:
-    row = await database.fetch_one(_SQL["get_time"])
-    at: datetime = row["at"]
+    at: datetime = await database.fetch_value(_SQL["get_time"])
     return at
 
 
 async def make_settable(database: Database) -> None:
     """Let `set_to` control the clock from now on. For tests only."""
-    if (await database.fetch_one(_SQL["is_settable"]))["yes"]:
+    if await database.fetch_value(_SQL["is_settable"]):
         return
     async with database.connection() as connection:
         for name in ("add_clock", "use_clock"):

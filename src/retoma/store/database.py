@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -17,7 +18,7 @@ from retoma.errors import DatabaseUnavailable, InvalidInput, Unrecordable, Worke
 from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.store import embedded, migrate
-from retoma.store.statements import Statement
+from retoma.store.statements import Statement, statements
 
 log = get_logger(__name__)
 Connection = asyncpg.Connection | PoolConnectionProxy
@@ -70,6 +71,8 @@ _SESSION_SETTINGS = {
     "intervalstyle": "postgres",
     "transform_null_equals": "off",
 }
+# The server closes a connection whose client vanished without closing it after a minute, instead of two hours.
+_KEEPALIVES = {"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3"}
 # Behind a pooler, settings apply to a transaction, not to a connection. A process that freezes in the middle of a
 # transaction must not keep its locks.
 _TRANSACTION_SETTINGS = "; ".join(
@@ -167,6 +170,22 @@ class Database:
         (row,) = await self.fetch(statement, **values)
         return row
 
+    async def fetch_value(self, statement: Statement, **values: Any) -> Any:
+        """Return the first value of the row of a statement that always returns one."""
+        return (await self.fetch_one(statement, **values))[0]
+
+    async def find_value(self, statement: Statement, **values: Any) -> Any:
+        """Return the first value of the first row, or None without a row."""
+        row = await self.fetchrow(statement, **values)
+        return None if row is None else row[0]
+
+    async def fetch_column(self, statement: Statement, **values: Any) -> list[Any]:
+        return [row[0] for row in await self.fetch(statement, **values)]
+
+    async def fetch_records(self, kind: type[Returned], statement: Statement, **values: Any) -> list[Returned]:
+        """Return each row as a record with the fields that its columns name."""
+        return [kind(**row) for row in await self.fetch(statement, **values)]
+
     async def upgrade(self) -> list[str]:
         """Upgrade the schema. Retries for minutes if other transactions lock a table, pausing to let them proceed."""
         for wait in backoff(tries=UPGRADE_ATTEMPTS, first=1.0, cap=6.0):
@@ -204,8 +223,7 @@ class Database:
         try:
             return await self._connect_once()
         except _CONNECTION_LOST:
-            if self._server is not None:
-                await asyncio.to_thread(self._server.ensure)
+            await self._restart_embedded()
             return await self._connect_once()
 
     async def release_connection(self, connection: asyncpg.Connection) -> None:
@@ -219,7 +237,7 @@ class Database:
     @property
     def _connection_options(self) -> dict[str, Any]:
         # Behind a transaction pooler the next statement may reach another backend, without our prepared statements.
-        return {"statement_cache_size": 0} if self.pooled else {"server_settings": _SESSION_SETTINGS}
+        return {"statement_cache_size": 0} if self.pooled else {"server_settings": _SESSION_SETTINGS | _KEEPALIVES}
 
     async def _open_pool(self) -> asyncpg.Pool:
         if self._pool is None:
@@ -264,15 +282,16 @@ class Database:
         try:
             connection = await asyncpg.connect(self.url, timeout=10, statement_cache_size=0)
         except (*DATABASE_ERRORS, ValueError) as error:
+            # An error about the URL itself quotes it, perhaps with a part of its password.
+            reason = "" if self.address == UNREADABLE_ADDRESS else f": {error}"
             raise DatabaseUnavailable(
-                f"cannot connect to the database at {self.address}: {error}; check RETOMA_DATABASE_URL"
-            ) from error
+                f"cannot connect to the database at {self.address}{reason}; check RETOMA_DATABASE_URL"
+            ) from (error if reason else None)
         with self._translate_errors():
             try:
                 await self._read_server_version(connection)
             finally:
-                with suppress(*DATABASE_ERRORS):
-                    await connection.close(timeout=_CLOSE_TIMEOUT)
+                await self.release_connection(connection)
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -323,6 +342,12 @@ class DedicatedConnection:
                 raise Unrecordable(f"the database cannot store this: {error}") from error
             raise
 
+    async def call(
+        self, noun: str, statement: str, arguments: list[Any], timeout: float = CALL_TIMEOUT
+    ) -> list[asyncpg.Record]:
+        """Run a named statement of `sql/<noun>.sql` with its arguments in order."""
+        return await self.fetch(statements(noun)[statement], arguments, timeout)
+
     async def close(self) -> None:
         if self._connection is not None and not self._connection.is_closed():
             await self._database.release_connection(self._connection)
@@ -351,11 +376,9 @@ async def run_call(connection: Connection, pooled: bool, call: Callable[[Connect
 def backoff(tries: int | None = None, first: float = 0.05, cap: float = 2.0) -> Any:
     """Yield the seconds to wait before each next try, with jitter; None after the last."""
     wait = first
-    number = 1
-    while tries is None or number < tries:
+    for _ in itertools.count() if tries is None else range(tries - 1):
         yield wait * random.uniform(0.5, 1.0)  # noqa: S311
         wait = min(cap, wait * 2)
-        number += 1
     yield None
 
 

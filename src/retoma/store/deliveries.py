@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
-from retoma.records import Delivery, DeliveryAttempt, Endpoint
+from retoma.records import Delivery, DeliveryAttempt, DeliveryDetails, Endpoint
 from retoma.states import DeliveryState
 from retoma.store.database import Database
+from retoma.store.rows import make_record, parse_json
 from retoma.store.statements import statements
 
 _SQL = statements("deliveries")
@@ -52,16 +52,17 @@ class RecordedAttempt:
 async def claim_deliveries(
     database: Database, pipelines: Sequence[str], limit: int, per_host: int, lease: timedelta
 ) -> list[ClaimedDelivery]:
-    rows = await database.fetch(
-        _SQL["claim_deliveries"], pipelines=list(pipelines), limit=limit, per_host=per_host, lease=lease
+    return await database.fetch_records(
+        ClaimedDelivery, _SQL["claim_deliveries"], pipelines=pipelines, limit=limit, per_host=per_host, lease=lease
     )
-    return [ClaimedDelivery(**row) for row in rows]
 
 
 async def freeze_body(database: Database, claimed: ClaimedDelivery, body: str) -> str | None:
     """Store the body unless one is stored. Return the stored one, or None if another sender has taken the delivery."""
-    row = await database.fetchrow(_SQL["freeze_body"], id=claimed.id, attempt=claimed.attempt, body=body)
-    return row["body"] if row else None
+    stored: str | None = await database.find_value(
+        _SQL["freeze_body"], id=claimed.id, attempt=claimed.attempt, body=body
+    )
+    return stored
 
 
 async def record_attempt(
@@ -92,62 +93,48 @@ async def record_attempt(
     return RecordedAttempt(DeliveryState(row["state"]), row["disabled"], row["retry_in"]) if row else None
 
 
-async def list_deliveries(
-    database: Database,
-    *,
-    tenant: int | None = None,
-    states: Sequence[DeliveryState] | None = None,
-    run: UUID | None = None,
-    endpoint: int | None = None,
-    id: UUID | None = None,  # noqa: A002
-    before: UUID | None = None,
-    limit: int = 50,
-) -> list[Delivery]:
-    """Return deliveries, newest first. `before` is the last id of the previous page."""
-    rows = await database.fetch(
-        _SQL["list_deliveries"],
-        tenant=tenant,
-        states=list(states) if states else None,
-        run=run,
-        endpoint=endpoint,
-        id=id,
-        before=before,
-        limit=limit,
-    )
-    return [Delivery(**{**row, "state": DeliveryState(row["state"])}) for row in rows]
+@dataclass(frozen=True)
+class DeliveryFilter:
+    """`before` is the last id of the previous page."""
+
+    tenant: int | None = None
+    states: Sequence[DeliveryState] | None = None
+    run: UUID | None = None
+    endpoint: int | None = None
+    id: UUID | None = None
+    before: UUID | None = None
+    limit: int = 50
 
 
-async def get_delivery(database: Database, delivery: UUID, tenant: int | None) -> Delivery | None:
+async def list_deliveries(database: Database, wanted: DeliveryFilter) -> list[Delivery]:
+    """Return deliveries, newest first."""
+    rows = await database.fetch(_SQL["list_deliveries"], **vars(wanted))
+    return [make_record(Delivery, row, state=DeliveryState(row["state"])) for row in rows]
+
+
+async def get_delivery(database: Database, delivery: UUID, tenant: int | None) -> DeliveryDetails | None:
     """Return a delivery with its body and its attempts."""
-    found = await list_deliveries(database, id=delivery, tenant=tenant, limit=1)
+    found = await list_deliveries(database, DeliveryFilter(id=delivery, tenant=tenant))
     if not found:
         return None
-    body = await database.fetch_one(_SQL["get_delivery_body"], id=delivery)
+    body = (await database.fetch_one(_SQL["get_delivery_content"], id=delivery))["body"]
     attempts = await database.fetch(_SQL["list_delivery_attempts"], id=delivery)
-    return replace(found[0], body=body["body"], attempts=tuple(map(_attempt, attempts)))
+    return DeliveryDetails(**vars(found[0]), body=body, attempts=tuple(map(_make_attempt, attempts)))
 
 
-async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
-    """Return the newest ids of deliveries in this range."""
-    rows = await database.fetch(_SQL["find_deliveries_by_id_range"], first=first, last=last, limit=limit)
-    return [row["id"] for row in rows]
+@dataclass(frozen=True)
+class DeadLetterFilter:
+    tenant: int | None = None
+    id: UUID | None = None
+    endpoint: int | None = None
+    url: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
 
-async def redrive_deliveries(
-    database: Database,
-    *,
-    tenant: int | None = None,
-    id: UUID | None = None,  # noqa: A002
-    endpoint: int | None = None,
-    url: str | None = None,
-    from_at: datetime | None = None,
-    to_at: datetime | None = None,
-) -> int:
+async def redeliver(database: Database, wanted: DeadLetterFilter) -> int:
     """Return the number of dead deliveries that are due again."""
-    row = await database.fetch_one(
-        _SQL["redrive_deliveries"], tenant=tenant, id=id, endpoint=endpoint, url=url, from_at=from_at, to_at=to_at
-    )
-    return int(row["deliveries"])
+    return int(await database.fetch_value(_SQL["redeliver"], **vars(wanted)))
 
 
 async def list_endpoints(
@@ -163,18 +150,16 @@ async def list_endpoints(
     rows = await database.fetch(
         _SQL["list_endpoints"], tenant=tenant, id=id, subscribed=subscribed, before=before, limit=limit
     )
-    return [Endpoint(**{**row, "events": tuple(row["events"] or ())}) for row in rows]
+    return [make_record(Endpoint, row, events=tuple(row["events"] or ())) for row in rows]
 
 
 async def get_event_data(database: Database, delivery: UUID) -> dict[str, Any]:
     """Return the data of the delivery's event, without that of its run."""
-    row = await database.fetch_one(_SQL["get_event_data"], id=delivery)
-    return json.loads(row["data"]) if row["data"] else {}
+    return parse_json((await database.fetch_one(_SQL["get_delivery_content"], id=delivery))["data"]) or {}
 
 
 async def count_subscriptions(database: Database, tenant: int) -> int:
-    row = await database.fetch_one(_SQL["count_subscriptions"], tenant=tenant)
-    return int(row["subscriptions"])
+    return int(await database.fetch_value(_SQL["count_subscriptions"], tenant=tenant))
 
 
 async def subscribe(
@@ -206,11 +191,13 @@ async def rotate_secret(
     database: Database, endpoint: int, tenant: int | None, secret: str, overlap: timedelta
 ) -> str | None:
     """Return the host for which this tenant's webhooks are now signed with `secret`; None without such an endpoint."""
-    row = await database.fetchrow(_SQL["rotate_secret"], id=endpoint, tenant=tenant, secret=secret, overlap=overlap)
-    return row["host"] if row else None
+    host: str | None = await database.find_value(
+        _SQL["rotate_secret"], id=endpoint, tenant=tenant, secret=secret, overlap=overlap
+    )
+    return host
 
 
-def _attempt(row: asyncpg.Record) -> DeliveryAttempt:
+def _make_attempt(row: asyncpg.Record) -> DeliveryAttempt:
     values: dict[str, Any] = {**row}
     ms = values.pop("ms")
-    return DeliveryAttempt(**values, took=None if ms is None else timedelta(milliseconds=ms))
+    return DeliveryAttempt(**values, seconds=None if ms is None else ms / 1000)

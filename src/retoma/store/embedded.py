@@ -29,16 +29,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Self
 from urllib.parse import quote
 
 from retoma import private_files
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.masking import register_home
-from retoma.store import nameless_account, roles, supervisor
+from retoma.store import roles, run_as_unlisted_uid, supervisor
 from retoma.store.supervisor import SOCKET, lock, run_as
 
 log = get_logger(__name__)
@@ -74,7 +73,7 @@ NAMED_ACCOUNT = (
     f"create an account for it (useradd --system {ACCOUNT}), run Retoma as an ordinary user, {GENERAL_ADVICE}"
 )
 ADVICE = {
-    nameless_account.REFUSED: NAMED_ACCOUNT,
+    run_as_unlisted_uid.REFUSED: NAMED_ACCOUNT,
     "could not look up effective user ID": NAMED_ACCOUNT,
     "No space left on device": FREE_SPACE,
     "Disk quota exceeded": FREE_SPACE,
@@ -117,7 +116,7 @@ def find_programs() -> Path:
     )
 
 
-class Embedded:
+class Embedded(AbstractContextManager["Embedded"]):
     """One attachment to the server of `home`. Create it with `attach`."""
 
     def __init__(self, home: Path, port: int | None, settings: Mapping[str, str]) -> None:
@@ -153,9 +152,6 @@ class Embedded:
         if self._attached is not None:
             os.close(self._attached)
         self._attached = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -277,7 +273,7 @@ def choose_folder(home: Path) -> Path:
     folder = make_folder(private_files.create_home(home) / "postgres")
     note = folder / "moved-to"
     if note.exists():
-        return make_folder(Path(note.read_text().strip()))
+        return make_folder(Path(note.read_text(encoding="utf-8").strip()))
     user = server_user(folder / "data")
     if user is None or can_run(user, 'test -x "$1"', folder):
         return folder
@@ -309,7 +305,7 @@ def choose_run(folder: Path) -> Path:
     If the default path does not, a note says which one is used; before the first start there is none.
     """
     run, note = folder / "run", folder / "run-at"
-    return run if fits_socket_address(run) or not note.exists() else Path(note.read_text().strip())
+    return run if fits_socket_address(run) or not note.exists() else Path(note.read_text(encoding="utf-8").strip())
 
 
 def fits_socket_address(run: Path) -> bool:
@@ -384,20 +380,8 @@ def has_name(number: int) -> bool:
 
 def can_run(user: User, script: str, path: Path) -> bool:
     """Return whether a shell command about `path` succeeds as that user, which tests the real permissions."""
-    return run_command(["/bin/sh", "-c", script, "sh", path], user).returncode == 0
-
-
-def run_command(
-    command: list[str | Path],
-    user: User,
-    text: str = "",
-    held: Sequence[int] = (),
-    environment: Mapping[str, str] | None = None,
-) -> subprocess.CompletedProcess[str]:
-    """Run a program. `held` are locks that it keeps as long as it runs, even if this process is killed."""
-    options = run_as(user) | {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "pass_fds": held}
-    options["env"] |= environment or {}
-    return subprocess.run(command, input=text, text=True, **options)  # noqa: S603
+    shell: list[str | Path] = ["/bin/sh", "-c", script, "sh", path]
+    return subprocess.run(shell, input=b"", capture_output=True, **run_as(user)).returncode == 0  # noqa: S603
 
 
 def run_program(
@@ -408,7 +392,10 @@ def run_program(
     held: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    ended = run_command(command, user, text, held, environment)
+    """Run a program. `held` are locks that it keeps as long as it runs, even if this process is killed."""
+    options = run_as(user) | {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "pass_fds": held}
+    options["env"] |= environment or {}
+    ended: subprocess.CompletedProcess[str] = subprocess.run(command, input=text, text=True, **options)  # noqa: S603
     if ended.returncode != 0:
         raise make_startup_error(folder, f"could not be set up: {command[0]} failed ({tail(ended.stdout)})")
     return ended.stdout
@@ -499,10 +486,10 @@ def run_setup_program(command: list[str | Path], user: User, folder: Path, text:
         run_program(command, user, folder, text, [supervising])
         return
     with tempfile.NamedTemporaryFile("w", prefix="passwd-") as accounts:
-        accounts.write(nameless_account.list_account(*user))
+        accounts.write(run_as_unlisted_uid.list_account(*user))
         accounts.flush()
         os.fchmod(accounts.fileno(), 0o444)
-        launcher = [sys.executable, "-I", "-S", nameless_account.__file__, accounts.name, *map(str, user)]
+        launcher = [sys.executable, "-I", "-S", run_as_unlisted_uid.__file__, accounts.name, *map(str, user)]
         run_program([*launcher, *command], None, folder, text, [supervising])
 
 

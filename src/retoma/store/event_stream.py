@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-import asyncpg
-
 from retoma.masking import drop_stack
 from retoma.records import LiveEvent
 from retoma.states import RunState
@@ -36,29 +34,21 @@ async def advance_mark(database: Database, mark: Mark) -> Mark:
 
 
 async def list_between(
-    database: Database, after: int, through: int, *, tenant: int | None = None, limit: int
+    database: Database, after: int, through: int, *, run: UUID | None = None, tenant: int | None = None, limit: int
 ) -> list[LiveEvent]:
-    """Return events of all tenants, or of one."""
-    rows = await database.fetch(_SQL["list_events_between"], after=after, through=through, tenant=tenant, limit=limit)
-    return [_make_event(row) for row in rows]
+    """Return events of a run, of a tenant, or of all."""
+    statement = _SQL["list_events_between" if run is None else "list_run_events_between"]
+    only = {"tenant": tenant} if run is None else {"run": run}
+    rows = await database.fetch(statement, after=after, through=through, limit=limit, **only)
+    return [LiveEvent(**{**row, "data": drop_stack(parse_event_data(row))}) for row in rows]
 
 
-async def list_run_events_between(
-    database: Database, run: UUID, after: int, through: int, *, limit: int
-) -> list[LiveEvent]:
-    rows = await database.fetch(_SQL["list_run_events_between"], run=run, after=after, through=through, limit=limit)
-    return [_make_event(row) for row in rows]
-
-
-async def get_run_states(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
-    rows = await database.fetch(_SQL["get_run_states"], runs=list(runs))
+async def get_run_states(database: Database, runs: Iterable[UUID], *, only_ended: bool = False) -> dict[UUID, RunState]:
+    """Return the states of these runs, or of those that have ended."""
+    rows = await database.fetch(_SQL["get_run_states"], runs=list(runs), only_ended=only_ended)
     return {row["id"]: RunState(row["state"]) for row in rows}
 
 
 async def get_last_event_id(database: Database, run: UUID) -> int:
     """Return the id of the run's newest event, even if it is not readable yet; 0 if there is none."""
-    return (await database.fetch_one(_SQL["get_last_event_id"], run=run))["id"] or 0
-
-
-def _make_event(row: asyncpg.Record) -> LiveEvent:
-    return LiveEvent(**{**row, "data": drop_stack(parse_event_data(row))})
+    return await database.fetch_value(_SQL["get_last_event_id"], run=run) or 0

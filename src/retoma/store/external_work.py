@@ -1,8 +1,7 @@
-"""Effects, which are the recorded parts of jobs, and external work."""
+"""External work of parked jobs, and its callbacks."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,58 +10,28 @@ from uuid import UUID
 
 from retoma.records import ExternalWork
 from retoma.store.database import Database
+from retoma.store.rows import make_record, parse_json
 from retoma.store.statements import statements
 
 _SQL = statements("external_work")
-EffectState = Literal["new", "begun", "done", "lost"]
 CallbackResult = Literal["taken", "repeated", "expired", "unknown"]
-
-
-@dataclass(frozen=True)
-class LeasedEffect:
-    """A named effect of a job, under a lease."""
-
-    run: UUID
-    step: str
-    item: str
-    revision: int
-    fence: int
-    name: str
-
-
-async def begin_effect(
-    database: Database,
-    worker: int,
-    effect: LeasedEffect,
-    token_hash: bytes | None,
-    token_lives: timedelta,
-    *,
-    findable: bool = False,
-) -> tuple[EffectState, str | None]:
-    """Return whether the effect began before, and its recorded result as JSON. A `findable` one can be reconciled."""
-    options = {"token_hash": token_hash, "token_lives": token_lives, "findable": findable}
-    row = await database.fetch_one(_SQL["begin_effect"], worker=worker, **vars(effect), **options)
-    return row["state"], row["value"]
-
-
-async def end_effect(database: Database, effect: LeasedEffect, value: str) -> bool:
-    """Record the result of an effect. Return False if a later lease has taken the job over."""
-    return bool(await database.fetch(_SQL["end_effect"], **vars(effect), value=value))
-
-
-async def undo_effect(database: Database, effect: LeasedEffect) -> None:
-    """Record that the effect did not happen."""
-    await database.fetch(_SQL["undo_effect"], **vars(effect))
 
 
 @dataclass(frozen=True)
 class EndedWork:
     """The outcome of external work."""
 
-    external_id: Any
     state: str
     result: Any
     error: dict[str, Any]
+
+    @property
+    def code(self) -> str:
+        return str(self.error.get("code") or self.state.upper())
+
+    @property
+    def message(self) -> str:
+        return str(self.error.get("message") or f"the external work ended as {self.state}")
 
 
 async def get_ended_work(database: Database, run: UUID, step: str, item: str, revision: int) -> EndedWork | None:
@@ -70,17 +39,22 @@ async def get_ended_work(database: Database, run: UUID, step: str, item: str, re
     row = await database.fetchrow(_SQL["get_ended_work"], run=run, step=step, item=item, revision=revision)
     if row is None:
         return None
-    return EndedWork(
-        _parse_json(row["external_id"]), row["state"], _parse_json(row["result"]), _parse_json(row["error"]) or {}
-    )
+    return EndedWork(row["state"], parse_json(row["result"]), parse_json(row["error"]) or {})
 
 
 async def list_for_run(database: Database, run: UUID) -> list[ExternalWork]:
     rows = await database.fetch(_SQL["list_external_work"], run=run)
-    return [
-        ExternalWork(**{**row, "external_id": _parse_json(row["external_id"]), "error": _parse_json(row["error"])})
-        for row in rows
-    ]
+    return [make_record(ExternalWork, row, "external_id", "error") for row in rows]
+
+
+async def is_child_run_awaited(database: Database, child: UUID) -> bool:
+    """Return whether a job waits for this child run that neither stops nor was replaced."""
+    return bool(await database.find_value(_SQL["is_child_run_awaited"], child=child))
+
+
+async def is_child_run_abandoned(database: Database, child: UUID, revision: int) -> bool:
+    """Return whether a revision of the job before this one was replaced and will cancel this child run."""
+    return bool(await database.find_value(_SQL["is_child_run_abandoned"], child=child, revision=revision))
 
 
 @dataclass(frozen=True)
@@ -113,21 +87,31 @@ class DuePoll:
         """Return whether to call application code: not for abandoned work whose polls may have killed workers."""
         return not (self.worker_deaths and self.given_up)
 
+    @property
+    def can_confirm_end(self) -> bool:
+        """Return whether the provider can confirm that the work has ended, other than by its callback."""
+        return self.poll is not None or self.cancel is not None
 
-async def poll_due(
-    database: Database,
-    versions: Sequence[int],
-    limit: int,
-    lease: timedelta,
-    worker: int | None = None,
-    *,
-    suspect: bool = True,
-) -> list[DuePoll]:
-    """Claim polls for a worker; with `suspect`, at most one of those during which a worker has died."""
-    rows = await database.fetch(
-        _SQL["poll_due"], versions=list(versions), limit=limit, lease=lease, worker=worker, suspect=suspect
-    )
-    return [DuePoll(**row) for row in rows]
+    @property
+    def is_suspect(self) -> bool:
+        """Return whether this poll may kill its worker, as it may have killed another."""
+        return self.calls_application and self.worker_deaths > 0
+
+
+@dataclass(frozen=True)
+class DueRequest:
+    """What a worker claims: polls or looks of these versions. At most one is a suspect, during which a worker has died,
+    and only with `suspect`."""
+
+    versions: Sequence[int]
+    limit: int
+    lease: timedelta
+    worker: int | None = None
+    suspect: bool = True
+
+
+async def poll_due(database: Database, request: DueRequest) -> list[DuePoll]:
+    return await database.fetch_records(DuePoll, _SQL["poll_due"], **vars(request))
 
 
 async def record_poll(
@@ -142,13 +126,10 @@ async def record_poll(
     stopping: bool = False,
 ) -> bool:
     """Return False if a later poll was made, or the work had ended."""
-    row = await database.fetch_one(
+    key = {name: getattr(poll, name) for name in ("run", "step", "item", "revision", "polls")}
+    is_taken = await database.fetch_value(
         _SQL["record_poll"],
-        run=poll.run,
-        step=poll.step,
-        item=poll.item,
-        revision=poll.revision,
-        polls=poll.polls,
+        **key,
         state=state,
         progress=progress,
         result=result,
@@ -156,19 +137,13 @@ async def record_poll(
         failed=failed,
         stopping=stopping,
     )
-    return bool(row["taken"])
+    return bool(is_taken)
 
 
 async def has_callback(database: Database, token_hash: bytes) -> bool:
-    return bool((await database.fetch_one(_SQL["has_callback"], token_hash=token_hash))["found"])
+    return bool(await database.fetch_value(_SQL["has_callback"], token_hash=token_hash))
 
 
 async def record_callback(database: Database, token_hash: bytes, body: str) -> CallbackResult:
-    answer: CallbackResult = (await database.fetch_one(_SQL["record_callback"], token_hash=token_hash, body=body))[
-        "answer"
-    ]
+    answer: CallbackResult = await database.fetch_value(_SQL["record_callback"], token_hash=token_hash, body=body)
     return answer
-
-
-def _parse_json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)

@@ -10,7 +10,7 @@ from retoma.metrics import DeliveryMetrics, MetricCounter, OpenReviewMetrics, Po
 from retoma.records import PipelineMetrics
 from retoma.states import RunState
 from retoma.store import clock, reviews
-from retoma.store.database import Database
+from retoma.store.database import Database, Row
 from retoma.store.statements import statements
 
 _SQL = statements("metrics")
@@ -36,34 +36,34 @@ async def list_queues(
     database: Database, ages: ReadyAges, heartbeat_timeout: timedelta, max_runs: int = MAX_RUNS
 ) -> list[QueueMetrics]:
     """Return every queue. Workers without a heartbeat for `heartbeat_timeout` do not count."""
-    jobs: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for row in await database.fetch(_SQL["count_jobs_by_queue"], max_runs=max_runs):
-        jobs[row["queue"]][row["state"]] = row["jobs"]
-    return [
-        QueueMetrics(row["queue"], jobs[row["queue"]], ages.get(row["queue"]), row["workers"], row["room"])
-        for row in await database.fetch(_SQL["list_queues"], heartbeat_timeout=heartbeat_timeout)
-    ]
+    jobs = await database.fetch(_SQL["count_jobs_by_queue"], max_runs=max_runs)
+    return await _list_queues_with(database, jobs, ages, heartbeat_timeout)
 
 
 async def list_queues_of_tenant(
     database: Database, tenant: int, heartbeat_timeout: timedelta, max_runs: int = MAX_RUNS
 ) -> list[QueueMetrics]:
     """Return every queue with the jobs of one tenant only. Its workers serve all tenants."""
+    jobs = await database.fetch(_SQL["count_tenant_jobs_by_queue"], tenant=tenant, max_runs=max_runs)
+    ages = {row["queue"]: row["age"] for row in jobs if row["age"] is not None}
+    return await _list_queues_with(database, jobs, ages, heartbeat_timeout)
+
+
+async def _list_queues_with(
+    database: Database, counts: list[Row], ages: ReadyAges, heartbeat_timeout: timedelta
+) -> list[QueueMetrics]:
     jobs: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    ages: ReadyAges = {}
-    for row in await database.fetch(_SQL["count_tenant_jobs_by_queue"], tenant=tenant, max_runs=max_runs):
+    for row in counts:
         jobs[row["queue"]][row["state"]] = row["jobs"]
-        if row["age"] is not None:
-            ages[row["queue"]] = row["age"]
     return [
-        QueueMetrics(row["queue"], jobs[row["queue"]], ages.get(row["queue"]), row["workers"], row["room"])
+        QueueMetrics(row["queue"], jobs[row["queue"]], ages.get(row["queue"]), row["workers"], row["concurrency"])
         for row in await database.fetch(_SQL["list_queues"], heartbeat_timeout=heartbeat_timeout)
     ]
 
 
-async def count_open_runs(database: Database) -> dict[tuple[str, RunState], int]:
-    """Return the number of open runs by pipeline and state."""
-    rows = await database.fetch(_SQL["count_open_runs_by_state"])
+async def count_open_runs(database: Database, max_runs: int | None = None) -> dict[tuple[str, RunState], int]:
+    """Return the number of open runs by pipeline and state, among the oldest `max_runs`."""
+    rows = await database.fetch(_SQL["count_open_runs_by_state"], max_runs=max_runs)
     return {(row["pipeline"], RunState(row["state"])): row["runs"] for row in rows}
 
 
@@ -77,6 +77,11 @@ async def count_runs_not_started(database: Database) -> dict[str, int]:
     """Return the number of runs without an attempt by pipeline, except those that are not due yet."""
     rows = await database.fetch(_SQL["count_runs_not_started"], max_runs=MAX_RUNS)
     return {row["pipeline"]: row["runs"] for row in rows}
+
+
+async def count_orphans(database: Database) -> dict[str, int]:
+    """Return the number of orphaned effects that nobody has resolved, by pipeline."""
+    return {row["pipeline"]: row["orphans"] for row in await database.fetch(_SQL["count_orphans"])}
 
 
 async def list_open_reviews(database: Database) -> list[OpenReviewMetrics]:
@@ -96,7 +101,7 @@ async def update_counters(database: Database) -> None:
 async def list_counters(database: Database) -> list[MetricCounter]:
     """Update the counters and return them."""
     await update_counters(database)
-    return [MetricCounter(**row) for row in await database.fetch(_SQL["list_counters"])]
+    return await database.fetch_records(MetricCounter, _SQL["list_counters"])
 
 
 async def list_pools(database: Database, ages: ReadyAges) -> list[PoolMetrics]:

@@ -121,9 +121,10 @@ def _refuse_unusable_schema(status: SchemaStatus) -> None:
         )
 
 
-def _parse_release(release: str | None) -> tuple[int, ...]:
-    """Return a release as comparable numbers; `0.2.0rc1` counts as 0.2.0."""
-    return tuple(int(part) for part in re.findall(r"\d+", release or "")[:3])
+def _parse_release(release: str | None) -> tuple[list[int], float]:
+    """Return a release as comparable numbers: `0.2.0rc1` is before `0.2.0rc2`, and both are before `0.2.0`."""
+    [(numbers, candidate)] = re.findall(r"^([\d.]*)(?:rc(\d+))?", release or "")
+    return [int(part) for part in re.findall(r"\d+", numbers)], float(candidate or "inf")
 
 
 _BOOKKEEPING = """
@@ -161,18 +162,20 @@ async def _apply_functions(connection: Connection) -> list[str]:
     # Bodies may refer to functions of a later file.
     await connection.execute("set local check_function_bodies = off")
     for file in _function_files():
-        await connection.execute(file.read_text())
+        await connection.execute(file.read_text(encoding="utf-8"))
     await connection.execute("delete from retoma.functions")
     await connection.execute("insert into retoma.functions (digest, release) values ($1, $2)", digest, RELEASE)
     return ["functions"]
 
 
 def _functions_digest() -> str:
-    return hashlib.sha256("".join(file.read_text() for file in _function_files()).encode()).hexdigest()
+    return hashlib.sha256("".join(file.read_text(encoding="utf-8") for file in _function_files()).encode()).hexdigest()
 
 
 def _function_files() -> list[Traversable]:
-    return _sql_files(_STORE / "sql" / "functions")
+    """Return the files of the functions, and last that of their settings, which a replaced function has lost."""
+    found = _sql_files(_STORE / "sql" / "functions")
+    return sorted(found, key=lambda file: file.name == "planner_settings.sql")
 
 
 def _sql_files(folder: Traversable) -> list[Traversable]:
@@ -181,4 +184,4 @@ def _sql_files(folder: Traversable) -> list[Traversable]:
 
 def _read_migration(file: Traversable) -> Migration:
     number, _, _ = file.name.partition("_")
-    return Migration(int(number), file.name.removesuffix(".sql"), file.read_text())
+    return Migration(int(number), file.name.removesuffix(".sql"), file.read_text(encoding="utf-8"))

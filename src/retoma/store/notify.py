@@ -9,13 +9,14 @@ from contextlib import suppress
 from math import inf
 
 from retoma.logs import get_logger
-from retoma.store.database import DATABASE_ERRORS, Database, DedicatedConnection, backoff
+from retoma.store.database import CALL_TIMEOUT, DATABASE_ERRORS, Database, DedicatedConnection, backoff
 from retoma.store.statements import statements
 
 log = get_logger(__name__)
 _NOTIFY = statements("workers")["notify_workers"]
 CHANNEL = "retoma_ready"
 QUIET_SECONDS = 0.02
+SECONDS_BETWEEN_CHECKS = 30.0  # of the connection that listens
 
 
 class WorkerNotifier:
@@ -29,14 +30,15 @@ class WorkerNotifier:
         self._pause = at_most_every
         self._notifying: asyncio.Task[None] | None = None
         self._again = False
-        self._notified_at = -inf  # on the monotonic clock
+        self._new_work_at = -inf  # on the monotonic clock
 
-    def is_quiet(self) -> bool:
-        """Return whether there was no notification for a while. Then the caller can notify directly."""
+    def record_new_work(self) -> bool:
+        """Record that there is new work now. Return whether there was none for a while: then the caller can notify
+        directly."""
         now = time.monotonic()
-        quiet = now - self._notified_at > QUIET_SECONDS and (self._notifying is None or self._notifying.done())
-        self._notified_at = now
-        return quiet
+        was_quiet = now - self._new_work_at > QUIET_SECONDS and (self._notifying is None or self._notifying.done())
+        self._new_work_at = now
+        return was_quiet
 
     def notify(self) -> None:
         if self._notifying is None or self._notifying.done():
@@ -72,13 +74,18 @@ async def listen(database: Database, on_notify: Callable[[], None]) -> None:
 
 
 async def _listen_once(database: Database, on_notify: Callable[[], None]) -> None:
-    """Listen until the connection ends."""
+    """Listen until the connection ends. Raise an error if it no longer answers."""
     connection = await database.connect()
     ended = asyncio.Event()
     connection.add_termination_listener(lambda _: ended.set())
     try:
         await connection.add_listener(CHANNEL, lambda *_: on_notify())
         on_notify()  # earlier notifications are not repeated
-        await ended.wait()
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), SECONDS_BETWEEN_CHECKS)
+                return
+            # The server may be gone without having closed the connection, which only a query shows.
+            await connection.execute("select", timeout=CALL_TIMEOUT)
     finally:
         connection.terminate()

@@ -4,44 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retoma.define.pool import Pool
-from retoma.records import PoolRecord
+from retoma.define.pool import Pool as DefinedPool
+from retoma.records import Pool
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("pools")
+LIMITS = ("capacity", "rate", "burst", "per_tenant")
 
 
-async def declare_pools(database: Database, pools: Sequence[Pool]) -> None:
+async def declare_pools(database: Database, pools: Sequence[DefinedPool]) -> None:
     """Register these pools. Values that a person has set are kept, unless the application has changed its own since."""
     for pool in pools:
-        await database.fetch(
-            _SQL["declare_pool"],
-            name=pool.name,
-            capacity=pool.capacity,
-            rate=pool.rate,
-            burst=pool.burst,
-            per_tenant=pool.per_tenant,
-        )
+        limits = {limit: getattr(pool, limit) for limit in LIMITS}
+        await database.fetch(_SQL["declare_pool"], name=pool.name, **limits)
 
 
-async def list_pools(database: Database, name: str | None = None, tenant: int | None = None) -> list[PoolRecord]:
-    rows = await database.fetch(_SQL["list_pools"], name=name, tenant=tenant)
-    return [PoolRecord(**row) for row in rows]
+async def list_pools(database: Database, name: str | None = None, tenant: int | None = None) -> list[Pool]:
+    return await database.fetch_records(Pool, _SQL["list_pools"], name=name, tenant=tenant)
 
 
-async def update_pool(
-    database: Database,
-    name: str,
-    *,
-    capacity: int | None = None,
-    rate: float | None = None,
-    burst: int | None = None,
-    per_tenant: int | None = None,
-    resume: bool = False,
-) -> bool:
-    """Change the given values; a rate or a share of 0 means no limit. Return False if there is no such pool."""
-    rows = await database.fetch(
-        _SQL["set_pool"], name=name, capacity=capacity, rate=rate, burst=burst, per_tenant=per_tenant, resume=resume
-    )
-    return bool(rows)
+async def update_pool(database: Database, name: str, *, resume: bool = False, **limits: float | None) -> bool:
+    """Change these limits; None keeps one, and a rate or share of 0 removes it. Return False if there is no pool."""
+    values = dict.fromkeys(LIMITS) | limits
+    return bool(await database.fetch(_SQL["set_pool"], name=name, resume=resume, **values))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import asyncpg
@@ -15,6 +14,7 @@ from retoma.errors import KeyReused, RunBusy
 from retoma.records import Revision, StepRevision
 from retoma.states import JobState, RunState
 from retoma.store.database import Database
+from retoma.store.rows import make_record, parse_json
 from retoma.store.statements import statements
 from retoma.store.watchdog import GRACE
 
@@ -23,153 +23,64 @@ _NOT_OVER, _LIST_HAS_ITEMS, _BUSY, _KEY_REUSED = "RT002", "RT003", "RT004", "RT0
 
 
 @dataclass(frozen=True)
-class ActionKey:
-    """Identifies an action: if it is repeated, the first answer is returned and nothing is done twice.
+class Action:
+    """An action of a person on a run. If it is repeated, the first answer is returned and nothing is done twice.
 
-    `digest` is the digest of the whole request, in hexadecimal.
+    With a tenant, the run must be one of its runs. `digest` is the digest of the whole request, in hexadecimal.
     """
 
+    run: UUID
+    tenant: int | None
+    by: str
     key: str
     digest: str
 
 
-async def find_answer(database: Database, run: UUID, tenant: int | None, action_key: ActionKey) -> Revision | None:
+async def find_answer(database: Database, action: Action) -> Revision | None:
     """Return the recorded answer of this action, or None if it was not performed yet."""
-    try:
-        row = await database.fetchrow(
-            _SQL["find_answer"], run=run, tenant=tenant, action_key=json.dumps(asdict(action_key))
-        )
-    except asyncpg.PostgresError as error:
-        raise _translate_error(run, error) from error
-    return None if row is None else _make_revision(row)
+    return _make_revision(await _perform(database, action, "find_answer"))
 
 
 async def get_answer(database: Database, run: UUID, key: str) -> Any:
     """Return the answer that was recorded under this key of the run, or None."""
-    row = await database.fetchrow(_SQL["get_answer"], run=run, key=key)
-    return None if row is None else json.loads(row["answer"])
+    return parse_json(await database.find_value(_SQL["get_answer"], run=run, key=key))
 
 
-async def record_answer(database: Database, run: UUID, action_key: ActionKey, answer: str) -> Any:
+async def record_answer(database: Database, run: UUID, key: str, digest: str, answer: str) -> Any:
     """Record an answer as JSON, unless the key already has one. Return the recorded one."""
-    await database.fetch(_SQL["record_answer"], run=run, action_key=json.dumps(asdict(action_key)), answer=answer)
-    return await get_answer(database, run, action_key.key)
+    await database.fetch(_SQL["record_answer"], run=run, action_key=_encode_key(key, digest), answer=answer)
+    return await get_answer(database, run, key)
 
 
-async def cancel_run(
-    database: Database, run: UUID, tenant: int | None, by: str, action_key: ActionKey
-) -> RunState | None:
+async def cancel_run(database: Database, action: Action) -> RunState | None:
     """Cancel a run. Return its state as this action was first answered, or None if there is no such run."""
-    state = (await _run_action(database, "cancel", run, action_key, tenant=tenant, by=by))["state"]
+    state = (await _perform(database, action, "cancel", by=action.by))["state"]
     return None if state is None else RunState(state)
 
 
-async def resume_run(
-    database: Database, run: UUID, tenant: int | None, by: str, action_key: ActionKey, pause: timedelta
-) -> tuple[RunState | None, bool]:
+async def resume_run(database: Database, action: Action, pause: timedelta) -> tuple[RunState | None, bool]:
     """Return the run's state as this action was first answered, and whether it is in progress."""
-    row = await _run_action(database, "resume", run, action_key, tenant=tenant, by=by, pause=pause, grace=GRACE)
-    return None if row["state"] is None else RunState(row["state"]), bool(row["done"])
+    answer = await _perform(database, action, "resume", by=action.by, pause=pause, grace=GRACE)
+    return (RunState(answer["state"]), answer["done"]) if answer else (None, False)
 
 
-async def rerun_failed(
+async def change_run(
     database: Database,
-    run: UUID,
-    tenant: int | None,
-    by: str,
-    step: str | None,
-    items: Sequence[str] | None,
-    action_key: ActionKey,
+    action: Action,
+    change: Literal["rerun", "rerun_failed", "edit_result", "skip_items"],
+    **values: Any,
 ) -> Revision | None:
-    """Return None if there is no such run."""
-    chosen = None if items is None else list(items)
-    return _make_revision(
-        await _run_action(database, "rerun_failed", run, action_key, tenant=tenant, by=by, step=step, items=chosen)
-    )
+    """Make a change with the values that its statement takes.
+
+    Return None if there is no such run, or no such job; and a revision without jobs if there is nothing to rerun.
+    """
+    return _make_revision(await _perform(database, action, change, by=action.by, **values))
 
 
-async def edit_result(
-    database: Database,
-    run: UUID,
-    tenant: int | None,
-    by: str,
-    step: str,
-    item: str,
-    value: str,
-    action_key: ActionKey,
-    *,
-    keep_dependents: bool,
-) -> Revision | None:
-    """Return None if there is no such job. `value` is JSON; with `keep_dependents` its dependents do not rerun."""
-    values = {
-        "tenant": tenant,
-        "by": by,
-        "step": step,
-        "item": item,
-        "value": value,
-        "keep_dependents": keep_dependents,
-    }
-    return _make_revision(await _run_action(database, "edit_result", run, action_key, **values))
-
-
-async def rerun(
-    database: Database,
-    run: UUID,
-    tenant: int | None,
-    *,
-    by: str,
-    reason: str | None,
-    steps: Sequence[str] | None,
-    items: Sequence[str] | None,
-    stale: bool,
-    isolated: bool,
-    no_reuse: bool,
-    action_key: ActionKey,
-) -> Revision | None:
-    """Return None if there is no such run, and a revision without jobs if there is nothing to rerun."""
-    row = await _run_action(
-        database,
-        "rerun",
-        run,
-        action_key,
-        tenant=tenant,
-        by=by,
-        reason=reason,
-        steps=None if steps is None else list(steps),
-        items=None if items is None else list(items),
-        stale=stale,
-        isolated=isolated,
-        no_reuse=no_reuse,
-    )
-    return _make_revision(row)
-
-
-async def fork_run(
-    database: Database,
-    run: UUID,
-    tenant: int | None,
-    *,
-    by: str,
-    new: UUID,
-    value: str,
-    title: str | None,
-    steps: Sequence[str],
-    action_key: ActionKey,
-) -> tuple[UUID, Revision | None]:
+async def fork_run(database: Database, action: Action, new: UUID, **values: Any) -> tuple[UUID, Revision | None]:
     """Return the new run; it differs from `new` if its key was used before."""
-    row = await _run_action(
-        database,
-        "fork",
-        run,
-        action_key,
-        tenant=tenant,
-        by=by,
-        new=new,
-        input=value,
-        title=title,
-        steps=list(steps),
-    )
-    return row["run"], _make_revision(row)
+    answer = await _perform(database, action, "fork", by=action.by, new=new, **values)
+    return UUID(answer["run"]) if answer else new, _make_revision(answer)
 
 
 async def list_stale(database: Database, run: UUID) -> list[tuple[str, str]]:
@@ -178,14 +89,15 @@ async def list_stale(database: Database, run: UUID) -> list[tuple[str, str]]:
 
 async def get_step_history(database: Database, run: UUID, step: str, item: str, limit: int) -> list[StepRevision]:
     rows = await database.fetch(_SQL["get_step_history"], run=run, step=step, item=item, limit=limit)
-    return [_make_step_revision(row) for row in rows]
+    return [make_record(StepRevision, row, "output", "feedback", state=JobState(row["state"])) for row in rows]
 
 
 @dataclass(frozen=True)
 class PreviousWork:
     """The history of a job that was started before, is rerun, or was decided by a person. All values are JSON.
 
-    `reused` is the result to keep, `previous_result` the last result, and `decision` a person's decision on this job.
+    `reused` is the result to keep, `previous_result` the last result, and `decision` a person's decision on this job:
+    `approved` or `rejected`. `decided_by` is None if nobody decided before the review expired.
     """
 
     reused: str | None
@@ -193,6 +105,8 @@ class PreviousWork:
     feedback: str | None
     decision: str | None
     value: str | None
+    decided_by: str | None
+    notes: str | None
 
 
 async def get_previous_work(database: Database, run: UUID, step: str, item: str, revision: int) -> PreviousWork:
@@ -200,37 +114,24 @@ async def get_previous_work(database: Database, run: UUID, step: str, item: str,
     return PreviousWork(**row)
 
 
-def _make_step_revision(row: asyncpg.Record) -> StepRevision:
-    return StepRevision(
-        **dict(row)
-        | {
-            "state": JobState(row["state"]),
-            "output": json.loads(row["output"] or "null"),
-            "feedback": json.loads(row["feedback"] or "null"),
-        }
-    )
-
-
-async def skip_items(
-    database: Database, run: UUID, tenant: int | None, by: str, step: str, items: Sequence[str], action_key: ActionKey
-) -> Revision | None:
-    """Return None if there are no such jobs."""
-    return _make_revision(
-        await _run_action(database, "skip_items", run, action_key, tenant=tenant, by=by, step=step, items=list(items))
-    )
-
-
-async def _run_action(
-    database: Database, action: str, run: UUID, action_key: ActionKey, **values: Any
-) -> asyncpg.Record:
+async def _perform(database: Database, action: Action, statement: str, **values: Any) -> dict[str, Any]:
+    """Return the answer; an empty one if there is no such run or job, or if `find_answer` finds none."""
+    key = _encode_key(action.key, action.digest)
     try:
-        return await database.fetch_one(_SQL[action], run=run, action_key=json.dumps(asdict(action_key)), **values)
+        answer = await database.find_value(
+            _SQL[statement], run=action.run, tenant=action.tenant, action_key=key, **values
+        )
+        return parse_json(answer) or {}
     except asyncpg.PostgresError as error:
-        raise _translate_error(run, error) from error
+        raise _translate_error(action.run, error) from error
 
 
-def _make_revision(row: asyncpg.Record) -> Revision | None:
-    return None if row["revision"] is None else Revision(row["revision"], row["jobs"])
+def _encode_key(key: str, digest: str) -> str:
+    return json.dumps({"key": key, "digest": digest})
+
+
+def _make_revision(answer: dict[str, Any]) -> Revision | None:
+    return Revision(answer["revision"], answer["jobs"]) if "revision" in answer else None
 
 
 def _translate_error(run: UUID, error: asyncpg.PostgresError) -> Exception:

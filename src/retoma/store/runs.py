@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ import asyncpg
 from retoma.records import ErrorCounts, Event, FailedAttempt, Job, Run, StepProgress
 from retoma.states import RUN_FINAL_STATES, JobState, RunState
 from retoma.store.database import Database
+from retoma.store.rows import make_record, parse_json
 from retoma.store.statements import statements
 
 _SQL = statements("runs")
@@ -27,75 +28,80 @@ async def get_run(database: Database, run: UUID, tenant: int | None = None, *, w
 
 async def get_input(database: Database, run: UUID) -> str:
     """Return the input of an existing run as JSON."""
-    row = await database.fetch_one(_SQL["get_input"], run=run)
-    return str(row["input"])
+    return str(await database.fetch_value(_SQL["get_input"], run=run))
 
 
 async def get_earlier_work(
     database: Database, run: UUID, steps: Sequence[str], item: str, revision: int
-) -> tuple[int, int, int | None]:
-    """Return the failures and the milliseconds of work of these steps on the item, and the run's retry limit."""
+) -> tuple[int, int]:
+    """Return the failures and the milliseconds of work of these steps on the item."""
     row = await database.fetch_one(_SQL["get_earlier_work"], run=run, steps=list(steps), item=item, revision=revision)
-    return row["failures"], row["milliseconds"], row["most_retries"]
+    return row["failures"], row["milliseconds"]
 
 
-async def list_runs(
-    database: Database,
-    *,
-    tenant: int | None = None,
-    pipeline: str | None = None,
-    states: Sequence[RunState] | None = None,
-    before: UUID | None = None,
-    first: UUID | None = None,
-    limit: int = 50,
-    with_input: bool = True,
-) -> list[Run]:
-    """Return runs, newest first, down to `first`. `before` is the last id of the previous page."""
-    rows = await database.fetch(
-        _SQL["list_runs"],
-        by=_choose_index(pipeline, states),
-        tenant=tenant,
-        pipeline=pipeline,
-        states=list(states) if states else None,
-        before=before,
-        first=first,
-        limit=limit,
-        with_input=with_input,
-    )
+@dataclass(frozen=True)
+class RunFilter:
+    """Runs of one or several pipelines, or of all, down to `first`. `before` is the last id of the previous page.
+
+    With a `parent`, only its child runs.
+    """
+
+    tenant: int | None = None
+    pipelines: Sequence[str] | None = None
+    states: Sequence[RunState] | None = None
+    before: UUID | None = None
+    first: UUID | None = None
+    parent: UUID | None = None
+    limit: int = 50
+    with_input: bool = True
+
+
+async def list_runs(database: Database, wanted: RunFilter) -> list[Run]:
+    """Return runs, newest first."""
+    rows = await database.fetch(_SQL["list_runs"], by=_choose_index(wanted), **vars(wanted))
     return [_make_run(row) for row in rows]
 
 
-def _choose_index(pipeline: str | None, states: Sequence[RunState] | None) -> str:
+def _choose_index(wanted: RunFilter) -> str:
     """Return the index that finds these runs without reading many others."""
-    wanted = set(states or RunState)
-    if wanted <= _NOT_COMPLETED:
-        return "wrong"
-    if not wanted & RUN_FINAL_STATES:
+    if wanted.parent is not None:
+        return "parent"
+    states = set(wanted.states or RunState)
+    if states <= _NOT_COMPLETED:
+        return "not completed"
+    if not states & RUN_FINAL_STATES:
         return "open"
-    return "run" if pipeline is None else "pipeline"
+    return "run" if wanted.pipelines is None else "pipeline"
+
+
+async def count_children(database: Database, run: UUID, tenant: int | None) -> dict[RunState, int]:
+    """Return the number of child runs by state, in the order of the states."""
+    rows = await database.fetch(_SQL["count_children"], run=run, tenant=tenant)
+    found = {row["state"]: row["runs"] for row in rows}
+    return {state: found[state] for state in RunState if state in found}
+
+
+async def list_ancestors(database: Database, run: UUID, limit: int) -> list[UUID]:
+    """Return the parent of the run, the parent of that and so on."""
+    return await database.fetch_column(_SQL["list_ancestors"], run=run, limit=limit)
 
 
 async def find_by_key(database: Database, tenant: int, pipeline: str, key: str) -> UUID | None:
-    rows = await database.fetch(_SQL["find_run_by_key"], tenant=tenant, pipeline=pipeline, key=key)
-    return rows[0]["run"] if rows else None
+    run: UUID | None = await database.find_value(_SQL["find_run_by_key"], tenant=tenant, pipeline=pipeline, key=key)
+    return run
 
 
-async def find_by_id_range(database: Database, first: UUID, last: UUID, limit: int) -> list[UUID]:
-    """Return the newest ids of runs in this range."""
-    rows = await database.fetch(_SQL["find_runs_by_id_range"], first=first, last=last, limit=limit)
-    return [row["id"] for row in rows]
+async def has_start_digest(database: Database, tenant: int, pipeline: str, key: str, digest: bytes) -> bool:
+    """Return whether the run under this key was started with an input of this digest."""
+    found = await database.find_value(
+        _SQL["has_start_digest"], tenant=tenant, pipeline=pipeline, key=key, digest=digest
+    )
+    return bool(found)
 
 
 async def find_by_title(database: Database, text: str, limit: int, depth: int) -> list[UUID]:
     """Return the newest runs whose titles contain the text, among the newest `depth` runs. Case does not matter."""
-    rows = await database.fetch(_SQL["find_runs_by_title"], text=text, limit=limit, depth=depth)
-    return [row["id"] for row in rows]
-
-
-async def get_ended_states(database: Database, runs: Iterable[UUID]) -> dict[UUID, RunState]:
-    """Return the states of those runs that have ended."""
-    rows = await database.fetch(_SQL["get_ended_states"], runs=list(runs))
-    return {row["id"]: RunState(row["state"]) for row in rows}
+    return await database.fetch_column(_SQL["find_runs_by_title"], text=text, limit=limit, depth=depth)
 
 
 async def get_start_times(database: Database, runs: Iterable[UUID]) -> dict[UUID, datetime]:
@@ -123,69 +129,48 @@ async def get_results(database: Database, run: UUID, through: int | None = None)
     results: dict[str, Any] = {}
     for row in await database.fetch(_SQL["list_results"], run=run, through=through):
         if row["each"]:
-            results.setdefault(row["step"], {})[row["item"]] = json.loads(row["output"])
+            results.setdefault(row["step"], {})[row["item"]] = parse_json(row["output"])
         else:
-            results[row["step"]] = json.loads(row["output"])
+            results[row["step"]] = parse_json(row["output"])
     return results
 
 
 async def measure_results(database: Database, run: UUID, through: int) -> int:
     """Return the size of all results through this revision, in bytes of JSON."""
-    row = await database.fetch_one(_SQL["measure_results"], run=run, through=through)
-    return int(row["bytes"])
+    return int(await database.fetch_value(_SQL["measure_results"], run=run, through=through))
 
 
 async def list_events(
     database: Database, run: UUID, kinds: Sequence[str] | None, after: int, limit: int
 ) -> list[Event]:
-    chosen = None if kinds is None else list(kinds)
-    rows = await database.fetch(_SQL["list_events"], run=run, kinds=chosen, after=after, limit=limit)
-    return [Event(**{**row, "data": parse_event_data(row)}) for row in rows]
+    rows = await database.fetch(_SQL["list_events"], run=run, kinds=kinds, after=after, limit=limit)
+    return [make_record(Event, row, data=parse_event_data(row)) for row in rows]
 
 
-async def list_jobs_of_step(
-    database: Database,
-    run: UUID,
-    step: str,
-    *,
-    states: Sequence[JobState] | None = None,
-    item: str | None = None,
-    after: int = -1,
-    limit: int = 50,
-) -> list[Job]:
-    """Return jobs in item order. `after` is the last position of the previous page."""
-    rows = await database.fetch(
-        _SQL["list_jobs_of_step"],
-        run=run,
-        step=step,
-        states=list(states) if states else None,
-        item=item,
-        after=after,
-        limit=limit,
-    )
-    return [_make_job(row) for row in rows]
+async def list_jobs_of_step(database: Database, run: UUID, step: str, **wanted: Any) -> list[Job]:
+    """Return jobs in item order, by `states` and `item`. `after` is the last position of the previous page."""
+    return [_make_job(row) for row in await database.fetch(_SQL["list_jobs_of_step"], run=run, step=step, **wanted)]
 
 
 async def list_events_of_job(database: Database, run: UUID, step: str, item: str, limit: int) -> list[Event]:
     """Return events, newest first."""
     rows = await database.fetch(_SQL["list_events_of_job"], run=run, step=step, item=item, limit=limit)
-    return [Event(**{**row, "data": parse_event_data(row)}) for row in rows]
+    return [make_record(Event, row, data=parse_event_data(row)) for row in rows]
 
 
 async def list_failed_attempts(database: Database, run: UUID, step: str, item: str, limit: int) -> list[FailedAttempt]:
     """Return attempts without a result, of steps that have one job and of this item."""
-    rows = await database.fetch(_SQL["list_failed_attempts"], run=run, step=step, item=item, limit=limit)
-    return [FailedAttempt(**row) for row in rows]
+    return await database.fetch_records(
+        FailedAttempt, _SQL["list_failed_attempts"], run=run, step=step, item=item, limit=limit
+    )
 
 
 async def find_data_with_text(
     database: Database, run: UUID, text: str, limit: int, *, of_items: bool = True
 ) -> list[Any]:
     """Return inputs and results whose JSON contains this text; without `of_items`, only those of single jobs."""
-    rows = await database.fetch(
-        _SQL["find_data_with_text" if of_items else "find_results_with_text"], run=run, text=text, limit=limit
-    )
-    return [_parse_json(row["value"]) for row in rows]
+    statement = _SQL["find_data_with_text" if of_items else "find_results_with_text"]
+    return [parse_json(value) for value in await database.fetch_column(statement, run=run, text=text, limit=limit)]
 
 
 async def get_last_errors(
@@ -195,14 +180,13 @@ async def get_last_errors(
     jobs come first."""
     rows = await database.fetch(_SQL["list_last_errors"], run=run, through=through, limit=limit, with_stack=with_stack)
     return {
-        (row["step"], row["item"]): {**_parse_json(row["data"]), "attempt": row["attempt"], "retried": row["retried"]}
+        (row["step"], row["item"]): {**parse_json(row["data"]), "attempt": row["attempt"], "retried": row["retried"]}
         for row in rows
     }
 
 
 async def count_errors(database: Database, run: UUID) -> ErrorCounts:
-    row = await database.fetch_one(_SQL["count_errors"], run=run)
-    return ErrorCounts(row["failed"], row["recovered"], row["retried_attempts"])
+    return ErrorCounts(**await database.fetch_one(_SQL["count_errors"], run=run))
 
 
 async def get_last_failure(database: Database, run: UUID, through: int) -> dict[str, str]:
@@ -212,11 +196,11 @@ async def get_last_failure(database: Database, run: UUID, through: int) -> dict[
 
 
 def _make_run(row: asyncpg.Record) -> Run:
-    return Run(**{**row, "state": RunState(row["state"]), "input": _parse_json(row["input"])})
+    return make_record(Run, row, "input", state=RunState(row["state"]))
 
 
 def _make_job(row: asyncpg.Record) -> Job:
-    return Job(**{**row, "state": JobState(row["state"]), "output": _parse_json(row["output"])})
+    return make_record(Job, row, "output", state=JobState(row["state"]))
 
 
 def _make_progress(step: str, rows: list[asyncpg.Record]) -> StepProgress:
@@ -233,11 +217,7 @@ def _make_progress(step: str, rows: list[asyncpg.Record]) -> StepProgress:
 
 def parse_event_data(event: asyncpg.Record) -> Any:
     """Return the data of an event for people, without the idempotency key of an action."""
-    data = _parse_json(event["data"])
+    data = parse_json(event["data"])
     if event["kind"] != "action" or data is None:
         return data
     return {name: each for name, each in data.items() if name not in _KEY_FIELDS}
-
-
-def _parse_json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from retoma.records import ServerRecord
+from retoma.records import Server
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
@@ -25,9 +25,8 @@ async def deregister_server(database: Database, server: UUID) -> None:
     await database.fetch(_SQL["deregister_server"], server=server)
 
 
-async def list_running(database: Database) -> list[ServerRecord]:
-    rows = await database.fetch(_SQL["list_running_servers"], heartbeat_timeout=HEARTBEAT_TIMEOUT)
-    return [ServerRecord(**row) for row in rows]
+async def list_running(database: Database) -> list[Server]:
+    return await database.fetch_records(Server, _SQL["list_running_servers"], heartbeat_timeout=HEARTBEAT_TIMEOUT)
 
 
 async def list_allowed_hosts(database: Database) -> list[str]:

@@ -29,7 +29,7 @@ class Statement:
 @cache
 def statements(noun: str) -> dict[str, Statement]:
     """Return the statements of `sql/<noun>.sql` by name."""
-    text = (files("retoma.store") / "sql" / f"{noun}.sql").read_text()
+    text = (files("retoma.store") / "sql" / f"{noun}.sql").read_text(encoding="utf-8")
     _, *parts = _NAME.split(text)
     return {name: _statement(name, body) for name, body in zip(parts[::2], parts[1::2], strict=True)}
 

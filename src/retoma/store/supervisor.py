@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,22 @@ LOG_BYTES = 8 << 20
 STOP_SIGNALS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 PR_SET_PDEATHSIG = 1
 PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
+class Log:
+    """Writes lines as `retoma.logs` does, with the date, because they stay in a file."""
+
+    def _write(self, level: str, event: str, *, message: str) -> None:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        with suppress(OSError):
+            print(f"{at} {level:<8} {event}  {message}  [retoma.store.supervisor]", file=sys.stderr, flush=True)
+
+    info = partialmethod(_write, "info")
+    warning = partialmethod(_write, "warning")
+    error = partialmethod(_write, "error")
+
+
+log = Log()
 
 
 class Plan(NamedTuple):
@@ -78,7 +95,7 @@ def main() -> None:
     try:
         supervise(plan, Alarm())
     except OSError as error:
-        log_line(f"cannot run the server: {error}")
+        log.error("embedded_server_not_started", message=f"cannot run the server: {error}")
 
 
 class Alarm:
@@ -112,7 +129,7 @@ def supervise(plan: Plan, alarm: Alarm) -> None:
             deaths, limit = 0, MAX_DEATHS
         alarm.sleep(min(0.1 * 2**deaths, 2.0))
         deaths += 1
-    log_line("giving up")
+    log.error("embedded_server_given_up", message=f"the server died {deaths} times in a row and is not started again")
 
 
 def serve(plan: Plan, alarm: Alarm) -> bool:
@@ -122,7 +139,10 @@ def serve(plan: Plan, alarm: Alarm) -> bool:
         unwanted = watch(server, plan, alarm)
     finally:
         stop(server.pid, lambda: server.poll() is not None)
-    log_line(f"server {server.pid} exited with {server.returncode}, {'no longer used' if unwanted else 'unexpectedly'}")
+    if unwanted:
+        log.info("embedded_server_stopped", message=f"stopped server {server.pid}: no process uses it")
+    else:
+        log.warning("embedded_server_died", message=f"server {server.pid} exited with {server.returncode}")
     return unwanted
 
 
@@ -147,15 +167,15 @@ def watch(server: subprocess.Popen[bytes], plan: Plan, alarm: Alarm) -> bool:
 def start(plan: Plan) -> subprocess.Popen[bytes]:
     leftover = read_recorded_pid(plan.data)
     if is_server(leftover, plan.data):
-        log_line(f"stopping server {leftover}, which has no supervisor")
+        log.warning("embedded_server_orphaned", message=f"stopping server {leftover}, which has no supervisor")
         stop(leftover, lambda: not is_server(leftover, plan.data))
     clear_sockets(plan)
     options = run_as(plan.user)
     # PostgreSQL takes a recorded pid for alive if any process has it by now, except its own "grandparent".
     # Deleting postmaster.pid instead would lose its check that no backend of the dead server remains.
     options["env"]["PG_GRANDPARENT_PID"] = str(leftover)
-    with open(plan.log, "ab", opener=existing_opener) as log:
-        options |= {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "umask": 0o077}
+    with open(plan.log, "ab", opener=existing_opener) as output:
+        options |= {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output, "umask": 0o077}
         return subprocess.Popen(plan.command, preexec_fn=die_with(os.getpid()), **options)  # noqa: S603
 
 
@@ -205,13 +225,13 @@ def stop(pid: int, gone: Callable[[], bool]) -> None:
             time.sleep(0.02)
 
 
-def rotate(log: Path) -> None:
+def rotate(file: Path) -> None:
     """Bound a log to two files. It is copied and truncated, because the server keeps it open."""
     with suppress(OSError):
-        if log.stat().st_size > LOG_BYTES:
-            with suppress(OSError), open(log.with_suffix(".log.1"), "wb", opener=private_opener) as previous:
-                previous.write(log.read_bytes())
-            os.truncate(log, 0)
+        if file.stat().st_size > LOG_BYTES:
+            with suppress(OSError), open(file.with_suffix(".log.1"), "wb", opener=private_opener) as previous:
+                previous.write(file.read_bytes())
+            os.truncate(file, 0)
 
 
 def private_opener(path: str, flags: int) -> int:
@@ -225,11 +245,6 @@ def private_opener(path: str, flags: int) -> int:
 def existing_opener(path: str, flags: int) -> int:
     """Let `open` append to a private file, and fail if it is gone: its folder is being deleted."""
     return private_opener(path, flags & ~os.O_CREAT)
-
-
-def log_line(text: str) -> None:
-    with suppress(OSError):
-        print(time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()), text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

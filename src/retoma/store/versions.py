@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -16,35 +16,21 @@ _SQL = statements("versions")
 
 
 @dataclass(frozen=True)
-class StepRow:
-    step: str
-    position: int
-    queue: str
-    head_start: int
-    dependency_count: int
-    each: bool
-    source: str | None
-    internal: bool
-    created_on: str
-    on_failure: str
-    item_from: str | None
-    pool: str | None
-    slots: int
-
-
-@dataclass(frozen=True)
 class EdgeRow:
+    """What the end of a step triggers. The defaults are of the row that ends the run, which has no target."""
+
     from_step: str
     to_step: str
     edge_kind: str
-    via: str
-    same_item: bool
-    optional: bool
-    self_contained: bool
-    queue: str
-    head_start: int
-    dependency_count: int
-    pool: str | None
+    via: str = ""
+    same_item: bool = False
+    optional: bool = True
+    self_contained: bool = False
+    queue: str = ""
+    head_start: int = 0
+    dependency_count: int = 0
+    pool: str | None = None
+    opens_review: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,8 +42,8 @@ class ReadRow:
 
 
 async def find_version(database: Database, pipeline: str, digest: str) -> int | None:
-    row = await database.fetchrow(_SQL["find_version"], pipeline=pipeline, digest=digest)
-    return row["id"] if row else None
+    number: int | None = await database.find_value(_SQL["find_version"], pipeline=pipeline, digest=digest)
+    return number
 
 
 async def add_version(
@@ -67,7 +53,7 @@ async def add_version(
     digest: str,
     graph: str,
     sinks: int,
-    steps: Sequence[StepRow],
+    steps: Sequence[Mapping[str, Any]],
     edges: Sequence[EdgeRow],
     reads: Sequence[ReadRow],
 ) -> int:
@@ -77,9 +63,9 @@ async def add_version(
             connection, _SQL["add_version"], pipeline=pipeline, digest=digest, graph=graph, sinks=sinks
         )
         if number is not None:
-            await _execute(connection, _SQL["add_steps"], version=number, **_columns(StepRow, steps))
-            await _execute(connection, _SQL["add_edges"], version=number, **_columns(EdgeRow, edges))
-            await _execute(connection, _SQL["add_reads"], version=number, **_columns(ReadRow, reads))
+            await _add_rows(connection, _SQL["add_steps"], number, steps)
+            await _add_rows(connection, _SQL["add_edges"], number, [vars(edge) for edge in edges])
+            await _add_rows(connection, _SQL["add_reads"], number, [vars(read) for read in reads])
             return int(number)
     found = await find_version(database, pipeline, digest)
     assert found is not None
@@ -110,13 +96,12 @@ async def list_newer(database: Database, pipelines: Sequence[str], newest: int) 
 
 async def list_pipelines(database: Database) -> list[str]:
     """Return the name of every pipeline that was ever defined."""
-    return [row["pipeline"] for row in await database.fetch(_SQL["list_pipelines"])]
+    return await database.fetch_column(_SQL["list_pipelines"])
 
 
 async def get_graph(database: Database, version: int) -> str:
     """Return the graph of an existing version as JSON."""
-    row = await database.fetch_one(_SQL["get_graph"], version=version)
-    return str(row["graph"])
+    return str(await database.fetch_value(_SQL["get_graph"], version=version))
 
 
 async def list_open_graphs(database: Database) -> list[asyncpg.Record]:
@@ -136,6 +121,8 @@ async def _execute(connection: Connection, statement: Statement, **values: Any) 
     return await connection.fetchval(statement.sql, *statement.bind(values))
 
 
-def _columns(kind: type, rows: Sequence[Any]) -> dict[str, list[Any]]:
-    plain = [asdict(row) for row in rows]
-    return {field.name: [row[field.name] for row in plain] for field in fields(kind)}
+async def _add_rows(
+    connection: Connection, statement: Statement, version: int, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    columns = {name: [row[name] for row in rows] for name in statement.parameters if name != "version"}
+    await _execute(connection, statement, version=version, **columns)

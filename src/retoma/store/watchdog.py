@@ -11,9 +11,10 @@ from uuid import UUID
 
 import asyncpg
 
-from retoma.records import Stuck
+from retoma.records import StuckRun
 from retoma.states import RunState
 from retoma.store.database import Database
+from retoma.store.rows import make_record
 from retoma.store.statements import statements
 
 _SQL = statements("watchdog")
@@ -44,7 +45,7 @@ class StalledRun:
 
 async def claim_runs_to_check(database: Database, limit: int, lease: timedelta) -> list[StalledRun]:
     """Claim runs to check, each for one caller until `lease` is over."""
-    return [StalledRun(**row) for row in await database.fetch(_SQL["claim_runs_to_check"], limit=limit, lease=lease)]
+    return await database.fetch_records(StalledRun, _SQL["claim_runs_to_check"], limit=limit, lease=lease)
 
 
 async def list_running_jobs(database: Database, run: UUID) -> list[asyncpg.Record]:
@@ -57,8 +58,7 @@ async def get_last_item(database: Database, run: UUID) -> asyncpg.Record | None:
 
 
 async def count_resumes(database: Database, run: UUID) -> int:
-    row = await database.fetch_one(_SQL["count_resumes"], run=run)
-    return int(row["resumes"])
+    return int(await database.fetch_value(_SQL["count_resumes"], run=run))
 
 
 async def postpone_check(database: Database, run: UUID, pause: timedelta) -> None:
@@ -69,25 +69,20 @@ async def mark_stuck(
     database: Database, run: UUID, last_progress_event: int, cause: str, data: dict[str, Any], pause: timedelta
 ) -> bool:
     """Return False if the run has progressed meanwhile."""
-    row = await database.fetch_one(
-        _SQL["mark_stuck"],
-        run=run,
-        last_progress_event=last_progress_event,
-        cause=cause,
-        data=json.dumps(data),
-        pause=pause,
+    values = {"cause": cause, "data": json.dumps(data), "pause": pause}
+    return bool(
+        await database.fetch_value(_SQL["mark_stuck"], run=run, last_progress_event=last_progress_event, **values)
     )
-    return bool(row["done"])
 
 
 async def resume_run(
     database: Database, run: UUID, tenant: int | None, by: str, *, automatic: bool, pause: timedelta
 ) -> RunState | None:
     """Return the run's new state, or None if there is no such run."""
-    row = await database.fetch_one(
+    state = await database.fetch_value(
         _SQL["resume_run"], run=run, tenant=tenant, by=by, automatic=automatic, pause=pause, grace=GRACE
     )
-    return RunState(row["state"]) if row["state"] else None
+    return RunState(state) if state else None
 
 
 async def clear_stuck(database: Database, run: UUID, pause: timedelta) -> None:
@@ -97,11 +92,9 @@ async def clear_stuck(database: Database, run: UUID, pause: timedelta) -> None:
 async def fail_stuck_run(database: Database, run: UUID, last_progress_event: int) -> bool:
     """Return False if the run has progressed meanwhile."""
     return bool(
-        (
-            await database.fetch_one(
-                _SQL["fail_stuck_run"], run=run, last_progress_event=last_progress_event, grace=GRACE
-            )
-        )["done"]
+        await database.fetch_value(
+            _SQL["fail_stuck_run"], run=run, last_progress_event=last_progress_event, grace=GRACE
+        )
     )
 
 
@@ -112,11 +105,11 @@ async def set_run_deadline(database: Database, job: Mapping[str, Any], limit: ti
 
 async def fail_overdue_run(database: Database, run: UUID) -> bool:
     """Return False if the run is stopping or over."""
-    return bool((await database.fetch_one(_SQL["fail_overdue_run"], run=run))["done"])
+    return bool(await database.fetch_value(_SQL["fail_overdue_run"], run=run))
 
 
 async def list_stuck(
     database: Database, tenant: int | None = None, run: UUID | None = None, limit: int = 100
-) -> list[Stuck]:
+) -> list[StuckRun]:
     rows = await database.fetch(_SQL["list_stuck"], tenant=tenant, run=run, limit=limit)
-    return [Stuck(**{**row, "data": json.loads(row["data"])}) for row in rows]
+    return [make_record(StuckRun, row, "data") for row in rows]

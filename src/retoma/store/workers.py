@@ -8,12 +8,12 @@ from datetime import timedelta
 from uuid import UUID
 
 from retoma.identifiers import ClaimKey
-from retoma.records import WorkerRecord
+from retoma.records import Worker
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("workers")
-_CALLS = statements("engine")
+_CALLS = statements("engine_calls")
 
 
 async def register_worker(
@@ -31,33 +31,27 @@ async def register_worker(
     `pipelines` are those of its application; without them it counts as serving any. `allow_hosts` are the private
     hosts that it may call; without them nobody checks whether it lacks one.
     """
-    row = await database.fetch_one(
+    number = await database.fetch_value(
         _SQL["register_worker"],
         name=name,
         queues=queues,
         concurrency=concurrency,
         links=links,
         heartbeat_timeout=heartbeat_timeout,
-        pipelines=None if pipelines is None else list(pipelines),
+        pipelines=pipelines,
         allow_hosts=None if allow_hosts is None else sorted(set(allow_hosts)),
     )
-    return int(row["id"])
-
-
-async def send_heartbeat(database: Database, worker: int) -> bool:
-    """Record a heartbeat. Return False if the worker was declared dead."""
-    return bool(await database.fetch(_SQL["send_heartbeat"], worker=worker))
+    return int(number)
 
 
 async def deregister_worker(database: Database, worker: int) -> int:
     """Deregister a worker that stops. Return the number of jobs that it still held, which are ready again."""
-    row = await database.fetch_one(_SQL["deregister_worker"], worker=worker)
-    return int(row["jobs"])
+    return int(await database.fetch_value(_SQL["deregister_worker"], worker=worker))
 
 
-async def list_alive(database: Database) -> list[WorkerRecord]:
+async def list_alive(database: Database) -> list[Worker]:
     """Return workers that have neither stopped nor been declared dead, newest first."""
-    return [WorkerRecord(**row) for row in await database.fetch(_SQL["list_workers"])]
+    return await database.fetch_records(Worker, _SQL["list_workers"])
 
 
 async def reap_dead_workers(

@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from retoma.client import Client
 from retoma.define.file import File, find_files
 from retoma.define.webhook import REVIEW_OPENED, STARTED, STUCK
-from retoma.engine.application_calls import call_application
+from retoma.engine.guarded_calls import call_application
 from retoma.file_links import build_url
 from retoma.records import Review, Run
 from retoma.states import RunState
@@ -26,6 +26,10 @@ MAX_BODY_BYTES = 20_000
 BODY_TIMEOUT = 15.0  # seconds for the application to build a body; with the time to send it, less than a sender's lease
 # Of stored results: a character may take six bytes there, but one byte in a body.
 MAX_RESULT_BYTES = 6 * MAX_BODY_BYTES
+REVIEW_FIELDS = (
+    *("id", "step", "item", "revision", "planned", "reason", "assignee", "opened_at", "due_at"),
+    "rejection_ends_run",
+)
 OMISSION_ORDER = ("results", "input", "review.files", "review.reason", "stuck.details", "error")
 """The parts to omit from a body, one after the other, until it is small enough."""
 
@@ -39,8 +43,10 @@ async def build_body(client: Client, delivery: ClaimedDelivery, public_url: str 
     )
     review = await client.reviews.get(UUID(data["review"])) if delivery.event == REVIEW_OPENED else None
     run = await _load_run_at_event(client, delivery, review)
-    if client.app is not None and (build := client.app.webhook_body) is not None:
-        body = await call_application(lambda: _call_application(build, client, run, delivery.event), BODY_TIMEOUT)
+    application = client.app.find_owner(run.pipeline) if client.app else None
+    if application is not None and (build := application.webhook_body) is not None:
+        scoped = client.scope_to(application)
+        body = await call_application(lambda: _call_application(build, scoped, run, delivery.event), BODY_TIMEOUT)
         if body is not None:
             return body
     return await _build_standard_body(client, run, delivery, public_url, review, data)
@@ -127,15 +133,7 @@ async def _build_review(client: Client, review: Review, public_url: str | None) 
     files = await _list_files(client, review)
     query = await client.files.sign_links(review.run)
     return {
-        "id": review.id,
-        "step": review.step,
-        "item": review.item,
-        "revision": review.revision,
-        "planned": review.planned,
-        "reason": review.reason,
-        "assignee": review.assignee,
-        "opened_at": review.opened_at,
-        "due_at": review.due_at,
+        **{name: getattr(review, name) for name in REVIEW_FIELDS},
         "review_url": build_url(public_url, f"/reviews/{review.id}"),
         "files": [
             {
@@ -157,13 +155,7 @@ async def _list_files(client: Client, review: Review) -> dict[File, str]:
 
 
 def _build_stuck(data: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "cause": data.get("cause"),
-        "explanation": data.get("explanation"),
-        "step": data.get("step"),
-        "item": data.get("item"),
-        "details": data,
-    }
+    return {name: data.get(name) for name in ("cause", "explanation", "step", "item")} | {"details": data}
 
 
 def _to_json(body: Any) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
 from retoma.define.webhook import SCHEDULES
+from retoma.store.deliveries import ClaimedDelivery
 
 MAX_PAUSE = timedelta(hours=1)
+JITTER = (1.0, 1.2)
 _GONE = 410
 _BUSY = (429, 503)
 _NOT_YET = (404, 408, 409, 425, 429)  # temporary 4xx responses: n8n answers 404 and 409 until its workflow waits
@@ -34,47 +35,27 @@ class RetryDecision:
     pause: timedelta | None = None
 
 
-def decide_after_response(
-    status: int,
-    retry_after: timedelta | None,
-    *,
-    schedule: str,
-    retries: int | None,
-    schedule_attempt: int,
-    jitter: Callable[[], float] | None = None,
-) -> RetryDecision:
+def decide_after_response(delivery: ClaimedDelivery, status: int, retry_after: timedelta | None) -> RetryDecision:
     """Return the decision: 2xx is delivered, 410 disables the endpoint, and everything else is retried, permanent 4xx
     responses at most twice."""
     if 200 <= status < 300:
         return RetryDecision(DeliveryOutcome.DELIVERED)
     if status == _GONE:
         return RetryDecision(DeliveryOutcome.GONE)
-    if 400 <= status < 500 and status not in _NOT_YET and schedule_attempt >= MAX_REJECTED_ATTEMPTS:
+    if 400 <= status < 500 and status not in _NOT_YET and delivery.schedule_attempt >= MAX_REJECTED_ATTEMPTS:
         return RetryDecision(DeliveryOutcome.DEAD)
-    return decide_after_failure(
-        schedule=schedule,
-        retries=retries,
-        schedule_attempt=schedule_attempt,
-        at_least=retry_after,
-        pause=retry_after if status in _BUSY else None,
-        jitter=jitter,
-    )
+    return decide_after_failure(delivery, at_least=retry_after, pause=retry_after if status in _BUSY else None)
 
 
 def decide_after_failure(
-    *,
-    schedule: str,
-    retries: int | None,
-    schedule_attempt: int,
-    at_least: timedelta | None = None,
-    pause: timedelta | None = None,
-    jitter: Callable[[], float] | None = None,
+    delivery: ClaimedDelivery, *, at_least: timedelta | None = None, pause: timedelta | None = None
 ) -> RetryDecision:
-    """Return the next retry of the schedule after `schedule_attempt` attempts, or DEAD if none is left."""
-    waits = SCHEDULES[schedule]
-    if schedule_attempt >= len(waits) or (retries is not None and schedule_attempt > retries):
+    """Return the next retry of the delivery's schedule, or DEAD if none is left."""
+    waits, tried = SCHEDULES[delivery.schedule], delivery.schedule_attempt
+    if tried >= len(waits) or (delivery.retries is not None and tried > delivery.retries):
         return RetryDecision(DeliveryOutcome.DEAD, pause=pause)
-    delay = timedelta(seconds=waits[schedule_attempt] * (jitter or _draw_jitter)())
+    # The factor spreads retries of deliveries that failed together.
+    delay = timedelta(seconds=waits[tried] * random.uniform(*JITTER))  # noqa: S311
     return RetryDecision(DeliveryOutcome.RETRY, max(delay, at_least or timedelta(0)), pause)
 
 
@@ -93,8 +74,3 @@ def parse_retry_after(header: str | None, now: datetime) -> timedelta | None:
 def _parse_http_date(header: str, now: datetime) -> timedelta:
     at = parsedate_to_datetime(header)
     return (at if at.tzinfo else at.replace(tzinfo=UTC)) - now
-
-
-def _draw_jitter() -> float:
-    """Return a factor that spreads retries of deliveries that failed together."""
-    return random.uniform(1.0, 1.2)  # noqa: S311

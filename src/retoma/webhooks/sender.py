@@ -12,8 +12,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from pydantic import SecretStr
-
 from retoma.client import Client
 from retoma.define.codec import describe_validation_error
 from retoma.errors import DatabaseUnavailable, NoResponse, UnsafeUrl, WebhookBodyFailed
@@ -54,7 +52,8 @@ class Sender:
         self._database: Database = client.database
         self._pipelines = sorted(client.app.pipelines) if client.app else []
         self._settings = settings
-        self._check_secrets()
+        for secret in self._list_configured_secrets():
+            check_secret(secret)
         self._outgoing = outgoing
         self._concurrency = concurrency
         self._sending: set[asyncio.Task[None]] = set()
@@ -139,12 +138,13 @@ class Sender:
             if body is None:
                 return
             response = await self._post(delivery, body)
-            decision = _decide_from_response(delivery, response)
+            wait = parse_retry_after(response.headers.get("retry-after"), delivery.now)
+            decision = decide_after_response(delivery, response.status, wait)
         except UnsafeUrl as refused:
             decision, error = await self._decide_after_refusal(delivery), str(refused)
             release_frames(refused)
         except (NoResponse, WebhookBodyFailed) as failed:
-            decision, error = _decide_from_failure(delivery), str(failed)
+            decision, error = decide_after_failure(delivery), str(failed)
             release_frames(failed)
         except DatabaseUnavailable:
             raise
@@ -157,7 +157,7 @@ class Sender:
                 error=unforeseen,
             )
             decision, error = (
-                _decide_from_failure(delivery),
+                decide_after_failure(delivery),
                 f"an unexpected error on this side: {type(unforeseen).__name__}: {unforeseen}",
             )
             release_frames(unforeseen)
@@ -169,7 +169,7 @@ class Sender:
         try:
             if self._outgoing.guard.list_not_allowed(hosts):
                 Guard.from_hosts(hosts).check(delivery.url)
-                return _decide_from_failure(delivery)
+                return decide_after_failure(delivery)
         except UnsafeUrl:
             pass
         return RetryDecision(DeliveryOutcome.DEAD)
@@ -207,16 +207,12 @@ class Sender:
     def _list_secrets(self, delivery: ClaimedDelivery) -> list[str]:
         """Return the signing secrets, newest first."""
         if self._settings.webhook_secret is not None:
-            return [each.get_secret_value() for each in self._list_configured_secrets()]
+            return self._list_configured_secrets()
         return [delivery.secret, delivery.previous_secret] if delivery.previous_secret else [delivery.secret]
 
-    def _list_configured_secrets(self) -> list[SecretStr]:
+    def _list_configured_secrets(self) -> list[str]:
         configured = (self._settings.webhook_secret, self._settings.webhook_previous_secret)
-        return [each for each in configured if each is not None]
-
-    def _check_secrets(self) -> None:
-        for secret in self._list_configured_secrets():
-            check_secret(secret.get_secret_value())
+        return [each.get_secret_value() for each in configured if each is not None]
 
     async def _record(
         self,
@@ -226,6 +222,8 @@ class Sender:
         response: Response | None,
         error: str | None,
     ) -> None:
+        status = response.status if response else None
+        error = error or _describe_response(response)
         recorded = await deliveries.record_attempt(
             self._database,
             delivery,
@@ -233,8 +231,8 @@ class Sender:
             delay=decision.delay,
             pause=decision.pause,
             took=took,
-            status=response.status if response else None,
-            error=_make_storable(error or _describe_response(response)),
+            status=status,
+            error=_make_storable(error),
             answer=_make_storable(response.text) if response else None,
         )
         if recorded is None:
@@ -244,12 +242,7 @@ class Sender:
                 delivery=str(delivery.id),
             )
         else:
-            _log_attempt(
-                delivery,
-                recorded,
-                status=response.status if response else None,
-                error=error or _describe_response(response),
-            )
+            _log_attempt(delivery, recorded, status=status, error=error)
 
 
 def _log_attempt(
@@ -285,23 +278,6 @@ def _log_attempt(
             endpoint=delivery.endpoint,
             url=about["url"],
         )
-
-
-def _decide_from_response(delivery: ClaimedDelivery, response: Response) -> RetryDecision:
-    wait = parse_retry_after(response.headers.get("retry-after"), delivery.now)
-    return decide_after_response(
-        response.status,
-        wait,
-        schedule=delivery.schedule,
-        retries=delivery.retries,
-        schedule_attempt=delivery.schedule_attempt,
-    )
-
-
-def _decide_from_failure(delivery: ClaimedDelivery) -> RetryDecision:
-    return decide_after_failure(
-        schedule=delivery.schedule, retries=delivery.retries, schedule_attempt=delivery.schedule_attempt
-    )
 
 
 def _describe_response(response: Response | None) -> str | None:

@@ -1,9 +1,8 @@
-"""One attempt: call the step's function and build its result or outcome."""
+"""One attempt: call the step's function and build its outcome."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 import traceback
@@ -12,14 +11,18 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from retoma.define.codec import describe_validation_error
 from retoma.define.context import Context
-from retoma.define.external_work import Parked, Stopped
-from retoma.define.items import NOT_WANTED
+from retoma.define.external_work import ParkJob
+from retoma.define.items import SKIPPED
 from retoma.define.retry import MAX_DELAY
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, OutcomeKind, Result
+from retoma.define.step import Policy
+from retoma.engine import outcomes
+from retoma.engine.claim_protocol import Claim
+from retoma.engine.outcomes import NO_DELAY, AttemptError, Outcome, ReviewReason
 from retoma.errors import (
-    GiveUp,
     NeedsReview,
     ProviderDown,
     ProviderRejected,
@@ -33,6 +36,14 @@ from retoma.errors import (
 from retoma.masking import hide_folders, mask_secrets
 from retoma.records import GENERIC_CODE
 from retoma.tracebacks import release_frames
+from retoma.worker.chain_provider import ChainProvider, ProviderUsedUp
+from retoma.worker.retry_decision import (
+    AnotherAttempt,
+    FailureHistory,
+    decide_retry,
+    describe_work_limit,
+    find_position,
+)
 from retoma.worker.step_call import DependencyMissing, StepCall
 
 MAX_MESSAGE_LENGTH = 2_000
@@ -41,10 +52,6 @@ MAX_CODE_LENGTH = 100
 # A child process cannot mask secrets, so it sends longer texts: the parent masks them before it truncates them.
 UNMASKED_LENGTH_FACTOR = 50
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
-ASKED_TO_WAIT = "RETRY_LATER"
-RATE_LIMITED = "RATE_LIMITED"
-PROVIDER_DOWN = "PROVIDER_DOWN"
-PROVIDER_REJECTED = "PROVIDER_REJECTED"
 MAX_SPENT_MS = 2**31 - 1  # the largest value of the column: 24 days
 
 
@@ -56,7 +63,7 @@ class SyncCaller(Protocol):
 
 async def run_attempt(
     step_call: StepCall, claim: Claim, context: Context | None, threads: SyncCaller, *, length_factor: int = 1
-) -> Result | AttemptOutcome:
+) -> Outcome:
     """Run one attempt to its end, without a time limit. Raise only CancelledError.
 
     Error texts may be `length_factor` times as long as the texts that are recorded.
@@ -65,7 +72,7 @@ async def run_attempt(
     try:
         data = step_call.build_arguments(claim)
         if not step_call.step.should_run(data):
-            return AttemptOutcome(claim, "skipped", code=NOT_WANTED)
+            return outcomes.Skip(claim, SKIPPED)
         if sentence := step_call.explain_too_many_failed(data):
             return build_failure_outcome(claim, "TOO_MANY_FAILED", sentence, length_factor)
         function, machinery = step_call.step.function, step_call.build_resources(context)
@@ -73,10 +80,10 @@ async def run_attempt(
             value = await function(**data, **machinery)
         else:
             value = await threads.call(lambda: function(**data, **machinery))
-        return Result(claim, step_call.encode_result(value), step_call.encode_items(value))
+        return outcomes.Success(claim, step_call.encode_result(value), step_call.encode_items(value))
     except BaseException as error:
         # Not isinstance: it reads `__class__`, which the error may have replaced.
-        if issubclass(type(error), asyncio.CancelledError) and _is_cancelled() and not _has_passed(claim):
+        if issubclass(type(error), asyncio.CancelledError) and _is_cancelled():
             raise
         seconds = time.monotonic() - began
         try:
@@ -89,55 +96,76 @@ async def run_attempt(
 
 def _classify_error(
     step_call: StepCall, claim: Claim, error: BaseException, seconds: float, length_factor: int
-) -> AttemptOutcome:
+) -> Outcome:
     """Return the outcome of an attempt that raised `error`."""
     match error:
         case DependencyMissing():
-            return AttemptOutcome(claim, "skipped", code="DEPENDENCY_FAILED")
-        case RetryLater() if _has_passed(claim):
-            return AttemptOutcome(claim, "stopped")
+            return outcomes.Skip(claim, "DEPENDENCY_FAILED")
+        case RetryLater() if step_call.provider is not None:
+            return _classify_provider_error(step_call, step_call.provider, claim, error, seconds)
         case RetryLater():
-            code = _get_wait_code(error)
-            # Python cannot represent a time beyond the year 9999.
-            delay = min(error.delay, MAX_DELAY)
-            return AttemptOutcome(claim, "wait", delay=delay, code=code, error=format_error(code, error, length_factor))
+            return _postpone(claim, error, error.delay, length_factor)
         case NeedsReview():
-            return AttemptOutcome(
-                claim,
-                "review",
-                code=clean_text(error.code)[:MAX_CODE_LENGTH],
-                error=_format_review_reason(step_call, error, length_factor),
-            )
-        case Parked():
-            return AttemptOutcome(claim, "parked", error=error.request.to_json())
-        case Stopped():
-            return AttemptOutcome(claim, "stopped")
+            return outcomes.ReviewRequest(claim, _build_review_reason(step_call, error, length_factor))
+        case ParkJob(effect=effect):
+            return outcomes.Parked(claim, effect)
         case _:
             return _retry_or_fail(step_call, claim, _explain_memory_error(step_call, error), seconds, length_factor)
 
 
-def _format_review_reason(step_call: StepCall, request: NeedsReview, length_factor: int) -> str:
-    """Return why a person is asked as JSON, with the result that the step proposes, if any."""
-    reason = {
-        "code": clean_text(request.code)[:MAX_CODE_LENGTH],
-        "message": clean_text(_describe_error(request))[: length_factor * MAX_MESSAGE_LENGTH],
-    }
-    if request.value is None:
-        return json.dumps(reason)
-    return f'{json.dumps(reason)[:-1]}, "value": {step_call.encode_result(request.value)}}}'
+def _classify_provider_error(
+    step_call: StepCall, provider: ChainProvider, claim: Claim, error: RetryLater, seconds: float
+) -> Outcome:
+    """Return the outcome of an attempt whose provider of a chain did not do its work, and keep what it says about it.
 
-
-def _get_wait_code(request: RetryLater) -> str:
-    """Return the code by which the SQL functions of pools know this kind of wait."""
-    match request:
-        case RateLimited():
-            return RATE_LIMITED
-        case ProviderDown():
-            return PROVIDER_DOWN
+    docs/charges.md has these rules as a table. Other errors are handled as in any step, except that each provider has
+    all retries.
+    """
+    match error:
+        case ProviderUsedUp():
+            return _postpone(claim, error, NO_DELAY, provider=provider, next_provider=provider.next_name)
         case ProviderRejected():
-            return PROVIDER_REJECTED
+            provider.set_report("rejected", min(error.delay, MAX_DELAY))
+            next_name = None if provider.finds_only else provider.next_name
+            # Without another provider the open breaker keeps the next attempt from starting, unless it is bound.
+            delay = error.delay if provider.is_bound else NO_DELAY
+            return _postpone(claim, error, delay, provider=provider, next_provider=next_name)
+        case ProviderDown():
+            provider.set_report("down")
+            if provider.finds_only:  # it has not been asked yet what became of the call
+                return _postpone(claim, error, error.delay, provider=provider)
+            return _retry_or_fail(step_call, claim, error, seconds)
+        case RateLimited():
+            provider.set_report("rate_limited", min(error.delay, MAX_DELAY))
+            return _postpone(claim, error, error.delay, provider=provider)
         case _:
-            return ASKED_TO_WAIT
+            return _postpone(claim, error, error.delay, provider=provider)
+
+
+def _postpone(
+    claim: Claim,
+    error: RetryLater,
+    delay: timedelta,
+    length_factor: int = 1,
+    *,
+    provider: ChainProvider | None = None,
+    next_provider: str | None = None,
+) -> Outcome:
+    failure = describe_failure(error.wait_code, error, length_factor)
+    # Python cannot represent a time beyond the year 9999.
+    return outcomes.Postponed(claim, _name_provider(failure, provider, next_provider), min(delay, MAX_DELAY))
+
+
+def _name_provider(failure: AttemptError, provider: ChainProvider | None, next_provider: str | None) -> AttemptError:
+    return failure if provider is None else replace(failure, provider=provider.name, next_provider=next_provider)
+
+
+def _build_review_reason(step_call: StepCall, request: NeedsReview, length_factor: int) -> ReviewReason:
+    return ReviewReason(
+        clean_text(request.code)[:MAX_CODE_LENGTH],
+        clean_text(_describe_error(request))[: length_factor * MAX_MESSAGE_LENGTH],
+        None if request.value is None else step_call.encode_result(request.value),
+    )
 
 
 def _is_cancelled() -> bool:
@@ -146,12 +174,12 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def build_timeout_outcome(step_call: StepCall, claim: Claim, seconds: float, advice: str) -> AttemptOutcome:
+def build_timeout_outcome(step_call: StepCall, claim: Claim, seconds: float, advice: str) -> Outcome:
     """Return the outcome of an attempt that exceeded its time limit."""
     name = step_call.step.name
     limit = step_call.step.policy.work_limit
     exceeded = (
-        "its timeout" if limit is None or seconds == step_call.timeout else f"the rest of {_describe_work_limit(limit)}"
+        "its timeout" if limit is None or seconds == step_call.timeout else f"the rest of {describe_work_limit(limit)}"
     )
     error = TimedOut(f"{name!r} was still running after {seconds:g} s, {exceeded}{advice}")
     return _retry_or_fail(step_call, claim, error, seconds)
@@ -159,12 +187,13 @@ def build_timeout_outcome(step_call: StepCall, claim: Claim, seconds: float, adv
 
 def build_crash_outcome(
     step_call: StepCall, claim: Claim, error: BaseException, seconds: float, length_factor: int = 1
-) -> AttemptOutcome:
+) -> Outcome:
     """Return the outcome of an attempt whose child process died or could not be started. Never raises."""
     try:
         return _retry_or_fail(step_call, claim, make_readable(error), seconds, length_factor)
     except BaseException:  # noqa: BLE001  (application code, as an attribute of the error)
-        return _fail_for_good(claim, GENERIC_CODE, UnreadableError(describe_error(error)), length_factor)
+        failure = describe_failure(GENERIC_CODE, UnreadableError(describe_error(error)), length_factor)
+        return outcomes.Failure(claim, failure)
     finally:
         release_frames(error)
 
@@ -189,69 +218,42 @@ class TimedOut(TimeoutError):
 
 def _retry_or_fail(
     step_call: StepCall, claim: Claim, error: BaseException, seconds: float, length_factor: int = 1
-) -> AttemptOutcome:
-    if _has_passed(claim):
-        return AttemptOutcome(claim, "stopped")
-    code = _get_error_code(error)
-    policy, failures, most = step_call.step.policy, *_count_failures(step_call, claim)
-    if isinstance(error, GiveUp) or failures > most or not policy.retry.covers(error):
-        return _fail_for_good(claim, code, error, length_factor)
-    delay = policy.retry.delay(failures, random.random())  # noqa: S311
-    spent = timedelta(milliseconds=claim.spent_ms) + timedelta(seconds=seconds)
-    if policy.work_limit is not None:
-        if spent + timedelta(milliseconds=claim.earlier.milliseconds if claim.earlier else 0) >= policy.work_limit:
-            sentence = f"{_describe_error(error)}; {_describe_work_limit(policy.work_limit)} are used up"
-            return _fail_for_good(claim, TimedOut.code, error, length_factor, sentence)
-    else:
-        spent += delay
-    if policy.total_timeout is not None and spent > policy.total_timeout:
-        sentence = (
-            f"another attempt would exceed total_timeout={policy.total_timeout}, the limit for all attempts together; "
-            f"{_describe_error(error)}"
-        )
-        return _fail_for_good(claim, "TOTAL_TIMEOUT", error, length_factor, sentence)
-    return AttemptOutcome(
-        claim,
-        "crashed" if isinstance(error, Crashed) else "retry",
-        delay=delay,
-        spent_ms=min(MAX_SPENT_MS, int(spent.total_seconds() * 1000)),
-        code=code,
-        error=format_error(code, error, length_factor),
+) -> Outcome:
+    policy, is_crash, provider = step_call.step.policy, isinstance(error, Crashed), step_call.provider
+    failures = claim.earlier.failures + claim.failures + 1
+    history = FailureHistory(
+        failures=failures,
+        crashes=claim.child_crashes + is_crash,
+        run_retries=claim.run_retries,
+        spent=timedelta(milliseconds=claim.spent_ms, seconds=seconds),
+        spent_earlier=timedelta(milliseconds=claim.earlier.milliseconds),
+        providers=1 if provider is None else len(provider.chain),
+        switch_delay=NO_DELAY if provider is None else provider.chain.switch_delay,
     )
+    is_final = not (policy.retry.covers(error) or isinstance(error, RetryLater))
+    decision = decide_retry(policy, history, is_final=is_final, random=random.random())  # noqa: S311
+    failure = describe_failure(_get_error_code(error), error, length_factor)
+    if isinstance(decision, AnotherAttempt):
+        next_provider = None if provider is None else _find_next_provider(policy, provider, claim, failures)
+        spent_ms = min(MAX_SPENT_MS, int(decision.spent.total_seconds() * 1000))
+        failure = _name_provider(failure, provider, next_provider)
+        return outcomes.Retried(claim, failure, decision.delay, spent_ms, is_crash)
+    if decision.code is not None:
+        sentence = f"{_describe_error(error)}; {decision.explanation}"
+        failure = describe_failure(decision.code, sentence, length_factor)
+    return outcomes.Failure(claim, _name_provider(failure, provider, None), decision.is_quarantined)
 
 
-def _count_failures(step_call: StepCall, claim: Claim) -> tuple[int, int]:
-    """Return the number of failed attempts at the item, this one included, and the number of retries allowed."""
-    most = step_call.step.policy.retry.retries
-    if claim.earlier is None:
-        return claim.failures + 1, most
-    allowed = claim.earlier.most_retries
-    return claim.earlier.failures + claim.failures + 1, most if allowed is None else min(most, allowed)
+def _find_next_provider(policy: Policy, provider: ChainProvider, claim: Claim, failures: int) -> str | None:
+    """Return the provider to which the job moves on after so many failures, or None if it stays."""
+    position = find_position(policy, claim.run_retries, failures, len(provider.chain))
+    return provider.get_name_if_later(position)
 
 
-def _describe_work_limit(limit: timedelta) -> str:
-    return f"the {limit.total_seconds():g} s allowed for all work on this item"
-
-
-def _has_passed(claim: Claim) -> bool:
-    """Return whether a last attempt has no call in progress that could still find external work to cancel."""
-    return claim.last and claim.looking == 0
-
-
-def _fail_for_good(
-    claim: Claim, code: str, error: BaseException, length_factor: int, sentence: str | None = None
-) -> AttemptOutcome:
-    """Return the outcome without a retry. Crashes have their own kind, because the third of a job quarantines it."""
-    outcome: OutcomeKind = "crashed_for_good" if isinstance(error, Crashed) else "failed"
-    return AttemptOutcome(claim, outcome, code=code, error=format_error(code, sentence or error, length_factor))
-
-
-def build_failure_outcome(
-    claim: Claim, code: str, error: BaseException | str, length_factor: int = 1
-) -> AttemptOutcome:
+def build_failure_outcome(claim: Claim, code: str, error: BaseException | str, length_factor: int = 1) -> Outcome:
     """Return the outcome of an attempt that failed and must not be retried."""
     readable = make_readable(error) if isinstance(error, BaseException) else error
-    outcome = AttemptOutcome(claim, "failed", code=code, error=format_error(code, readable, length_factor))
+    outcome = outcomes.Failure(claim, describe_failure(code, readable, length_factor))
     if isinstance(error, BaseException):
         release_frames(error)
     return outcome
@@ -277,38 +279,43 @@ def _get_error_code(error: BaseException) -> str:
         return OUT_OF_MEMORY
     try:
         code = getattr(error, "code", None)
-        return clean_text(code)[:MAX_CODE_LENGTH] if isinstance(code, str) else GENERIC_CODE
+        if isinstance(code, str):
+            return clean_text(code)[:MAX_CODE_LENGTH]
+        return error.wait_code if isinstance(error, RetryLater) else GENERIC_CODE
     except BaseException:  # noqa: BLE001  (`code` may be a property of the application)
         return GENERIC_CODE
 
 
-def format_error(code: str, error: BaseException | str, length_factor: int = 1) -> str:
-    """Return a failure as JSON, as the event stores it."""
+def describe_failure(code: str, error: BaseException | str, length_factor: int = 1) -> AttemptError:
+    """Return a failure as it is recorded."""
     if isinstance(error, str):
-        return json.dumps({"code": code, "message": clean_text(error)[: length_factor * MAX_MESSAGE_LENGTH]})
-    return json.dumps(
-        {
-            "code": code,
-            "type": get_class_name(error),
-            "message": clean_text(_describe_error(error))[: length_factor * MAX_MESSAGE_LENGTH],
-            "stack": clean_text(_format_stack(error))[-length_factor * MAX_STACK_LENGTH :],
-        }
+        return AttemptError(code, clean_text(error)[: length_factor * MAX_MESSAGE_LENGTH])
+    return AttemptError(
+        code,
+        clean_text(_describe_error(error))[: length_factor * MAX_MESSAGE_LENGTH],
+        get_class_name(error),
+        clean_text(_format_stack(error))[-length_factor * MAX_STACK_LENGTH :],
     )
 
 
-def mask_outcome(outcome: AttemptOutcome) -> AttemptOutcome:
+def mask_outcome(outcome: Outcome) -> Outcome:
     """Mask and truncate the texts of an outcome from a child process, which does not know the secrets."""
-    if outcome.error is None:
-        return outcome
-    error = json.loads(outcome.error)
-    cuts = {
-        "message": slice(MAX_MESSAGE_LENGTH),
-        "stack": slice(-MAX_STACK_LENGTH, None),
-        "code": slice(MAX_CODE_LENGTH),
-    }
-    masked = {name: clean_text(error[name])[cut] for name, cut in cuts.items() if isinstance(error.get(name), str)}
+    match outcome:
+        case outcomes.Retried() | outcomes.Failure() | outcomes.Postponed():
+            return structs.replace(outcome, error=_mask_error(outcome.error))
+        case outcomes.ReviewRequest(reason=ReviewReason() as reason):
+            code, message = clean_text(reason.code)[:MAX_CODE_LENGTH], clean_text(reason.message)[:MAX_MESSAGE_LENGTH]
+            return structs.replace(outcome, reason=replace(reason, code=code, message=message))
+        case _:
+            return outcome
+
+
+def _mask_error(error: AttemptError) -> AttemptError:
     return replace(
-        outcome, code=outcome.code and clean_text(outcome.code)[:MAX_CODE_LENGTH], error=json.dumps(error | masked)
+        error,
+        code=clean_text(error.code)[:MAX_CODE_LENGTH],
+        message=clean_text(error.message)[:MAX_MESSAGE_LENGTH],
+        stack=None if error.stack is None else clean_text(error.stack)[-MAX_STACK_LENGTH:],
     )
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from retoma.engine.claim_protocol import AttemptOutcome, Result
-from retoma.engine.tenants import Tenants
+from retoma.engine.outcomes import Failure, Outcome, Retried
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.records import describe_recorded_error
+from retoma.store.tenants import Tenants
 
 log = get_logger(__name__)
-FINAL_FAILURES = ("failed", "crashed_for_good")
-RETRIED_FAILURES = ("retry", "crashed")
 
 
-async def log_failed_attempts(outcomes: Sequence[Result | AttemptOutcome], tenants: Tenants) -> None:
-    for outcome in outcomes:
-        if isinstance(outcome, AttemptOutcome) and outcome.kind in FINAL_FAILURES + RETRIED_FAILURES:
+async def log_failed_attempts(reported: Sequence[Outcome], tenants: Tenants) -> None:
+    for outcome in reported:
+        if isinstance(outcome, Failure | Retried):
             _log_failed_attempt(outcome, await _get_tenant_name(outcome.claim.tenant, tenants))
 
 
@@ -30,17 +27,19 @@ async def _get_tenant_name(tenant: int, tenants: Tenants) -> str:
         return str(tenant)
 
 
-def _log_failed_attempt(outcome: AttemptOutcome, tenant: str) -> None:
+def _log_failed_attempt(outcome: Failure | Retried, tenant: str) -> None:
     claim = outcome.claim
-    error = describe_recorded_error(json.loads(outcome.error or "{}")) or None
+    error = describe_recorded_error(outcome.error.to_dict()) or None
     about = {"tenant": tenant, "run": str(claim.run), "step": claim.step, "attempt": claim.attempt}
-    about |= {"code": outcome.code, "error": error} | ({"item": claim.item} if claim.item else {})
-    if outcome.kind in FINAL_FAILURES:
-        log.error("job_failed", message="an attempt failed, and it will not be retried", **about)
+    about |= {"code": outcome.error.code, "error": error} | ({"item": claim.item} if claim.item else {})
+    providers = {"provider": outcome.error.provider, "next_provider": outcome.error.next_provider}
+    about |= {name: value for name, value in providers.items() if value is not None}
+    if isinstance(outcome, Failure):
+        log.error("job_failed", message="an attempt failed, and no worker will retry it", **about)
     else:
         log.warning(
             "attempt_failed",
-            message="an attempt failed, and it will be retried",
+            message="an attempt failed, and it will be retried unless its run stops",
             **about,
             in_seconds=round(outcome.delay.total_seconds(), 1),
         )

@@ -6,47 +6,51 @@ It receives everything over its pipes and almost no environment. Its parent may 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import importlib
 import importlib.util
 import json
 import os
 import resource
-import signal
 import struct
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from retoma.define.context import ChildContextBackend, Context
 from retoma.define.graph import Graph
 from retoma.define.isolation import importing_in_child
 from retoma.define.pipeline import Pipeline
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
+from retoma.engine import outcomes
+from retoma.engine.claim_protocol import Claim
+from retoma.engine.outcomes import AttemptError, Outcome, ReviewReason
 from retoma.errors import DefinitionError, describe_error
-from retoma.privileges import drop_privileges
+from retoma.privileges import die_with_parent, drop_privileges
 from retoma.worker.attempt import UNMASKED_LENGTH_FACTOR, build_crash_outcome, build_failure_outcome, run_attempt
-from retoma.worker.child_start import FAILED
+from retoma.worker.child_bootstrap import FAILED
 from retoma.worker.step_call import StepCall
 
 Message = dict[str, Any]
 LENGTH = struct.Struct("!I")
 READY = b"+"  # sent once, when the child accepts requests
 MAX_FILE_BYTES = 8 << 30  # the largest file that a step may write
-_PR_SET_PDEATHSIG = 1
+# The fields of outcomes that are more than JSON.
+_FIELD_TYPES: dict[str, Any] = {"delay": timedelta, "error": AttemptError, "reason": ReviewReason | None}
 
 
 def main() -> None:
     requests, answers = _take_over_pipes()
     try:
         drop_privileges()
-        _die_with_parent()
+        die_with_parent()
         if not (hello := _read_message(requests)):
             return  # the worker has already exited
         sys.path[:] = hello["path"]
@@ -107,7 +111,7 @@ class _DefinitionMissing(LookupError):
 
 
 def _run_attempt(step_calls: _StepCalls, request: Message) -> Message:
-    claim = claim_from_json(request["claim"])
+    claim = msgspec.convert(request["claim"], Claim)
     backend = ChildContextBackend()
     context = context_from_json(request["context"], backend) if request["context"] else None
     try:
@@ -163,17 +167,6 @@ def _load_module(module: str, file: str) -> ModuleType:
     return loaded
 
 
-def claim_to_json(claim: Claim) -> Message:
-    return {name: getattr(claim, name) for name in _CLAIM_FIELDS} | {"run": str(claim.run)}
-
-
-def claim_from_json(data: Message) -> Claim:
-    return Claim(**{**data, "run": UUID(data["run"])})
-
-
-_CLAIM_FIELDS = [field.name for field in fields(Claim) if field.init]
-
-
 def context_to_json(context: Context) -> Message:
     plain = {field.name: getattr(context, field.name) for field in fields(Context) if field.name != "backend"}
     return plain | {"run": str(context.run)}
@@ -183,16 +176,19 @@ def context_from_json(data: Message, backend: ChildContextBackend) -> Context:
     return Context(**{**data, "run": UUID(data["run"])}, backend=backend)
 
 
-def outcome_to_json(outcome: Result | AttemptOutcome) -> Message:
-    if isinstance(outcome, Result):
-        return {"output": outcome.output, "items": outcome.items}
-    return {
-        "outcome": outcome.kind,
-        "delay": outcome.delay.total_seconds(),
-        "spent_ms": outcome.spent_ms,
-        "code": outcome.code,
-        "error": outcome.error,
-    }
+def outcome_to_json(outcome: Outcome) -> Message:
+    given = {name: msgspec.to_builtins(getattr(outcome, name)) for name in _list_fields(type(outcome))}
+    return {"outcome": type(outcome).__name__} | given
+
+
+def _list_fields(kind: type[Outcome]) -> list[str]:
+    return [name for name in kind.__struct_fields__ if name != "claim"]
+
+
+def outcome_from_json(claim: Claim, answer: Message) -> Outcome:
+    kind: type[Outcome] = getattr(outcomes, answer["outcome"])
+    given = {name: msgspec.convert(answer[name], _FIELD_TYPES.get(name, Any)) for name in _list_fields(kind)}
+    return kind(claim, **given)
 
 
 def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
@@ -201,11 +197,6 @@ def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     return requests, answers
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _limit_memory(limit: int) -> None:

@@ -67,13 +67,14 @@ def find_remaining_steps(graph: Graph, unfinished: Iterable[str]) -> set[str]:
 
 
 def _find_reasons(app: App, graph: Graph, steps: set[str], shared: bool) -> Iterator[tuple[str, str]]:
-    pipeline = app.pipelines.get(graph.pipeline)
-    if pipeline is None:
+    application = app.find_owner(graph.pipeline)
+    if application is None:
         if not shared:
             yield "", f"the application no longer defines this pipeline; {suggest_name(graph.pipeline, app.pipelines)}"
         return
+    pipeline = application.own_pipelines[graph.pipeline]
     for shape in graph.steps:
-        if shape.name in steps and (why := _explain_incompatibility(pipeline, graph, shape, app.resources)):
+        if shape.name in steps and (why := _explain_incompatibility(pipeline, graph, shape, application.resources)):
             yield shape.name, why
 
 

@@ -7,22 +7,33 @@ import hashlib
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from math import inf
-from operator import eq, is_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from retoma.define.charge import Charge
 from retoma.define.codec import MAX_RESULT_BYTES, count_bytes, encode_any
 from retoma.define.context import ExternalWorkLimits, call_maybe_async
 from retoma.define.definition_errors import MAX_NAME_LENGTH
 from retoma.define.durations import Duration, as_timedelta
-from retoma.define.external_work import Cancel, Parked, ParkRequest, Poll, Stopped, locate_function
+from retoma.define.external_work import (
+    Cancel,
+    Find,
+    ParkJob,
+    ParkRequest,
+    Poll,
+    Submit,
+    locate_function,
+    parse_provider_method,
+)
 from retoma.define.file import File
+from retoma.define.pipeline import Input, Pipeline
 from retoma.engine.claim_protocol import Claim
 from retoma.errors import (
+    ChildRunFailed,
     DefinitionError,
     ExternalWorkFailed,
     GiveUp,
@@ -31,35 +42,41 @@ from retoma.errors import (
     SubmissionUnknown,
     describe_error,
 )
+from retoma.identifiers import ClaimKey
 from retoma.records import Fact
-from retoma.store import clock, external_work, facts, profiles, watchdog
+from retoma.store import clock, effects, external_work, tenant_facts, tenant_profiles, watchdog
 from retoma.store.database import Database
+from retoma.worker import child_runs
+from retoma.worker.chain_provider import ChainProvider, ProviderUsedUp
 from retoma.worker.charge_buffer import ChargeBuffer
+from retoma.worker.served_versions import ServedVersions
 from retoma.worker.step_call import StepCall
-
-if TYPE_CHECKING:
-    from retoma.files import FileStore
 
 Answer = TypeVar("Answer")
 CALLBACK_PATH = "/api/v1/callbacks/"
 TOKEN_BYTES = 32
 TOKEN_LIFETIME = timedelta(days=30)
-TURNS = 3  # iterations of the event loop until a step sees the result of one of several concurrent calls
+SUBMISSION = "external"  # the name of the effect that submits external work
+CHILD_REQUEST = ParkRequest(
+    poll=f"{child_runs.LOCATION}.poll",
+    poll_interval=None,
+    queue_timeout=None,
+    run_timeout=None,
+    total_timeout=timedelta(days=36_500),  # a child may wait for people; its own limits apply
+)
 CALL_GRACE = 30.0  # seconds for a call in progress when its attempt is cancelled
 
 
 class ContextBackends:
     """Creates the context backend of each attempt of a worker."""
 
-    def __init__(
-        self, database: Database, public_url: str | None, app: str = "", files: FileStore | None = None
-    ) -> None:
+    def __init__(self, database: Database, public_url: str | None, served_versions: ServedVersions) -> None:
         self.worker = 0  # set when the worker has registered
         self.database = database
         self.public_url = public_url
-        self.app = app
-        self.files = files
+        self.served_versions = served_versions
         self.charge_buffer = ChargeBuffer(database)
+        self.effects_in_progress: Counter[ClaimKey] = Counter()  # calls by the jobs that make them
 
     def create(self, claim: Claim, step_call: StepCall) -> AttemptContextBackend:
         return AttemptContextBackend(self, claim, step_call)
@@ -70,11 +87,8 @@ class AttemptContextBackend:
         self._backends = backends
         self._claim = claim
         self._step_call = step_call
-        self._effect_results: dict[str, Any] = {}  # by effect name
-        self._attempt = asyncio.current_task()
-        self._cancel_requested = False  # while an effect was in progress
-        self._found_external_work = False  # an effect that may have started external work
-        self._open_calls = 0  # calls of the context in progress
+        self._app = backends.served_versions.get_application(claim.version)
+        self._has_external_work = False
         self._token = secrets.token_urlsafe(TOKEN_BYTES) if backends.public_url else None
 
     @property
@@ -87,202 +101,201 @@ class AttemptContextBackend:
         self._backends.charge_buffer.add(self._claim, charge)
 
     async def now(self) -> datetime:
-        return await self._await_call(clock.now(self._backends.database))
+        return await clock.now(self._backends.database)
 
     async def limit_run(self, limit: Duration) -> None:
         names = ("run", "step", "item", "revision", "fence")
         job = {name: getattr(self._claim, name) for name in names}
-        await self._await_call(watchdog.set_run_deadline(self._backends.database, job, _check_duration("limit", limit)))
+        await watchdog.set_run_deadline(self._backends.database, job, _check_duration("limit", limit))
 
     async def save_file(self, content: bytes | Path, name: str) -> File:
-        if self._backends.files is None:
+        if self._app.files is None:
             raise DefinitionError("this application has no file store: set App(files=...)")
-        return await self._await_call(self._backends.files.save(content, name=name))
+        return await self._app.files.save(content, name=name)
 
     async def remember(self, known: Sequence[Fact], language: str, about: str) -> None:
         claim = self._claim
-        await self._await_call(
-            facts.remember(self._backends.database, self._backends.app, claim.tenant, language, claim.run, known, about)
+        await tenant_facts.remember(
+            self._backends.database, self._app.name, claim.tenant, language, claim.run, known, about
         )
 
     async def recall(self, query: str, language: str, limit: int) -> list[Fact]:
-        return await self._await_call(
-            facts.recall(self._backends.database, self._backends.app, self._claim.tenant, language, query, limit)
+        return await tenant_facts.recall(
+            self._backends.database, self._app.name, self._claim.tenant, language, query, limit
         )
 
     async def profile(self, tenant: str) -> Any:
-        found = await self._await_call(profiles.list_profiles(self._backends.database, self._backends.app, tenant))
+        found = await tenant_profiles.list_profiles(self._backends.database, self._app.name, tenant)
         return found[0].value if found else None
 
-    async def once(self, name: str, call: Callable[[], Any], reconcile: Callable[[], Any] | None) -> Any:
-        known = await self._await_call(self._run_once(self._build_effect(name), call, reconcile))
-        self._found_external_work |= reconcile is not None
-        self._effect_results[name] = json.loads(known or "null")
-        return self._effect_results[name]
+    async def once(self, name: str, call: Callable[[], Any], find: Find | None, cancel: Cancel | None, key: str) -> Any:
+        if isinstance(name, str) and name.partition("#")[0] == SUBMISSION:  # as `orphan_external_work` names them
+            raise DefinitionError(f"once({name!r}): this name is reserved for ctx.external, use another one")
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or "\0" in name:
+            raise DefinitionError(f"once({name!r:.80}): use a name of 1 to {MAX_NAME_LENGTH} characters")
+        functions = self._locate_functions(find, key, cancel)
+        if (provider := self._get_provider(functions)) is not None:
+            name = f"{name}@{provider.name}"  # another provider does not know what this one did
+        value, is_cancelled = await self._run_effect(name, functions, call, find)
+        if is_cancelled:
+            raise asyncio.CancelledError
+        return json.loads(value)
 
     async def external(
-        self, external_id: Any, poll: Poll | None, cancel: Cancel | None, limits: ExternalWorkLimits
+        self,
+        submit: Submit,
+        find: Find | None,
+        poll: Poll | None,
+        cancel: Cancel | None,
+        key: str,
+        limits: ExternalWorkLimits,
     ) -> Any:
-        claim = self._claim
-        found = await self._await_call(
-            external_work.get_ended_work(self._backends.database, claim.run, claim.step, claim.item, claim.revision)
-        )
-        if found is None:
-            raise Parked(self._build_park_request(external_id, poll, cancel, limits))
-        if found.external_id != self._to_json_value(external_id):
-            raise DefinitionError(
-                f"{claim.step!r} waits for a different external id than it was parked with: submit within ctx.once, "
-                "which returns the same id in every attempt, and move a second piece of external work to its own step"
+        functions = self._locate_functions(find, key, cancel, self._build_park_request(poll, limits))
+        ended = await self._get_ended_work()
+        if ended is None:
+            await self._run_effect(SUBMISSION, functions, submit, find)
+            raise ParkJob(SUBMISSION)  # also if the attempt was cancelled: what was submitted must be watched
+        if ended.state == "succeeded":
+            return ended.result
+        raise ExternalWorkFailed(ended.message, ended.code)
+
+    async def run_child(self, pipeline: Pipeline | str, inputs: Input, tenant: str, key: str | None) -> dict[str, Any]:
+        children = self._backends.served_versions.child_runs
+        child = children.describe(self._claim, pipeline, inputs, tenant, key)
+        ended = await self._get_ended_work()
+        if ended is None:
+            known = await children.get_known_results(child)
+            if known is not None:
+                return known
+            functions = effects.EffectFunctions(
+                find=f"{child_runs.LOCATION}.find",
+                find_key=child.key.to_text(),
+                cancel=f"{child_runs.LOCATION}.cancel",
+                request=CHILD_REQUEST.to_json(),
             )
-        if found.state == "succeeded":
-            return found.result
-        raise ExternalWorkFailed(
-            found.error.get("message") or f"the external work ended as {found.state}",
-            found.error.get("code") or found.state.upper(),
+            await self._run_effect(SUBMISSION, functions, lambda: children.start(child), children.find)
+            raise ParkJob(SUBMISSION)
+        if ended.state == "succeeded":
+            results: dict[str, Any] = ended.result
+            return results
+        raise ChildRunFailed(ended.message, ended.code)
+
+    async def _get_ended_work(self) -> external_work.EndedWork | None:
+        """Return the outcome of the job's external work, once it has one. A job has one piece of it."""
+        claim = self._claim
+        if self._has_external_work:
+            raise DefinitionError(
+                f"{claim.step!r} waits for external work twice: move the second piece of external work to its own step"
+            )
+        self._has_external_work = True
+        return await external_work.get_ended_work(
+            self._backends.database, claim.run, claim.step, claim.item, claim.revision
         )
 
-    @property
-    def _only_finds(self) -> bool:
-        """Whether the attempt starts nothing new, and only continues until its external work is parked."""
-        return self._claim.last or self._cancel_requested
-
-    async def _await_call(self, call: Coroutine[Any, Any, Answer]) -> Answer:
-        """Await a call of the context. A last attempt must know its result before it may end."""
-        self._claim.looking += 1
-        self._open_calls += 1
-        try:
-            answer = await call
-        finally:
-            self._open_calls -= 1
-        self._claim.looking -= 1
-        if self._only_finds:
-            self._end_unless_it_asks_on(TURNS)
-        return answer
-
-    def _end_unless_it_asks_on(self, turns: int) -> None:
-        """Cancel the attempt unless it makes another call of the context within `turns` iterations of the loop."""
-        if turns > 0:
-            asyncio.get_running_loop().call_soon(self._end_unless_it_asks_on, turns - 1)
-        elif self._open_calls == 0 and self._attempt is not None:
-            self._attempt.cancel()
-
-    async def _run_once(
-        self, effect: external_work.LeasedEffect, call: Callable[[], Any], reconcile: Callable[[], Any] | None
-    ) -> str | None:
-        """Run the effect unless it has run, and return its result as JSON."""
+    async def _run_effect(
+        self, name: str, functions: effects.EffectFunctions, call: Callable[[], Any], find: Find | None
+    ) -> tuple[str, bool]:
+        """Run the effect unless it has run. Return its value as JSON, and whether the attempt was cancelled."""
+        claim = self._claim
+        effect = effects.LeasedEffect(claim.run, claim.step, claim.item, claim.revision, claim.fence, name)
         token_hash = hashlib.sha256(self._token.encode()).digest() if self._token else None
-        state, known = await external_work.begin_effect(
-            self._backends.database,
-            self._backends.worker,
-            effect,
-            token_hash,
-            TOKEN_LIFETIME,
-            findable=reconcile is not None,
+        state, known = await effects.begin_effect(
+            self._backends.database, self._backends.worker, effect, functions, token_hash, TOKEN_LIFETIME
         )
         if state == "lost":
             raise self._build_lease_lost()
         if state == "done":
-            return known
-        if self._only_finds and reconcile is None and (self._found_external_work or self._open_calls > 1):
-            # Not needed until the external work that was found is parked.
-            await external_work.undo_effect(self._backends.database, effect)
-            return None
-        try:
-            return await self._finish_despite_cancel(
-                self._run_and_record(effect, call, reconcile if state == "begun" else None)
-            )
-        except Stopped:
-            if self._claim.last or self._attempt is None:
-                raise
-            self._attempt.cancel()  # it was cancelled: another attempt runs what this one has not started
-            raise asyncio.CancelledError from None
+            return known or "null", False
+        search = find if state == "begun" else None
+        return await self._finish_despite_cancel(self._call_and_record(effect, functions, call, search))
 
-    async def _run_and_record(
-        self, effect: external_work.LeasedEffect, call: Callable[[], Any], reconcile: Callable[[], Any] | None
+    async def _call_and_record(
+        self,
+        effect: effects.LeasedEffect,
+        functions: effects.EffectFunctions,
+        call: Callable[[], Any],
+        find: Find | None,
     ) -> str:
-        """Call the effect, unless `reconcile` finds that it is done, and record its result."""
-        value = await call_maybe_async(reconcile) if reconcile is not None else None
+        """Call the effect, unless `find` says that it is done, and record its value."""
+        value = await call_maybe_async(lambda: find(functions.find_key or "")) if find is not None else None
         if value is None:
-            value = await self._call_or_undo(effect, call)
-        recorded = _encode(value, f"the result of once({effect.name!r}) in {self._claim.step!r}")
-        if not await external_work.end_effect(self._backends.database, effect, recorded):
+            provider = self._get_provider(functions)
+            if provider is not None and provider.finds_only and find is not None:
+                await effects.undo_effect(self._backends.database, effect)
+                raise ProviderUsedUp(provider.name)
+            value = await self._call_or_undo(effect, functions, call)
+        recorded = _encode(value, f"the result of {_describe_effect(effect.name)} in {self._claim.step!r}")
+        if not await effects.end_effect(self._backends.database, effect, recorded):
             raise self._build_lease_lost()
         return recorded
 
-    async def _call_or_undo(self, effect: external_work.LeasedEffect, call: Callable[[], Any]) -> Any:
+    async def _call_or_undo(
+        self, effect: effects.LeasedEffect, functions: effects.EffectFunctions, call: Callable[[], Any]
+    ) -> Any:
         try:
-            if self._only_finds:
-                raise Stopped
             return await call_maybe_async(call)
         except SubmissionUnknown:
             raise
-        except (RetryLater, GiveUp, Stopped):
-            # Nothing happened, or the step says so. After any other error the outcome is unknown.
-            await external_work.undo_effect(self._backends.database, effect)
+        except Exception as error:
+            # After these requests nothing has happened. After any other error the outcome is unknown, which matters
+            # only if something can be found or cancelled: otherwise the error is all that anyone could look at.
+            if isinstance(error, RetryLater | GiveUp) or functions == effects.EffectFunctions():
+                await effects.undo_effect(self._backends.database, effect)
             raise
 
-    async def _finish_despite_cancel(self, work: Coroutine[Any, Any, str]) -> str:
-        """Let an effect finish and be recorded although the attempt is cancelled: external work that is not recorded
-        cannot be cancelled. The attempt then continues until it parks. Give up after CALL_GRACE seconds."""
-        task, attempt = asyncio.ensure_future(_convert_exits(work)), asyncio.current_task()
-        cancels, give_up = 0, inf
+    async def _finish_despite_cancel(self, work: Coroutine[Any, Any, str]) -> tuple[str, bool]:
+        """Let an effect finish and be recorded although the attempt is cancelled: what is not recorded must be looked
+        for. Give up after CALL_GRACE seconds."""
+        task, give_up = asyncio.ensure_future(_convert_exits(work)), inf
+        in_progress, key = self._backends.effects_in_progress, self._claim.key
+        in_progress[key] += 1
+        task.add_done_callback(lambda _: _decrement(in_progress, key))
         while not task.done() and time.monotonic() < give_up:
             try:
                 await asyncio.wait([task], timeout=None if give_up == inf else give_up - time.monotonic())
             except asyncio.CancelledError:
-                cancels, give_up = cancels + 1, min(give_up, time.monotonic() + CALL_GRACE)
+                give_up = min(give_up, time.monotonic() + CALL_GRACE)
         if not task.done():
             task.cancel()
             raise asyncio.CancelledError
-        for _ in range(cancels):
-            assert attempt is not None
-            attempt.uncancel()
-        self._cancel_requested |= cancels > 0
-        return task.result()
+        return task.result(), give_up < inf
 
-    def _build_effect(self, name: str) -> external_work.LeasedEffect:
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or "\0" in name:
-            raise DefinitionError(f"once({name!r:.80}): use a name of 1 to {MAX_NAME_LENGTH} characters")
-        claim = self._claim
-        return external_work.LeasedEffect(claim.run, claim.step, claim.item, claim.revision, claim.fence, name)
+    def _locate_functions(
+        self, find: Find | None, key: str, cancel: Cancel | None, request: ParkRequest | None = None
+    ) -> effects.EffectFunctions:
+        if not isinstance(key, str) or not key or "\0" in key:
+            raise DefinitionError(f"key={key!r:.80}: pass a string that identifies the call at the provider")
+        resources = self._step_call.located_resources
+        return effects.EffectFunctions(
+            find=locate_function(find, "find", resources),
+            find_key=None if find is None else key,
+            cancel=locate_function(cancel, "cancel", resources),
+            request=None if request is None else request.to_json(),
+        )
 
-    def _build_park_request(
-        self, external_id: Any, poll: Poll | None, cancel: Cancel | None, limits: ExternalWorkLimits
-    ) -> ParkRequest:
+    def _build_park_request(self, poll: Poll | None, limits: ExternalWorkLimits) -> ParkRequest:
         if poll is None and self._token is None:
             raise DefinitionError(
                 f"{self._claim.step!r} waits for a callback, but this worker has no URL for callbacks: "
                 "pass external(poll=...), or set RETOMA_PUBLIC_URL"
             )
-        resources = self._step_call.resources
         return ParkRequest(
-            external_id=self._to_json_value(external_id),
-            poll=locate_function(poll, "poll", resources),
-            cancel=locate_function(cancel, "cancel", resources),
+            poll=locate_function(poll, "poll", self._step_call.located_resources),
             poll_interval=_check_duration("poll_interval", limits.poll_interval),
             queue_timeout=None
             if limits.queue_timeout is None
             else _check_duration("queue_timeout", limits.queue_timeout),
             run_timeout=None if limits.run_timeout is None else _check_duration("run_timeout", limits.run_timeout),
             total_timeout=_check_duration("total_timeout", limits.total_timeout or self._step_call.step.policy.timeout),
-            effect=self._find_submitting_effect(external_id),
+            provider=None if self._step_call.provider is None else self._step_call.provider.name,
         )
 
-    def _find_submitting_effect(self, external_id: Any) -> str | None:
-        """Return the effect whose result is or contains this external id, the same object rather than an equal one."""
-        plain = self._to_json_value(external_id)
-        like = [name for name, result in self._effect_results.items() if _contains_value(result, plain, eq)]
-        if not like:  # the id was computed from the result of the only effect
-            like = [name for name, result in self._effect_results.items() if result is not None]
-            like = like if len(like) == 1 else []
-        return next(
-            (name for name in like if _contains_value(self._effect_results[name], external_id, is_)),
-            like[0] if like else None,
-        )
-
-    def _to_json_value(self, external_id: Any) -> Any:
-        """Return the external id as the database returns it."""
-        return json.loads(_encode(external_id, f"the external id of {self._claim.step!r}"))
+    def _get_provider(self, functions: effects.EffectFunctions) -> ChainProvider | None:
+        """Return the attempt's provider of a chain if the effect belongs to it: external work, or its own functions."""
+        locations = (functions.find, functions.cancel)
+        if functions.request is None and not any(each and parse_provider_method(each) for each in locations):
+            return None
+        return self._step_call.provider
 
     def _build_lease_lost(self) -> LeaseLost:
         claim = self._claim
@@ -292,18 +305,21 @@ class AttemptContextBackend:
         )
 
 
-def _contains_value(value: Any, external_id: Any, same: Callable[[Any, Any], bool]) -> bool:
-    if same(value, external_id):
-        return True
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_contains_value(part, external_id, same) for part in parts)
+def _describe_effect(name: str) -> str:
+    return "submit" if name == SUBMISSION else f"once({name!r})"
+
+
+def _decrement(counts: Counter[ClaimKey], key: ClaimKey) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 async def _convert_exits(work: Coroutine[Any, Any, str]) -> str:
     try:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:  # raised from a task, they would end the worker
-        raise RuntimeError(f"a call within once raised {describe_error(error)}") from error
+        raise RuntimeError(f"a call within once or external raised {describe_error(error)}") from error
 
 
 def _check_duration(name: str, value: object) -> timedelta:

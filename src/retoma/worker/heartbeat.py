@@ -12,10 +12,8 @@ from datetime import timedelta
 
 from retoma.logs import get_logger
 from retoma.store.database import DATABASE_ERRORS, Database, DedicatedConnection
-from retoma.store.statements import statements
 
 log = get_logger(__name__)
-_SQL = statements("workers")
 SECONDS_BETWEEN_HEARTBEATS = 2.0
 
 
@@ -34,7 +32,7 @@ class HeartbeatThread:
         worker: int,
         heartbeat_timeout: timedelta,
         *,
-        on_declared_dead: Callable[[], None],
+        on_declared_dead: Callable[[], object],
         list_overdue: Callable[[], list[str]],
         on_blocked: Callable[[], None],
     ) -> None:
@@ -84,13 +82,13 @@ class HeartbeatThread:
             at=stack,
         )
         with suppress(*DATABASE_ERRORS):
-            await link.fetch(_SQL["deregister_blocked_worker"], [self._worker], timeout=self._interval)
+            await link.call("workers", "deregister_blocked_worker", [self._worker], self._interval)
         self._on_blocked()
 
     async def _send_heartbeat(self, link: DedicatedConnection) -> bool | None:
         """Return False if the worker was declared dead, and None if the heartbeat failed, which does not mean that."""
         try:
-            return bool(await link.fetch(_SQL["send_heartbeat"], [self._worker], timeout=self._interval))
+            return bool(await link.call("workers", "send_heartbeat", [self._worker], self._interval))
         except Exception as error:  # noqa: BLE001  (the next heartbeat tries again, whatever it was)
             log.warning(
                 "heartbeat_missed",

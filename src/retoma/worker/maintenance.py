@@ -1,4 +1,4 @@
-"""Maintenance that every worker does for all: reap dead workers, release due jobs, and find unwanted jobs."""
+"""Maintenance that every worker and server does for all: reap dead workers, release due jobs, find unwanted jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retoma.engine import watchdog
 from retoma.errors import DatabaseUnavailable
 from retoma.identifiers import ClaimKey
 from retoma.logs import get_logger
-from retoma.store import metrics, workers
+from retoma.store import effects, metrics, workers
 from retoma.store.database import Database
 
 log = get_logger(__name__)
@@ -22,6 +22,7 @@ TICKS_BETWEEN_REFRESHES = 5
 TICKS_BETWEEN_COUNTS = 60
 TICKS_BETWEEN_REPAIRS = 10
 RUNS_PER_REPAIR = 2_000
+MAX_LOGGED_ORPHANS = 100
 MAX_RELEASED_JOBS = 1_000
 MIN_PAUSE_SECONDS = 0.01
 MAX_PAUSE_SECONDS = 1.5  # a longer pause would look like an unreachable database
@@ -79,6 +80,7 @@ class Maintenance:
             await metrics.update_counters(self._database)  # events must not pile up while no metrics are read
         if tick % TICKS_BETWEEN_REPAIRS == 0:
             await self._repair_runs()
+            await self._log_orphans()
         found = await workers.release_due_jobs(self._database, MAX_RELEASED_JOBS)
         if found.released:
             self._on_work()
@@ -112,6 +114,17 @@ class Maintenance:
         ended, self._repaired_to = await workers.repair_runs(self._database, self._repaired_to, RUNS_PER_REPAIR)
         for run in ended:
             log.error("run_repaired", message="ended a run that was open but had no job left to run", run=str(run))
+
+    async def _log_orphans(self) -> None:
+        for orphan in await effects.claim_unlogged_orphans(self._database, MAX_LOGGED_ORPHANS):
+            log.warning(
+                "effect_orphaned",
+                message="what a job started may still be going on at a provider: look for it there, then resolve it",
+                run=str(orphan["run"]),
+                step=orphan["step"],
+                item=orphan["item"],
+                effect=orphan["effect"],
+            )
 
     async def _reap_dead_workers(self, reachable_for: timedelta | None) -> None:
         for worker, jobs in await workers.reap_dead_workers(self._database, self._heartbeat_timeout, reachable_for):

@@ -10,21 +10,23 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from retoma.define.charge import Charge
 from retoma.define.context import Context
 from retoma.define.durations import as_timedelta
 from retoma.define.isolation import Isolation
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
+from retoma.engine.claim_protocol import Claim
+from retoma.engine.outcomes import Outcome
 from retoma.privileges import hide_process
-from retoma.worker import child_start
+from retoma.worker import child_bootstrap
 from retoma.worker.attempt import OUT_OF_MEMORY, Crashed, build_crash_outcome, mask_outcome
-from retoma.worker.child_process import LENGTH, READY, claim_to_json, context_to_json, frame_message
+from retoma.worker.child_process import LENGTH, READY, context_to_json, frame_message, outcome_from_json
 from retoma.worker.process_reaper import ProcessReaper
 from retoma.worker.step_call import StepCall
 
@@ -32,7 +34,7 @@ MAX_ANSWER_BYTES = 64 << 20  # results are far smaller
 JOBS_PER_CHILD = 500
 MAX_CONCURRENT_STARTS = max(2, os.cpu_count() or 1)
 CPU_GRACE = 3.0  # seconds of CPU time beyond the limit, after which a child that ignores the signal is killed
-PACKAGE_FOLDER = Path(child_start.__file__).parents[1]  # of this Retoma
+PACKAGE_FOLDER = Path(child_bootstrap.__file__).parents[1]  # of this Retoma
 INHERITED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME")
 
 
@@ -44,18 +46,23 @@ class ProcessPool:
     """
 
     def __init__(self) -> None:
-        self._idle: dict[int, list[_ChildProcess]] = {}
+        self._idle: dict[int, list[ChildProcess]] = {}
         self._reaper = ProcessReaper()
         self._starting = asyncio.Semaphore(MAX_CONCURRENT_STARTS)
 
+    async def get_child(self, isolation: Isolation) -> ChildProcess:
+        """Return an idle child, or start one."""
+        if (idle := await self._pop_idle(isolation)) is not None:
+            return idle
+        async with self._starting:
+            return await self._pop_idle(isolation) or await ChildProcess.start(isolation.memory, self._reaper)
+
     async def run_attempt(
-        self, step_call: StepCall, claim: Claim, context: Context | None, on_step_start: Callable[[Claim], None]
-    ) -> Result | AttemptOutcome:
-        """Run one attempt in a child, after calling `on_step_start`. If this is cancelled, kill the child at once."""
+        self, child: ChildProcess, step_call: StepCall, claim: Claim, context: Context | None
+    ) -> Outcome:
+        """Run one attempt in a child from `get_child`. If this is cancelled, kill the child at once."""
         isolation = step_call.step.policy.isolation
         assert isolation is not None
-        child = await self._get_child(isolation)
-        on_step_start(claim)
         began = time.monotonic()
         try:
             with child.limit_cpu(isolation):
@@ -70,7 +77,7 @@ class ProcessPool:
             raise
         await self._return_or_kill(isolation, child, answer)
         _record_charges(context, answer)
-        return _parse_outcome(claim, answer)
+        return mask_outcome(outcome_from_json(claim, answer))
 
     async def close(self) -> None:
         for children in self._idle.values():
@@ -79,19 +86,13 @@ class ProcessPool:
         self._idle.clear()
         self._reaper.close()
 
-    async def _ask_child(self, child: _ChildProcess, request: dict[str, Any], step: str) -> dict[str, Any]:
+    async def _ask_child(self, child: ChildProcess, request: dict[str, Any], step: str) -> dict[str, Any]:
         try:
             return await child.ask(request)
         except EOFError:
             raise await child.explain_death(step) from None
 
-    async def _get_child(self, isolation: Isolation) -> _ChildProcess:
-        if (idle := await self._pop_idle(isolation)) is not None:
-            return idle
-        async with self._starting:
-            return await self._pop_idle(isolation) or await _ChildProcess.start(isolation.memory, self._reaper)
-
-    async def _pop_idle(self, isolation: Isolation) -> _ChildProcess | None:
+    async def _pop_idle(self, isolation: Isolation) -> ChildProcess | None:
         idle = self._idle.setdefault(isolation.memory, [])
         while idle:
             child = idle.pop()
@@ -100,9 +101,9 @@ class ProcessPool:
             await child.kill()
         return None
 
-    async def _return_or_kill(self, isolation: Isolation, child: _ChildProcess, answer: dict[str, Any]) -> None:
+    async def _return_or_kill(self, isolation: Isolation, child: ChildProcess, answer: dict[str, Any]) -> None:
         """Keep the child for other attempts, unless it has run enough of them or still holds too much memory."""
-        is_healthy = answer.get("code") != OUT_OF_MEMORY and answer["grown"] <= isolation.memory // 2
+        is_healthy = answer.get("error", {}).get("code") != OUT_OF_MEMORY and answer["grown"] <= isolation.memory // 2
         if is_healthy and child.jobs < JOBS_PER_CHILD:
             self._idle[isolation.memory].append(child)
         else:
@@ -113,7 +114,7 @@ class AnswerTooLarge(ValueError):
     """The answer of a child is too large to be read into the worker's memory."""
 
 
-class _ChildProcess:
+class ChildProcess:
     def __init__(self, process: Process, reaper: ProcessReaper) -> None:
         self.jobs = 0
         self.known_graphs: set[tuple[int, str]] = set()  # the versions and steps that it has the graph of
@@ -124,13 +125,13 @@ class _ChildProcess:
         reaper.watch(process.pid)
 
     @classmethod
-    async def start(cls, memory: int, reaper: ProcessReaper) -> _ChildProcess:
+    async def start(cls, memory: int, reaper: ProcessReaper) -> ChildProcess:
         hide_process()
         environment = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # it imports nothing from the folder that its worker was started in
-            child_start.__file__,
+            child_bootstrap.__file__,
             str(PACKAGE_FOLDER),
             json.dumps(sys.path),
             stdin=PIPE,
@@ -151,7 +152,7 @@ class _ChildProcess:
         """Wait until the child is ready or has died: the next request reports how it died."""
         assert self._process.stdout is not None
         with suppress(asyncio.IncompleteReadError, ConnectionError):
-            if await self._process.stdout.readexactly(len(READY)) == child_start.FAILED:
+            if await self._process.stdout.readexactly(len(READY)) == child_bootstrap.FAILED:
                 self._start_error = (await self._process.stdout.read()).decode(errors="replace")
 
     @property
@@ -241,14 +242,14 @@ def _check_length(length: int) -> int:
 
 
 def _build_request(
-    step_call: StepCall, claim: Claim, context: Context | None, isolation: Isolation, child: _ChildProcess
+    step_call: StepCall, claim: Claim, context: Context | None, isolation: Isolation, child: ChildProcess
 ) -> dict[str, Any]:
     function = step_call.step.function
     request = {
         "module": function.__module__,
         "file": inspect.getfile(function),
         "pipeline": step_call.step.pipeline,
-        "claim": claim_to_json(claim),
+        "claim": msgspec.to_builtins(claim),
         "context": None if context is None else context_to_json(context),
         "cpu": None if isolation.cpu is None else as_timedelta(isolation.cpu).total_seconds(),
     }
@@ -264,17 +265,3 @@ def _record_charges(context: Context | None, answer: dict[str, Any]) -> None:
     if context is not None and context.backend is not None:
         for charge in answer.get("charges", ()):
             context.backend.charge(Charge(**charge))
-
-
-def _parse_outcome(claim: Claim, answer: dict[str, Any]) -> Result | AttemptOutcome:
-    if "output" in answer:
-        return Result(claim, answer["output"], answer["items"])
-    outcome = AttemptOutcome(
-        claim,
-        answer["outcome"],
-        delay=timedelta(seconds=answer["delay"]),
-        spent_ms=answer["spent_ms"],
-        code=answer["code"],
-        error=answer["error"],
-    )
-    return mask_outcome(outcome)

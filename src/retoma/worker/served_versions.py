@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from retoma.app import App
 from retoma.define.graph import Graph
+from retoma.define.provider_chain import ProviderChain
 from retoma.define.resources import PerWorker
 from retoma.engine import versions
 from retoma.logs import get_logger
+from retoma.store import provider_breakers
 from retoma.store.database import Database
+from retoma.worker.child_runs import LOCATION, ChildRuns
 from retoma.worker.step_call import StepCall
-
-if TYPE_CHECKING:
-    from retoma.files import FileStore
 
 log = get_logger(__name__)
 
@@ -26,9 +26,10 @@ VERSION_LOOKBACK = 50
 class ServedVersions:
     """The known versions of the pipelines. A run keeps the graph of its version, and runs the current code."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, child_runs: ChildRuns) -> None:
+        self.child_runs = child_runs
         self._app = app
-        self.resources: Mapping[str, Any] = app.resources
+        self._resources: dict[App, Mapping[str, Any]] = {each: each.resources for each in app.applications}
         self._graphs: dict[int, Graph] = {}
         self.get_step_call = cache(self._build_step_call)
         self.find_creating_step = cache(self._find_creating_step)
@@ -42,10 +43,10 @@ class ServedVersions:
     async def open_resources(self) -> AsyncIterator[None]:
         """Open the per-worker resources, and close them when the block ends."""
         async with AsyncExitStack() as stack:
-            self.resources = {
-                name: await stack.enter_async_context(value.open()) if isinstance(value, PerWorker) else value
-                for name, value in self._app.resources.items()
-            }
+            for application in self._resources:
+                self._resources[application] = {
+                    name: await _open_resource(value, stack) for name, value in application.resources.items()
+                }
             yield
 
     @property
@@ -53,17 +54,29 @@ class ServedVersions:
         return sorted(self._app.pipelines)
 
     @property
-    def app_name(self) -> str:
-        return self._app.name
+    def provider_names(self) -> list[str]:
+        """The names of all providers in chains."""
+        return self._app.provider_names
 
-    @property
-    def files(self) -> FileStore | None:
-        return self._app.files
+    def get_application(self, version: int) -> App:
+        """Return the application that defines the pipeline of this version."""
+        owner = self._app.find_owner(self._graphs[version].pipeline)
+        assert owner is not None  # only versions of the application's pipelines are loaded
+        return owner
+
+    def get_resources(self, version: int) -> Mapping[str, Any]:
+        """Return the resources that steps of this version may take, opened if they are per worker."""
+        return self._resources[self.get_application(version)]
+
+    def get_owners(self, version: int) -> Mapping[str, Any]:
+        """Return the owners of poll, find and cancel methods: the resources, and child runs."""
+        return {**self.get_resources(version), LOCATION: self.child_runs}
 
     async def register_and_load(self, database: Database) -> None:
         """Store the versions of the current code, and load all others."""
         for pipeline in self._app.pipelines.values():
             await versions.register(database, pipeline)
+        await provider_breakers.declare_provider_pools(database, self.provider_names)
         await self.refresh(database)
 
     async def refresh(self, database: Database) -> None:
@@ -88,7 +101,7 @@ class ServedVersions:
         if step not in pipeline.steps:
             return None
         try:
-            return StepCall(pipeline, pipeline.steps[step], graph, self.resources)
+            return StepCall(pipeline, pipeline.steps[step], graph, self.get_resources(version))
         except Exception as error:  # noqa: BLE001  (a step that cannot be run must not stop the others)
             log.warning(
                 "step_not_served",
@@ -99,3 +112,13 @@ class ServedVersions:
                 reason=str(error),
             )
             return None
+
+
+async def _open_resource(value: Any, stack: AsyncExitStack) -> Any:
+    """Return the resource, opened if it is per worker; in a chain, each provider that is."""
+    if isinstance(value, PerWorker):
+        return await stack.enter_async_context(value.open())
+    if isinstance(value, ProviderChain):
+        providers = {name: await _open_resource(provider, stack) for name, provider in value}
+        return ProviderChain(providers, switch_delay=value.switch_delay)
+    return value

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, get_args
 
 import msgspec
 
 from retoma.define.codec import MAX_RESULT_BYTES, UnexpectedType, count_bytes, encode_any, get_codec
 from retoma.define.context import Context
+from retoma.define.external_work import locate_provider
 from retoma.define.graph import EdgeKind, Graph
-from retoma.define.items import NOT_WANTED, FailedItem, ItemCounts, Items
+from retoma.define.items import SKIPPED, FailedItem, ItemCounts, Items
 from retoma.define.pipeline import Pipeline
+from retoma.define.provider_chain import ProviderChain
 from retoma.define.step import Binding, Step
-from retoma.engine.claim_protocol import Claim, Result
+from retoma.engine.claim_protocol import Claim
+from retoma.engine.outcomes import Success
 from retoma.errors import DefinitionError, GiveUp
+from retoma.worker.chain_provider import ChainProvider
 
 Arguments = dict[str, Any]
 TOO_LARGE = '"TOO_LARGE"'  # sent instead of the results of all items
@@ -30,6 +35,7 @@ class StepCall:
     """Everything about one step of one version that is the same for all its jobs.
 
     The version decides what a job reads, the current function what it takes: DefinitionError if they do not match.
+    `chain` is the provider chain that the step takes, if any. Each attempt then uses its own copy, with a `provider`.
     """
 
     def __init__(self, pipeline: Pipeline, step: Step, graph: Graph, resources: Mapping[str, Any]) -> None:
@@ -47,6 +53,9 @@ class StepCall:
         reads = _list_reads(graph, step.name)
         self._readers = [(binding, _build_reader(pipeline, binding, reads)) for binding in step.bindings]
         self.resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
+        self.chain, self._chain_name = _find_chain(self.resources)
+        self.provider: ChainProvider | None = None
+        self.checks_before_attempt = self.chain is not None or step.policy.cost_limit is not None
         self.takes_input = any(binding.kind == "input" for binding in step.bindings)
         self.takes_item = any(binding.kind == "item" for binding in step.bindings)
         self.takes_context = any(resource.name == "ctx" for resource in step.resources)
@@ -66,12 +75,27 @@ class StepCall:
         """Return the seconds that this attempt may take: its timeout, or the rest of the work limit."""
         if self._work_limit is None:
             return self.timeout
-        worked = claim.spent_ms + (claim.earlier.milliseconds if claim.earlier else 0)
+        worked = claim.spent_ms + claim.earlier.milliseconds
         return max(0.0, min(self.timeout, self._work_limit.total_seconds() - worked / 1000))
 
     def build_resources(self, context: Context | None) -> Arguments:
         """Return the keyword-only parameters."""
         return self.resources | {"ctx": context} if self.takes_context else self.resources
+
+    def with_provider(self, provider: ChainProvider) -> StepCall:
+        """Return a copy for one attempt, whose function takes this provider in place of the chain."""
+        bound = copy(self)
+        bound.provider = provider
+        bound.resources = self.resources | {self._chain_name: provider.provider}
+        return bound
+
+    @property
+    def located_resources(self) -> dict[str, Any]:
+        """Return the resources by the names under which another process finds them, as `llm[openrouter]` of a chain."""
+        if self.provider is None:
+            return self.resources
+        others = {name: value for name, value in self.resources.items() if name != self._chain_name}
+        return {locate_provider(self._chain_name, self.provider.name): self.provider.provider} | others
 
     def explain_too_many_failed(self, data: Arguments) -> str | None:
         """Return a message if `proceed_when` does not hold for the items of this join."""
@@ -97,9 +121,9 @@ class StepCall:
             )
         return output
 
-    def build_result(self, claim: Claim, output: str) -> Result:
+    def build_result(self, claim: Claim, output: str) -> Success:
         """Return a result without an attempt: it is reused, or a person entered it."""
-        return Result(claim, output, self.encode_items(self._decode(output)) if self._item_set else None)
+        return Success(claim, output, self.encode_items(self._decode(output)) if self._item_set else None)
 
     def encode_items(self, value: Any) -> dict[str, str] | None:
         """Return keys and values of the items, or None if there is no fan-out. Raise GiveUp for invalid items."""
@@ -126,6 +150,12 @@ class StepCall:
                 f"the result of {name!r} cannot be written as JSON: {error}: "
                 "return text, numbers, lists, dicts, a dataclass or a pydantic model"
             ) from error
+
+
+def _find_chain(resources: Mapping[str, Any]) -> tuple[ProviderChain | None, str]:
+    """Return the chain among these resources and its name. A step takes at most one."""
+    chains = ((value, name) for name, value in resources.items() if isinstance(value, ProviderChain))
+    return next(chains, (None, ""))
 
 
 def _check_shape(pipeline: Pipeline, step: Step, graph: Graph) -> None:
@@ -234,14 +264,14 @@ def _build_items_reader(binding: Binding, index: int) -> Reader:
             for key, state, _, code in rows
             if state != "succeeded"
         ]
-        return Items([value for _, value in good], keys=[key for key, _ in good], failed=failed)
+        return Items([value for _, value in good], keys=[key for key, _ in good], failures=failed)
 
     return read
 
 
 def _count_items(items: Items[Any]) -> ItemCounts:
-    not_wanted = sum(failed.state == "skipped" and failed.code == NOT_WANTED for failed in items.failed)
-    return ItemCounts(items.total, failed=len(items.failed) - not_wanted, not_wanted=not_wanted)
+    skipped = sum(failed.state == "skipped" and failed.code == SKIPPED for failed in items.failures)
+    return ItemCounts(items.total, failed=len(items.failures) - skipped, skipped=skipped)
 
 
 def _build_item_encoder(returns: Any) -> Callable[[Any], str]:

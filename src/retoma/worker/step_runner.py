@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
-from math import inf
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from retoma.define.context import Context
 from retoma.define.file import File, find_files
-from retoma.define.items import NOT_WANTED
+from retoma.define.items import SKIPPED
 from retoma.define.review import Feedback
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, ClaimResponse, EarlierWork, Result
-from retoma.engine.tenants import Tenants
+from retoma.engine import outcomes
+from retoma.engine.claim_protocol import Claim, EarlierWork
+from retoma.engine.outcomes import Outcome
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import CURRENT_ATTEMPT
-from retoma.store import revisions, runs
+from retoma.records.wait import NO_PROVIDER
+from retoma.states import ReviewState
+from retoma.store import charges, revisions, runs
 from retoma.store.database import Database
 from retoma.store.revisions import PreviousWork
+from retoma.store.tenants import Tenants
 from retoma.worker.attempt import build_crash_outcome, build_failure_outcome, build_timeout_outcome, run_attempt
-from retoma.worker.attempt_log import log_failed_attempts
 from retoma.worker.context_backend import ContextBackends
 from retoma.worker.process_pool import ProcessPool
+from retoma.worker.provider_breakers import ProviderBreakers, Wait
+from retoma.worker.provider_choice import choose_provider
 from retoma.worker.served_versions import ServedVersions
 from retoma.worker.step_call import DependencyMissing, StepCall
 from retoma.worker.thread_pool import ThreadPool
 
-UNDEFINED_STEP_DELAY = timedelta(seconds=30)
 UNAVAILABLE_DELAY = timedelta(seconds=1)
+START_TIMEOUT = 60.0  # beyond its timeout, for preparing an attempt before its function starts
 INPUTS_KEPT = 8
-LAST_TRY = 60.0  # seconds to find external work, in a run that is stopping
+REJECTED = "REJECTED"
+MICROS_PER_DOLLAR = 1_000_000
+COST_LIMIT = "COST_LIMIT"
 
 
 class StepRunner:
+    """What the attempts of a worker share."""
+
     def __init__(
         self,
         served_versions: ServedVersions,
@@ -42,64 +53,140 @@ class StepRunner:
         thread_pool: ThreadPool,
         process_pool: ProcessPool,
         context_backends: ContextBackends,
+        breakers: ProviderBreakers,
     ) -> None:
-        self._served_versions = served_versions
-        self._tenants = tenants
-        self._thread_pool = thread_pool
-        self._process_pool = process_pool
-        self._context_backends = context_backends
-        self._input_cache = InputCache(context_backends.database)
+        self.served_versions = served_versions
+        self.tenants = tenants
+        self.thread_pool = thread_pool
+        self.process_pool = process_pool
+        self.context_backends = context_backends
+        self.breakers = breakers
+        self.database = context_backends.database
+        self.input_cache = InputCache(self.database)
 
-    async def run(
-        self, claim: Claim, on_step_start: Callable[[Claim], None] = lambda _: None
-    ) -> Result | AttemptOutcome:
-        """Run one attempt. If the step is not defined here, return the job for a worker that defines it.
+    def prepare(self, claim: Claim) -> JobAttempt | None:
+        """Return the attempt at a job, or None if its step is not defined here."""
+        step_call = self.served_versions.get_step_call(claim.version, claim.step)
+        return None if step_call is None else JobAttempt(self, claim, step_call)
 
-        Calls `on_step_start` right before the step's function starts, for isolated steps once a child is ready.
-        """
-        if claim.over:
-            return AttemptOutcome(claim, "stopped")
-        step_call = self._served_versions.get_step_call(claim.version, claim.step)
-        if step_call is None:
-            return _build_undefined_outcome(claim)
-        CURRENT_ATTEMPT.set(claim)  # for the task of this attempt, which ends with it
+
+class JobAttempt:
+    """One attempt at a job. Its function starts some time after `run`: only then its time limit begins."""
+
+    __slots__ = ("_runner", "_step_call", "claim", "deadline", "started_at")
+
+    def __init__(self, runner: StepRunner, claim: Claim, step_call: StepCall) -> None:
+        self.claim = claim  # once its data was loaded, the claim with these
+        self.started_at: float | None = None  # monotonic, when the function started
+        self._runner = runner
+        self._step_call = step_call
+        self.deadline = time.monotonic() + self.time_limit + START_TIMEOUT
+
+    @property
+    def time_limit(self) -> float:
+        """Seconds that the function may take."""
+        return self._step_call.get_time_limit(self.claim)
+
+    @property
+    def has_effect_in_progress(self) -> bool:
+        """Whether it is within a call of `once` or `external`, which gets some time to finish."""
+        return self._runner.context_backends.effects_in_progress[self.claim.key] > 0
+
+    async def run(self) -> Outcome:
+        """Load the data, then run the step's function in the event loop, a thread or a child process."""
+        CURRENT_ATTEMPT.set(self.claim)  # for the task of this attempt, which ends with it
         try:
-            if step_call.takes_input and claim.run_input is None:
-                claim.run_input = await self._input_cache.get(claim.run)
-            if step_call.step.continues:
-                claim.earlier = await self._load_earlier_work(claim, step_call)
-            before = await self._load_previous_work(claim, step_call)
-            if before and (resolved := resolve_without_attempt(step_call, claim, before)):
+            await self._load_data()
+            before = await self._load_previous_work()
+            if before and (resolved := resolve_without_attempt(self._step_call, self.claim, before)):
                 return resolved
-            context = await self._build_context(claim, step_call, before) if step_call.takes_context else None
+            if self._step_call.checks_before_attempt and (prevented := await self._prepare_attempt()):
+                return prevented
+            context = await self._build_context(before) if self._step_call.takes_context else None
         except DatabaseUnavailable:
-            return AttemptOutcome(claim, "back", delay=UNAVAILABLE_DELAY)
+            return outcomes.Returned(self.claim, delay=UNAVAILABLE_DELAY)
         except FileNotFoundError as error:
-            return build_failure_outcome(claim, "FILE_MISSING", f"a file that this job needs no longer exists: {error}")
-        if step_call.step.policy.isolation is not None:
-            return await self._process_pool.run_attempt(step_call, claim, context, on_step_start)
-        on_step_start(claim)
-        return await run_attempt(step_call, claim, context, self._thread_pool)
+            sentence = f"a file that this job needs no longer exists: {error}"
+            return build_failure_outcome(self.claim, "FILE_MISSING", sentence)
+        isolation = self._step_call.step.policy.isolation
+        if isolation is None:
+            self._start()
+            outcome = await run_attempt(self._step_call, self.claim, context, self._runner.thread_pool)
+            if self._step_call.provider is not None:
+                self._runner.breakers.add_report(self._step_call.provider, outcome)
+            return outcome
+        child = await self._runner.process_pool.get_child(isolation)
+        self._start()
+        return await self._runner.process_pool.run_attempt(child, self._step_call, self.claim, context)
 
-    async def _load_earlier_work(self, claim: Claim, step_call: StepCall) -> EarlierWork:
-        steps = step_call.step.continues
-        return EarlierWork(
-            *await runs.get_earlier_work(self._context_backends.database, claim.run, steps, claim.item, claim.revision)
-        )
+    def build_crash_outcome(self, error: BaseException) -> Outcome:
+        """Return the outcome if it failed because of Retoma, not of its step."""
+        return build_crash_outcome(self._step_call, self.claim, error, 0.0)
 
-    async def _load_previous_work(self, claim: Claim, step_call: StepCall) -> PreviousWork | None:
-        """Return the previous work of the job, or None if there is none."""
-        if not _has_previous_work(claim, step_call):
+    def build_timeout_outcome(self, advice: str = "") -> Outcome:
+        """Return the outcome of a timeout. A job whose function has not started is returned unstarted."""
+        if self.started_at is None:
+            return outcomes.Returned(self.claim, delay=UNAVAILABLE_DELAY)
+        return build_timeout_outcome(self._step_call, self.claim, self.time_limit, advice)
+
+    def _start(self) -> None:
+        """Begin the time limit: until now the attempt waited for the database, a file or a child process."""
+        self.started_at = time.monotonic()
+        self.deadline = self.started_at + self.time_limit
+
+    async def _load_data(self) -> None:
+        """Load what did not come with the claim."""
+        claim, step = self.claim, self._step_call.step
+        if self._step_call.takes_input and claim.run_input is None:
+            self.claim = replace(claim, run_input=await self._runner.input_cache.get(claim.run))
+        if step.continues:
+            earlier = await runs.get_earlier_work(
+                self._runner.database, claim.run, step.continues, claim.item, claim.revision
+            )
+            self.claim = replace(self.claim, earlier=EarlierWork(*earlier))
+
+    async def _load_previous_work(self) -> PreviousWork | None:
+        """Return the previous work of the job, or None if there is none. The first attempt at the first revision has
+        none, except in reviews."""
+        claim = self.claim
+        if claim.revision == 1 and claim.fence == 1 and self._step_call.step.review is None:
             return None
         return await revisions.get_previous_work(
-            self._context_backends.database, claim.run, claim.step, claim.item, claim.revision
+            self._runner.database, claim.run, claim.step, claim.item, claim.revision
         )
 
-    async def _build_context(self, claim: Claim, step_call: StepCall, previous_work: PreviousWork | None) -> Context:
+    async def _prepare_attempt(self) -> Outcome | None:
+        """Check the cost limit and choose a provider. Return an outcome if the attempt must not start."""
+        step = self._step_call.step
+        if step.policy.cost_limit is not None and (sentence := await self._explain_cost_limit(step.policy.cost_limit)):
+            return build_failure_outcome(self.claim, COST_LIMIT, sentence)
+        if self._step_call.chain is None:
+            return None
+        chosen = await choose_provider(self._runner.database, self._runner.breakers, self._step_call, self.claim)
+        if isinstance(chosen, Wait):
+            return outcomes.Returned(self.claim, chosen.delay, NO_PROVIDER)
+        self._step_call = self._step_call.with_provider(chosen)
+        return None
+
+    async def _explain_cost_limit(self, limit: float) -> str | None:
+        """Return a message if earlier attempts have cost as much as all attempts may."""
+        claim = self.claim
+        if claim.fence == 1:
+            return None
+        cost = await charges.get_job_cost(self._runner.database, claim.run, claim.step, claim.item, claim.revision)
+        if cost is None or cost < limit * MICROS_PER_DOLLAR:
+            return None
+        return (
+            f"the attempts at {claim.step!r} have cost US$ {cost / MICROS_PER_DOLLAR:.2f}, which reaches "
+            f"cost_limit={limit:g}, the limit for all attempts together"
+        )
+
+    async def _build_context(self, previous_work: PreviousWork | None) -> Context:
+        claim = self.claim
         return Context(
             run=claim.run,
-            tenant=await self._tenants.get_name(claim.tenant),
-            pipeline=step_call.step.pipeline,
+            tenant=await self._runner.tenants.get_name(claim.tenant),
+            pipeline=self._step_call.step.pipeline,
             step=claim.step,
             item=claim.item,
             revision=claim.revision,
@@ -111,79 +198,23 @@ class StepRunner:
             previous_result=json.loads(previous_work.previous_result)
             if previous_work and previous_work.previous_result
             else None,
-            paths=await self._fetch_paths(claim, step_call),
-            backend=self._context_backends.create(claim, step_call),
+            provider=None if self._step_call.provider is None else self._step_call.provider.name,
+            paths=await self._fetch_paths(),
+            backend=self._runner.context_backends.create(claim, self._step_call),
         )
 
-    async def _fetch_paths(self, claim: Claim, step_call: StepCall) -> dict[str, str]:
+    async def _fetch_paths(self) -> dict[str, str]:
         """Return the local paths of the files that the step's item and input results refer to."""
-        files = self._served_versions.files
-        return (
-            {}
-            if files is None
-            else {file.file: str(await files.get_path(file)) for file in _list_files(claim, step_call)}
-        )
-
-    async def log_failed_attempts(self, outcomes: Sequence[Result | AttemptOutcome]) -> None:
-        await log_failed_attempts(outcomes, self._tenants)
-
-    def get_timeout(self, claim: Claim) -> float:
-        """Return the seconds that one attempt may take."""
-        step_call = self._served_versions.get_step_call(claim.version, claim.step)
-        return min(step_call.get_time_limit(claim) if step_call else inf, LAST_TRY if claim.last else inf)
-
-    def build_crash_outcome(self, claim: Claim, error: BaseException) -> AttemptOutcome:
-        """Return the outcome of an attempt that failed because of Retoma, not of its step."""
-        step_call = self._served_versions.get_step_call(claim.version, claim.step)
-        return (
-            _build_undefined_outcome(claim) if step_call is None else build_crash_outcome(step_call, claim, error, 0.0)
-        )
-
-    def build_timeout_outcome(self, claim: Claim, advice: str = "") -> AttemptOutcome:
-        step_call = self._served_versions.get_step_call(claim.version, claim.step)
-        return (
-            _build_undefined_outcome(claim)
-            if step_call is None
-            else build_timeout_outcome(step_call, claim, self.get_timeout(claim), advice)
-        )
-
-    def prepare_claims(self, response: ClaimResponse, results: Sequence[Result]) -> list[Claim]:
-        """Return all jobs of a response, each with its data."""
-        if response.successors:
-            self._pass_on_results(response.successors, results)
-        return [*response.successors, *response.claimed]
-
-    def makes_work_for_others(self, outcomes: Sequence[Result | AttemptOutcome]) -> bool:
-        step_calls = {
-            self._served_versions.get_step_call(outcome.claim.version, outcome.claim.step) for outcome in outcomes
-        }
-        return any(step_call is not None and step_call.wakes_others for step_call in step_calls)
-
-    def _pass_on_results(self, successors: Sequence[Claim], results: Sequence[Result]) -> None:
-        """Pass the results of jobs to the successors that this worker keeps, with the input and item of each."""
-        by_job = {(result.claim.run, result.claim.step, result.claim.item): result for result in results}
-        for claim in successors:
-            step = self._served_versions.find_creating_step(claim.version, claim.step)
-            if same_item := by_job.get((claim.run, step, claim.item)):
-                claim.run_input = same_item.claim.run_input
-                claim.item_value = same_item.claim.item_value
-                claim.results = [same_item.output]
-            else:
-                source = by_job[claim.run, step, ""]
-                claim.run_input = source.claim.run_input
-                claim.item_value = (source.items or {})[claim.item]
+        files = self._runner.served_versions.get_application(self.claim.version).files
+        if files is None:
+            return {}
+        return {file.file: str(await files.get_path(file)) for file in _list_files(self.claim, self._step_call)}
 
 
-def _has_previous_work(claim: Claim, step_call: StepCall) -> bool:
-    """Return whether the job may have previous work. The first attempt at the first revision has none, except in
-    reviews."""
-    return claim.revision > 1 or claim.fence > 1 or step_call.step.review is not None
-
-
-def resolve_without_attempt(
-    step_call: StepCall, claim: Claim, previous_work: PreviousWork
-) -> Result | AttemptOutcome | None:
+def resolve_without_attempt(step_call: StepCall, claim: Claim, previous_work: PreviousWork) -> Outcome | None:
     """Return the outcome of a job that needs no attempt: its inputs are unchanged, or a person has decided."""
+    if previous_work.decision == ReviewState.REJECTED:
+        return build_failure_outcome(claim, REJECTED, _describe_rejection(previous_work))
     if previous_work.reused is not None:
         return step_call.build_result(claim, previous_work.reused)
     if previous_work.decision is None:
@@ -191,27 +222,29 @@ def resolve_without_attempt(
     if previous_work.value is not None:
         return step_call.build_result(claim, previous_work.value)
     if step_call.step.review is None:  # a person decided to continue without it
-        return AttemptOutcome(claim, "skipped", code=NOT_WANTED)
+        return outcomes.Skip(claim, SKIPPED)
     return step_call.build_result(
         claim, step_call.encode_result(step_call.step.function(**step_call.build_arguments(claim)))
     )
 
 
-def _check_review_condition(step_call: StepCall, claim: Claim) -> Result | AttemptOutcome:
+def _describe_rejection(previous_work: PreviousWork) -> str:
+    if previous_work.decided_by is None:
+        return "rejected because nobody decided before the review expired"
+    return f"rejected by {previous_work.decided_by}: {previous_work.notes}"
+
+
+def _check_review_condition(step_call: StepCall, claim: Claim) -> Outcome:
     """Open a review if its `when` says so; otherwise continue without a person."""
     try:
         data = step_call.build_arguments(claim)
         if step_call.step.should_run(data):
-            return AttemptOutcome(claim, "review")
+            return outcomes.ReviewRequest(claim)
         return step_call.build_result(claim, step_call.encode_result(step_call.step.function(**data)))
     except DependencyMissing:
-        return AttemptOutcome(claim, "skipped", code="DEPENDENCY_FAILED")
+        return outcomes.Skip(claim, "DEPENDENCY_FAILED")
     except BaseException as error:  # noqa: BLE001  (the condition is application code)
         return build_failure_outcome(claim, "CONDITION_FAILED", error)
-
-
-def _build_undefined_outcome(claim: Claim) -> AttemptOutcome:
-    return AttemptOutcome(claim, "back", delay=UNDEFINED_STEP_DELAY, code="UNDEFINED_STEP")
 
 
 def _list_files(claim: Claim, step_call: StepCall) -> Iterator[File]:

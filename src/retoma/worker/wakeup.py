@@ -20,7 +20,7 @@ class Wakeup:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._event = asyncio.Event()
+        self.event = asyncio.Event()  # set whenever a waiting session should look again
         self._maybe_work = True
         self._poll_interval = MIN_POLL_SECONDS
         self._next_poll = 0.0
@@ -41,11 +41,7 @@ class Wakeup:
     def notify_work(self) -> None:
         """Claim soon: there may be work."""
         self._maybe_work = True
-        self._event.set()
-
-    def notify_outcome(self) -> None:
-        """Report soon: a job has ended."""
-        self._event.set()
+        self.event.set()
 
     def notify_others(self) -> None:
         """Notify other workers: a commit of this one created work that they may run."""
@@ -59,11 +55,11 @@ class Wakeup:
                 self._maybe_work = False
                 self._next_poll = time.monotonic() + self._poll_interval
                 return
-            self._event.clear()
+            self.event.clear()
             patience = self._next_poll - time.monotonic() if wants_work else MAX_POLL_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, patience)):
-                    await self._event.wait()
+                    await self.event.wait()
 
     def record_claim(self, claimed: int, room: int, next_claim_in: float | None = None) -> None:
         """Poll again at once while each claim fills the room, and less and less often while claims find nothing.

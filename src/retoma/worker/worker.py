@@ -11,6 +11,7 @@ from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.store.database import Database
+from retoma.worker.child_runs import ChildRuns
 from retoma.worker.process_pool import ProcessPool
 from retoma.worker.served_versions import ServedVersions
 from retoma.worker.thread_pool import ThreadPool
@@ -49,7 +50,8 @@ class Worker:
         self._on_drained = on_drained
         self._database = database
         self._settings = settings
-        self._served_versions = ServedVersions(app)
+        self._child_runs = ChildRuns(app, database)
+        self._served_versions = ServedVersions(app, self._child_runs)
         self._wakeup = Wakeup(database)
         self._thread_pool = ThreadPool(concurrency)
         self._process_pool = ProcessPool()
@@ -87,15 +89,12 @@ class Worker:
             self._thread_pool.close()
             await self._process_pool.close()
             await self._wakeup.close()
+            await self._child_runs.close()
 
     async def _run_session(self) -> None:
         if self._stopping:
             return
-        self._session = self._build_session()
-        await self._session.run(self.name, self.concurrency)
-
-    def _build_session(self) -> WorkerSession:
-        return WorkerSession(
+        self._session = WorkerSession(
             self._database,
             self._settings,
             self._served_versions,
@@ -106,3 +105,4 @@ class Worker:
             concurrency=self.concurrency,
             on_blocked=self._on_blocked,
         )
+        await self._session.run(self.name, self.concurrency)

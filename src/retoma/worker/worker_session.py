@@ -7,22 +7,26 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from retoma.engine.background_loops import run_with_restarts
-from retoma.engine.claim_protocol import AttemptOutcome, ClaimRequest, ClaimResponse, Result, WorkerLink
-from retoma.engine.tenants import Tenants
+from retoma.engine.claim_protocol import ClaimRequest, ClaimResponse, WorkerLink
+from retoma.engine.outcomes import Outcome
 from retoma.errors import DatabaseUnavailable, Unrecordable, WorkerGone
 from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.store import workers
 from retoma.store.database import Database
-from retoma.worker.attempt import format_error
+from retoma.store.tenants import Tenants
+from retoma.worker.attempt import build_failure_outcome
+from retoma.worker.attempt_log import log_failed_attempts
 from retoma.worker.context_backend import ContextBackends
 from retoma.worker.executor import Executor
 from retoma.worker.external_work_poller import ExternalWorkPoller
 from retoma.worker.heartbeat import HeartbeatThread
 from retoma.worker.maintenance import Maintenance
 from retoma.worker.process_pool import ProcessPool
+from retoma.worker.provider_breakers import ProviderBreakers
 from retoma.worker.served_versions import ServedVersions
 from retoma.worker.step_runner import StepRunner
+from retoma.worker.successors import complete_claims, make_work_for_others
 from retoma.worker.thread_pool import ThreadPool
 from retoma.worker.wakeup import Wakeup
 
@@ -55,17 +59,19 @@ class WorkerSession:
         self._heartbeat_timeout = settings.heartbeat_timeout
         self._served_versions = served_versions
         self._wakeup = wakeup
-        self._context_backends = ContextBackends(
-            database, settings.public_url, served_versions.app_name, served_versions.files
-        )
-        self._runner = StepRunner(served_versions, Tenants(database), thread_pool, process_pool, self._context_backends)
+        self._context_backends = ContextBackends(database, settings.public_url, served_versions)
+        self._tenants = Tenants(database)
         self._poller = ExternalWorkPoller(database, served_versions, self._on_external_work_end, self._holds_suspect)
         self._queues = queues
         self._on_blocked = on_blocked
-        self._executor = Executor(self._runner, concurrency, wakeup.notify_outcome)
+        self._breakers = ProviderBreakers(database, served_versions.provider_names)
+        runner = StepRunner(
+            served_versions, self._tenants, thread_pool, process_pool, self._context_backends, self._breakers
+        )
+        self._executor = Executor(runner, concurrency, changed=wakeup.event)
         self._links: list[WorkerLink] = []
         self._serving: list[asyncio.Task[None]] = []
-        self._reserved = 0  # room that a call in progress may fill
+        self._reserved = 0  # capacity that a call in progress may fill
         self._asking_for_suspect = False  # in a call in progress: two suspects must not run at once
         self._last_tenant = 0  # the tenant served last
         self._declared_dead = asyncio.Event()
@@ -96,7 +102,7 @@ class WorkerSession:
             self._database,
             self.id,
             self._heartbeat_timeout,
-            on_declared_dead=lambda: _call_on_loop(loop, self._stop_as_dead),
+            on_declared_dead=lambda: loop.call_soon_threadsafe(self._stop_as_dead),
             list_overdue=lambda: [*self._executor.overdue_steps, *self._poller.overdue_steps],
             on_blocked=self._on_blocked,
         )
@@ -186,7 +192,7 @@ class WorkerSession:
 
     async def _serve_link(self, link: WorkerLink) -> None:
         while not self._is_over():
-            await self._wakeup.wait(self._must_call, lambda: self._room > 0)
+            await self._wakeup.wait(lambda: self._executor.has_outcomes or self._is_over(), lambda: self._room > 0)
             try:
                 async with link.busy:
                     replayed = await self._report_and_claim(link)
@@ -199,19 +205,16 @@ class WorkerSession:
         drained = self._draining.is_set() and self._executor.is_idle
         return self._declared_dead.is_set() or drained
 
-    def _must_call(self) -> bool:
-        return self._executor.has_outcomes or self._is_over()
-
     @property
     def _room(self) -> int:
-        return max(0, self._executor.room - self._reserved)
+        return max(0, self._executor.free_capacity - self._reserved)
 
     async def _report_and_claim(self, link: WorkerLink) -> bool:
         """Make one call. Return True if its first response was lost, and with it perhaps jobs that it claimed."""
-        results, outcomes = self._executor.collect()
+        outcomes = self._executor.collect()
         try:
-            lost = await self._finish_and_claim(link, results, outcomes, self._room)
-            await self._runner.log_failed_attempts(outcomes)
+            lost = await self._finish_and_claim(link, outcomes, self._room)
+            await log_failed_attempts(outcomes, self._tenants)
             return lost
         except Unrecordable as error:
             log.error(
@@ -220,58 +223,51 @@ class WorkerSession:
                 worker=self.id,
                 error=error,
             )
-            rejected: list[Result | AttemptOutcome] = [*results, *outcomes]
-            if not rejected:
+            if not outcomes:
                 await asyncio.sleep(PAUSE_AFTER_REJECTION)
-            return any([await self._report_alone(link, outcome) for outcome in rejected])
+            return any([await self._report_alone(link, outcome) for outcome in outcomes])
 
-    async def _report_alone(self, link: WorkerLink, outcome: Result | AttemptOutcome) -> bool:
+    async def _report_alone(self, link: WorkerLink, outcome: Outcome) -> bool:
         """Report one of several outcomes that were rejected together, so only the bad one fails."""
         try:
-            if isinstance(outcome, Result):
-                return await self._finish_and_claim(link, [outcome], [], room=0)
-            return await self._finish_and_claim(link, [], [outcome], room=0)
+            return await self._finish_and_claim(link, [outcome], limit=0)
         except Unrecordable as error:
-            failure = AttemptOutcome(
-                outcome.claim, "failed", code="UNRECORDABLE", error=format_error("UNRECORDABLE", str(error))
-            )
-            await self._runner.log_failed_attempts([failure])
-            return await self._finish_and_claim(link, [], [failure], room=0)
+            failure = build_failure_outcome(outcome.claim, "UNRECORDABLE", str(error))
+            await log_failed_attempts([failure], self._tenants)
+            return await self._finish_and_claim(link, [failure], limit=0)
 
-    async def _finish_and_claim(
-        self, link: WorkerLink, results: list[Result], outcomes: list[AttemptOutcome], room: int
-    ) -> bool:
-        if not (results or outcomes or room):
+    async def _finish_and_claim(self, link: WorkerLink, outcomes: list[Outcome], limit: int) -> bool:
+        if not (outcomes or limit):
             return False
         suspect = not (self._holds_suspect() or self._poller.has_suspect)
-        request = ClaimRequest(self._queues, self._served_versions.version_numbers, self._last_tenant, room, suspect)
-        self._reserved += room
+        request = ClaimRequest(self._queues, self._served_versions.version_numbers, self._last_tenant, limit, suspect)
+        self._reserved += limit
         self._asking_for_suspect |= suspect
         try:
             await self._context_backends.charge_buffer.flush()
-            response = await link.finish_and_claim(results, outcomes, request)
+            if self._breakers.has_reports:
+                await self._breakers.flush()
+            response = await link.finish_and_claim(outcomes, request)
         except WorkerGone:
-            self._count_rejected(len(results) + len(outcomes))
+            self._count_rejected(len(outcomes))
             raise
         finally:
-            self._reserved -= room
+            self._reserved -= limit
             self._asking_for_suspect &= not suspect
-        self._apply_response(response, results, outcomes, room)
+        self._apply_response(response, outcomes, limit)
         return response.replayed
 
     def _holds_suspect(self) -> bool:
         return self._executor.has_suspect or self._asking_for_suspect
 
-    def _apply_response(
-        self, response: ClaimResponse, results: list[Result], outcomes: list[AttemptOutcome], room: int
-    ) -> None:
+    def _apply_response(self, response: ClaimResponse, outcomes: list[Outcome], limit: int) -> None:
         self._count_rejected(response.rejected)
-        taken = self._runner.prepare_claims(response, results)
+        taken = complete_claims(response, outcomes, self._served_versions)
         self._executor.take(taken)
         if response.claimed:
             self._last_tenant = response.claimed[-1].tenant
-        self._wakeup.record_claim(len(taken), room, response.next_claim_in)
-        if self._runner.makes_work_for_others([*results, *outcomes]):
+        self._wakeup.record_claim(len(taken), limit, response.next_claim_in)
+        if make_work_for_others(outcomes, self._served_versions):
             self._wakeup.notify_others()
 
     def _count_rejected(self, jobs: int) -> None:
@@ -292,7 +288,3 @@ class WorkerSession:
                 await quiet.enter_async_context(other.busy)
             held = await link.list_held()
             self._executor.take([claim for claim in held if not self._executor.holds(claim)])
-
-
-def _call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    loop.call_soon_threadsafe(callback)

@@ -1,40 +1,53 @@
-"""Assemble the application: with OpenRouter if its key is set, otherwise with a model on this machine."""
+"""Assemble the application: with a language model if its key is set, otherwise with a model on this machine."""
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 from retoma import App, Settings
+from retoma.checks import check_extra
 from retoma.files import FileSettings, FileStore, create_file_store
+from retoma.translations import N_
 from retoma_apps.classifier.callback import build_callback_body
-from retoma_apps.classifier.labelling import Labeller
+from retoma_apps.classifier.demo import run_demo
+from retoma_apps.classifier.operations.projects import OfflineAccuracies
+from retoma_apps.classifier.operations.uploads import LARGEST_UPLOAD
+from retoma_apps.classifier.pages import execution
 from retoma_apps.classifier.pages.messages import LOCALE
-from retoma_apps.classifier.pages.pages import STATIC, TEMPLATES, create_pages
+from retoma_apps.classifier.pages.projects import ProjectPages
 from retoma_apps.classifier.pipeline import classification
-from retoma_apps.classifier.projects import OfflineAccuracies
 from retoma_apps.classifier.routes import router
 from retoma_apps.classifier.schemas import ExecutionCallback
-from retoma_apps.classifier.uploads import LARGEST_UPLOAD
-from retoma_apps.providers.llm import Llm, OpenRouter, OpenRouterSettings
+from retoma_apps.classifier.steps.labelling import Labeller
+from retoma_apps.providers.llm import Llm, configured_providers
+
+PAGES_FOLDER = Path(__file__).parent / "pages"
 
 
 def make_app(files: FileStore, llm: Llm | None) -> App:
     accuracies = OfflineAccuracies()
     return App(
         "classificador",
+        title=N_("Classifier"),
+        description=N_("Reads batches of documents and gives each a label of your project."),
         pipelines=[classification],
         resources={"labeller": Labeller(files, llm), "accuracies": accuracies},
         routes=[router],
         webhook_body=build_callback_body,
         webhook_schema=ExecutionCallback,
-        pages=create_pages(accuracies, is_offline=llm is None),
-        templates=TEMPLATES,
-        static=STATIC,
+        pages=[*execution.PAGES, *ProjectPages(accuracies, is_offline=llm is None).pages],
+        templates=PAGES_FOLDER / "templates",
+        static=PAGES_FOLDER / "static",
         locale=LOCALE,
         files=files,
         large_bodies={"/arquivos": LARGEST_UPLOAD},
+        demo=partial(run_demo, files),
+        checks=lambda: [check_extra("classifier")],
     )
 
 
 def from_environment() -> App:
-    settings, openrouter = Settings(), OpenRouterSettings()
+    settings = Settings()
     files = create_file_store(FileSettings(home=settings.home, public_url=settings.public_url))
-    return make_app(files, OpenRouter(openrouter) if openrouter.api_key.get_secret_value() else None)
+    return make_app(files, next(iter(configured_providers()), None))

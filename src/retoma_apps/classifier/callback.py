@@ -6,7 +6,7 @@ from typing import Any
 
 from retoma import Client
 from retoma.records import Run
-from retoma_apps.classifier import executions
+from retoma_apps.classifier.operations import executions
 
 
 async def build_callback_body(client: Client, run: Run, event: str) -> dict[str, Any] | None:

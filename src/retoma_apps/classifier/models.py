@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import (
@@ -15,7 +16,7 @@ from pydantic import (
 )
 
 from retoma import File
-from retoma_apps.classifier.reading.errors import Code as Why
+from retoma_apps.classifier.steps.reading.errors import Code as Why
 
 ROUTE = "/classificador/"
 MOST_DOCUMENTS = 2_000
@@ -28,6 +29,16 @@ DEFAULT_MODEL = "openai/gpt-5-mini"
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=_LINE)]
 Label = Annotated[str, Field(min_length=1, max_length=100, pattern=_PLAIN)]
 Code = Annotated[str, Field(min_length=1, max_length=LONGEST_CODE, pattern=_LINE)]
+
+
+def find_duplicate(labels: Iterable[str]) -> str | None:
+    """Return the first label that equals an earlier one, except for capitals."""
+    seen: set[str] = set()
+    for label in labels:
+        if label.casefold() in seen:
+            return label
+        seen.add(label.casefold())
+    return None
 
 
 class Category(BaseModel):
@@ -73,7 +84,7 @@ class Project(BaseModel):
     prompt: Annotated[str, Field(max_length=8_000)] = Field("", description="Your instructions for the model.")
     exemplos: Annotated[list[Example], Field(max_length=1_000)] = []
     modelo: Annotated[str, Field(min_length=1, max_length=200, pattern=_LINE)] = Field(
-        DEFAULT_MODEL, description="The model's name at OpenRouter."
+        DEFAULT_MODEL, description="The model's name at its provider."
     )
     max_retries_execucao: Annotated[int, Field(ge=0, le=MOST_RETRIES)] = Field(
         3, description="Automatic resumes of a stuck execution without progress."
@@ -88,11 +99,8 @@ class Project(BaseModel):
     @field_validator("taxonomia")
     @classmethod
     def _labels_are_distinct(cls, value: list[Category]) -> list[Category]:
-        seen: set[str] = set()
-        for category in value:
-            if category.rotulo.casefold() in seen:
-                raise ValueError(f"the label {category.rotulo!r} occurs twice")
-            seen.add(category.rotulo.casefold())
+        if (twice := find_duplicate(category.rotulo for category in value)) is not None:
+            raise ValueError(f"the label {twice!r} occurs twice")
         return value
 
     @field_validator("exemplos")
@@ -127,7 +135,15 @@ class Refusal(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     codigo: Why
-    mensagem: Annotated[str, Field(max_length=200, pattern=r"^[\x20-\x7e]*$")]
+    detalhe: Annotated[str, Field(max_length=200, pattern=r"^[\x20-\x7e]*$")] = Field(
+        description="The original message, in English."
+    )
+
+
+class ExplainedRefusal(Refusal):
+    mensagem: Annotated[str, Field(max_length=300)] = Field(
+        description="The meaning of `codigo` and what to do, in Portuguese."
+    )
 
 
 def _file_reference(file: File | None) -> dict[str, Any] | None:

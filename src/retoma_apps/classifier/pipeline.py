@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from retoma import Context, Isolation, Items, Pipeline, Pool, Retry, exponential, finished, minutes
-from retoma_apps.classifier.labelling import Labeller
+from retoma import Context, Isolation, Items, Pipeline, Pool, Retry, all_finished, exponential, minutes
 from retoma_apps.classifier.models import MOST_RETRIES, Batch, Classification, Criteria, Document, Summary, Text
-from retoma_apps.classifier.reading import Unreadable, read_path
+from retoma_apps.classifier.steps.labelling import Labeller
+from retoma_apps.classifier.steps.reading import Unreadable, read_path
 
 LLM = Pool("llm", capacity=8)
 RETRY = Retry(MOST_RETRIES, backoff=exponential(5, factor=2))  # a project may allow fewer, never more
@@ -58,7 +58,7 @@ async def label(text: Text, criteria: Criteria, *, labeller: Labeller, ctx: Cont
     return await labeller.label(text, criteria, ctx)
 
 
-@classification.step(proceed_when=finished(allow_failed=1.0))
+@classification.step(proceed_when=all_finished(allow_failed=1.0))
 def summary(label: Items[Classification], criteria: Criteria) -> Summary:
     found = list(label)
     return Summary(
@@ -76,4 +76,4 @@ def is_unsure(result: Classification, min_confidence: float) -> bool:
 def _unreadable_error(document: Document) -> Unreadable:
     if document.recusa is None:
         return Unreadable("the document has no file", "FILE_EMPTY")
-    return Unreadable(document.recusa.mensagem, document.recusa.codigo)
+    return Unreadable(document.recusa.detalhe, document.recusa.codigo)

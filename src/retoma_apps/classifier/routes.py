@@ -12,17 +12,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from retoma.errors import Conflict
+from retoma.errors import InvalidInput, NotFound
 from retoma.files import FileStore
 from retoma.records import Run
 from retoma.server import Principal, Problem, document_binary, document_problems, idempotency_key_header, require_scope
-from retoma.states import RunState
-from retoma_apps.classifier import executions, exports, projects, uploads
-from retoma_apps.classifier.errors import Missing
+from retoma.translations import N_
 from retoma_apps.classifier.models import MOST_DOCUMENTS, Code, Label, Name, Project
-from retoma_apps.classifier.problems import PortugueseRoute
-from retoma_apps.classifier.projects import OfflineAccuracies, StoredProject
-from retoma_apps.classifier.reading import Unreadable
+from retoma_apps.classifier.operations import executions, exports, projects, uploads
+from retoma_apps.classifier.operations.projects import OfflineAccuracies, StoredProject
+from retoma_apps.classifier.operations.uploads import Upload
+from retoma_apps.classifier.pages.problems import PortugueseRoute
+from retoma_apps.classifier.pipeline import classification
 from retoma_apps.classifier.schemas import (
     DocumentDetails,
     DocumentPage,
@@ -40,7 +40,9 @@ from retoma_apps.classifier.schemas import (
     UploadList,
 )
 from retoma_apps.classifier.states import DocumentStatus, Status, states_of
-from retoma_apps.classifier.uploads import Upload
+from retoma_apps.classifier.steps.reading import Unreadable
+from retoma_apps.providers import llm
+from retoma_apps.providers.provider import format_variables
 
 Reader = Annotated[Principal, require_scope("runs:read")]
 Writer = Annotated[Principal, require_scope("runs:write")]
@@ -60,8 +62,11 @@ Filename = Annotated[str, Query(max_length=500, description="The file's name, in
 Limit = Annotated[int, Query(ge=1, le=500)]
 After = Annotated[int, Query(ge=-1, le=10**9, description="`proximo` of the previous page.")]
 SECONDS_TO_MEASURE = 15.0  # then the answer is that it is being measured
-_NOT_FOUND = document_problems(404)
-_NOT_FOUND_OR_CONFLICT = document_problems(404, 409)
+_NO_EXAMPLES = N_(
+    "without %(variables)s, documents are labelled by the project's examples, and this project has none yet: add some "
+    "with PUT /projetos/{projeto} or on the project's page"
+)
+_CONFLICT = document_problems(409)
 _EXPORT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The export in the requested `formato`.",
@@ -104,14 +109,14 @@ class Codes(BaseModel):
 router = APIRouter(
     tags=["classificador"], route_class=PortugueseRoute, responses=document_problems(400, 401, 403, 413, 422, 429, 503)
 )
+project_router = APIRouter(prefix="/projetos/{projeto}", route_class=PortugueseRoute, responses=document_problems(404))
+execution_router = APIRouter(
+    prefix="/execucoes/{execucao}", route_class=PortugueseRoute, responses=document_problems(404)
+)
 
 
 @router.post(
-    "/projetos",
-    status_code=201,
-    summary="Create a project",
-    response_model=ProjectDetails,
-    responses=document_problems(409),
+    "/projetos", status_code=201, summary="Create a project", response_model=ProjectDetails, responses=_CONFLICT
 )
 async def create_project(body: Project, by: Writer) -> Response:
     return _project_response(await projects.create_project(by.client, body, by.tenant), 201)
@@ -123,42 +128,35 @@ async def list_projects(by: Reader) -> dict[str, Any]:
     return {"projetos": [_project_outline(each) for each in found]}
 
 
-@router.get("/projetos/{projeto}", summary="Show a project", response_model=ProjectDetails, responses=_NOT_FOUND)
-async def show_project(projeto: str, by: Reader) -> Response:
+@project_router.get("", summary="Get a project", response_model=ProjectDetails)
+async def get_project(projeto: str, by: Reader) -> Response:
     return _project_response(await _get_own_project(by, projeto))
 
 
-@router.put(
-    "/projetos/{projeto}",
-    summary="Change a project",
-    response_model=ProjectDetails,
-    responses=document_problems(404, 409, 412),
+@project_router.put(
+    "", summary="Change a project", response_model=ProjectDetails, responses=document_problems(409, 412)
 )
 async def change_project(projeto: str, body: Project, by: Writer, if_match: IfMatch = None) -> Response:
     stored = await _get_own_project(by, projeto)
     if if_match is not None and if_match != _etag(stored):
-        raise Problem(412, "CHANGED", "outra pessoa alterou este projeto: consulte-o de novo antes de alterar")
+        raise Problem(412, "PRECONDITION_FAILED", N_("this project was changed by somebody else: read it again first"))
     return _project_response(await projects.update_project(by.client, projeto, body, stored.revision))
 
 
-@router.delete(
-    "/projetos/{projeto}", status_code=204, summary="Delete a project; its executions stay", responses=_NOT_FOUND
-)
+@project_router.delete("", status_code=204, summary="Delete a project; its executions stay")
 async def delete_project(projeto: str, by: Writer) -> Response:
     await _get_own_project(by, projeto)
     await by.client.tenants.delete_profile(projeto)
     return Response(status_code=204)
 
 
-@router.get(
-    "/projetos/{projeto}/precisao",
-    summary="Accuracy of the offline model on unseen examples",
-    response_model=ProjectAccuracy,
-    responses=_NOT_FOUND,
+@project_router.get(
+    "/precisao", summary="Accuracy of the offline model on unseen examples", response_model=ProjectAccuracy
 )
-async def show_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
+async def get_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
     stored = await _get_own_project(by, projeto)
-    accuracy, is_measured = await _accuracies(by).get(stored, SECONDS_TO_MEASURE)
+    accuracies: OfflineAccuracies = by.application.resources["accuracies"]
+    accuracy, is_measured = await accuracies.get(stored, SECONDS_TO_MEASURE)
     return {
         "offline": _is_offline(by),
         "medindo": not is_measured,
@@ -188,23 +186,20 @@ async def upload_document(request: Request, by: Writer, nome: Filename = "") -> 
 
 
 @router.post(
-    "/execucoes", status_code=202, summary="Classify documents", response_model=ExecutionSummary, responses=_NOT_FOUND
+    "/execucoes",
+    status_code=202,
+    summary="Classify documents",
+    response_model=ExecutionSummary,
+    responses=document_problems(404),
 )
 async def start_execution(body: NewExecution, by: Writer, key: IdempotencyKey = None) -> Response:
     stored = await _get_own_project(by, body.projeto)
     if _is_offline(by) and not stored.project.exemplos:
-        raise Problem(
-            422,
-            "SEM_EXEMPLOS",
-            "sem OPENROUTER_API_KEY os documentos são rotulados com base nos exemplos do projeto, e ele ainda não tem "
-            "nenhum: adicione alguns com PUT /projetos/{projeto} ou na página do projeto",
-        )
-    try:
-        run = await executions.start_execution(
-            by.client, _files(by), stored, body.documentos, name=body.nome, key=key, webhook_url=body.webhook_url
-        )
-    except Conflict as error:
-        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
+        reason = InvalidInput(_NO_EXAMPLES, variables=format_variables(llm.PROVIDERS))
+        raise Problem(422, "NO_EXAMPLES", str(reason)) from reason
+    run = await executions.start_execution(
+        by.client, _files(by), stored, body.documentos, name=body.nome, key=key, webhook_url=body.webhook_url
+    )
     shown = await executions.get_execution(by.client, run)
     return JSONResponse(shown.to_json(), 202, {"Location": f"/execucoes/{run.id}"})
 
@@ -219,9 +214,12 @@ async def list_executions(
 ) -> dict[str, Any]:
     if by.tenant is not None and projeto not in (None, by.tenant):
         return {"execucoes": [], "proximo": None}
-    states = None if status is None else [RunState(state) for state in states_of(status)]
-    found = await executions.list_runs(
-        by.client, project=by.tenant or projeto, states=states, before=antes, limit=limite + 1
+    found = await by.client.runs.list(
+        tenant=by.tenant or projeto,
+        pipeline=classification.name,
+        states=None if status is None else states_of(status),
+        before=antes,
+        limit=limite + 1,
     )
     shown = [(await executions.get_execution(by.client, run)).to_json() for run in found[:limite]]
     return {
@@ -230,29 +228,17 @@ async def list_executions(
     }
 
 
-@router.get(
-    "/execucoes/{execucao}",
-    summary="Show an execution",
-    operation_id="show_execution",
-    response_model=ExecutionDetails,
-    responses=_NOT_FOUND,
-)
-@router.get(
-    "/execucoes/{execucao}/status-detalhado",
+@execution_router.get("", summary="Get an execution", operation_id="get_execution", response_model=ExecutionDetails)
+@execution_router.get(
+    "/status-detalhado",
     summary="Status of an execution with its last progress, errors and route",
     response_model=ExecutionDetails,
-    responses=_NOT_FOUND,
 )
-async def show_execution_status(execucao: UUID, by: Reader) -> dict[str, Any]:
+async def get_execution_status(execucao: UUID, by: Reader) -> dict[str, Any]:
     return await executions.get_status_details(by.client, await _get_own_run(by, execucao))
 
 
-@router.get(
-    "/execucoes/{execucao}/erros",
-    summary="List failed documents with details",
-    response_model=ErrorPage,
-    responses=_NOT_FOUND,
-)
+@execution_router.get("/erros", summary="List failed documents with details", response_model=ErrorPage)
 async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limit = 100) -> dict[str, Any]:
     run = await _get_own_run(by, execucao)
     found, after = await executions.list_documents(by.client, run, status="ERRO", after=apos, limit=limite)
@@ -260,12 +246,7 @@ async def list_errors(execucao: UUID, by: Reader, apos: After = -1, limite: Limi
     return {"total": counts["ERRO"], "erros": found, "proximo": after}
 
 
-@router.post(
-    "/execucoes/{execucao}/retomar",
-    summary="Resume an execution",
-    response_model=ExecutionResumed,
-    responses=_NOT_FOUND_OR_CONFLICT,
-)
+@execution_router.post("/retomar", summary="Resume an execution", response_model=ExecutionResumed, responses=_CONFLICT)
 async def resume_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = None) -> Mapping[str, Any]:
     await _get_own_run(by, execucao)
 
@@ -277,11 +258,8 @@ async def resume_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = No
     return await by.client.runs.get_or_record_answer(execucao, key, "retomar", resume)
 
 
-@router.post(
-    "/execucoes/{execucao}/reprocessar-erros",
-    summary="Classify failed documents again",
-    response_model=ExecutionRerun,
-    responses=_NOT_FOUND_OR_CONFLICT,
+@execution_router.post(
+    "/reprocessar-erros", summary="Classify failed documents again", response_model=ExecutionRerun, responses=_CONFLICT
 )
 async def rerun_errors(execucao: UUID, by: Writer, key: ActionKeyHeader = None) -> Mapping[str, Any]:
     run = await _get_own_run(by, execucao)
@@ -293,11 +271,8 @@ async def rerun_errors(execucao: UUID, by: Writer, key: ActionKeyHeader = None) 
     return await by.client.runs.get_or_record_answer(execucao, key, "reprocessar-erros", rerun)
 
 
-@router.post(
-    "/execucoes/{execucao}/cancelar",
-    summary="Cancel an execution; no further document starts",
-    response_model=ExecutionSummary,
-    responses=_NOT_FOUND,
+@execution_router.post(
+    "/cancelar", summary="Cancel an execution; no further document starts", response_model=ExecutionSummary
 )
 async def cancel_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = None) -> Mapping[str, Any]:
     await _get_own_run(by, execucao)
@@ -309,12 +284,7 @@ async def cancel_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = No
     return await by.client.runs.get_or_record_answer(execucao, key, "cancelar", cancel)
 
 
-@router.get(
-    "/execucoes/{execucao}/documentos",
-    summary="List documents with their labels",
-    response_model=DocumentPage,
-    responses=_NOT_FOUND,
-)
+@execution_router.get("/documentos", summary="List documents with their labels", response_model=DocumentPage)
 async def list_documents(
     execucao: UUID,
     by: Reader,
@@ -330,30 +300,19 @@ async def list_documents(
     return {"documentos": found, "proximo": after}
 
 
-@router.get(
-    "/execucoes/{execucao}/arquivo",
-    summary="Download a document",
-    response_class=Response,
-    responses={200: document_binary("The content."), **_NOT_FOUND},
+@execution_router.get(
+    "/arquivo", summary="Download a document", response_class=Response, responses={200: document_binary("The content.")}
 )
 async def download_document(execucao: UUID, codigo: Annotated[Code, Query()], by: Reader) -> Response:
     run = await _get_own_run(by, execucao)
     found = [each for each in run.input["documentos"] if each["codigo"] == codigo and "arquivo" in each]
     opened = await _files(by).open_file(Upload(nome=codigo, arquivo=found[0]["arquivo"]).arquivo) if found else None  # type: ignore[arg-type]
     if opened is None:
-        raise Missing(
-            "there is no such document, or its file is no longer stored",
-            pt="o documento não existe, ou o arquivo dele não está mais armazenado",
-        )
+        raise NotFound(N_("there is no such document, or its file is no longer stored"))
     return _download_response(opened.chunks, codigo, "application/octet-stream", {"Content-Length": str(opened.size)})
 
 
-@router.post(
-    "/execucoes/{execucao}/correcoes",
-    summary="Correct a label",
-    response_model=DocumentDetails,
-    responses=_NOT_FOUND_OR_CONFLICT,
-)
+@execution_router.post("/correcoes", summary="Correct a label", response_model=DocumentDetails, responses=_CONFLICT)
 async def correct_label(execucao: UUID, body: Correction, by: Writer) -> dict[str, Any]:
     run = await _get_own_run(by, execucao)
     await executions.correct_label(by.client, run, body.codigo, body.rotulo, tenant=by.tenant, by=by.name)
@@ -361,40 +320,29 @@ async def correct_label(execucao: UUID, body: Correction, by: Writer) -> dict[st
     return shown
 
 
-@router.post(
-    "/execucoes/{execucao}/pular",
-    summary="Skip documents",
-    response_model=ExecutionSummary,
-    responses=_NOT_FOUND_OR_CONFLICT,
-)
+@execution_router.post("/pular", summary="Skip documents", response_model=ExecutionSummary, responses=_CONFLICT)
 async def skip_documents(execucao: UUID, body: Codes, by: Writer) -> dict[str, Any]:
     await _get_own_run(by, execucao)
     await by.client.runs.skip(execucao, "text", body.codigos, tenant=by.tenant, by=by.name)
     return await _get_execution_json(by, execucao)
 
 
-@router.get(
-    "/execucoes/{execucao}/resultados",
-    summary="Count documents by label",
-    response_model=ExecutionResults,
-    responses=_NOT_FOUND,
-)
-async def show_execution_results(execucao: UUID, by: Reader) -> dict[str, Any]:
+@execution_router.get("/resultados", summary="Count documents by label", response_model=ExecutionResults)
+async def get_execution_results(execucao: UUID, by: Reader) -> dict[str, Any]:
     run = await _get_own_run(by, execucao)
     shown = await executions.get_execution(by.client, run)
     return shown.to_json() | {"resumo": await executions.get_label_summary(by.client, run)}
 
 
-@router.get(
-    "/execucoes/{execucao}/exportar",
-    summary="Export all results",
-    response_class=Response,
-    responses=_EXPORT_RESPONSES | _NOT_FOUND,
-)
+@execution_router.get("/exportar", summary="Export all results", response_class=Response, responses=_EXPORT_RESPONSES)
 async def export_results(execucao: UUID, by: Reader, formato: exports.Format = "csv") -> Response:
     run = await _get_own_run(by, execucao)
     name = f"classificacao-{str(run.id)[:13]}.{formato}"
     return _download_response(exports.export_documents(by.client, run, formato), name, exports.MEDIA_TYPES[formato])
+
+
+router.include_router(project_router)
+router.include_router(execution_router)
 
 
 def _check_is_file(request: Request) -> None:
@@ -404,9 +352,11 @@ def _check_is_file(request: Request) -> None:
         raise Problem(
             415,
             "UNSUPPORTED_MEDIA_TYPE",
-            f"o corpo é um formulário ({media_type[:100]}); envie o próprio arquivo no corpo e o nome dele em ?nome=, "
-            "um arquivo ou zip por requisição: curl --data-binary @a.pdf -H 'Content-Type: application/octet-stream' "
-            "'…/arquivos?nome=a.pdf'",
+            N_(
+                "the body is a form; send the file itself as the body and its name in ?nome=, one file or zip per "
+                "request: curl --data-binary @a.pdf -H 'Content-Type: application/octet-stream' "
+                "'…/arquivos?nome=a.pdf'"
+            ),
             headers={"Accept": "application/octet-stream"},
         )
 
@@ -416,24 +366,13 @@ async def _get_own_run(by: Principal, execucao: UUID) -> Run:
 
 
 def _files(by: Principal) -> FileStore:
-    app = by.client.app
-    assert app is not None
-    assert app.files is not None
-    return app.files
+    files = by.application.files
+    assert files is not None
+    return files
 
 
 def _is_offline(by: Principal) -> bool:
-    return bool(_resource(by, "labeller").is_offline)
-
-
-def _accuracies(by: Principal) -> OfflineAccuracies:
-    found: OfflineAccuracies = _resource(by, "accuracies")
-    return found
-
-
-def _resource(by: Principal, name: str) -> Any:
-    assert by.client.app is not None
-    return by.client.app.resources[name]
+    return bool(by.application.resources["labeller"].is_offline)
 
 
 async def _get_execution_json(by: Principal, execucao: UUID) -> dict[str, Any]:

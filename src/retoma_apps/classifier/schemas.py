@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from retoma_apps.classifier.models import Category, Project, Summary
+from retoma_apps.classifier.operations.uploads import Upload
 from retoma_apps.classifier.states import DocumentStatus, Status
-from retoma_apps.classifier.uploads import Upload
 
 Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
@@ -73,43 +73,29 @@ class ExecutionPage(BaseModel):
     proximo: str | None = Field(description="The value for `antes`; null on the last page.")
 
 
-class DocumentDetails(BaseModel):
+class ExportedDocument(BaseModel):
+    """A row of an export. Its columns are in this order."""
+
     codigo: str
     status: DocumentStatus
-    tentativas: int
-    erro_codigo: str | None
-    erro_mensagem: str | None = Field(description="The meaning of `erro_codigo` and what to do, in Portuguese.")
-    erro_detalhe: str | None = Field(description="The original error of the reader or the provider.")
-    erro_stack: str | None
-    ultimo_erro_em: Timestamp | None
     rotulo: str | None
     confianca: float | None
-    justificativa: str | None
-    modelo: str | None
+    rever: bool
     corrigido: bool
     rotulo_modelo: str | None = Field(description="The model's label, if a person has corrected it.")
-    rever: bool
-    duplicado_de: str | None
-    tamanho: int | None = Field(description="In bytes.")
-
-
-class ExportedDocument(BaseModel):
-    """A row of an export."""
-
-    codigo: str
-    status: DocumentStatus
-    rotulo: str | None
-    confianca: float | None
-    rever: bool
-    corrigido: bool
-    rotulo_modelo: str | None
     justificativa: str | None
     duplicado_de: str | None
     tentativas: int
     erro_codigo: str | None
     erro_mensagem: str | None = Field(description="The meaning of `erro_codigo` and what to do, in Portuguese.")
-    erro_detalhe: str | None = Field(description="The original error of the reader or the provider.")
     ultimo_erro_em: Timestamp | None
+    erro_detalhe: str | None = Field(description="The original error of the reader or the provider.")
+
+
+class DocumentDetails(ExportedDocument):
+    erro_stack: str | None
+    modelo: str | None
+    tamanho: int | None = Field(description="In bytes.")
 
 
 class StuckExecution(BaseModel):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+from retoma.states import JobState, RunState
+
 Status = Literal["PENDENTE", "EM_ANDAMENTO", "TRAVADO", "CONCLUIDO", "CONCLUIDO_COM_ERROS", "ERRO", "CANCELADO"]
 DocumentStatus = Literal["PENDENTE", "PROCESSANDO", "CONCLUIDO", "ERRO", "PULADO"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -40,11 +42,11 @@ def status_of(state: str, *, started: bool) -> Status:
     return "PENDENTE" if status == "EM_ANDAMENTO" and not started else status
 
 
-def states_of(status: Status) -> list[str]:
+def states_of(status: Status) -> list[RunState]:
     """Return the run states in which an execution may have this status."""
     statuses = {"EM_ANDAMENTO", "PENDENTE"} if status == "PENDENTE" else {status}
-    return [state for state, mapped in STATUS_BY_RUN_STATE.items() if mapped in statuses]
+    return [RunState(state) for state, mapped in STATUS_BY_RUN_STATE.items() if mapped in statuses]
 
 
-def job_states_of(status: DocumentStatus) -> list[str]:
-    return [state for state, mapped in DOCUMENT_STATUS_BY_JOB_STATE.items() if mapped == status]
+def job_states_of(status: DocumentStatus) -> list[JobState]:
+    return [JobState(state) for state, mapped in DOCUMENT_STATUS_BY_JOB_STATE.items() if mapped == status]

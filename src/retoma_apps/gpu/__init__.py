@@ -4,6 +4,8 @@ retoma serve retoma_apps.gpu
 retoma worker retoma_apps.gpu
 """
 
-from retoma_apps.gpu.application import app
+from __future__ import annotations
 
-__all__ = ["app"]
+from retoma_apps.lazy_app import lazy_app
+
+__getattr__ = lazy_app(__name__)

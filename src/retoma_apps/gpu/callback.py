@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from retoma import Client
-from retoma_apps.gpu.results import Run, format_execution, format_time, get_outcome, get_started_at
+from retoma.records import Run
+from retoma_apps.gpu.operations.results import format_execution, format_time, get_outcome, get_started_at
 from retoma_apps.gpu.states import job_id, status_of
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from math import inf
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from retoma import Client
-from retoma.metrics import MetricCounter
+from retoma.metrics import MetricCounter, cumulate_buckets
 from retoma_apps.gpu.states import STATUS_BY_RUN_STATE, Status
 
 POOL = "gpu"
-BUCKETS = (60, 120, 300, 600, 1200, 1800, 3600)
+BUCKETS = (60, 120, 300, 600, 1200, 1800, 3600)  # all of them are also bounds of the engine
 
 
 async def collect_metrics(client: Client) -> list[Metric]:
@@ -26,16 +25,18 @@ async def collect_metrics(client: Client) -> list[Metric]:
     queued, in_progress = by_status["QUEUED"] + waiting, by_status["IN_PROGRESS"] - waiting
     free = sum(max(0, pool.capacity - pool.used) for pool in metrics.pools if pool.name == POOL)
     counters = [counter for counter in metrics.counters if counter.pipeline in own]
-    worked = [(counter.bucket, counter.count) for counter in counters if counter.what == "worked"]
-    seconds = sum(counter.seconds for counter in counters if counter.what == "worked")
+    durations = [counter for counter in counters if counter.what == "run_duration"]
     delivered = _count_deliveries(counters, "delivered")
     dead = _count_deliveries(counters, "dead")
     return [
         GaugeMetricFamily("orchestrator_jobs_queued", "Number of jobs in queue", queued),
         GaugeMetricFamily("orchestrator_jobs_inprogress", "Number of jobs in progress", in_progress),
-        GaugeMetricFamily("orchestrator_workers_available", "Number of available RunPod workers", free),
+        GaugeMetricFamily("orchestrator_workers_available", "Number of available GPU workers", free),
         HistogramMetricFamily(
-            "orchestrator_job_duration_seconds", "Job execution time", buckets=_buckets(worked), sum_value=seconds
+            "orchestrator_job_duration_seconds",
+            "Job execution time",
+            buckets=cumulate_buckets(durations, BUCKETS),
+            sum_value=sum(counter.seconds for counter in durations),
         ),
         CounterMetricFamily("orchestrator_webhook_success_total", "Number of successful webhook deliveries", delivered),
         CounterMetricFamily("orchestrator_webhook_failure_total", "Number of failed webhook deliveries", dead),
@@ -44,12 +45,3 @@ async def collect_metrics(client: Client) -> list[Metric]:
 
 def _count_deliveries(counters: Iterable[MetricCounter], outcome: str) -> int:
     return sum(counter.count for counter in counters if (counter.what, counter.outcome) == ("delivery", outcome))
-
-
-def _buckets(durations: Iterable[tuple[float, int]]) -> list[tuple[str, float]]:
-    """Return cumulative buckets. The engine's buckets include all of these bounds."""
-    counted = list(durations)
-    return [
-        ("+Inf" if bound == inf else str(float(bound)), sum(count for bucket, count in counted if bucket <= bound))
-        for bound in (*BUCKETS, inf)
-    ]

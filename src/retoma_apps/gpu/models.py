@@ -63,9 +63,8 @@ class Submission(BaseModel):
         """Return the seconds of video to render, as far as the submission shows."""
         return 0.0
 
-    @property
-    def title(self) -> str:
-        """The caller's project and label, or else the name of the first file. URLs may hold tokens, so no more of them.
+    def make_title(self) -> str:
+        """Return the caller's project and label, or else the first file's name; the rest of a URL may hold tokens.
 
         Such as `34 · intro` or `34 · 1.jpg`.
         """

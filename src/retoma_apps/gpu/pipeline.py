@@ -10,9 +10,14 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from retoma import Context, ExternalWorkFailed, GiveUp, Items, Pipeline, Pool, Retry
+from retoma import Context, GiveUp, Items, Pipeline, Pool, Retry
+from retoma.errors import ExternalWorkFailed
 from retoma.outgoing import UnsafeUrl
-from retoma_apps.gpu.image_chunks import (
+from retoma_apps.gpu.metrics import POOL
+from retoma_apps.gpu.models import AddAudioRun, CaptionRun, Img2VidRun, Submission
+from retoma_apps.gpu.settings import Rules
+from retoma_apps.gpu.states import job_id
+from retoma_apps.gpu.steps.image_chunks import (
     Clips,
     Fault,
     ImageChunk,
@@ -22,11 +27,8 @@ from retoma_apps.gpu.image_chunks import (
     order_by_image,
     split_into_chunks,
 )
-from retoma_apps.gpu.metrics import POOL
-from retoma_apps.gpu.models import AddAudioRun, CaptionRun, Img2VidRun, Submission
-from retoma_apps.gpu.settings import Rules
-from retoma_apps.gpu.states import job_id
-from retoma_apps.providers.gpu import GpuHost, Image, Operation, Segment, Style, Zoom
+from retoma_apps.providers.captions import Segment, Style
+from retoma_apps.providers.gpu import GpuHost, Image, Operation, Zoom
 from retoma_apps.providers.gpu.render_requests import VideoFormat
 
 log = logging.getLogger(__name__)
@@ -40,18 +42,14 @@ _UNSAFE = "UNSAFE_URL"
 _FINAL = ("CORRUPT_IMAGE", "CORRUPT_VIDEO", "CORRUPT_AUDIO", _UNSAFE, "INVALID_INPUT", "NOT_INSTALLED")
 
 
-def make_title(job: Submission) -> str:
-    return job.title
-
-
-img2vid = Pipeline("img2vid", inputs=Img2VidRun, title=make_title)
-caption = Pipeline("caption", inputs=CaptionRun, title=make_title)
-addaudio = Pipeline("addaudio", inputs=AddAudioRun, title=make_title)
+img2vid = Pipeline("img2vid", inputs=Img2VidRun, title=Submission.make_title)
+caption = Pipeline("caption", inputs=CaptionRun, title=Submission.make_title)
+addaudio = Pipeline("addaudio", inputs=AddAudioRun, title=Submission.make_title)
 
 
 @img2vid.step
 def parts(images: list[Image], *, rules: Rules) -> list[ImageChunk]:
-    return split_into_chunks(images, rules.chunk_seconds)
+    return split_into_chunks(images, rules.settings.gpu_part_seconds)
 
 
 @img2vid.each(parts, pool=GPU, retry=RETRY, on_failure="stop")
@@ -154,22 +152,24 @@ async def _render_or_give_up(
 
 async def _render(operation: Operation, request: dict[str, Any], host: GpuHost, rules: Rules, ctx: Context) -> Any:
     """Return the host's own result. The job is parked here until the host has one."""
-    limit, key = rules.limit(operation), ctx.effect_key
+    limit = rules.limit(operation)
 
     async def submit() -> str:
         _log_retry(ctx)
         _check_urls(request, rules)
-        return await host.submit(operation, request, key=key, callback_url=ctx.callback_url, timeout=limit)
+        url = ctx.callback_url
+        external_id = await host.submit(operation, request, key=ctx.effect_key, callback_url=url, timeout=limit)
+        await ctx.limit_run(rules.total_limit(operation))  # for the whole job, from the submission of its first part
+        return external_id
 
     await ctx.once("began", lambda: True)  # survives retries, so the job's start does not move
-    external_id = await ctx.once("submit", submit, reconcile=lambda: host.find(key))
-    await ctx.limit_run(rules.total_limit(operation))  # for the whole job, from the submission of its first part
     try:
         result = await ctx.external(
-            external_id,
+            submit,
+            find=host.find,
             poll=host.status,
             cancel=host.cancel,
-            poll_interval=rules.poll_interval,
+            poll_interval=rules.poll_interval or host.poll_interval,
             queue_timeout=limit,
             run_timeout=limit,
             total_timeout=rules.total_limit(operation),
@@ -181,7 +181,7 @@ async def _render(operation: Operation, request: dict[str, Any], host: GpuHost, 
         log.error("%s timed out after %dms", job_id(ctx.run), elapsed, extra={"event": "gpu_render_timed_out"})
         raise GiveUp(f"{operation} timed out after {elapsed}ms: {error}", TIMEOUT) from error
     if isinstance(result, dict) and (paid := result.get("gpu_seconds")):
-        ctx.charge("runpod", operation, units=paid)
+        ctx.charge(host.name, operation, units=paid)
     return result
 
 

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from functools import cache
 from math import ceil
 from typing import Annotated, Any
-from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from retoma import Client, RetomaError
+from retoma import Client
 from retoma.errors import Conflict, NotFound
+from retoma.files import FileSettings, FileStore, create_file_store
 from retoma.outgoing import mask_query_values
-from retoma.server import Principal, Problem, document_problems, idempotency_key_header, require_scope, to_problem
-from retoma_apps.gpu.jobs import get_job_details, job_summary
+from retoma.records import Run
+from retoma.server import (
+    Principal,
+    Problem,
+    ProblemRoute,
+    document_binary,
+    document_problems,
+    idempotency_key_header,
+    parse_range,
+    public,
+    require_scope,
+)
 from retoma_apps.gpu.models import AddAudioJob, CaptionJob, Img2VidJob, JobFilter, Submission
+from retoma_apps.gpu.operations.jobs import get_job_details, job_summary
+from retoma_apps.gpu.operations.results import format_time, get_started_at
 from retoma_apps.gpu.pipeline import GPU
-from retoma_apps.gpu.results import Run, format_time, get_started_at
 from retoma_apps.gpu.schemas import JobAccepted, JobCancelled, JobDetails, JobPage
 from retoma_apps.gpu.settings import MAX_QUEUE_TIME, Rules
 from retoma_apps.gpu.states import Status, job_id, run_id, states_of, status_of
+from retoma_apps.providers.gpu import OPERATIONS
 
 OFFLINE = "X-Retoma-Offline"
-OPERATIONS = ("img2vid", "caption", "addaudio")
 PAGE_SIZE, MAX_PAGES = 100, 10  # jobs read at a time, and at most so often per page
 DEFAULT_TENANT = "default"
 Reader = Annotated[Principal, require_scope("runs:read")]
@@ -35,27 +44,24 @@ JobId = Annotated[str, Path(max_length=100, description="`orc-` and a UUID.")]
 IdempotencyKey = Annotated[str | None, idempotency_key_header("The same key and body always return the same job.")]
 
 
-class ErrorFieldRoute(APIRoute):
+class ErrorFieldRoute(ProblemRoute):
     """Adds `error`, which callers of these routes expect, to the members of all errors."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except (Problem, RequestValidationError, RetomaError) as error:
-                problem = to_problem(error)
-            problem.members.setdefault("error", problem.detail)
-            raise problem
-
-        return handle
+    def change_problem(self, problem: Problem, error: Exception, request: Request) -> None:
+        problem.members.setdefault("error", problem.detail)
 
 
 router = APIRouter(
     tags=["gpu"], route_class=ErrorFieldRoute, responses=document_problems(400, 401, 403, 413, 422, 429, 503)
 )
 _ACCEPTED: dict[str, Any] = {"status_code": 202, "response_model": JobAccepted}
+_FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: document_binary("The whole file."),
+    206: document_binary("The part of the file that `Range` requests."),
+    416: {"description": "The range is outside the file."},
+    **document_problems(404, 422),
+}
+OUTPUT_PREFIX = "gpu/"  # other files in the same store are not public
 
 
 @router.post("/video/img2vid/async", summary="Turn images into videos", **_ACCEPTED)
@@ -86,7 +92,9 @@ async def list_jobs(by: Reader, job_filter: Annotated[JobFilter, Query()]) -> di
     wanted: list[dict[str, Any]] = []
     before = run_id(job_filter.before or "")
     for _ in range(MAX_PAGES):
-        seen = await _list_newest_runs(by, states, before)
+        seen = await by.client.runs.list(
+            tenant=by.tenant, pipeline=OPERATIONS, states=states, before=before, limit=PAGE_SIZE
+        )
         wanted += await _select_jobs(by, job_filter, seen)
         if len(wanted) > job_filter.limit:
             return {"jobs": wanted[: job_filter.limit], "next": wanted[job_filter.limit - 1]["jobId"]}
@@ -98,9 +106,9 @@ async def list_jobs(by: Reader, job_filter: Annotated[JobFilter, Query()]) -> di
     return {"jobs": wanted, "next": None if before is None else job_id(before)}
 
 
-@router.get("/jobs/{job}", summary="Show a job", response_model=JobDetails, responses=document_problems(404))
-async def show_job(job: JobId, by: Reader) -> Response:
-    return _json_response(by.client, await get_job_details(by.client, await _get_own_run(by, job)))
+@router.get("/jobs/{job}", summary="Get a job", response_model=JobDetails, responses=document_problems(404))
+async def get_job(job: JobId, by: Reader) -> Response:
+    return _json_response(by, await get_job_details(by.client, await _get_own_run(by, job)))
 
 
 @router.post(
@@ -117,7 +125,7 @@ async def cancel_job(job: JobId, by: Writer) -> dict[str, Any]:
 async def _submit(
     operation: str, submission: Submission, received: dict[str, Any], by: Principal, key: str | None
 ) -> Response:
-    rules = _rules(by.client)
+    rules: Rules = by.application.resources["rules"]
     _check_urls(submission, by.client)
     webhook = None if submission.webhook_url is None else rules.webhook(submission.webhook_url)
     try:
@@ -136,7 +144,7 @@ async def _submit(
     run: Run = await by.client.runs.get(started.id)
     has_started = not started.created and await get_started_at(by.client, run) is not None
     status = status_of(run.state, started=has_started)
-    return _json_response(by.client, _format_accepted(run, submission, status, offline=rules.offline), 202)
+    return _json_response(by, _format_accepted(run, submission, status, offline=rules.offline), 202)
 
 
 def _check_urls(submission: Submission, client: Client) -> None:
@@ -172,19 +180,6 @@ def format_estimated_time(seconds: float, *, offline: bool) -> str:
     return f"{work}-{2 * work} minutos" if offline else f"{1 + work}-{5 * (1 + work)} minutos"
 
 
-async def _list_newest_runs(by: Principal, states: list[str] | None, before: UUID | None) -> list[Run]:
-    found: list[Run] = []
-    for operation in OPERATIONS:
-        found += await by.client.runs.list(
-            tenant=by.tenant,
-            pipeline=operation,
-            states=states,  # type: ignore[arg-type]
-            before=before,
-            limit=PAGE_SIZE,
-        )
-    return sorted(found, key=lambda run: run.id, reverse=True)[:PAGE_SIZE]
-
-
 async def _select_jobs(by: Principal, job_filter: JobFilter, runs: list[Run]) -> list[dict[str, Any]]:
     found = [run for run in runs if job_filter.id_roteiro in (None, run.input.get("id_roteiro"))]
     first = await by.client.runs.get_start_times(run.id for run in found)
@@ -207,12 +202,53 @@ async def _get_own_run(by: Principal, job: str) -> Run:
     return run
 
 
-def _rules(client: Client) -> Rules:
-    assert client.app is not None
-    rules: Rules = client.app.resources["rules"]
-    return rules
-
-
-def _json_response(client: Client, body: dict[str, Any], status: int = 200) -> Response:
-    headers = {OFFLINE: "rendered with ffmpeg on this machine"} if _rules(client).offline else None
+def _json_response(by: Principal, body: dict[str, Any], status: int = 200) -> Response:
+    rules: Rules = by.application.resources["rules"]
+    headers = {OFFLINE: "rendered with ffmpeg on this machine"} if rules.offline else None
     return JSONResponse(body, status, headers)
+
+
+def create_download_router(settings: FileSettings) -> APIRouter:
+    """Serve `/files/...`: outputs in a local folder, for anyone who knows the address of one."""
+    router = APIRouter(tags=["gpu"], dependencies=[public])
+    open_store = cache(lambda: create_file_store(settings))
+
+    @router.get("/files/{key:path}", summary="Download an output", response_class=Response, responses=_FILE_RESPONSES)
+    async def download_output(key: str, request: Request) -> Response:
+        return await send(key, request.headers.get("range"))
+
+    @router.head(
+        "/files/{key:path}", summary="Inspect an output", response_class=Response, responses=document_problems(404, 422)
+    )
+    async def inspect_output(key: str) -> Response:
+        whole = await send(key, None)
+        return Response(headers=dict(whole.headers))
+
+    async def send(key: str, range_header: str | None) -> Response:
+        if not key.startswith(OUTPUT_PREFIX):
+            raise _file_not_found()
+        return await _send_file(open_store(), key, range_header)
+
+    return router
+
+
+async def _send_file(files: FileStore, key: str, range_header: str | None) -> Response:
+    size = await files.get_size(key)
+    part = None if size is None else parse_range(range_header, size)
+    opened = await files.open_key(key, part)
+    if opened is None:
+        raise _file_not_found()
+    headers = {
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, max-age=3600",
+        "Content-Disposition": f'attachment; filename="{key.rpartition("/")[2]}"',
+        "Content-Length": str(opened.size),
+        "X-Content-Type-Options": "nosniff",
+    }
+    if part is not None:
+        headers["Content-Range"] = f"bytes {part[0]}-{part[1] - 1}/{size}"
+    return StreamingResponse(opened.chunks, 200 if part is None else 206, headers, opened.media_type)
+
+
+def _file_not_found() -> Problem:
+    return Problem(404, "NOT_FOUND", "there is no such file", error="File not found")

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from retoma_apps.gpu.image_chunks import Video
 from retoma_apps.gpu.states import Status
+from retoma_apps.gpu.steps.image_chunks import Video
 from retoma_apps.providers.gpu import Operation
 
 Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"})]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Literal, get_args
 from uuid import UUID
 
+from retoma.states import RunState
+
 Status = Literal["QUEUED", "IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 PREFIX = "orc-"
@@ -30,10 +32,10 @@ def status_of(state: str, *, started: bool) -> Status:
     return "QUEUED" if status == "IN_PROGRESS" and not started else status
 
 
-def states_of(status: Status) -> list[str]:
+def states_of(status: Status) -> list[RunState]:
     """Return the run states in which a job may have this status."""
     statuses = {"IN_PROGRESS", "QUEUED"} if status == "QUEUED" else {status}
-    return [state for state, mapped in STATUS_BY_RUN_STATE.items() if mapped in statuses]
+    return [RunState(state) for state, mapped in STATUS_BY_RUN_STATE.items() if mapped in statuses]
 
 
 def job_id(run: UUID) -> str:

@@ -63,7 +63,8 @@ def parse_srt(text: str) -> list[Segment]:
 def ass_script(segments: Iterable[Segment], style: Style) -> str:
     """Return the whole script. Text is shown literally: ASS commands in it have no effect."""
     lines = [
-        f"Dialogue: 0,{_clock(one.start)},{_clock(one.end)},Default,,0,0,0,,{_escaped(one.text)}" for one in segments
+        f"Dialogue: 0,{_clock(one.start)},{_clock(one.end)},Default,,0,0,0,,{_escape_text(one.text)}"
+        for one in segments
     ]
     return "\n".join([*_head(style), *lines, ""])
 
@@ -99,7 +100,7 @@ def _clock(seconds: float) -> str:
     return f"{hundredths // 360000}:{hundredths // 6000 % 60:02}:{hundredths // 100 % 60:02}.{hundredths % 100:02}"
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     # A word joiner after a backslash is invisible, and prevents the backslash from starting a command.
     plain = _UNSHOWABLE.sub("", text.strip()).replace("\\", "\\\u2060").replace("{", "\\{").replace("}", "\\}")
     return "\\N".join(plain.split("\n"))

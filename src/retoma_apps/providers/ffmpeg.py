@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import re
 import resource
-import signal
-import sys
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from retoma import GiveUp
-from retoma.privileges import drop_privileges
+from retoma.checks import Finding
+from retoma.privileges import die_with_parent, drop_privileges
 from retoma_apps.providers.processes import kill_process
 
 Progress = Callable[[int], None]
@@ -23,8 +22,8 @@ ENVIRONMENT: dict[str, str] = {}
 _MEMORY = 6 * 1024**3
 _LARGEST_FILE = 8 * 1024**3
 _MOST_PIXELS = 100_000_000
-_PR_SET_PDEATHSIG = 1
 _TAIL = 4_000
+_VERSION_TIMEOUT_SECONDS = 20
 _PROGRESS_ARGUMENTS = ("-progress", "pipe:1", "-stats_period", "0.1", "-nostats")
 
 # The format is detected from the first bytes and then forced on ffmpeg. Otherwise it could open a file as a playlist,
@@ -171,13 +170,30 @@ def find_ffmpeg() -> str:
     return str(imageio_ffmpeg.get_ffmpeg_exe())
 
 
+def check_ffmpeg() -> Finding:
+    version = find_ffmpeg_version()
+    if version is None:
+        return Finding("warning", "ffmpeg", "not installed, or it does not run")
+    return Finding("ok", "ffmpeg", version)
+
+
+def find_ffmpeg_version() -> str | None:
+    """Return the version that ffmpeg prints, or None if it is not installed or does not run."""
+    try:
+        result = subprocess.run(  # noqa: S603
+            [find_ffmpeg(), "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_SECONDS, check=True
+        )
+    except (GiveUp, RuntimeError, OSError, subprocess.SubprocessError):
+        return None
+    return " ".join(result.stdout.split()[:3])
+
+
 def _limit_resources() -> None:
     drop_privileges()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
 
 
 async def _follow(stdout: asyncio.StreamReader | None, progress: Progress | None) -> None:

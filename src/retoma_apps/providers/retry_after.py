@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from retoma.outgoing import Response
@@ -22,17 +22,18 @@ def parse_retry_after(answer: Response) -> timedelta | None:
     header = answer.headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(header):
         return min(timedelta(seconds=float(header)), MAX_DELAY)
-    until = _parse_date(header) or _rate_limit_reset(answer)
-    now = _parse_date(answer.headers.get("date", ""))
+    until, now = _parse_date(header) or _rate_limit_reset(answer), get_response_time(answer)
     return None if until is None or now is None else min(max(until - now, MIN_DELAY), MAX_DELAY)
+
+
+def get_response_time(answer: Response) -> datetime | None:
+    """Return the time of the answer by the provider's clock, or None if it does not say."""
+    return _parse_date(answer.headers.get("date", ""))
 
 
 def _rate_limit_reset(answer: Response) -> datetime | None:
     header = answer.headers.get("x-ratelimit-reset", "").strip()
-    now = _parse_date(answer.headers.get("date", ""))
-    if now is None or not _MILLISECONDS.fullmatch(header):
-        return None
-    return datetime.fromtimestamp(int(header) / 1000, tz=now.tzinfo)
+    return datetime.fromtimestamp(int(header) / 1000, tz=UTC) if _MILLISECONDS.fullmatch(header) else None
 
 
 def _parse_date(text: str) -> datetime | None:

@@ -6,14 +6,6 @@ retoma worker retoma_apps.videos
 
 from __future__ import annotations
 
-from typing import Any
+from retoma_apps.lazy_app import lazy_app
 
-
-def __getattr__(name: str) -> Any:
-    """Create `app` on first access, so parts of it can be imported without all of it."""
-    if name != "app":
-        raise AttributeError(name)
-    from retoma_apps.videos.application import from_environment
-
-    app = globals()["app"] = from_environment()
-    return app
+__getattr__ = lazy_app(__name__)

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from functools import partial
 
 from retoma import App, Settings
+from retoma.checks import check_extra
 from retoma.files import FileSettings, create_file_store
-from retoma_apps.providers.footage import Footage, OfflineFootage, Pexels, PexelsSettings
-from retoma_apps.providers.images import Images, OfflineImages, OpenAiImages, OpenAiImagesSettings
-from retoma_apps.providers.llm import OpenRouter, OpenRouterSettings
-from retoma_apps.providers.speech import Azure, AzureSettings, ElevenLabs, ElevenLabsSettings, Espeak, Speech
-from retoma_apps.providers.youtube import Channel, LocalChannel, YouTube, YouTubeSettings
-from retoma_apps.videos.demo import create_demo
+from retoma.translations import N_
+from retoma_apps.providers import footage, images, llm, speech, youtube
+from retoma_apps.providers.ffmpeg import check_ffmpeg
+from retoma_apps.videos.demo import run_demo
 from retoma_apps.videos.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.routes import router
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.writing.llm import LlmWriter
-from retoma_apps.videos.writing.port import Writer
-from retoma_apps.videos.writing.template import TemplateWriter
-
-
-class VideoSettings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="VIDEOS_", env_file=".env", extra="ignore")
-
-    model: str = Field("openai/gpt-5-mini", description="The OpenRouter model for research and scripts.")
+from retoma_apps.videos.settings import VideoSettings
+from retoma_apps.videos.steps.writing.llm import LlmWriter
+from retoma_apps.videos.steps.writing.port import Writer
+from retoma_apps.videos.steps.writing.template import TemplateWriter
 
 
 def make_app(services: Services) -> App:
     return App(
         "videos",
+        title=N_("Videos"),
+        description=N_("From a topic to a published video, with four reviews on the way."),
         pipelines=[longform],
         resources={"services": services},
         routes=[router],
@@ -46,55 +37,25 @@ def make_app(services: Services) -> App:
         labels=STEP_LABELS,
         locale=LOCALE,
         files=services.files,
-        demo=create_demo(services),
+        demo=partial(run_demo, services),
+        checks=lambda: [check_extra("media"), check_ffmpeg()],
     )
 
 
 def from_environment() -> App:
     settings = Settings()
-    files = create_file_store(FileSettings(home=settings.home, public_url=settings.public_url))
     return make_app(
         Services(
-            files=files,
-            writer=_writer(),
-            voices=_voices(),
-            footage=_footage(),
-            images=_images(),
-            channel=_channel_factory(settings.home),
+            files=create_file_store(FileSettings(home=settings.home, public_url=settings.public_url)),
+            writer=_create_writer(),
+            voices={provider.name: provider for provider in speech.configured_providers()},
+            footage=footage.configured_providers()[0],
+            images=images.configured_providers()[0],
+            channel=youtube.configured_providers(settings.home.absolute() / "channel", WATCH_URL)[0],
         )
     )
 
 
-def _writer() -> Writer:
-    settings = OpenRouterSettings()
-    has_key = bool(settings.api_key.get_secret_value())
-    return LlmWriter(OpenRouter(settings), VideoSettings().model) if has_key else TemplateWriter()
-
-
-def _voices() -> dict[str, Speech]:
-    """eSpeak has a default voice for every language, for channels without a voice."""
-    azure, elevenlabs = AzureSettings(), ElevenLabsSettings()
-    voices: dict[str, Speech] = {}
-    if azure.key.get_secret_value():
-        voices["azure"] = Azure(azure)
-    if elevenlabs.api_key.get_secret_value():
-        voices["elevenlabs"] = ElevenLabs(elevenlabs)
-    return voices | {"espeak": Espeak()}
-
-
-def _footage() -> Footage:
-    settings = PexelsSettings()
-    return Pexels(settings) if settings.api_key.get_secret_value() else OfflineFootage()
-
-
-def _images() -> Images:
-    settings = OpenAiImagesSettings()
-    return OpenAiImages(settings) if settings.api_key.get_secret_value() else OfflineImages()
-
-
-def _channel_factory(home: Path) -> Callable[[str], Channel]:
-    """Without an OAuth client, publish to a local folder; with one, an account without a token waits instead."""
-    if not YouTubeSettings().client_id:
-        local = LocalChannel(home.absolute() / "channel", url=WATCH_URL)
-        return lambda _: local
-    return cache(lambda account: YouTube(YouTubeSettings.for_account(account)))
+def _create_writer() -> Writer:
+    models = llm.configured_providers()
+    return LlmWriter(models[0], VideoSettings().model) if models else TemplateWriter()

@@ -18,9 +18,10 @@ from pydantic import (
 )
 
 from retoma import File
-from retoma_apps.providers.speech import KNOWN_VOICES, find_speaker
-from retoma_apps.providers.youtube import is_account
-from retoma_apps.videos import spoken_text
+from retoma.translations import N_
+from retoma_apps.providers.account_names import is_account
+from retoma_apps.providers.speech import KNOWN_VOICES, VOICE_FORMS, find_speaker
+from retoma_apps.videos.steps import spoken_text
 
 Language = Literal["pt-BR", "en"]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -130,9 +131,9 @@ Origin = Literal["model_memory", "fetched_page", "offline_facts", "unknown"]
 class Source(FrozenModel):
     """The source of a fact. `verified` only if a page was downloaded and contains the statement."""
 
-    name: str = Field(max_length=200, json_schema_extra={"pt": {"title": "Nome"}})
-    url: str = Field("", max_length=2000, json_schema_extra={"format": "uri-reference", "pt": {"title": "Endereço"}})
-    confidence: Share = Field(0.5, json_schema_extra={"pt": {"title": "Confiança, de 0 a 1"}})
+    name: str = Field(title=N_("Name"), max_length=200)
+    url: str = Field("", title=N_("Address"), max_length=2000, json_schema_extra={"format": "uri-reference"})
+    confidence: Share = Field(0.0, title=N_("Confidence, 0 to 1"))
     origin: Origin = Field("unknown", json_schema_extra=HIDDEN)
     verified: bool = Field(False, json_schema_extra=HIDDEN)
 
@@ -166,12 +167,8 @@ class Research(WithFeedbackHistory):
 class Scene(FrozenModel):
     """A passage of the narration, and its picture."""
 
-    text: str = Field(min_length=1, max_length=10_000, json_schema_extra={"pt": {"title": "Texto"}})
-    visual: str = Field(
-        min_length=1,
-        max_length=200,
-        json_schema_extra={"pt": {"title": "Imagem"}, "en": {"title": "Visual"}},
-    )
+    text: str = Field(title=N_("Text"), min_length=1, max_length=10_000)
+    visual: str = Field(title=N_("Visual"), min_length=1, max_length=200)
 
 
 class Issue(FrozenModel):
@@ -188,15 +185,13 @@ class Quality(FrozenModel):
 
 
 class Script(WithFeedbackHistory):
-    title: str = Field(min_length=1, max_length=100, json_schema_extra={"pt": {"title": "Título"}})
-    scenes: list[Scene] = Field(min_length=1, max_length=200, json_schema_extra={"pt": {"title": "Cenas"}})
-    description: str = Field("", max_length=4500, json_schema_extra={"pt": {"title": "Descrição"}})
-    tags: list[Annotated[str, Field(max_length=60)]] = Field(
-        [], max_length=30, json_schema_extra={"pt": {"title": "Palavras-chave"}}
-    )
+    title: str = Field(title=N_("Title"), min_length=1, max_length=100)
+    scenes: list[Scene] = Field(title=N_("Scenes"), min_length=1, max_length=200)
+    description: str = Field("", title=N_("Description"), max_length=4500)
+    tags: list[Annotated[str, Field(max_length=60)]] = Field([], title=N_("Tags"), max_length=30)
     word_count: int = Field(0, validate_default=True, json_schema_extra=HIDDEN)
     seconds: int | None = Field(None, description="The target length.", json_schema_extra=HIDDEN)
-    sources: list[Source] = Field([], json_schema_extra={"pt": {"title": "Fontes"}})
+    sources: list[Source] = Field([], title=N_("Sources"))
     facts_used: int = Field(0, json_schema_extra=HIDDEN)
     facts: list[str] = Field([], description="The texts of the facts that it uses.", json_schema_extra=HIDDEN)
     knowledge_reuse_rate: Share = Field(0.0, json_schema_extra=HIDDEN)
@@ -222,7 +217,7 @@ class Script(WithFeedbackHistory):
     @classmethod
     def _compute_quality(cls, quality: Quality, info: ValidationInfo) -> Quality:
         """Assess the current text, for the same reason."""
-        from retoma_apps.videos.writing.quality import assess_quality  # it imports this module
+        from retoma_apps.videos.steps.writing.quality import assess_quality  # it imports this module
 
         fields = info.data
         whole = cls.model_fields.keys() - {"quality"} <= fields.keys()
@@ -344,29 +339,20 @@ class FeedbackForm(FrozenModel):
         return self
 
 
-_VOICES = ", ".join(KNOWN_VOICES)
-
-
 class NarrationFeedback(FeedbackForm):
     voice: Annotated[str | None, AfterValidator(_check_voice)] = Field(
         None,
+        title=N_("Voice"),
         max_length=100,
-        description=f"The name of another voice: {_VOICES} or elevenlabs_<id>.",
-        json_schema_extra={"pt": {"title": "Voz", "description": f"Nome de outra voz: {_VOICES} ou elevenlabs_<id>."}},
+        description=N_("The name of another voice."),
+        examples=[*KNOWN_VOICES, *VOICE_FORMS.values()],
     )
     rate: float | None = Field(
         None,
+        title=N_("Speed"),
         ge=0.6,
         le=1.6,
-        description="1 is the voice's normal speed; from 0.6 to 1.6. Or write “faster” or “slower” in the notes.",
-        json_schema_extra={
-            "pt": {
-                "title": "Velocidade",
-                "description": "1 é a velocidade normal da voz; de 0,6 a 1,6. Ou escreva “mais rápido” ou "
-                "“mais devagar” nas notas.",
-            },
-            "en": {"title": "Speed"},
-        },
+        description=N_("1 is the voice's normal speed; from 0.6 to 1.6. Or write “faster” or “slower” in the notes."),
     )
 
 
@@ -386,30 +372,20 @@ class FinalFeedback(FeedbackForm):
 
     subtitles: bool | None = Field(
         None,
-        description="Whether the new film has them burned in; if left out, as before. Or write “without subtitles” or "
-        "“with subtitles” in the notes.",
-        json_schema_extra={
-            "pt": {
-                "title": "Legendas no filme",
-                "description": "Se o novo filme terá legendas gravadas na imagem; em branco, fica como estava. Ou "
-                "escreva “sem legendas” ou “com legendas” nas notas.",
-            },
-            "en": {"title": "Subtitles in the film"},
-        },
+        title=N_("Subtitles in the film"),
+        description=N_(
+            "Whether the new film has them burned in; if left out, as before. Or write “without subtitles” or “with "
+            "subtitles” in the notes."
+        ),
     )
     thumbnail_texts: list[Annotated[str, Field(min_length=1, max_length=LONGEST_THUMBNAIL_TEXT)]] = Field(
         [],
+        title=N_("Words on the thumbnails"),
         max_length=MOST_THUMBNAILS,
-        description="Words for the new thumbnails: the first, the second and the third. Describe the picture behind "
-        "them in the notes.",
-        json_schema_extra={
-            "pt": {
-                "title": "Palavras nas capas",
-                "description": "Palavras das novas capas: a primeira, a segunda e a terceira. Descreva nas notas a "
-                "imagem de fundo.",
-            },
-            "en": {"title": "Words on the thumbnails"},
-        },
+        description=N_(
+            "Words for the new thumbnails: the first, the second and the third. Describe the picture behind them in "
+            "the notes."
+        ),
     )
 
     @field_validator("subtitles", "thumbnail_texts")
@@ -428,12 +404,10 @@ _STEP_BY_FIELD = {"subtitles": "video_assembly", "thumbnail_texts": "thumbnail_g
 class FinalChoice(FrozenModel):
     """A person's final choice: one of the thumbnails, counted from 1, and the texts of the video."""
 
-    thumbnail: int = Field(ge=1, le=MOST_THUMBNAILS, json_schema_extra={"pt": {"title": "Capa"}})
-    title: str | None = Field(None, min_length=1, max_length=100, json_schema_extra={"pt": {"title": "Título"}})
-    description: str | None = Field(None, max_length=4500, json_schema_extra={"pt": {"title": "Descrição"}})
-    tags: list[Annotated[str, Field(max_length=60)]] | None = Field(
-        None, max_length=30, json_schema_extra={"pt": {"title": "Palavras-chave"}}
-    )
+    thumbnail: int = Field(title=N_("Thumbnail"), ge=1, le=MOST_THUMBNAILS)
+    title: str | None = Field(None, title=N_("Title"), min_length=1, max_length=100)
+    description: str | None = Field(None, title=N_("Description"), max_length=4500)
+    tags: list[Annotated[str, Field(max_length=60)]] | None = Field(None, title=N_("Tags"), max_length=30)
 
 
 class Upload(FrozenModel):

@@ -5,12 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
-from retoma import Context, Pipeline, Pool, Retry, exponential, fixed, hours, minutes
+from retoma import Context, Pipeline, Pool, Retry, exponential, fixed_delay, hours, minutes
 from retoma.records import Fact as Learnt
-from retoma_apps.providers.llm import Usage
-from retoma_apps.videos import feedback_checks, footage, narration, publishing, thumbnails
-from retoma_apps.videos.feedback_history import append_feedback, find_previous_result
-from retoma_apps.videos.media.subtitles import srt, vtt
 from retoma_apps.videos.models import (
     Analytics,
     Assembly,
@@ -33,7 +29,9 @@ from retoma_apps.videos.models import (
     Upload,
 )
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.writing.port import UsageCallback
+from retoma_apps.videos.steps import feedback_checks, footage, narration, publishing, thumbnails
+from retoma_apps.videos.steps.feedback_history import append_feedback, find_previous_result
+from retoma_apps.videos.steps.media.subtitles import srt, vtt
 
 
 class ReviewTimes(TypedDict):
@@ -53,7 +51,9 @@ FOOTAGE = Pool("footage", capacity=4, per_tenant=2)
 IMAGES = Pool("images", capacity=4, per_tenant=2)
 FILMS = Pool("films", capacity=2, per_tenant=1)
 
-longform = Pipeline("longform", Brief, title="{topic}", retry=Retry(2, backoff=fixed(5)))
+RETRY = Retry(3, backoff=exponential(5))  # of a call to a provider
+
+longform = Pipeline("longform", Brief, title="{topic}", retry=Retry(2, backoff=fixed_delay(5)))
 
 
 @longform.step(retry=Retry(3, backoff=exponential(2)))
@@ -62,47 +62,48 @@ async def knowledge_query(topic: str, language: Language, *, ctx: Context) -> Kn
     return KnownFacts(facts=[Fact(text=fact.text, source=_source_of_known_fact(fact)) for fact in learnt])
 
 
-@longform.step(
-    pool=WRITER,
-    retry=Retry(3, backoff=exponential(5)),
-    timeout=minutes(5),
-    feedback=feedback_checks.check_research_feedback,
-)
+@longform.step(pool=WRITER, retry=RETRY, timeout=minutes(5), feedback=feedback_checks.check_research_feedback)
 async def research(
     topic: str, language: Language, style: str, knowledge_query: KnownFacts, *, services: Services, ctx: Context
 ) -> Research:
-    brief, known = Brief(topic=topic, language=language, style=style), knowledge_query.facts
+    brief = Brief(topic=topic, language=language, style=style)
+    writer, known = services.writer, knowledge_query.facts
     previous = find_previous_result(Research, topic, language, ctx)
     feedback = append_feedback(previous.feedback_history if previous else [], ctx)
 
     async def find_facts() -> list[dict[str, Any]]:
-        found = await services.writer.research(brief, known, feedback, on_usage=_charge_callback(services, ctx))
-        return [fact.model_dump() for fact in found.facts]
+        found = await writer.research(
+            brief, known, feedback, on_usage=lambda usage: usage.charge(ctx, writer.provider, writer.name)
+        )
+        return [fact.model_dump() for fact in found]
 
     facts = [*known, *map(Fact.model_validate, await ctx.once("research", find_facts))]
     return Research(topic=topic, language=language, feedback_history=feedback, facts=facts, reused=len(known))
 
 
 @longform.step(
-    pool=WRITER, retry=Retry(2, backoff=fixed(10)), timeout=minutes(5), feedback=feedback_checks.check_script_feedback
+    pool=WRITER,
+    retry=Retry(2, backoff=fixed_delay(10)),
+    timeout=minutes(5),
+    feedback=feedback_checks.check_script_feedback,
 )
 async def script_generation(
     topic: str, language: Language, style: str, seconds: int, research: Research, *, services: Services, ctx: Context
 ) -> Script:
-    brief = Brief(topic=topic, language=language, style=style, seconds=seconds)
+    brief, writer = Brief(topic=topic, language=language, style=style, seconds=seconds), services.writer
     previous = find_previous_result(Script, topic, language, ctx)
     followed = previous.feedback_history if previous else []
     feedback = append_feedback([*followed, *(note for note in research.feedback_history if note not in followed)], ctx)
 
     async def write() -> dict[str, Any]:
-        written = await services.writer.script(
+        written = await writer.script(
             brief,
             research.facts,
             feedback_history=feedback,
             previous=previous if feedback != followed else None,
-            on_usage=_charge_callback(services, ctx),
+            on_usage=lambda usage: usage.charge(ctx, writer.provider, writer.name),
         )
-        return written.script.model_dump()
+        return written.model_dump()
 
     script = Script.model_validate(await ctx.once("script", write))
     return script.model_copy(
@@ -125,12 +126,7 @@ def reuse_rate(script: Script, research: Research) -> float:
 longform.review("script_review", of=script_generation, send_back_to=[script_generation, research], **REVIEW_TIMES)
 
 
-@longform.step(
-    pool=VOICES,
-    retry=Retry(3, backoff=exponential(5)),
-    timeout=minutes(30),
-    feedback=feedback_checks.check_narration_feedback,
-)
+@longform.step(pool=VOICES, retry=RETRY, timeout=minutes(30), feedback=feedback_checks.check_narration_feedback)
 async def audio_generation(
     voice: str, language: Language, script_review: Script, *, services: Services, ctx: Context
 ) -> Narration:
@@ -140,12 +136,7 @@ async def audio_generation(
 longform.review("audio_review", of=audio_generation, feedback_form=NarrationFeedback, **REVIEW_TIMES)
 
 
-@longform.step(
-    pool=FOOTAGE,
-    retry=Retry(3, backoff=exponential(5)),
-    timeout=minutes(30),
-    feedback=feedback_checks.check_footage_feedback,
-)
+@longform.step(pool=FOOTAGE, retry=RETRY, timeout=minutes(30), feedback=feedback_checks.check_footage_feedback)
 async def broll_search(
     language: Language, script_review: Script, audio_review: Narration, *, services: Services, ctx: Context
 ) -> Broll:
@@ -156,7 +147,7 @@ longform.review("broll_review", of=broll_search, feedback_form=FootageFeedback, 
 
 
 @longform.step(
-    pool=FILMS, retry=Retry(1, backoff=fixed(30)), timeout=hours(2), feedback=feedback_checks.check_film_feedback
+    pool=FILMS, retry=Retry(1, backoff=fixed_delay(30)), timeout=hours(2), feedback=feedback_checks.check_film_feedback
 )
 async def video_assembly(audio_review: Narration, broll_review: Broll, *, services: Services, ctx: Context) -> Assembly:
     return await footage.assemble_film(audio_review, broll_review, services, ctx)
@@ -171,11 +162,7 @@ async def subtitle_gen(audio_review: Narration, *, ctx: Context) -> Subtitles:
 
 
 @longform.step(
-    after="broll_review",
-    pool=IMAGES,
-    retry=Retry(2, backoff=fixed(5)),
-    timeout=minutes(10),
-    feedback=feedback_checks.check_thumbnail_feedback,
+    after="broll_review", pool=IMAGES, timeout=minutes(10), feedback=feedback_checks.check_thumbnail_feedback
 )
 async def thumbnail_gen(
     topic: str, language: Language, script_review: Script, *, services: Services, ctx: Context
@@ -250,11 +237,3 @@ async def publication(upload: Upload, *, services: Services, ctx: Context) -> Pu
 
 longform.group("images", [thumbnail_gen])
 longform.group("video", [video_assembly, subtitle_gen])
-
-
-def _charge_callback(services: Services, ctx: Context) -> UsageCallback:
-    def charge(usage: Usage) -> None:
-        tokens = {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens}
-        ctx.charge("openrouter", services.writer.name, **tokens, micros=usage.cost)
-
-    return charge

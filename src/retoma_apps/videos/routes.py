@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from retoma import Decision
-from retoma.errors import AlreadyDecided, Conflict, NotFound, RetomaError
+from retoma.errors import AlreadyDecided, NotFound, RetomaError
 from retoma.records import DecisionResult, Review, Run, Scope
+from retoma.reviews import Decision
 from retoma.server import (
     Principal,
     Problem,
@@ -25,17 +25,22 @@ from retoma.server import (
     send_file,
     to_problem,
 )
-from retoma_apps.videos import checkpoints
-from retoma_apps.videos.channels import get_channel, get_channel_and_revision, start_video
-from retoma_apps.videos.checkpoints import TYPES, Kind
-from retoma_apps.videos.decisions import WHO_DECIDED, CheckpointDecision, Revision, build_decision, format_author
 from retoma_apps.videos.models import Channel, ChannelName, Order
-from retoma_apps.videos.overview import Overview, get_overview
+from retoma_apps.videos.operations import channels, checkpoints
+from retoma_apps.videos.operations.checkpoints import TYPES, Kind
+from retoma_apps.videos.operations.decisions import (
+    WHO_DECIDED,
+    CheckpointDecision,
+    Revision,
+    build_decision,
+    format_author,
+)
+from retoma_apps.videos.operations.overview import Overview, get_overview
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.schemas import Checkpoint, CheckpointOutcomes, CheckpointPage, Video, VideoPage
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.stages import Stage
-from retoma_apps.videos.voices import check_voice
+from retoma_apps.videos.states import Stage
+from retoma_apps.videos.steps.voices import check_voice
 
 Reader = Annotated[Principal, require_scope("runs:read")]
 Viewer = Annotated[Principal, require_scope_or_link("runs:read", run="video", digest="digest")]
@@ -64,20 +69,16 @@ class BatchApproval(BaseModel):
     checkpoint_ids: list[UUID] = Field(min_length=1, max_length=MAX_BATCH_SIZE)
     notes: str = Field("", max_length=20_000)
     reviewer: str = Field("", max_length=200, description=WHO_DECIDED)
-    seen_revisions: dict[UUID, Revision] = Field(
+    seen: dict[UUID, Revision] = Field(
         {}, max_length=MAX_BATCH_SIZE, description="The seen revision by id; default: the current one."
     )
 
 
 @router.post("/videos", status_code=202, summary="Order a video", response_model=Video)
 async def order_video(order: Order, by: Writer, key: Key = None) -> Response:
-    if by.tenant is not None and by.tenant != order.channel:
-        raise Problem(404, "NOT_FOUND", f"there is no channel {order.channel!r}")
-    try:
-        video = await start_video(by.client, order, key=key)
-    except Conflict as error:
-        raise Problem(422, "IDEMPOTENCY_KEY_REUSED", str(error)) from error
-    shown = await _get_video(by, await by.client.runs.get(video))
+    _check_own_channel(by, order.channel)
+    video = await channels.start_video(by.client, order, key=key)
+    shown = await _describe_video(by, await by.client.runs.get(video))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{video}"})
 
 
@@ -91,28 +92,29 @@ async def list_videos(
     tenant = by.tenant if by.tenant is not None else channel
     runs = await by.client.runs.list(tenant=tenant, pipeline=longform.name, before=before, limit=limit)
     return {
-        "videos": [await _get_video(by, run) for run in runs],
+        "videos": [await _describe_video(by, run) for run in runs],
         "next": str(runs[-1].id) if len(runs) == limit else None,
     }
 
 
-@router.get("/videos/{video:uuid}", summary="Show a video", response_model=Video)
-async def show_video(video: UUID, by: Reader) -> dict[str, Any]:
-    return await _get_video(by, await _get_run(by, video))
+@router.get("/videos/{video:uuid}", summary="Get a video", response_model=Video)
+async def get_video(video: UUID, by: Reader) -> dict[str, Any]:
+    return await _describe_video(by, await _get_run(by, video))
 
 
-@router.get("/channels/{channel}", summary="Show a channel's settings")
-async def show_channel(channel: ChannelName, by: Reader) -> Channel:
+@router.get("/channels/{channel}", summary="Get a channel's settings")
+async def get_channel(channel: ChannelName, by: Reader) -> Channel:
     _check_own_channel(by, channel)
-    return await get_channel(by.client, channel)
+    return await channels.get_channel(by.client, channel)
 
 
 @router.put("/channels/{channel}", summary="Change a channel's settings")
 async def set_channel(channel: ChannelName, body: Channel, by: Writer) -> Channel:
     _check_own_channel(by, channel)
-    stored, revision = await get_channel_and_revision(by.client, channel)
+    stored, revision = await channels.get_channel_and_revision(by.client, channel)
     body = _keep_account(body, stored, by)
-    check_voice(body.voice, body.language, _services(by).voices, stored.voice)
+    services: Services = by.application.resources["services"]
+    check_voice(body.voice, body.language, services.voices, stored.voice)
     await by.client.tenants.set_profile(channel, body.model_dump(), revision=revision)
     return body
 
@@ -129,7 +131,7 @@ async def list_checkpoints(
         raise Problem(
             403, "SCOPE_MISSING", "claiming checkpoints needs the scope reviews:write", scope=Scope.REVIEWS_WRITE
         )
-    last = None if after is None else await _get_checkpoint(by, after)
+    last = None if after is None else await _get_review(by, after)
     waiting = await _list_waiting(by, type, last, limit, None if reviewer is None else format_author(reviewer, by.name))
     counts = await by.client.reviews.count_open(tenant=by.tenant)
     total = sum(one.open for one in counts if one.pipeline == longform.name and type in (None, one.step))
@@ -149,7 +151,7 @@ async def list_checkpoints(
 async def approve_checkpoints(body: BatchApproval, by: Reviewer, key: DecisionKey = None) -> dict[str, Any]:
     who = format_author(body.reviewer, by.name)
     decisions = {
-        one: Decision("approve", by=who, notes=body.notes, seen=body.seen_revisions.get(one), key=key, via="api")
+        one: Decision("approve", by=who, notes=body.notes, seen=body.seen.get(one), key=key, via="api")
         for one in dict.fromkeys(body.checkpoint_ids)
     }
     ended = [await _decide(by, checkpoint, decision) for checkpoint, decision in decisions.items()]
@@ -158,11 +160,11 @@ async def approve_checkpoints(body: BatchApproval, by: Reviewer, key: DecisionKe
 
 @router.get(
     "/checkpoints/{checkpoint:uuid}",
-    summary="Show a checkpoint with all data for the decision",
+    summary="Get a checkpoint with all data for the decision",
     response_model=Checkpoint,
 )
-async def show_checkpoint(request: Request, checkpoint: UUID, by: Reader) -> Response:
-    review = await _get_checkpoint(by, checkpoint)
+async def get_checkpoint(request: Request, checkpoint: UUID, by: Reader) -> Response:
+    review = await _get_review(by, checkpoint)
     shown = await checkpoints.get_payload(by.client, review, get_public_url(request))
     return JSONResponse(shown, headers={"ETag": f'"{review.revision}"'})
 
@@ -171,8 +173,9 @@ async def show_checkpoint(request: Request, checkpoint: UUID, by: Reader) -> Res
 async def decide_checkpoint(
     request: Request, checkpoint: UUID, body: CheckpointDecision, by: Reviewer, key: DecisionKey = None
 ) -> Response:
-    review = await _get_checkpoint(by, checkpoint)
-    decision = await build_decision(by.client, body, review, _services(by).voices, by=by.name, key=key)
+    review = await _get_review(by, checkpoint)
+    services: Services = by.application.resources["services"]
+    decision = await build_decision(by.client, body, review, services.voices, by=by.name, key=key)
     try:
         decided = await by.client.reviews.decide(checkpoint, decision, tenant=by.tenant)
     except AlreadyDecided as error:
@@ -201,8 +204,7 @@ async def download_video_file(
 ) -> Response:
     """`kind` and `name` are for people: only the digest identifies the file."""
     await _get_run(by, video)
-    app = by.client.app
-    return await send_file(app.files if app else None, await by.client.files.get(video, digest), part)
+    return await send_file(by.application.files, await by.client.files.get(video, digest), part)
 
 
 async def _list_waiting(
@@ -230,7 +232,7 @@ async def _claim_for_reviewer(by: Principal, review: Review, reviewer: str) -> b
     return await by.client.reviews.claim(review.id, by=reviewer, tenant=by.tenant) == reviewer
 
 
-async def _get_checkpoint(by: Principal, checkpoint: UUID) -> Review:
+async def _get_review(by: Principal, checkpoint: UUID) -> Review:
     """Return the review. Raise NotFound for a review of another pipeline too."""
     review = await by.client.reviews.get(checkpoint, tenant=by.tenant)
     if review.pipeline != longform.name:
@@ -240,7 +242,7 @@ async def _get_checkpoint(by: Principal, checkpoint: UUID) -> Review:
 
 async def _decide(by: Principal, checkpoint: UUID, decision: Decision) -> DecisionResult:
     try:
-        review = await _get_checkpoint(by, checkpoint)
+        review = await _get_review(by, checkpoint)
         return DecisionResult(checkpoint, await by.client.reviews.decide(review.id, decision, tenant=by.tenant))
     except RetomaError as error:
         return DecisionResult(checkpoint, error=error)
@@ -267,12 +269,6 @@ def _keep_account(channel: Channel, stored: Channel, by: Principal) -> Channel:
     return channel.model_copy(update={"account": stored.account})
 
 
-def _services(by: Principal) -> Services:
-    assert by.client.app is not None
-    services: Services = by.client.app.resources["services"]
-    return services
-
-
 async def _get_run(by: Principal, video: UUID) -> Run:
     run = await by.client.runs.get(video, tenant=by.tenant)
     if run.pipeline != longform.name:
@@ -280,7 +276,7 @@ async def _get_run(by: Principal, video: UUID) -> Run:
     return run
 
 
-async def _get_video(by: Principal, run: Run) -> dict[str, Any]:
+async def _describe_video(by: Principal, run: Run) -> dict[str, Any]:
     overview = await get_overview(by.client, run)
     return {
         "id": str(run.id),

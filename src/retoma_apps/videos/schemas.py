@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from retoma.states import RunState
 from retoma_apps.videos.models import Analytics, Language, Line, Quality, Scene, Source
-from retoma_apps.videos.stages import Stage
+from retoma_apps.videos.states import Stage
 
 Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 FileUrl = Annotated[str, Field(json_schema_extra={"format": "uri-reference"})]
@@ -158,7 +158,7 @@ class Checkpoint(BaseModel):
     video_id: str
     channel: str
     status: str = Field(description="`pending` while it is open, then the decision.")
-    revision: int = Field(description="Send it back as `seen_revision`.")
+    revision: int = Field(description="Send it back as `seen`.")
     opened_at: Timestamp
     due_at: Timestamp | None
     reviewer: str | None

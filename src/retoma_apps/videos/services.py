@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from retoma import GiveUp
@@ -10,8 +10,17 @@ from retoma.files import FileStore
 from retoma_apps.providers.footage import Footage
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.speech import Speech, default_voice, find_speaker
-from retoma_apps.providers.youtube import Channel
-from retoma_apps.videos.writing.port import Writer
+from retoma_apps.providers.youtube import OpenChannel
+from retoma_apps.videos.steps.writing.port import Writer
+
+
+@dataclass(frozen=True)
+class SentVideo:
+    """A video on the channel of an account, as its upload is recorded."""
+
+    account: str
+    video_id: str
+    url: str
 
 
 @dataclass(frozen=True)
@@ -24,7 +33,7 @@ class Services:
     voices: Mapping[str, Speech]
     footage: Footage
     images: Images
-    channel: Callable[[str], Channel]
+    channel: OpenChannel
     size: tuple[int, int] = (1920, 1080)
     fps: int = 30
 
@@ -32,11 +41,11 @@ class Services:
     def offline_services(self) -> tuple[str, ...]:
         """The names of the services that are replaced by this machine."""
         offline = {
-            "writer": self.writer.name.startswith("offline"),
-            "speech": set(self.voices) == {"espeak"},
-            "footage": self.footage.name == "offline",
-            "images": self.images.name == "offline",
-            "youtube": self.channel("").name == "local",
+            "writer": self.writer.is_offline,
+            "speech": all(provider.is_offline for provider in self.voices.values()),
+            "footage": self.footage.is_offline,
+            "images": self.images.is_offline,
+            "youtube": self.channel("").is_offline,
         }
         return tuple(name for name, is_offline in offline.items() if is_offline)
 
@@ -52,3 +61,15 @@ class Services:
                 "NO_VOICE",
             )
         return self.voices[known.provider], known.voice, name
+
+    async def find_upload(self, key: str) -> SentVideo | None:
+        """Return the video that an upload has created. The key is the video's mark and the account."""
+        mark, _, account = key.partition(" ")
+        found = await self.channel(account).find(mark)
+        return None if found is None else SentVideo(account, found.video_id, found.url)
+
+    async def delete_upload(self, sent: dict[str, str]) -> None:
+        await self.channel(sent["account"]).delete(sent["video_id"])
+
+    def find_session(self, mark: str) -> None:
+        """Return None: an upload session that was not recorded has received no byte, so it leaves nothing behind."""

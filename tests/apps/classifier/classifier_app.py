@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,17 +14,19 @@ import httpx2
 from pydantic import SecretStr
 
 from retoma import Context, Settings
-from retoma.engine.claim_protocol import AttemptOutcome, Claim, Result
+from retoma.define.isolation import Isolation
+from retoma.engine.claim_protocol import Claim
+from retoma.engine.outcomes import Outcome
 from retoma.files import FileSettings, create_file_store
 from retoma.records import Scope
-from retoma.store import workers
 from retoma.store.database import Database
 from retoma.testing import ManualWorker
 from retoma.worker.attempt import run_attempt
 from retoma.worker.step_call import StepCall
 from retoma_apps.classifier.application import make_app
-from retoma_apps.providers.llm import OpenRouter, OpenRouterSettings
-from retoma_apps.providers.llm.standin import StandIn, by_mention
+from retoma_apps.providers.llm.openrouter import OpenRouter, OpenRouterSettings
+from standins.llm import StandIn, by_mention
+from tests.engine.builders import send_heartbeat
 from tests.server.api import Api, an_api
 
 KEY = "sk-or-CANARY1234567890"
@@ -42,7 +44,7 @@ TEXTS = {
 }
 
 
-def a_project(**changed: Any) -> dict[str, Any]:
+def make_project(**changed: Any) -> dict[str, Any]:
     return {
         "nome": "Peças processuais",
         "taxonomia": [{"rotulo": label} for label in LABELS],
@@ -51,12 +53,12 @@ def a_project(**changed: Any) -> dict[str, Any]:
 
 
 def check_refusal(answer: httpx2.Response, status: int, code: str) -> str:
-    """Check the code and the Portuguese message of a rejection, and return its English message if it has one."""
-    told = answer.json()
-    assert (answer.status_code, told.get("code")) == (status, code), answer.text
-    assert len(told["detail"].split()) > 2, told
-    assert told["detail"] != told.get("detail_en")
-    return str(told.get("detail_en", told["detail"]))
+    """Check the code and the Portuguese message of a rejection, and return its English message."""
+    body = answer.json()
+    assert (answer.status_code, body.get("code")) == (status, code), answer.text
+    assert len(body["detail"].split()) > 2, body
+    assert body["detail"] != body["detail_en"]
+    return str(body["detail_en"])
 
 
 def answer_of_model(body: dict[str, Any]) -> Any:
@@ -70,10 +72,10 @@ class InProcessIsolation:
     def __init__(self, worker: ManualWorker) -> None:
         self._threads = worker._threads
 
-    async def run_attempt(
-        self, plan: StepCall, claim: Claim, context: Context | None, on_body: Callable[[Claim], None]
-    ) -> Result | AttemptOutcome:
-        on_body(claim)
+    async def get_child(self, isolation: Isolation) -> None:
+        """There is none."""
+
+    async def run_attempt(self, child: None, plan: StepCall, claim: Claim, context: Context | None) -> Outcome:
         return await run_attempt(plan, claim, context, self._threads)
 
 
@@ -89,7 +91,7 @@ class ClassifierApp:
 
     async def project(self, **changed: Any) -> str:
         """Create a project and return its id."""
-        answer = await self.api.post("/projetos", json=a_project(**changed))
+        answer = await self.api.post("/projetos", json=make_project(**changed))
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
@@ -134,7 +136,7 @@ class ClassifierApp:
         return await self.api.post(f"/execucoes/{execution}/{what}", **options)
 
     def count_calls_about(self, words: str) -> int:
-        """Return how often the model was asked about a text with these words."""
+        """Return how many model calls contained these words."""
         return sum(words in str(request["messages"][-1]["content"]) for request in self.standin.requests)
 
     def fix_model(self) -> None:
@@ -157,7 +159,7 @@ class ClassifierApp:
     async def run_watchdog(self, after: timedelta) -> None:
         """Advance the clock with a live worker, then run the watchdog."""
         await self.api.sandbox.clock.advance(after)
-        await workers.send_heartbeat(self.api.sandbox.database, self.worker.worker)
+        await send_heartbeat(self.api.sandbox.database, self.worker.worker)
         await self.api.sandbox.run_watchdog()
 
     async def get_event_kinds(self, execution: str) -> list[str]:
@@ -174,6 +176,7 @@ async def running_classifier_app(
     scopes: Iterable[Scope] | None = (Scope.ADMIN,),
     timeout: float = 90.0,
     isolated: bool = False,
+    provider: type[OpenRouter] = OpenRouter,
 ) -> AsyncIterator[ClassifierApp]:
     """Read documents in this process, which is fast, unless they are `isolated` as in production."""
     standin = StandIn(key=KEY, answer=answer_of_model)
@@ -181,7 +184,7 @@ async def running_classifier_app(
         settings = OpenRouterSettings(
             _env_file=None, api_key=SecretStr(KEY), base_url=base_url, timeout_seconds=timeout
         )
-        openrouter = OpenRouter(settings)
+        openrouter = provider(settings)
         application = make_app(
             create_file_store(FileSettings(_env_file=None, home=folder)), None if offline else openrouter
         )
@@ -194,5 +197,5 @@ async def running_classifier_app(
 
 
 def _without_children(worker: ManualWorker) -> ManualWorker:
-    worker._runner._process_pool = InProcessIsolation(worker)  # type: ignore[assignment]
+    worker._runner.process_pool = InProcessIsolation(worker)  # type: ignore[assignment]
     return worker

@@ -108,7 +108,7 @@ def scanned_pdf(pages: int = 1) -> bytes:
     )
 
 
-def hungry_pdf(megabytes: int = 900) -> bytes:
+def memory_exhausting_pdf(megabytes: int = 900) -> bytes:
     """Return a small PDF whose page unpacks to very many bytes: one packed block, repeated."""
     packer = zlib.compressobj(9)
     head = packer.compress(b"") + packer.flush(zlib.Z_FULL_FLUSH)
@@ -155,13 +155,13 @@ def document_xml(body: str) -> bytes:
     return f'<?xml version="1.0" encoding="UTF-8"?>{whole}'.encode()
 
 
-def laughing_docx() -> bytes:
+def entity_bomb_docx() -> bytes:
     """Return nested entities that would expand to gigabytes."""
     levels = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
     return docx([], document=f'<?xml version="1.0"?><!DOCTYPE w [<!ENTITY l0 "ha">{levels}]><w>&l9;</w>'.encode())
 
 
-def spying_docx() -> bytes:
+def external_entity_docx() -> bytes:
     """Return an entity that names a file on this machine."""
     return docx([], document=b'<?xml version="1.0"?><!DOCTYPE w [<!ENTITY x SYSTEM "file:///etc/hostname">]><w>&x;</w>')
 
@@ -179,7 +179,7 @@ def zipped(members: dict[str, bytes]) -> bytes:
     return made.getvalue()
 
 
-def lying_zip(members: dict[str, bytes], claimed: int = 10) -> bytes:
+def false_size_zip(members: dict[str, bytes], claimed: int = 10) -> bytes:
     """Return a zip that declares only a few bytes for each member."""
     made = bytearray(zipped(members))
     with zipfile.ZipFile(io.BytesIO(made)) as archive:

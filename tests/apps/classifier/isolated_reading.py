@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from retoma import Isolation, Items, Pipeline, Retry, finished, seconds
-from retoma_apps.classifier.reading import Reading, read_path
+from retoma import Isolation, Items, Pipeline, Retry, all_finished, seconds
+from retoma_apps.classifier.steps.reading import Reading, read_path
 
 
 class Batch(BaseModel):
@@ -27,6 +27,6 @@ def text(document: str) -> Reading:
     return read_path(document)
 
 
-@batch.step(proceed_when=finished(allow_failed=1.0))
+@batch.step(proceed_when=all_finished(allow_failed=1.0))
 def report(text: Items[Reading]) -> dict[str, str]:
-    return {key: reading.text for key, reading in text.by_key.items()} | {each.key: each.code for each in text.failed}
+    return {key: reading.text for key, reading in text.by_key.items()} | {each.key: each.code for each in text.failures}

@@ -8,7 +8,7 @@ from functools import cache
 from random import Random
 from textwrap import wrap
 
-from tests.apps.classifier.documents import corrupt_pdfs, hanging_pdf, hungry_pdf, pdf, zipped
+from tests.apps.classifier.documents import corrupt_pdfs, hanging_pdf, memory_exhausting_pdf, pdf, zipped
 
 KINDS = ("petição inicial", "sentença", "contestação", "ofício", "recurso", "procuração")
 _WIDTH = 70  # characters that fit on a line of a page
@@ -97,7 +97,7 @@ def _marked(data: bytes, number: int) -> bytes:
 
 @cache
 def _hungry() -> bytes:
-    return hungry_pdf()
+    return memory_exhausting_pdf()
 
 
 @cache

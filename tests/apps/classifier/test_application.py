@@ -12,24 +12,24 @@ from retoma_apps.classifier.application import from_environment
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
     monkeypatch.setenv("RETOMA_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
 
 
-def test_without_a_key_it_works_offline_and_with_one_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_app_works_offline_without_a_key_and_online_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert from_environment().resources["labeller"].is_offline
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-or-key")
     assert not from_environment().resources["labeller"].is_offline
 
 
-def test_eight_documents_are_labelled_at_once() -> None:
+def test_eight_documents_are_labelled_concurrently() -> None:
     (pipeline,) = from_environment().pipelines.values()
     assert [(pool.name, pool.capacity) for pool in pipeline.pools] == [("llm", 8)]
 
 
-def test_the_children_that_read_documents_import_no_server() -> None:
+def test_child_processes_that_read_documents_do_not_import_the_server() -> None:
     code = "import sys, retoma_apps.classifier.pipeline; print({'fastapi', 'sklearn'} & set(sys.modules))"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "set()"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout.strip() == "set()"

@@ -14,7 +14,7 @@ async def correct(classifier_app: ClassifierApp, execution: str, code: str, labe
     await classifier_app.work()
 
 
-async def test_a_persons_label_takes_the_place_of_the_models_which_stays_known(classifier_app: ClassifierApp) -> None:
+async def test_a_persons_label_replaces_the_models_label_which_stays_on_record(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution()
     for label in ("parecer", "ofício"):  # a second correction still refers to the model's label
         await correct(classifier_app, execution, "a.txt", label)
@@ -25,7 +25,7 @@ async def test_a_persons_label_takes_the_place_of_the_models_which_stays_known(c
     assert shown["status"] == "CONCLUIDO"
 
 
-async def test_a_persons_label_lets_an_execution_that_was_given_up_go_on(classifier_app: ClassifierApp) -> None:
+async def test_a_persons_label_lets_a_given_up_execution_continue(classifier_app: ClassifierApp) -> None:
     execution = await begin_held_execution(classifier_app, max_retries_execucao=0)
     await classifier_app.run_watchdog(minutes(5))
     await classifier_app.run_watchdog(minutes(1))
@@ -52,7 +52,7 @@ async def test_a_persons_label_for_an_unreadable_document_survives_a_rerun(
     assert (await classifier_app.post_action(execution, "reprocessar-erros")).json()["documentos"] == 0
 
 
-async def test_when_people_have_labelled_all_that_failed_the_execution_has_ended_well(
+async def test_an_execution_succeeds_once_people_have_labelled_every_failed_document(
     classifier_app: ClassifierApp,
 ) -> None:
     execution = await classifier_app.run_execution(BAD)
@@ -61,7 +61,7 @@ async def test_when_people_have_labelled_all_that_failed_the_execution_has_ended
     assert (await classifier_app.status(execution))["status"] == "CONCLUIDO"
 
 
-async def test_a_label_that_is_not_of_the_taxonomy_is_refused(classifier_app: ClassifierApp) -> None:
+async def test_a_label_outside_the_taxonomy_is_rejected(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution()
     answer = await classifier_app.post_action(execution, "correcoes", json={"codigo": "a.txt", "rotulo": "bula"})
     assert "'bula' is not in the taxonomy" in check_refusal(answer, 422, "INVALID_INPUT")
@@ -70,14 +70,14 @@ async def test_a_label_that_is_not_of_the_taxonomy_is_refused(classifier_app: Cl
     assert not (await classifier_app.documents(execution))["a.txt"]["corrigido"]
 
 
-async def test_labels_of_an_execution_at_work_are_not_corrected(classifier_app: ClassifierApp) -> None:
+async def test_labels_of_a_running_execution_cannot_be_corrected(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project(), BAD)
     await classifier_app.work(advance_clock=False)
     answer = await classifier_app.post_action(execution, "correcoes", json={"codigo": "a.txt", "rotulo": "ofício"})
     check_refusal(answer, 409, "RUN_BUSY")
 
 
-async def test_documents_that_a_person_leaves_out_are_no_errors(classifier_app: ClassifierApp) -> None:
+async def test_documents_that_a_person_skips_are_not_errors(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution(BAD)
     answer = await classifier_app.post_action(execution, "pular", json={"codigos": ["b.txt", "vazio.txt"]})
     assert answer.status_code == 200
@@ -87,7 +87,7 @@ async def test_documents_that_a_person_leaves_out_are_no_errors(classifier_app: 
     check_refusal(await classifier_app.post_action(execution, "pular", json={"codigos": ["z.txt"]}), 404, "NOT_FOUND")
 
 
-async def test_labels_of_little_confidence_are_marked_for_a_person(classifier_app: ClassifierApp) -> None:
+async def test_labels_with_low_confidence_are_marked_for_a_person(classifier_app: ClassifierApp) -> None:
     def unsure(body: dict[str, object]) -> dict[str, object]:
         return {"rotulo": "ofício", "confianca": 0.59, "justificativa": "talvez"}
 

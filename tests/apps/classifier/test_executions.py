@@ -13,15 +13,17 @@ import pytest
 
 from retoma import minutes
 from retoma.identifiers import new_run_id
-from retoma_apps.classifier import executions, pipeline
+from retoma_apps.classifier import pipeline
+from retoma_apps.classifier.operations import executions
 from retoma_apps.classifier.pages.messages import create_translator, describe_error_code
-from tests.apps.classifier.classifier_app import KEY, SPOILT, TEXTS, ClassifierApp, a_project, check_refusal
+from retoma_apps.providers.llm.openrouter import OpenRouter
+from tests.apps.classifier.classifier_app import KEY, SPOILT, TEXTS, ClassifierApp, check_refusal, make_project
 from tests.apps.classifier.conftest import OpenClassifierApp
 
 BAD = TEXTS | {"b.txt": f"OFÍCIO {SPOILT}.", "vazio.txt": ""}
 
 
-async def test_documents_get_labels_of_the_taxonomy_from_openrouter(classifier_app: ClassifierApp) -> None:
+async def test_documents_get_taxonomy_labels_from_openrouter(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution(modelo="casa/modelo")
     found = await classifier_app.documents(execution)
     assert {code: each["rotulo"] for code, each in found.items()} == {
@@ -31,13 +33,26 @@ async def test_documents_get_labels_of_the_taxonomy_from_openrouter(classifier_a
     }
     assert {request["model"] for request in classifier_app.standin.requests} == {"casa/modelo"}
     assert (await classifier_app.status(execution))["status"] == "CONCLUIDO"
-    totals = await classifier_app.client.costs.get_totals(by=("provider", "what"))
-    assert [(total.provider, total.what, total.micros) for total in totals] == [
+    totals = await classifier_app.client.costs.get_totals(by=("provider", "resource"))
+    assert [(total.provider, total.resource, total.micros) for total in totals] == [
         ("openrouter", "casa/modelo", classifier_app.standin.cost)
     ]
 
 
-async def test_without_a_key_the_projects_examples_are_the_model(open_classifier_app: OpenClassifierApp) -> None:
+class SecondProvider(OpenRouter):
+    name = "second"
+
+
+async def test_charges_carry_the_name_of_the_provider_that_answered(open_classifier_app: OpenClassifierApp) -> None:
+    async with open_classifier_app(provider=SecondProvider) as classifier_app:
+        await classifier_app.run_execution(modelo="casa/modelo")
+        totals = await classifier_app.client.costs.get_totals(by=("provider", "resource"))
+    assert [(total.provider, total.resource) for total in totals] == [("second", "casa/modelo")]
+
+
+async def test_without_a_key_the_model_is_trained_on_the_projects_examples(
+    open_classifier_app: OpenClassifierApp,
+) -> None:
     async with open_classifier_app(offline=True) as classifier_app:
         execution = await classifier_app.run_execution()
         found = await classifier_app.documents(execution)
@@ -54,11 +69,11 @@ async def test_without_a_key_and_without_examples_nothing_starts(open_classifier
     async with open_classifier_app(offline=True) as classifier_app:
         project = await classifier_app.project(exemplos=[])
         answer = await classifier_app.start(project, await classifier_app.send("a.txt", "x"))
-        assert "OPENROUTER_API_KEY" in check_refusal(answer, 422, "SEM_EXEMPLOS")
+        assert "OPENROUTER_API_KEY" in check_refusal(answer, 422, "NO_EXAMPLES")
         assert await classifier_app.client.runs.list() == []
 
 
-async def test_an_execution_is_shown_by_the_names_of_the_seed(classifier_app: ClassifierApp) -> None:
+async def test_an_execution_has_the_field_names_of_the_specification(classifier_app: ClassifierApp) -> None:
     project = await classifier_app.project()
     documents = [each for name, text in TEXTS.items() for each in await classifier_app.send(name, text)]
     body = {"projeto": project, "nome": "Lote de março", "documentos": documents}
@@ -93,7 +108,7 @@ async def test_an_execution_is_shown_by_the_names_of_the_seed(classifier_app: Cl
     assert (await classifier_app.api.get(f"/execucoes/{execution}")).json()["id"] == execution
 
 
-async def test_what_is_kept_of_an_execution_is_small(classifier_app: ClassifierApp) -> None:
+async def test_the_stored_data_of_an_execution_is_small(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project(prompt="Classifique. " * 600))
     kept = await executions.get_execution(classifier_app.client, await classifier_app.client.runs.get(UUID(execution)))
     assert (kept.total, kept.counts["PENDENTE"]) == (3, 3)
@@ -122,7 +137,7 @@ async def test_each_processed_document_is_a_heartbeat(classifier_app: Classifier
     ]
 
 
-async def test_what_fails_fails_alone_and_says_why(classifier_app: ClassifierApp) -> None:
+async def test_a_failing_document_fails_alone_and_reports_why(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution(BAD)
     shown = await classifier_app.status(execution)
     assert shown["status"] == "CONCLUIDO_COM_ERROS"
@@ -141,7 +156,7 @@ async def test_what_fails_fails_alone_and_says_why(classifier_app: ClassifierApp
     assert blank["rotulo"] is None
 
 
-async def test_an_error_shows_a_tenant_none_of_the_servers_folders(
+async def test_an_error_shows_a_tenant_no_server_folders(
     classifier_app: ClassifierApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "read_path", lambda path: Path(path).with_name("gone").read_bytes())
@@ -158,7 +173,7 @@ async def test_an_error_shows_a_tenant_none_of_the_servers_folders(
     assert [folder for folder in folders if folder in answer.text] == []
 
 
-async def test_documents_are_listed_page_by_page_by_status_and_by_a_part_of_their_code(
+async def test_documents_are_listed_by_page_by_status_and_by_part_of_their_code(
     classifier_app: ClassifierApp,
 ) -> None:
     execution = await classifier_app.run_execution(
@@ -173,7 +188,7 @@ async def test_documents_are_listed_page_by_page_by_status_and_by_a_part_of_thei
     assert list(await classifier_app.documents(execution, status="PULADO")) == ["2.txt"]
 
 
-async def test_a_document_with_the_content_of_another_is_left_out(classifier_app: ClassifierApp) -> None:
+async def test_a_document_with_duplicate_content_is_skipped(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution({"a.txt": TEXTS["a.txt"], "cópia.txt": TEXTS["a.txt"]})
     copy = (await classifier_app.documents(execution))["cópia.txt"]
     assert (copy["status"], copy["duplicado_de"], copy["tentativas"]) == ("PULADO", "a.txt", 0)
@@ -181,7 +196,7 @@ async def test_a_document_with_the_content_of_another_is_left_out(classifier_app
     assert (await classifier_app.status(execution))["status"] == "CONCLUIDO"
 
 
-async def test_the_same_key_and_body_give_the_same_execution(classifier_app: ClassifierApp) -> None:
+async def test_the_same_key_and_body_return_the_same_execution(classifier_app: ClassifierApp) -> None:
     project = await classifier_app.project()
     documents = await classifier_app.send("a.txt", TEXTS["a.txt"])
     headers = {"Idempotency-Key": "lote-1"}
@@ -192,22 +207,24 @@ async def test_the_same_key_and_body_give_the_same_execution(classifier_app: Cla
     check_refusal(other, 422, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_the_same_key_is_another_request_once_the_project_has_changed(classifier_app: ClassifierApp) -> None:
+async def test_the_same_key_is_a_different_request_once_the_project_has_changed(classifier_app: ClassifierApp) -> None:
     project = await classifier_app.project()
     documents = await classifier_app.send("a.txt", TEXTS["a.txt"])
     headers = {"Idempotency-Key": "lote-1"}
     assert (await classifier_app.start(project, documents, headers=headers)).status_code == 202
     assert (
-        await classifier_app.api.call("PUT", f"/projetos/{project}", json=a_project(prompt="Outro."))
+        await classifier_app.api.call("PUT", f"/projetos/{project}", json=make_project(prompt="Outro."))
     ).status_code == 200
     check_refusal(await classifier_app.start(project, documents, headers=headers), 422, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_more_documents_than_the_limit_are_refused_with_its_number(classifier_app: ClassifierApp) -> None:
+async def test_more_documents_than_the_limit_are_rejected_and_the_error_names_the_limit(
+    classifier_app: ClassifierApp,
+) -> None:
     project = await classifier_app.project()
     (document,) = await classifier_app.send("a.txt", "x")
     answer = await classifier_app.start(project, [document] * 2_001)
-    assert "1 to 2,000 documents, not 2,001" in check_refusal(answer, 422, "INVALID_INPUT")
+    assert "1 to 2000 documents, not 2001" in check_refusal(answer, 422, "INVALID_INPUT")
     check_refusal(await classifier_app.start(project, []), 422, "INVALID_REQUEST")
     assert await classifier_app.client.runs.list() == []
 
@@ -218,18 +235,18 @@ async def test_more_documents_than_the_limit_are_refused_with_its_number(classif
         ({"arquivo": {"file": "0" * 64, "size": 1}}, "INVALID_INPUT"),
         ({}, "INVALID_INPUT"),
         ({"arquivo": {"file": "../../etc/passwd"}}, "INVALID_REQUEST"),
-        ({"recusa": {"codigo": "MADE_UP", "mensagem": "x"}}, "INVALID_REQUEST"),
+        ({"recusa": {"codigo": "MADE_UP", "mensagem": "x", "detalhe": "x"}}, "INVALID_REQUEST"),
     ],
     ids=["a file that was never sent", "neither file nor refusal", "a path", "a code that is none"],
 )
-async def test_only_what_was_sent_before_is_classified(
+async def test_only_uploaded_files_can_be_classified(
     classifier_app: ClassifierApp, wrong: dict[str, Any], code: str
 ) -> None:
     check_refusal(await classifier_app.start(await classifier_app.project(), [{"nome": "a.txt", **wrong}]), 422, code)
     assert await classifier_app.client.runs.list() == []
 
 
-async def test_a_file_cannot_be_named_with_a_size_that_it_has_not(classifier_app: ClassifierApp) -> None:
+async def test_a_file_reference_with_a_wrong_size_is_rejected(classifier_app: ClassifierApp) -> None:
     (document,) = await classifier_app.send("a.txt", "abc")
     document["arquivo"]["size"] = 4
     answer = await classifier_app.start(await classifier_app.project(), [document])
@@ -243,21 +260,21 @@ async def test_executions_are_listed_newest_first_and_by_status(classifier_app: 
         await classifier_app.begin("pecas-processuais"),
     )
 
-    async def listed(**query: Any) -> list[str]:
+    async def list_found(**query: Any) -> list[str]:
         return [each["id"] for each in (await classifier_app.api.get("/execucoes", params=query)).json()["execucoes"]]
 
-    assert await listed() == [third, second, first]
-    assert await listed(status="CONCLUIDO") == [first]
-    assert await listed(status="CONCLUIDO_COM_ERROS") == [second]
-    assert await listed(status="PENDENTE") == [third]
-    assert await listed(status="EM_ANDAMENTO") == []
-    assert await listed(projeto="nenhum") == []
+    assert await list_found() == [third, second, first]
+    assert await list_found(status="CONCLUIDO") == [first]
+    assert await list_found(status="CONCLUIDO_COM_ERROS") == [second]
+    assert await list_found(status="PENDENTE") == [third]
+    assert await list_found(status="EM_ANDAMENTO") == []
+    assert await list_found(projeto="nenhum") == []
     page = (await classifier_app.api.get("/execucoes", params={"limite": 2})).json()
     assert page["proximo"] == second
-    assert await listed(antes=second) == [first]
+    assert await list_found(antes=second) == [first]
 
 
-async def test_a_cancelled_execution_begins_no_further_document(classifier_app: ClassifierApp) -> None:
+async def test_a_cancelled_execution_starts_no_further_document(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project())
     await first_steps(classifier_app)
     held = await classifier_app.worker.claim(1)
@@ -286,7 +303,9 @@ async def test_a_missing_execution_is_not_found_on_every_route(classifier_app: C
     check_refusal(await classifier_app.api.get("/execucoes/nenhuma/erros"), 422, "INVALID_REQUEST")
 
 
-async def test_the_progress_of_an_execution_is_in_no_file(classifier_app: ClassifierApp, tmp_path: Path) -> None:
+async def test_the_progress_of_an_execution_is_not_stored_in_a_file(
+    classifier_app: ClassifierApp, tmp_path: Path
+) -> None:
     execution = await classifier_app.run_execution(BAD)
     before = await classifier_app.status(execution), await classifier_app.documents(execution)
     shutil.rmtree(tmp_path)
@@ -300,7 +319,7 @@ async def test_a_code_may_be_long(classifier_app: ClassifierApp) -> None:
     assert (await classifier_app.status(execution))["ultimo_codigo_processado"] == code
 
 
-async def test_no_answer_holds_the_providers_key(classifier_app: ClassifierApp) -> None:
+async def test_no_response_contains_the_providers_key(classifier_app: ClassifierApp) -> None:
     classifier_app.standin._key = f"another {KEY}"
     execution = await classifier_app.begin(await classifier_app.project())
     await classifier_app.work(advance_clock=False)

@@ -11,7 +11,7 @@ HOSTILE |= {"x;=1+1;y.txt": "OFÍCIO 7"}
 HOSTILE |= {"\u3000=1+1.txt": "OFÍCIO 5", "\uff1d1+1.txt": "OFÍCIO 6"}
 
 
-async def test_all_results_are_exported_as_csv_that_runs_nothing(classifier_app: ClassifierApp) -> None:
+async def test_all_results_are_exported_as_csv_without_formula_injection(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution(BAD | HOSTILE)
     answer = await classifier_app.api.get(f"/execucoes/{execution}/exportar")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
@@ -41,7 +41,7 @@ async def test_an_execution_without_results_exports_no_rows(classifier_app: Clas
     assert (await classifier_app.api.get(f"/execucoes/{execution}/exportar")).text.count("\r\n") == 1
 
 
-async def test_a_document_is_given_back_as_it_was_sent_and_never_as_a_page(classifier_app: ClassifierApp) -> None:
+async def test_a_document_is_downloaded_as_uploaded_and_never_rendered_as_a_page(classifier_app: ClassifierApp) -> None:
     page = "<script>alert(1)</script> OFÍCIO"
     execution = await classifier_app.begin(await classifier_app.project(), {"pasta/página.html": page} | TEXTS)
     answer = await classifier_app.api.get(f"/execucoes/{execution}/arquivo", params={"codigo": "pasta/página.html"})

@@ -7,8 +7,8 @@ import pytest
 
 from retoma import File
 from retoma.store.database import Database
-from retoma_apps.classifier.models import Document, Refusal
-from retoma_apps.classifier.uploads import Upload, number_documents
+from retoma_apps.classifier.models import Document, ExplainedRefusal
+from retoma_apps.classifier.operations.uploads import Upload, number_documents
 from tests.apps.classifier.classifier_app import TEXTS, ClassifierApp, running_classifier_app
 from tests.apps.classifier.documents import zipped
 
@@ -24,13 +24,13 @@ def test_the_longest_names_leave_room_for_two_thousand_documents(letter: str) ->
     assert (widest + len(",")) * 2_000 < LARGEST_RESULT
 
 
-def test_the_longest_refusal_leaves_room_for_two_thousand_documents() -> None:
-    refusal = Refusal(codigo="FILE_UNSUPPORTED", mensagem="x" * 200)
+def test_the_longest_rejection_leaves_room_for_two_thousand_documents() -> None:
+    refusal = ExplainedRefusal(codigo="FILE_UNSUPPORTED", mensagem="ç" * 300, detalhe="x" * 200)
     (made,) = number_documents([Upload(nome="ç" * 500, recusa=refusal)])
     assert (len(made.model_dump_json().encode()) + 10) * 2_000 < LARGEST_RESULT
 
 
-async def test_a_batch_of_two_thousand_comes_to_its_end(database: Database, tmp_path: Path) -> None:
+async def test_a_batch_of_two_thousand_documents_completes(database: Database, tmp_path: Path) -> None:
     texts = {f"{number}.txt": f"SENTENÇA {number}. Julgo procedente o pedido.".encode() for number in range(2_000)}
     async with running_classifier_app(database, tmp_path, offline=True) as classifier_app:
         sent = await classifier_app.send("lote.zip", zipped(texts))
@@ -51,8 +51,9 @@ async def test_a_batch_of_two_thousand_copies_is_read_once(classifier_app: Class
     assert shown["contagem"] == {"PENDENTE": 0, "PROCESSANDO": 0, "CONCLUIDO": 1, "ERRO": 0, "PULADO": 1_999}
 
 
-def test_a_document_is_read_again_from_the_short_json_that_it_is() -> None:
-    (made,) = number_documents([Upload(nome="a.txt", recusa=Refusal(codigo="FILE_EMPTY", mensagem="it is empty"))])
+def test_a_document_is_deserialised_from_its_short_json() -> None:
+    refusal = ExplainedRefusal(codigo="FILE_EMPTY", mensagem="Está vazio.", detalhe="it is empty")
+    (made,) = number_documents([Upload(nome="a.txt", recusa=refusal)])
     short = json.loads(made.model_dump_json())
-    assert short == {"codigo": "a.txt", "recusa": {"codigo": "FILE_EMPTY", "mensagem": "it is empty"}}
+    assert short == {"codigo": "a.txt", "recusa": {"codigo": "FILE_EMPTY", "detalhe": "it is empty"}}
     assert Document.model_validate(short) == made

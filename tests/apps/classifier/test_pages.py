@@ -12,11 +12,11 @@ from uuid import UUID
 import pytest
 
 from retoma import Client
-from retoma.records import Run, WaitReason
+from retoma.records import REASON_MESSAGES, Run, WaitReason
 from retoma.server.request_limits import CONTENT_SECURITY_POLICY
 from retoma.states import RunState
-from retoma_apps.classifier import projects
 from retoma_apps.classifier.models import Category, Example, Project
+from retoma_apps.classifier.operations import projects
 from retoma_apps.classifier.pages import forms
 from retoma_apps.classifier.pages.messages import (
     CAUSES,
@@ -26,9 +26,10 @@ from retoma_apps.classifier.pages.messages import (
     create_translator,
     describe_error_code,
 )
-from retoma_apps.classifier.reading.errors import Code
 from retoma_apps.classifier.states import DOCUMENT_STATUSES, STATUSES
-from tests.apps.classifier.classifier_app import EXAMPLES, TEXTS, ClassifierApp, a_project
+from retoma_apps.classifier.steps.reading.errors import Code
+from retoma_apps.forms import InvalidForm
+from tests.apps.classifier.classifier_app import EXAMPLES, TEXTS, ClassifierApp, make_project
 from tests.apps.classifier.conftest import OpenClassifierApp
 from tests.apps.classifier.test_watchdog import begin_held_execution, claim_documents
 from tests.server.pages.test_pages import EVERYTHING, Elements
@@ -85,7 +86,7 @@ async def classifier_pages(
         yield made
 
 
-def test_a_project_is_the_same_after_it_was_in_a_form() -> None:
+def test_a_project_survives_a_round_trip_through_its_form() -> None:
     project = Project(
         nome="a",
         taxonomia=[Category(rotulo="a: b", descricao="two\nlines: of text"), Category(rotulo="c")],
@@ -109,21 +110,26 @@ def test_a_project_is_the_same_after_it_was_in_a_form() -> None:
     ],
 )
 def test_errors_are_shown_at_their_fields(field: str, written: str, sentence: str) -> None:
-    with pytest.raises(forms.InvalidForm) as caught:
+    with pytest.raises(InvalidForm) as caught:
         forms.parse_project(FORM | {field: written}, create_translator("pt"))
     assert sentence in caught.value.errors[field]
 
 
-async def test_a_form_that_bounces_loses_nothing(classifier_pages: ClassifierPages) -> None:
-    given = FORM | {"nome": "", "exemplos": "sentença: Julgo.\nrecurso: Apela.", "csrf": await classifier_pages.token()}
-    answer = await classifier_pages.visitor.post("/classificador/", given, Accept_Language="pt")
+async def test_an_address_without_the_last_slash_redirects(classifier_pages: ClassifierPages) -> None:
+    answer = await classifier_pages.visitor.get("/classificador")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/classificador/")
+
+
+async def test_a_rejected_form_keeps_everything_that_was_entered(classifier_pages: ClassifierPages) -> None:
+    value = FORM | {"nome": "", "exemplos": "sentença: Julgo.\nrecurso: Apela.", "csrf": await classifier_pages.token()}
+    answer = await classifier_pages.visitor.post("/classificador/", value, Accept_Language="pt")
     assert answer.status_code == 422
     assert "sentença: Julgo.\nrecurso: Apela." in answer.text
     assert "não está entre os rótulos acima" in answer.text
     assert await projects.list_projects(classifier_pages.classifier_app.client, None) == []
 
 
-async def test_a_project_is_made_changed_and_deleted_by_forms(classifier_pages: ClassifierPages) -> None:
+async def test_a_project_is_created_changed_and_deleted_with_forms(classifier_pages: ClassifierPages) -> None:
     assert await classifier_pages.submit_form("", **FORM) == "Projeto criado. Agora envie documentos."
     [kept] = await projects.list_projects(classifier_pages.classifier_app.client, None)
     assert (kept.project.confianca_minima, kept.project.max_retries_execucao) == (0.625, 4)
@@ -133,12 +139,12 @@ async def test_a_project_is_made_changed_and_deleted_by_forms(classifier_pages: 
     assert await projects.list_projects(classifier_pages.classifier_app.client, None) == []
 
 
-async def test_a_colleagues_change_is_shown_and_not_saved_over(classifier_pages: ClassifierPages) -> None:
+async def test_a_colleagues_change_is_shown_and_not_overwritten(classifier_pages: ClassifierPages) -> None:
     project = await classifier_pages.classifier_app.project()
-    theirs = Project(**a_project(prompt="Words of a colleague."))
+    theirs = Project(**make_project(prompt="Words of a colleague."))
     await projects.update_project(classifier_pages.classifier_app.client, project, theirs, 1)
-    given = FORM | {"prompt": "My words.", "revisao": "1", "csrf": await classifier_pages.token()}
-    answer = await classifier_pages.visitor.post(f"/classificador/{project}", given, Accept_Language="pt")
+    value = FORM | {"prompt": "My words.", "revisao": "1", "csrf": await classifier_pages.token()}
+    answer = await classifier_pages.visitor.post(f"/classificador/{project}", value, Accept_Language="pt")
     assert answer.status_code == 409
     assert "Outra pessoa alterou este projeto" in answer.text
     assert "My words." in answer.text
@@ -155,14 +161,14 @@ async def test_errors_of_rejected_files_are_in_the_language_of_the_page(
     answer = await classifier_pages.visitor.get(f"/classificador/{project}", Accept_Language=language)
     elements = Elements()
     elements.feed(answer.text)
-    (given,) = [value for name, value in elements.attributes if name == "data-refusals"]
+    (values,) = [value for name, value in elements.attributes if name == "data-refusals"]
     translator = create_translator(language)
-    said = {code: describe_error_code(translator, code) for code in get_args(Code)} | {
+    messages = {code: describe_error_code(translator, code) for code in get_args(Code)} | {
         "FILE_TOO_LARGE": translator.gettext(
             "Too large. A document may have 50 MB, and a zip 2,000 files of 2 GB in total. Split it or make it smaller."
         )
     }
-    assert json.loads(given or "") == said
+    assert json.loads(values or "") == messages
 
 
 async def test_offline_mode_is_shown_before_an_upload(classifier_pages: ClassifierPages) -> None:
@@ -173,7 +179,7 @@ async def test_offline_mode_is_shown_before_an_upload(classifier_pages: Classifi
     assert "Poucos exemplos para medir." in await classifier_pages.read(few)
 
 
-async def test_the_measured_accuracy_is_shown(classifier_pages: ClassifierPages) -> None:
+async def test_the_measured_accuracy_is_displayed(classifier_pages: ClassifierPages) -> None:
     many = [
         {"texto": f"{each['texto']} {number}", "rotulo": each["rotulo"]} for number in range(8) for each in EXAMPLES
     ]
@@ -184,7 +190,7 @@ async def test_the_measured_accuracy_is_shown(classifier_pages: ClassifierPages)
     assert "Acertou 100% de 24 exemplos que não tinha visto." in shown
 
 
-async def test_an_execution_that_nobody_looks_after_is_not_shown_as_under_way(
+async def test_an_execution_without_workers_is_not_shown_as_running(
     classifier_pages: ClassifierPages,
 ) -> None:
     execution = await classifier_pages.classifier_app.begin(await classifier_pages.classifier_app.project())
@@ -205,10 +211,12 @@ async def test_an_execution_that_nobody_looks_after_is_not_shown_as_under_way(
     assert "foi retomada, mas nenhum worker está em execução" in await classifier_pages.submit_form(
         f"execucoes/{execution}/retomar"
     )
-    assert "no live worker" in (await classifier_pages.classifier_app.post_action(execution, "retomar")).json()["aviso"]
+    assert (
+        "no running worker" in (await classifier_pages.classifier_app.post_action(execution, "retomar")).json()["aviso"]
+    )
 
 
-async def test_the_page_says_whether_to_wait_or_to_take_action(classifier_pages: ClassifierPages) -> None:
+async def test_the_page_tells_the_user_whether_to_wait_or_to_act(classifier_pages: ClassifierPages) -> None:
     execution = await classifier_pages.classifier_app.begin(
         await classifier_pages.classifier_app.project(), {**TEXTS, "bad": BAD}
     )
@@ -227,11 +235,11 @@ async def test_the_page_says_whether_to_wait_or_to_take_action(classifier_pages:
 
 
 @pytest.mark.parametrize(
-    ("act", "said"),
+    ("act", "message"),
     [("retomar", "A execução foi retomada."), ("reprocessar-erros", "Primeiro, a execução foi retomada.")],
 )
-async def test_a_stuck_execution_goes_on_by_either_button(
-    classifier_pages: ClassifierPages, act: str, said: str
+async def test_either_button_resumes_a_stuck_execution(
+    classifier_pages: ClassifierPages, act: str, message: str
 ) -> None:
     execution = await classifier_pages.classifier_app.begin(
         await classifier_pages.classifier_app.project(), {**TEXTS, "bad": BAD}
@@ -247,25 +255,25 @@ async def test_a_stuck_execution_goes_on_by_either_button(
     assert "um documento passou do tempo limite sem sinal de progresso" in shown
     assert "Rota /classificador/" in shown
     assert "um documento passou do tempo limite sem sinal de progresso \N{EN DASH} ainda travada" in shown
-    assert said in await classifier_pages.submit_form(f"execucoes/{execution}/{act}")
+    assert message in await classifier_pages.submit_form(f"execucoes/{execution}/{act}")
     assert (await classifier_pages.classifier_app.client.runs.get(UUID(execution))).state is RunState.RUNNING
 
 
-async def test_people_put_labels_right_when_the_execution_is_over(classifier_pages: ClassifierPages) -> None:
+async def test_people_correct_labels_after_the_execution_has_ended(classifier_pages: ClassifierPages) -> None:
     execution = await classifier_pages.classifier_app.begin(
         await classifier_pages.classifier_app.project(), {**TEXTS, "bad": BAD}
     )
     assert "quando a execução terminar" in await classifier_pages.read(f"execucoes/{execution}")
     assert "Agora não" in await classifier_pages.submit_form(f"execucoes/{execution}/corrigir", n="1", rotulo="parecer")
     await classifier_pages.classifier_app.work()
-    for act, fields, said in (
+    for act, fields, expected in (
         ("corrigir", {"n": "1", "rotulo": "parecer"}, "O rótulo foi corrigido."),
         ("corrigir", {"n": "4", "rotulo": "ofício"}, "O rótulo foi corrigido."),
         ("corrigir", {"n": "1", "rotulo": "recurso"}, "Escolha um rótulo desta execução."),
         ("confirmar", {"n": "2"}, "O rótulo foi confirmado."),
         ("pular", {"n": "3"}, "O documento foi pulado."),
     ):
-        assert await classifier_pages.submit_form(f"execucoes/{execution}/{act}", **fields) == said
+        assert await classifier_pages.submit_form(f"execucoes/{execution}/{act}", **fields) == expected
         await classifier_pages.classifier_app.work()
     shown = await classifier_pages.classifier_app.documents(execution)
     assert {code: (each["status"], each["rotulo"], each["rotulo_modelo"]) for code, each in shown.items()} == {
@@ -278,7 +286,7 @@ async def test_people_put_labels_right_when_the_execution_is_over(classifier_pag
 
 
 @pytest.mark.parametrize(
-    ("act", "said"),
+    ("act", "message"),
     [
         ("corrigir", "O rótulo foi corrigido."),
         ("confirmar", "O rótulo foi confirmado."),
@@ -286,7 +294,7 @@ async def test_people_put_labels_right_when_the_execution_is_over(classifier_pag
     ],
 )
 async def test_many_corrections_do_not_wait_for_the_summary(
-    classifier_pages: ClassifierPages, monkeypatch: pytest.MonkeyPatch, act: str, said: str
+    classifier_pages: ClassifierPages, monkeypatch: pytest.MonkeyPatch, act: str, message: str
 ) -> None:
     execution = await classifier_pages.classifier_app.run_execution()
     waited = Client.wait
@@ -297,10 +305,10 @@ async def test_many_corrections_do_not_wait_for_the_summary(
 
     monkeypatch.setattr(Client, "wait", summed_up)
     await classifier_pages.submit_form(f"execucoes/{execution}/corrigir", n="1", rotulo="parecer")
-    assert await classifier_pages.submit_form(f"execucoes/{execution}/{act}", n="2", rotulo="sentença") == said
+    assert await classifier_pages.submit_form(f"execucoes/{execution}/{act}", n="2", rotulo="sentença") == message
 
 
-async def test_a_label_that_was_never_made_is_not_confirmed(classifier_pages: ClassifierPages) -> None:
+async def test_a_missing_label_cannot_be_confirmed(classifier_pages: ClassifierPages) -> None:
     execution = await classifier_pages.classifier_app.begin(await classifier_pages.classifier_app.project())
     await classifier_pages.submit_form(f"execucoes/{execution}/cancelar")
     await classifier_pages.classifier_app.work()
@@ -319,20 +327,20 @@ async def test_an_action_needs_the_token_of_its_session(classifier_pages: Classi
     assert "cancelada" in await classifier_pages.submit_form(f"execucoes/{execution}/cancelar")
 
 
-async def test_documents_are_found_by_status_by_name_and_by_doubt(classifier_pages: ClassifierPages) -> None:
-    given: dict[str, str | bytes] = {**TEXTS, "bad": BAD, "vago.txt": "Julgo parecer ofício."}
-    execution = await classifier_pages.classifier_app.run_execution(given, confianca_minima=0.5)
+async def test_documents_are_found_by_status_by_name_and_by_low_confidence(classifier_pages: ClassifierPages) -> None:
+    body: dict[str, str | bytes] = {**TEXTS, "bad": BAD, "vago.txt": "Julgo parecer ofício."}
+    execution = await classifier_pages.classifier_app.run_execution(body, confianca_minima=0.5)
 
     async def codes(query: str) -> list[str]:
         answer = await classifier_pages.visitor.get(f"/classificador/execucoes/{execution}{query}")
         assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
         return re.findall(r'data-c="(.*?)"', answer.text)
 
-    assert await codes("") == list(given)
+    assert await codes("") == list(body)
     assert await codes("?status=ERRO") == ["bad"]
     assert await codes("?status=REVER") == ["vago.txt"]
     assert await codes("?q=A.TX") == ["a.txt"]
-    assert await codes("?status=nothing") == list(given)
+    assert await codes("?status=nothing") == list(body)
     assert await codes("/partes?n=2,4,77,x") == ["b.txt", "bad"]
     assert await codes("/partes?n=2,4&status=ERRO") == ["bad"]
     assert await codes("/partes?n=1,5&status=REVER") == ["vago.txt"]
@@ -340,7 +348,7 @@ async def test_documents_are_found_by_status_by_name_and_by_doubt(classifier_pag
     assert "Nenhum documento encontrado." in await classifier_pages.read(f"execucoes/{execution}?q=nowhere")
 
 
-async def test_documents_that_are_not_laid_out_yet_are_among_what_changed(classifier_pages: ClassifierPages) -> None:
+async def test_documents_that_are_not_created_yet_are_among_the_changes(classifier_pages: ClassifierPages) -> None:
     execution = await classifier_pages.classifier_app.begin(await classifier_pages.classifier_app.project())
     shown = [
         (await classifier_pages.visitor.get(f"/classificador/execucoes/{execution}/partes?n=1,2{more}")).text
@@ -369,18 +377,18 @@ async def test_stuck_episodes_and_the_cause_of_the_failure_are_shown(classifier_
     assert re.search(r"sem sinal de progresso a.txt não foi retomada .* a.txt \S+ \S+ retomada automaticamente", shown)
     assert "Continuar de onde parou" in shown
     assert "Reprocessar apenas erros" not in shown
-    told = " ".join(
+    body = " ".join(
         visible_text(await classifier_pages.visitor.get(f"/runs/{execution}", Accept_Language="en")).split()
     )
-    assert "and was not resumed; no completed work is lost." in told
-    assert "Stuck episodes 2" in told
+    assert "and was not resumed; no completed work is lost." in body
+    assert "Stuck episodes 2" in body
     assert await classifier_pages.submit_form(f"execucoes/{execution}/retomar") == "A execução foi retomada."
     assert "was not resumed; no completed" not in visible_text(
         await classifier_pages.visitor.get(f"/runs/{execution}", Accept_Language="en")
     )
 
 
-async def test_what_has_no_price_is_not_shown_as_free(
+async def test_usage_without_a_price_is_not_shown_as_free(
     classifier_pages: ClassifierPages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execution = await classifier_pages.classifier_app.run_execution()
@@ -393,7 +401,7 @@ async def test_what_has_no_price_is_not_shown_as_free(
     assert "US$ 0,00 e 3 sem preço" in await classifier_pages.read(f"execucoes/{execution}")
 
 
-async def test_hostile_text_makes_no_element(classifier_pages: ClassifierPages) -> None:
+async def test_hostile_text_creates_no_html_element(classifier_pages: ClassifierPages) -> None:
     label = EVERYTHING[:100]
     project = await classifier_pages.classifier_app.project(
         nome=label,
@@ -424,7 +432,7 @@ async def assert_text_is_escaped(classifier_pages: ClassifierPages, *paths: str)
         assert answer.text.count("<script") == answer.text.count('<script type="module" src="/static/'), path
 
 
-async def test_an_execution_of_nobody_is_not_found(classifier_pages: ClassifierPages) -> None:
+async def test_an_unknown_execution_is_not_found(classifier_pages: ClassifierPages) -> None:
     for path in ("execucoes/nothing", f"execucoes/{UUID(int=1)}", "nowhere"):
         assert (await classifier_pages.visitor.get(f"/classificador/{path}")).status_code == 404
 
@@ -432,6 +440,8 @@ async def test_an_execution_of_nobody_is_not_found(classifier_pages: ClassifierP
 def test_every_status_cause_and_code_has_a_message() -> None:
     assert set(STATUSES) <= set(STATUS_NAMES)
     assert set(DOCUMENT_STATUSES) <= set(DOCUMENT_STATUS_NAMES)
-    assert {*WaitReason, "no_progress", "nothing_runs"} <= set(CAUSES)
+    with_values = {cause for cause, message in REASON_MESSAGES.items() if "%(" in message}
+    missing_in_the_classifier = {WaitReason.EXTERNAL_WORK, WaitReason.CLEANUP, WaitReason.CHILD_RUN}
+    assert with_values - set(CAUSES) == missing_in_the_classifier
     assert set(get_args(Code)) <= set(ERROR_CODES)
     assert {"TIMEOUT", "CRASHED", "OUT_OF_MEMORY", "QUARANTINED", "WORKER_DIED", "LLM_TIMEOUT"} <= set(ERROR_CODES)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.apps.classifier.classifier_app import EXAMPLES, ClassifierApp, a_project, check_refusal
+from tests.apps.classifier.classifier_app import EXAMPLES, ClassifierApp, check_refusal, make_project
 from tests.apps.classifier.conftest import OpenClassifierApp
 from tests.apps.classifier.documents import LABELS, text_of
 
 
-async def test_a_project_has_the_names_and_limits_of_the_seed(classifier_app: ClassifierApp) -> None:
-    answer = await classifier_app.api.post("/projetos", json=a_project())
+async def test_a_project_has_the_field_names_and_limits_of_the_specification(classifier_app: ClassifierApp) -> None:
+    answer = await classifier_app.api.post("/projetos", json=make_project())
     assert answer.status_code == 201
     shown = answer.json()
     assert shown.pop("alterado_em").startswith("2030-01-01T12:00:00")
@@ -32,7 +32,7 @@ async def test_a_project_has_the_names_and_limits_of_the_seed(classifier_app: Cl
     )
 
 
-async def test_two_projects_of_one_name_have_ids_of_their_own(classifier_app: ClassifierApp) -> None:
+async def test_two_projects_with_the_same_name_have_different_ids(classifier_app: ClassifierApp) -> None:
     made = await asyncio.gather(*(classifier_app.project() for _ in range(3)))
     assert sorted(made) == ["pecas-processuais", "pecas-processuais-2", "pecas-processuais-3"]
     listed = (await classifier_app.api.get("/projetos")).json()["projetos"]
@@ -41,21 +41,21 @@ async def test_two_projects_of_one_name_have_ids_of_their_own(classifier_app: Cl
 
 async def test_a_change_based_on_an_old_project_is_rejected(classifier_app: ClassifierApp) -> None:
     project = await classifier_app.project()
-    path, changed = f"/projetos/{project}", a_project(nome="Outras", max_retries_documento=5)
+    path, changed = f"/projetos/{project}", make_project(nome="Outras", max_retries_documento=5)
     answer = await classifier_app.api.call("PUT", path, json=changed, headers={"If-Match": '"1"'})
     assert (answer.status_code, answer.headers["ETag"]) == (200, '"2"')
-    late = await classifier_app.api.call("PUT", path, json=a_project(), headers={"If-Match": '"1"'})
-    assert "consulte-o de novo" in check_refusal(late, 412, "CHANGED")
+    late = await classifier_app.api.call("PUT", path, json=make_project(), headers={"If-Match": '"1"'})
+    assert "read it again" in check_refusal(late, 412, "PRECONDITION_FAILED")
     assert (await classifier_app.api.get(path)).json()["nome"] == "Outras"
-    assert (await classifier_app.api.call("PUT", path, json=a_project())).json()["revisao"] == 3
+    assert (await classifier_app.api.call("PUT", path, json=make_project())).json()["revisao"] == 3
 
 
-async def test_of_many_changes_at_once_that_saw_the_same_one_is_made(classifier_app: ClassifierApp) -> None:
+async def test_one_of_many_concurrent_changes_to_the_same_version_succeeds(classifier_app: ClassifierApp) -> None:
     project = await classifier_app.project()
     answers = await asyncio.gather(
         *(
             classifier_app.api.call(
-                "PUT", f"/projetos/{project}", json=a_project(prompt=f"{n}"), headers={"If-Match": '"1"'}
+                "PUT", f"/projetos/{project}", json=make_project(prompt=f"{n}"), headers={"If-Match": '"1"'}
             )
             for n in range(8)
         )
@@ -66,7 +66,7 @@ async def test_of_many_changes_at_once_that_saw_the_same_one_is_made(classifier_
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"nome": ""}, "nome"),
         ({"nome": "a\x00b"}, "nome"),
@@ -82,16 +82,16 @@ async def test_of_many_changes_at_once_that_saw_the_same_one_is_made(classifier_
     ],
     ids=lambda given: given if isinstance(given, str) else "-".join(given),
 )
-async def test_a_project_that_cannot_be_is_refused_with_the_reason(
-    classifier_app: ClassifierApp, wrong: dict[str, Any], said: str
+async def test_an_invalid_project_is_rejected_with_the_reason(
+    classifier_app: ClassifierApp, wrong: dict[str, Any], message: str
 ) -> None:
-    answer = await classifier_app.api.post("/projetos", json=a_project(**wrong))
+    answer = await classifier_app.api.post("/projetos", json=make_project(**wrong))
     check_refusal(answer, 422, "INVALID_REQUEST")
-    assert said in answer.text
+    assert message in answer.text
     assert (await classifier_app.api.get("/projetos")).json() == {"projetos": []}
 
 
-async def test_the_executions_of_a_deleted_project_stay(classifier_app: ClassifierApp) -> None:
+async def test_executions_outlive_their_deleted_project(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution()
     path = "/projetos/pecas-processuais"
     assert (await classifier_app.api.call("DELETE", path)).status_code == 204
@@ -101,7 +101,7 @@ async def test_the_executions_of_a_deleted_project_stay(classifier_app: Classifi
     assert len((await classifier_app.api.get("/execucoes")).json()["execucoes"]) == 1
 
 
-async def test_the_id_of_a_deleted_project_with_executions_is_not_given_again(classifier_app: ClassifierApp) -> None:
+async def test_the_id_of_a_deleted_project_with_executions_is_not_reused(classifier_app: ClassifierApp) -> None:
     await classifier_app.run_execution()
     for project, after in (("pecas-processuais", "pecas-processuais-2"), ("pecas-processuais-2",) * 2):
         assert (await classifier_app.api.call("DELETE", f"/projetos/{project}")).status_code == 204
@@ -116,9 +116,9 @@ async def test_the_accuracy_of_the_offline_model_is_measured_and_shown(open_clas
             {"texto": "\n".join(text_of(label, number)), "rotulo": label} for label in LABELS for number in range(5)
         ]
         project = await classifier_app.project(taxonomia=taxonomy, exemplos=examples)
-        told = (await classifier_app.api.get(f"/projetos/{project}/precisao")).json()
-        assert told.pop("acerto") > 0.8
-        assert told == {
+        body = (await classifier_app.api.get(f"/projetos/{project}/precisao")).json()
+        assert body.pop("acerto") > 0.8
+        assert body == {
             "offline": True,
             "medindo": False,
             "exemplos": 30,
@@ -127,19 +127,19 @@ async def test_the_accuracy_of_the_offline_model_is_measured_and_shown(open_clas
             "poucos_para_medir": False,
         }
         few = await classifier_app.project(nome="Poucos", exemplos=EXAMPLES[:1])
-        told = (await classifier_app.api.get(f"/projetos/{few}/precisao")).json()
-        assert (told["acerto"], told["medidos"], told["poucos_para_medir"]) == (None, 0, True)
+        body = (await classifier_app.api.get(f"/projetos/{few}/precisao")).json()
+        assert (body["acerto"], body["medidos"], body["poucos_para_medir"]) == (None, 0, True)
         mute = await classifier_app.project(nome="Mudo", exemplos=[each | {"texto": "!"} for each in EXAMPLES])
         assert (await classifier_app.api.get(f"/projetos/{mute}/precisao")).json()["acerto"] is None
 
 
-async def test_a_nul_where_a_name_should_be_is_refused_and_no_failure_of_ours(classifier_app: ClassifierApp) -> None:
+async def test_a_nul_character_in_a_name_is_rejected_without_a_server_error(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project())
     for path in ("/projetos/%00", "/execucoes?projeto=%00", f"/execucoes/{execution}/documentos?busca=%00"):
         check_refusal(await classifier_app.api.get(path), 422, "INVALID_INPUT")
 
 
-async def test_examples_of_one_label_only_leave_every_document_to_a_person(
+async def test_examples_of_a_single_label_leave_every_document_to_a_person(
     open_classifier_app: OpenClassifierApp,
 ) -> None:
     async with open_classifier_app(offline=True) as classifier_app:
@@ -154,6 +154,6 @@ async def test_examples_of_one_label_only_leave_every_document_to_a_person(
     [(" z ", 422), ("q\\", 422), ("x\u2028y", 422), ("", 422), ("a\nb", 422), ("a: b, c", 201), ("z", 201)],
     ids=["spaces", "backslash", "separator", "none", "break", "colon", "short"],
 )
-async def test_a_label_is_one_that_a_form_can_show(classifier_app: ClassifierApp, label: str, status: int) -> None:
-    answer = await classifier_app.api.post("/projetos", json=a_project(taxonomia=[{"rotulo": label}], exemplos=[]))
+async def test_a_label_must_be_displayable_in_a_form(classifier_app: ClassifierApp, label: str, status: int) -> None:
+    answer = await classifier_app.api.post("/projetos", json=make_project(taxonomia=[{"rotulo": label}], exemplos=[]))
     assert answer.status_code == status

@@ -12,16 +12,16 @@ from tests.apps.classifier.classifier_app import ClassifierApp
 from tests.apps.classifier.conftest import OpenClassifierApp
 
 
-async def test_a_rate_limit_waits_as_long_as_it_asks_and_uses_up_no_attempt(classifier_app: ClassifierApp) -> None:
+async def test_a_rate_limit_waits_as_long_as_requested_and_uses_no_attempt(classifier_app: ClassifierApp) -> None:
     classifier_app.standin.faults.rate_limited, classifier_app.standin.faults.retry_after = 20, 1_800
     execution = await classifier_app.begin(await classifier_app.project(max_retries_documento=0))
     await classifier_app.work(advance_clock=False)
     (pool,) = await classifier_app.client.pools.list("llm")
     assert pool.paused_until == await classifier_app.client.now() + minutes(30)
-    asked = classifier_app.standin.struck["rate_limited"]
+    requested = classifier_app.standin.struck["rate_limited"]
     await classifier_app.run_watchdog(minutes(29))
     await classifier_app.work(advance_clock=False)
-    assert classifier_app.standin.struck["rate_limited"] == asked <= 8
+    assert classifier_app.standin.struck["rate_limited"] == requested <= 8
     assert (await classifier_app.status(execution))["status"] == "EM_ANDAMENTO"
     await classifier_app.work()
     assert {each["tentativas"] for each in (await classifier_app.documents(execution)).values()} == {1}
@@ -29,26 +29,26 @@ async def test_a_rate_limit_waits_as_long_as_it_asks_and_uses_up_no_attempt(clas
     assert "stuck" not in await classifier_app.get_event_kinds(execution)
 
 
-async def test_an_outage_of_the_provider_pauses_the_calls_and_fails_no_document(classifier_app: ClassifierApp) -> None:
+async def test_a_provider_outage_pauses_calls_and_fails_no_document(classifier_app: ClassifierApp) -> None:
     classifier_app.standin.faults.broken = 12
     texts = {f"{number}.txt": f"SENTENÇA {number}" for number in range(12)}
     execution = await classifier_app.begin(await classifier_app.project(max_retries_documento=0), texts)
     await classifier_app.work(advance_clock=False)
     (pool,) = await classifier_app.client.pools.list("llm")
-    assert pool.trouble == "PROVIDER_DOWN"
+    assert pool.problem == "PROVIDER_DOWN"
     assert classifier_app.standin.struck["broken"] == 8  # the pool's capacity
     await classifier_app.work()
     shown = await classifier_app.status(execution)
     assert (shown["status"], shown["contagem"]["CONCLUIDO"]) == ("CONCLUIDO", 12)
 
 
-async def test_a_provider_that_does_not_answer_fails_the_attempt_of_that_document_only(
+async def test_an_unresponsive_provider_fails_only_the_attempt_of_that_document(
     open_classifier_app: OpenClassifierApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, asked, is_over = HttpClient.request, count(), asyncio.Event()
+    request, requested, is_over = HttpClient.request, count(), asyncio.Event()
 
     async def one_before_the_others(outgoing: HttpClient, *given: Any, timeout: float, **options: Any) -> Any:
-        if next(asked):
+        if next(requested):
             await is_over.wait()
             return await request(outgoing, *given, timeout=timeout, **options)
         try:

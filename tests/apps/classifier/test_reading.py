@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from retoma_apps.classifier.reading import Limits, Unreadable, ocr, read, read_path
+from retoma_apps.classifier.steps.reading import Limits, Unreadable, ocr, read, read_path
 from tests.apps.classifier import documents
 
 
 @pytest.fixture(autouse=True)
 def no_installed_ocr(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the tests independent of what is installed."""
-    monkeypatch.setattr("retoma_apps.classifier.reading.document.installed_ocr", lambda: None)
+    monkeypatch.setattr("retoma_apps.classifier.steps.reading.document.installed_ocr", lambda: None)
 
 
 def code_of(data: bytes, limits: Limits | None = None, ocr: Any = None) -> str:
@@ -34,37 +34,37 @@ def test_a_portuguese_pdf_is_read_with_all_its_accents(label: str) -> None:
     assert (reading.kind, reading.pages, reading.is_truncated) == ("pdf", 1, False)
 
 
-def test_pages_are_read_in_order_and_apart() -> None:
+def test_pages_are_read_in_order_and_kept_separate() -> None:
     reading = read(documents.pdf([["primeira"], ["segunda (página)"], []]))
     assert (reading.text, reading.pages) == ("primeira\n\nsegunda (página)", 3)
 
 
-def test_a_pdf_may_have_some_bytes_before_its_head() -> None:
+def test_a_pdf_may_have_some_bytes_before_its_header() -> None:
     assert read(b"\n\n" + documents.letter(2)[1]).text.startswith("SENTENÇA")
 
 
-def test_reading_ends_when_there_is_enough_text() -> None:
+def test_reading_stops_once_there_is_enough_text() -> None:
     reading = read(documents.pdf([["x" * 60]] * 30), Limits(characters=100))
     assert len(reading.text) == 100
     assert (reading.pages, reading.is_truncated) == (30, True)
 
 
 @pytest.mark.parametrize("name", documents.corrupt_pdfs())
-def test_a_corrupt_pdf_is_damaged(name: str) -> None:
+def test_a_corrupt_pdf_is_reported_as_damaged(name: str) -> None:
     assert code_of(documents.corrupt_pdfs()[name]) == "FILE_DAMAGED"
 
 
-def test_a_pdf_that_needs_a_password_says_so() -> None:
+def test_a_pdf_that_needs_a_password_is_reported_as_encrypted() -> None:
     assert code_of(documents.pdf([["segredo"]], password="1234")) == "FILE_ENCRYPTED"
 
 
 @pytest.mark.parametrize("name", documents.corrupt_pdfs())
-def test_a_corrupt_pdf_is_not_taken_for_a_locked_one_that_was_read_before(name: str) -> None:
+def test_a_corrupt_pdf_is_not_mistaken_for_an_encrypted_one_that_was_read_before(name: str) -> None:
     code_of(documents.pdf([["segredo"]], password="1234"))
     assert code_of(documents.corrupt_pdfs()[name]) == "FILE_DAMAGED"
 
 
-def test_a_pdf_that_is_locked_without_a_password_is_read() -> None:
+def test_an_encrypted_pdf_without_a_password_is_read() -> None:
     assert read(documents.pdf([["aberto"]], password="")).text == "aberto"
 
 
@@ -77,14 +77,14 @@ def test_a_blank_pdf_is_empty_and_a_scanned_one_needs_ocr() -> None:
     assert code_of(documents.scanned_pdf()) == "FILE_NEEDS_OCR"
 
 
-def test_scanned_pages_are_read_by_ocr_up_to_a_number() -> None:
+def test_scanned_pages_are_read_by_ocr_up_to_a_limit() -> None:
     seen: list[tuple[int, ...]] = []
     reading = read(documents.scanned_pdf(5), Limits(ocr_pages=3), sees("ofício", seen))
     assert (reading.text, reading.ocr_pages, reading.is_truncated) == ("ofício\n\nofício\n\nofício", 3, True)
     assert seen == [(2339, 1653, 3)] * 3
 
 
-def test_a_page_is_never_drawn_larger_than_the_limit_of_pixels() -> None:
+def test_a_page_is_never_rendered_larger_than_the_pixel_limit() -> None:
     seen: list[tuple[int, ...]] = []
     huge = documents.scanned_pdf().replace(b"[0 0 595 842]", b"[0 0 9000 9000]")
     read(huge, Limits(pixels=10_000), sees("x", seen))
@@ -98,17 +98,17 @@ def test_a_page_with_text_is_not_sent_to_ocr() -> None:
     assert seen == []
 
 
-def test_ocr_is_not_even_loaded_for_a_document_that_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("retoma_apps.classifier.reading.document.installed_ocr", pytest.fail)
+def test_ocr_is_not_loaded_for_a_document_that_does_not_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retoma_apps.classifier.steps.reading.document.installed_ocr", pytest.fail)
     assert read(documents.letter(2)[1]).text.startswith("SENTENÇA")
     assert read(b"plain words").text == "plain words"
 
 
-def test_ocr_that_sees_nothing_leaves_the_file_empty() -> None:
+def test_ocr_that_finds_no_text_leaves_the_document_empty() -> None:
     assert code_of(documents.scanned_pdf(), ocr=sees("")) == "FILE_EMPTY"
 
 
-def test_a_picture_is_read_by_ocr_and_without_it_says_what_to_install() -> None:
+def test_an_image_is_read_by_ocr_and_without_ocr_the_error_names_what_to_install() -> None:
     seen: list[tuple[int, ...]] = []
     reading = read(documents.png(40, 20), ocr=sees("procuração", seen))
     assert (reading.text, reading.kind, seen) == ("procuração", "image", [(20, 40, 3)])
@@ -117,7 +117,7 @@ def test_a_picture_is_read_by_ocr_and_without_it_says_what_to_install() -> None:
     assert raised.value.code == "FILE_NEEDS_OCR"
 
 
-def test_a_picture_of_too_many_pixels_is_not_unpacked() -> None:
+def test_an_image_with_too_many_pixels_is_not_decoded() -> None:
     seen: list[tuple[int, ...]] = []
     assert code_of(documents.png(7_000, 7_000), ocr=sees("x", seen)) == "FILE_TOO_LARGE"
     assert code_of(documents.png(20_000, 20_000), ocr=sees("x", seen)) == "FILE_TOO_LARGE"
@@ -125,16 +125,16 @@ def test_a_picture_of_too_many_pixels_is_not_unpacked() -> None:
 
 
 @pytest.mark.parametrize("data", [documents.png()[:30], b"\xff\xd8\xff\xe0", b"GIF89a", b"II*\0", b"BM" + b"\1" * 40])
-def test_a_broken_picture_is_damaged(data: bytes) -> None:
+def test_a_broken_image_is_reported_as_damaged(data: bytes) -> None:
     assert code_of(data, ocr=sees("x")) == "FILE_DAMAGED"
 
 
-def test_a_docx_gives_its_paragraphs() -> None:
+def test_the_text_of_a_docx_is_its_paragraphs() -> None:
     reading = read(documents.docx(["Ofício nº 3", "Senhor Secretário, <urgente> & só"]))
     assert (reading.text, reading.kind) == ("Ofício nº 3\nSenhor Secretário, <urgente> & só", "docx")
 
 
-def test_a_docx_gives_tabs_and_breaks_but_nothing_deleted_nor_fields() -> None:
+def test_the_text_of_a_docx_has_tabs_and_breaks_but_no_deleted_text_or_fields() -> None:
     body = (
         "<w:p><w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t></w:r>"
         "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del><w:r><w:instrText>PAGE</w:instrText></w:r></w:p>"
@@ -148,8 +148,8 @@ def test_a_long_docx_is_read_up_to_the_limit() -> None:
     assert (len(reading.text) <= 500, reading.is_truncated) == (True, True)
 
 
-@pytest.mark.parametrize("made", [documents.laughing_docx, documents.spying_docx])
-def test_a_docx_with_entities_is_refused_before_any_is_used(made: Callable[[], bytes]) -> None:
+@pytest.mark.parametrize("made", [documents.entity_bomb_docx, documents.external_entity_docx])
+def test_a_docx_with_xml_entities_is_rejected_before_any_is_expanded(made: Callable[[], bytes]) -> None:
     with pytest.raises(Unreadable, match="document type") as raised:
         read(made())
     assert raised.value.code == "FILE_DAMAGED"
@@ -165,11 +165,11 @@ def test_a_docx_with_entities_is_refused_before_any_is_used(made: Callable[[], b
         (documents.document_xml(""), "FILE_EMPTY"),
     ],
 )
-def test_a_docx_whose_xml_is_wrong_is_damaged(body: bytes, code: str) -> None:
+def test_a_docx_with_invalid_xml_is_reported_as_damaged(body: bytes, code: str) -> None:
     assert code_of(documents.docx([], document=body)) == code
 
 
-def test_a_docx_that_is_a_bomb_is_too_large_by_its_ratio_and_by_its_size() -> None:
+def test_a_docx_bomb_is_too_large_by_its_ratio_and_by_its_size() -> None:
     bomb = documents.bomb_docx(20)
     assert code_of(bomb) == "FILE_TOO_LARGE"
     assert code_of(bomb, Limits(ratio=10**9, unpacked=5_000_000)) == "FILE_TOO_LARGE"
@@ -187,21 +187,21 @@ CLEAN = TEXT.replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
-def test_the_encoding_of_plain_text_is_found(encoding: str) -> None:
+def test_the_encoding_of_plain_text_is_detected(encoding: str) -> None:
     reading = read(TEXT.encode(encoding))
     assert (reading.text, reading.kind) == (CLEAN, "text")
 
 
-def test_text_in_latin_1_with_bytes_that_windows_does_not_know_is_still_read() -> None:
+def test_latin_1_text_with_bytes_that_windows_1252_lacks_is_still_read() -> None:
     assert "ação" in read("ação\x81".encode("latin-1")).text
 
 
-def test_text_is_cleaned_of_what_cannot_be_kept() -> None:
+def test_text_is_stripped_of_characters_that_cannot_be_stored() -> None:
     assert read("a\0b \t c\n\n\n\n\nd e\u0301 ".encode() + b"plain words " * 20).text.startswith("ab c\n\nd é plain")
 
 
 @pytest.mark.parametrize("data", [b"", b" \n\t\r\n", b"\0\0\0\0"])
-def test_nothing_is_empty(data: bytes) -> None:
+def test_a_file_without_content_is_reported_as_empty(data: bytes) -> None:
     assert code_of(data) == "FILE_EMPTY"
 
 
@@ -223,11 +223,11 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500)
         (b"\x1f\x8b\x08\0\0", "FILE_UNSUPPORTED"),
     ],
 )
-def test_what_is_not_read_here_says_so(data: bytes, code: str) -> None:
+def test_an_unsupported_format_is_reported_as_such(data: bytes, code: str) -> None:
     assert code_of(data) == code
 
 
-def test_an_error_repeats_nothing_of_the_document() -> None:
+def test_an_error_quotes_nothing_of_the_document() -> None:
     secret = b"CANARY-31415"
     for data in (b"%PDF-1.7 " + secret, documents.docx([], document=b"<" + secret), b"GIF89a" + secret):
         with pytest.raises(Unreadable) as raised:
@@ -235,7 +235,7 @@ def test_an_error_repeats_nothing_of_the_document() -> None:
         assert "CANARY" not in str(raised.value)
 
 
-def test_a_file_is_read_by_its_path_but_no_link_folder_or_pipe_is(tmp_path: Path) -> None:
+def test_a_file_is_read_by_its_path_but_links_folders_and_pipes_are_not(tmp_path: Path) -> None:
     file, link, pipe = tmp_path / "a", tmp_path / "b", tmp_path / "c"
     file.write_bytes(documents.letter(2)[1])
     assert read_path(str(file)).text.startswith("SENTENÇA")
@@ -249,7 +249,7 @@ def test_a_file_is_read_by_its_path_but_no_link_folder_or_pipe_is(tmp_path: Path
         assert raised.value.code == "FILE_UNSUPPORTED"
 
 
-def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_a_large_file_is_rejected_before_it_is_read(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(200 << 30)
     with pytest.raises(Unreadable) as raised:
@@ -257,7 +257,7 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     assert raised.value.code == "FILE_TOO_LARGE"
 
 
-def test_without_the_extra_there_is_no_ocr_and_with_it_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ocr_is_available_only_if_the_extra_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     made = ocr.installed_ocr.__wrapped__
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     assert made() is None

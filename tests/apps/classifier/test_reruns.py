@@ -11,14 +11,14 @@ from tests.apps.classifier.test_executions import BAD
 
 async def test_only_failed_documents_rerun_with_all_their_attempts(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution(BAD)
-    before, asked = await classifier_app.documents(execution), len(classifier_app.standin.requests)
+    before, requested = await classifier_app.documents(execution), len(classifier_app.standin.requests)
     answer = await classifier_app.post_action(execution, "reprocessar-erros")
     assert (answer.status_code, answer.json()["documentos"], answer.json()["rodada"]) == (200, 2, 2)
     await classifier_app.work()
     after = await classifier_app.documents(execution)
     assert after["b.txt"]["tentativas"] == 3
     assert {code: after[code] for code in ("a.txt", "c.txt")} == {code: before[code] for code in ("a.txt", "c.txt")}
-    assert len(classifier_app.standin.requests) == asked + 3 * 2
+    assert len(classifier_app.standin.requests) == requested + 3 * 2
 
     classifier_app.fix_model()
     await classifier_app.post_action(execution, "reprocessar-erros")
@@ -39,8 +39,8 @@ async def test_errors_of_a_running_execution_are_not_rerun(classifier_app: Class
     execution = await classifier_app.begin(await classifier_app.project(), BAD)
     await classifier_app.work(advance_clock=False)
     assert (await classifier_app.status(execution))["contagem"]["ERRO"] == 1
-    said = check_refusal(await classifier_app.post_action(execution, "reprocessar-erros"), 409, "RUN_BUSY")
-    assert "running" in said
+    message = check_refusal(await classifier_app.post_action(execution, "reprocessar-erros"), 409, "RUN_BUSY")
+    assert "running" in message
     assert (await classifier_app.status(execution))["rodada"] == 1
 
 
@@ -51,7 +51,7 @@ async def test_concurrent_reruns_of_errors_create_one_round(classifier_app: Clas
     assert {answer.json()["rodada"] for answer in answers} == {2}
 
 
-async def test_an_execution_without_errors_stays_as_it_is(classifier_app: ClassifierApp) -> None:
+async def test_an_execution_without_errors_stays_unchanged(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution()
     answer = await classifier_app.post_action(execution, "reprocessar-erros")
     assert (answer.status_code, answer.json()["documentos"], answer.json()["status"]) == (200, 0, "CONCLUIDO")
@@ -63,7 +63,7 @@ async def test_an_action_keeps_its_time_zone(classifier_app: ClassifierApp) -> N
 
 
 @pytest.mark.parametrize("documents", [BAD, None], ids=["with errors", "with nothing to do"])
-async def test_a_round_repeated_with_its_key_gets_its_first_answer(
+async def test_a_rerun_repeated_with_its_key_gets_its_first_answer(
     classifier_app: ClassifierApp, documents: dict[str, str] | None
 ) -> None:
     execution = await classifier_app.run_execution(documents) if documents else await classifier_app.run_execution()

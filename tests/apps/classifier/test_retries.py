@@ -13,14 +13,16 @@ from uuid import UUID
 import pytest
 
 from retoma import seconds
+from retoma.engine.claim_protocol import Claim
 from retoma.store.database import Database
-from retoma.worker import executor
+from retoma.worker import executor, step_runner
 from retoma.worker.attempt import MAX_STACK_LENGTH
 from retoma.worker.process_reaper import ProcessReaper
+from retoma.worker.step_runner import JobAttempt
 from retoma_apps.classifier import pipeline
 from retoma_apps.classifier.pipeline import DOCUMENT_LIMIT, RETRY
-from retoma_apps.classifier.reading import Reading
-from tests.apps.classifier.classifier_app import SPOILT, TEXTS, ClassifierApp, a_project, running_classifier_app
+from retoma_apps.classifier.steps.reading import Reading
+from tests.apps.classifier.classifier_app import SPOILT, TEXTS, ClassifierApp, make_project, running_classifier_app
 from tests.apps.classifier.documents import hanging_pdf
 from tests.apps.classifier.test_executions import first_steps
 
@@ -32,10 +34,10 @@ async def retries_of(classifier_app: ClassifierApp, execution: str, code: str) -
     return [event.at for event in events if event.item == code and event.kind in ("retry", "failure")]
 
 
-async def test_a_document_is_tried_again_after_five_and_ten_seconds_with_jitter(classifier_app: ClassifierApp) -> None:
+async def test_a_document_is_retried_after_five_and_ten_seconds_with_jitter(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution(ONE_BAD)
-    told = await retries_of(classifier_app, execution, "b.txt")
-    first, second = (later - earlier for earlier, later in pairwise(told))
+    reported = await retries_of(classifier_app, execution, "b.txt")
+    first, second = (later - earlier for earlier, later in pairwise(reported))
     assert seconds(4.5) <= first <= seconds(5.5)
     assert seconds(9) <= second <= seconds(11)
     assert RETRY.jitter == 0.1
@@ -44,7 +46,7 @@ async def test_a_document_is_tried_again_after_five_and_ten_seconds_with_jitter(
 
 
 @pytest.mark.parametrize(("allowed", "attempts"), [(0, 1), (1, 2), (4, 5)])
-async def test_the_project_says_how_often_a_document_is_tried_again(
+async def test_the_project_sets_how_often_a_document_is_retried(
     classifier_app: ClassifierApp, allowed: int, attempts: int
 ) -> None:
     execution = await classifier_app.run_execution(ONE_BAD, max_retries_documento=allowed)
@@ -53,10 +55,10 @@ async def test_the_project_says_how_often_a_document_is_tried_again(
     assert found["b.txt"]["status"] == "ERRO"
 
 
-async def test_an_execution_keeps_the_limits_of_its_start(classifier_app: ClassifierApp) -> None:
+async def test_an_execution_keeps_the_limits_it_was_started_with(classifier_app: ClassifierApp) -> None:
     project = await classifier_app.project(max_retries_execucao=1, max_retries_documento=0)
     execution = await classifier_app.begin(project, ONE_BAD)
-    changed = a_project(max_retries_execucao=9, max_retries_documento=9, taxonomia=[{"rotulo": "x"}], exemplos=[])
+    changed = make_project(max_retries_execucao=9, max_retries_documento=9, taxonomia=[{"rotulo": "x"}], exemplos=[])
     assert (await classifier_app.api.call("PUT", f"/projetos/{project}", json=changed)).status_code == 200
     await classifier_app.work()
     shown = await classifier_app.status(execution)
@@ -65,7 +67,7 @@ async def test_an_execution_keeps_the_limits_of_its_start(classifier_app: Classi
     assert (found["b.txt"]["tentativas"], found["a.txt"]["rotulo"]) == (1, "sentença")
 
 
-async def test_a_document_that_was_tried_again_with_success_keeps_its_last_error(classifier_app: ClassifierApp) -> None:
+async def test_a_document_that_succeeded_on_retry_keeps_its_last_error(classifier_app: ClassifierApp) -> None:
     classifier_app.standin.faults.error_inside = 1
     execution = await classifier_app.run_execution({"a.txt": TEXTS["a.txt"]})
     (found,) = (await classifier_app.documents(execution)).values()
@@ -89,7 +91,7 @@ class Reader:
 
 
 @pytest.mark.parametrize(("unread", "labels"), [(0, 3), (1, 2), (2, 1), (3, 0)])
-async def test_retries_of_a_document_count_over_reading_and_labelling(
+async def test_reading_and_labelling_share_the_retries_of_a_document(
     classifier_app: ClassifierApp, monkeypatch: pytest.MonkeyPatch, unread: int, labels: int
 ) -> None:
     reader = Reader(fails=unread)
@@ -100,7 +102,7 @@ async def test_retries_of_a_document_count_over_reading_and_labelling(
     assert (reader.times, classifier_app.count_calls_about(SPOILT)) == (min(unread + 1, 3), labels)
 
 
-async def test_a_document_that_was_reprocessed_has_all_its_retries_again(
+async def test_a_rerun_document_has_all_its_retries_again(
     classifier_app: ClassifierApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "read_path", Reader(fails=2))
@@ -111,41 +113,42 @@ async def test_a_document_that_was_reprocessed_has_all_its_retries_again(
     assert (found["status"], found["tentativas"], classifier_app.count_calls_about(SPOILT)) == ("ERRO", 3, 1 + 3)
 
 
-async def test_a_document_has_two_minutes_for_reading_and_labelling_together(classifier_app: ClassifierApp) -> None:
+async def test_reading_and_labelling_share_two_minutes_per_document(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project(), {"a.txt": TEXTS["a.txt"]})
     await first_steps(classifier_app)
     (reading,) = await classifier_app.worker.claim(1)
-    assert classifier_app.worker._runner.get_timeout(reading) == 120
+    assert get_attempt(classifier_app, reading).time_limit == 120
     read = await classifier_app.worker.attempt([reading])
     await classifier_app.api.sandbox.clock.advance(seconds(100))
     (labelling,) = await classifier_app.worker.record_outcomes(read, limit=1)
-    times: list[float] = []
-    await classifier_app.worker._runner.run(
-        labelling, lambda claim: times.append(classifier_app.worker._runner.get_timeout(claim))
-    )
-    assert times == [20]
-    await classifier_app.worker.record_outcomes([classifier_app.worker._runner.build_timeout_outcome(labelling)])
+    attempt = get_attempt(classifier_app, labelling)
+    await attempt.run()
+    assert attempt.time_limit == 20
+    await classifier_app.worker.record_outcomes([attempt.build_timeout_outcome()])
     await classifier_app.work()
     (found,) = (await classifier_app.documents(execution)).values()
     assert (found["status"], found["erro_codigo"], found["tentativas"]) == ("ERRO", "TIMEOUT", 1)
+
+
+def get_attempt(classifier_app: ClassifierApp, claim: Claim) -> JobAttempt:
+    attempt = classifier_app.worker._runner.prepare(claim)
+    assert attempt is not None
+    return attempt
 
 
 async def test_native_code_that_never_returns_is_killed_after_two_minutes(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed, children = 0.0, []
-    monkeypatch.setattr(executor, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
+    for module in (executor, step_runner):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
     monkeypatch.setattr(ProcessReaper, "watch", lambda _, pid: children.append(pid))
     async with running_classifier_app(database, tmp_path, offline=True, isolated=True) as classifier_app:
         execution = await classifier_app.begin(await classifier_app.project(), {"a.pdf": hanging_pdf()})
         await first_steps(classifier_app)
         claims, began = await classifier_app.worker.claim(1), asyncio.Event()
-        body_begins = executor.Executor._on_step_start
-        monkeypatch.setattr(
-            executor.Executor,
-            "_on_step_start",
-            lambda own, claim: [body_begins(own, claim), began.set()],  # type: ignore[func-returns-value]
-        )
+        start = JobAttempt._start
+        monkeypatch.setattr(JobAttempt, "_start", lambda own: [start(own), began.set()])  # type: ignore[func-returns-value]
         attempt = asyncio.create_task(classifier_app.worker.attempt(claims))
         await began.wait()
         passed = DOCUMENT_LIMIT.total_seconds()
@@ -157,7 +160,7 @@ async def test_native_code_that_never_returns_is_killed_after_two_minutes(
         os.kill(child, 0)
 
 
-async def test_the_stack_of_an_error_is_shortened(classifier_app: ClassifierApp) -> None:
+async def test_the_stack_trace_of_an_error_is_shortened(classifier_app: ClassifierApp) -> None:
     def deep(depth: int) -> Any:
         if depth == 0:
             raise RuntimeError("too deep")

@@ -24,5 +24,5 @@ async def test_schemathesis_finds_nothing(
         own = ("--include-path-regex", "^/(projetos|arquivos|execucoes)")
         # A schema cannot express that labels are in the taxonomy and files were uploaded.
         lenient = ("--exclude-checks", "positive_data_acceptance", "--phases", "examples,coverage")
-        said = await schemathesis(document, classifier_app.api.key or "", tmp_path, *own, *lenient)
-    assert (await classifier_app.api.get("/projetos")).json()["projetos"], said
+        output = await schemathesis(document, classifier_app.api.key or "", tmp_path, *own, *lenient)
+    assert (await classifier_app.api.get("/projetos")).json()["projetos"], output

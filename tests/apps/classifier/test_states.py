@@ -14,13 +14,13 @@ from retoma_apps.classifier.states import (
 )
 
 
-def test_every_state_of_a_run_is_one_of_the_seven_of_an_execution() -> None:
+def test_every_run_state_maps_to_one_of_the_seven_execution_states() -> None:
     assert set(STATUS_BY_RUN_STATE) == set(RunState)
     assert set(STATUS_BY_RUN_STATE.values()) == set(STATUSES)
     assert len(STATUSES) == 7
 
 
-def test_every_state_of_a_job_is_one_of_the_five_of_a_document() -> None:
+def test_every_job_state_maps_to_one_of_the_five_document_states() -> None:
     assert set(DOCUMENT_STATUS_BY_JOB_STATE) == set(JobState)
     assert set(DOCUMENT_STATUS_BY_JOB_STATE.values()) == set(DOCUMENT_STATUSES)
     assert DOCUMENT_STATUSES == ("PENDENTE", "PROCESSANDO", "CONCLUIDO", "ERRO", "PULADO")
@@ -28,14 +28,14 @@ def test_every_state_of_a_job_is_one_of_the_five_of_a_document() -> None:
 
 @pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_status_filter_finds_every_execution_with_it(state: RunState, begun: bool) -> None:
+def test_a_status_filter_returns_every_matching_execution(state: RunState, begun: bool) -> None:
     assert state in states_of(status_of(state, started=begun))
 
 
 @pytest.mark.parametrize("state", JobState)
-def test_a_status_filter_finds_every_document_with_it(state: JobState) -> None:
+def test_a_status_filter_returns_every_matching_document(state: JobState) -> None:
     assert state in job_states_of(DOCUMENT_STATUS_BY_JOB_STATE[state])
 
 
-def test_only_the_watchdogs_state_is_stuck() -> None:
+def test_only_the_watchdogs_state_maps_to_stuck() -> None:
     assert [state for state, status in STATUS_BY_RUN_STATE.items() if status == "TRAVADO"] == ["stuck"]

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from tests.apps.classifier.classifier_app import ClassifierApp, a_project, check_refusal
+from tests.apps.classifier.classifier_app import ClassifierApp, check_refusal, make_project
 
 
-async def test_a_key_of_one_project_lists_and_uses_no_other_by_its_name(classifier_app: ClassifierApp) -> None:
+async def test_a_key_of_one_project_cannot_list_or_use_another_by_its_name(classifier_app: ClassifierApp) -> None:
     mine = await classifier_app.project()
     await classifier_app.begin(mine)
     other = await classifier_app.key(await classifier_app.project(nome="Outro"))
@@ -13,12 +13,14 @@ async def test_a_key_of_one_project_lists_and_uses_no_other_by_its_name(classifi
     assert (await classifier_app.api.get(f"/execucoes?projeto={mine}", key=other)).json()["execucoes"] == []
     answer = await classifier_app.start(mine, await classifier_app.send("a.txt", "x"), key=other)
     check_refusal(answer, 404, "NOT_FOUND")
-    check_refusal(await classifier_app.api.post("/projetos", json=a_project(nome="Novo"), key=other), 409, "CONFLICT")
+    check_refusal(
+        await classifier_app.api.post("/projetos", json=make_project(nome="Novo"), key=other), 409, "CONFLICT"
+    )
 
 
-async def test_a_key_for_a_tenant_makes_that_tenants_project(classifier_app: ClassifierApp) -> None:
+async def test_a_key_of_a_tenant_creates_that_tenants_project(classifier_app: ClassifierApp) -> None:
     key = await classifier_app.key("equipe-a")
-    answer = await classifier_app.api.post("/projetos", json=a_project(), key=key)
+    answer = await classifier_app.api.post("/projetos", json=make_project(), key=key)
     assert (answer.status_code, answer.json()["id"]) == (201, "equipe-a")
     execution = (await classifier_app.start("equipe-a", await classifier_app.send("a.txt", "OFÍCIO"), key=key)).json()[
         "id"
@@ -28,7 +30,7 @@ async def test_a_key_for_a_tenant_makes_that_tenants_project(classifier_app: Cla
     assert shown.json()["status"] == "CONCLUIDO"
 
 
-async def test_a_run_of_another_pipeline_is_no_execution(classifier_app: ClassifierApp) -> None:
+async def test_a_run_of_another_pipeline_is_not_an_execution(classifier_app: ClassifierApp) -> None:
     """This application has one pipeline; a removed one may still have runs."""
     execution = await classifier_app.begin(await classifier_app.project())
     async with classifier_app.client.database.connection() as connection:

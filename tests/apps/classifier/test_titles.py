@@ -1,4 +1,4 @@
-"""What an execution is called."""
+"""Titles of executions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retoma_apps.classifier.pipeline import classification
         ("", ["a.pdf"], "a.pdf"),
     ],
 )
-def test_an_execution_is_called_by_its_name_or_first_document(name: str, codes: list[str], title: str) -> None:
+def test_the_title_of_an_execution_is_its_name_or_first_document(name: str, codes: list[str], title: str) -> None:
     documents = [Document(codigo=code) for code in codes]
     batch = Batch.model_construct(nome=name, criterios=Criteria.model_construct(taxonomia=[]), documentos=documents)
     assert classification.format_title(batch) == title

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from retoma_apps.classifier import uploads
 from retoma_apps.classifier.models import MOST_DOCUMENTS
-from retoma_apps.classifier.reading import Limits
-from retoma_apps.classifier.uploads import Upload, clean_name, number_documents
+from retoma_apps.classifier.operations import uploads
+from retoma_apps.classifier.operations.uploads import Upload, clean_name, number_documents
+from retoma_apps.classifier.steps.reading import Limits
 from tests.apps.classifier.classifier_app import TEXTS, ClassifierApp, check_refusal
 from tests.apps.classifier.documents import docx, locked_zip, zipped
 
 
-async def test_a_document_is_kept_under_its_name(classifier_app: ClassifierApp) -> None:
+async def test_a_document_is_stored_under_its_name(classifier_app: ClassifierApp) -> None:
     (sent,) = await classifier_app.send("pasta/ofício nº 1.txt", "abc")
     assert sent == {
         "nome": "pasta/ofício nº 1.txt",
@@ -29,7 +29,7 @@ async def test_a_document_is_kept_under_its_name(classifier_app: ClassifierApp) 
     }
 
 
-async def test_a_large_file_is_written_apart_from_the_event_loop(
+async def test_a_large_file_is_written_outside_the_event_loop(
     classifier_app: ClassifierApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writers = set[int]()
@@ -46,7 +46,7 @@ async def test_a_large_file_is_written_apart_from_the_event_loop(
     assert len(writers) > 1
 
 
-async def test_a_zip_gives_the_files_in_its_folders(classifier_app: ClassifierApp) -> None:
+async def test_the_files_in_the_folders_of_a_zip_are_extracted(classifier_app: ClassifierApp) -> None:
     zipped_files = zipped(
         {"lote/": b"", "lote/a.txt": b"1", "lote/b/c.txt": b"2", "__MACOSX/a.txt": b"3", "lote/.DS_Store": b"4"}
     )
@@ -56,7 +56,7 @@ async def test_a_zip_gives_the_files_in_its_folders(classifier_app: ClassifierAp
     ]
 
 
-async def test_a_word_document_is_no_zip_of_documents(classifier_app: ClassifierApp) -> None:
+async def test_a_word_document_is_not_treated_as_a_zip_of_documents(classifier_app: ClassifierApp) -> None:
     for name in ("ofício.docx", "sem ending"):
         (sent,) = await classifier_app.send(name, docx(["Ofício"]))
         assert sent["nome"] == name
@@ -72,7 +72,7 @@ async def test_office_files_are_one_document_wherever_their_marker_is(
         assert sent["nome"] == name
 
 
-async def test_a_zip_of_word_documents_is_a_batch_also_if_they_are_only_stored(classifier_app: ClassifierApp) -> None:
+async def test_a_zip_of_word_documents_is_a_batch_even_if_they_are_uncompressed(classifier_app: ClassifierApp) -> None:
     made = BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name in ("a.docx", "b.docx"):
@@ -80,7 +80,7 @@ async def test_a_zip_of_word_documents_is_a_batch_also_if_they_are_only_stored(c
     assert [each["nome"] for each in await classifier_app.send("lote.zip", made.getvalue())] == ["a.docx", "b.docx"]
 
 
-async def test_a_zip_of_as_many_files_as_an_execution_takes_may_have_folders_too(classifier_app: ClassifierApp) -> None:
+async def test_a_zip_with_the_maximum_number_of_files_may_also_have_folders(classifier_app: ClassifierApp) -> None:
     most = {"lote/": b"", **{f"lote/{number}.txt": b"1" for number in range(MOST_DOCUMENTS)}}
     sent = await classifier_app.send("lote.zip", zipped(most))
     assert [each["nome"] for each in sent] == list(most)[1:]
@@ -97,11 +97,12 @@ async def test_a_missing_file_is_named_wherever_it_is_in_the_batch(classifier_ap
     assert (await classifier_app.start(project, [sent] * 40)).status_code == 202
 
 
-async def test_a_locked_member_is_refused_alone(classifier_app: ClassifierApp) -> None:
+async def test_an_encrypted_member_is_rejected_alone(classifier_app: ClassifierApp) -> None:
     locked, good = locked_zip({"a.txt": b"segredo"}), zipped({"b.txt": b"aberto"})
     (sent,) = await classifier_app.send("locked.zip", locked)
     assert sent["recusa"]["codigo"] == "FILE_ENCRYPTED"
-    assert "without one" in sent["recusa"]["mensagem"]
+    assert sent["recusa"]["mensagem"] == "O arquivo está protegido por senha. Envie-o sem senha."
+    assert "without one" in sent["recusa"]["detalhe"]
     (sent,) = await classifier_app.send("good.zip", good)
     execution = await classifier_app.begin(await classifier_app.project(), {"locked.zip": locked, "good.zip": good})
     await classifier_app.work()
@@ -110,12 +111,12 @@ async def test_a_locked_member_is_refused_alone(classifier_app: ClassifierApp) -
     assert (found["a.txt"]["erro_codigo"], found["a.txt"]["tentativas"]) == ("FILE_ENCRYPTED", 1)
 
 
-async def test_a_bomb_in_a_zip_is_refused_alone(classifier_app: ClassifierApp) -> None:
+async def test_a_bomb_in_a_zip_is_rejected_alone(classifier_app: ClassifierApp) -> None:
     bomb, good = await classifier_app.send("a.zip", zipped({"bomb.txt": b"0" * 3_000_000, "b.txt": b"good"}))
     assert (bomb["recusa"]["codigo"], "recusa" in good) == ("FILE_TOO_LARGE", False)
 
 
-async def test_a_zip_that_is_too_large_as_a_whole_is_refused(
+async def test_a_zip_that_is_too_large_as_a_whole_is_rejected(
     classifier_app: ClassifierApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "ZIP_LIMITS", Limits(unpacked=1_000, members=3))
@@ -127,14 +128,14 @@ async def test_a_zip_that_is_too_large_as_a_whole_is_refused(
     assert "1,000 bytes" in check_refusal(await classifier_app.upload("a.zip", large), 422, "FILE_TOO_LARGE")
 
 
-async def test_a_zip_without_a_file_or_an_end_is_refused(classifier_app: ClassifierApp) -> None:
+async def test_an_empty_or_truncated_zip_is_rejected(classifier_app: ClassifierApp) -> None:
     assert "the zip contains no files" in check_refusal(
         await classifier_app.upload("a.zip", zipped({"folder/": b""})), 422, "FILE_EMPTY"
     )
     check_refusal(await classifier_app.upload("a.zip", zipped(dict.fromkeys("abc", b"1"))[:60]), 422, "FILE_DAMAGED")
 
 
-async def test_two_files_of_one_name_in_a_zip_are_two_documents(classifier_app: ClassifierApp) -> None:
+async def test_two_files_with_the_same_name_in_a_zip_are_two_documents(classifier_app: ClassifierApp) -> None:
     made = BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr("a.txt", "SENTENÇA um")
@@ -146,7 +147,7 @@ async def test_two_files_of_one_name_in_a_zip_are_two_documents(classifier_app: 
     assert list(await classifier_app.documents(execution)) == ["a.txt", "a (2).txt"]
 
 
-async def test_a_document_that_is_too_large_is_refused_alone(classifier_app: ClassifierApp) -> None:
+async def test_a_document_that_is_too_large_is_rejected_alone(classifier_app: ClassifierApp) -> None:
     large = b"%PDF-" + b"0" * 60_000_000
     execution = await classifier_app.run_execution({"a.txt": TEXTS["a.txt"], "": large})
     found = await classifier_app.documents(execution)
@@ -172,7 +173,7 @@ async def test_a_document_that_is_too_large_is_refused_alone(classifier_app: Cla
         ("<script>.txt", "<script>.txt"),
     ],
 )
-def test_a_name_is_a_label_without_what_cannot_be_seen(name: str, shown: str) -> None:
+def test_invisible_characters_are_removed_from_a_name(name: str, shown: str) -> None:
     assert clean_name(name) == shown
 
 
@@ -185,13 +186,15 @@ def test_codes_are_distinct_whatever_documents_are_called() -> None:
 
 
 @pytest.mark.parametrize("media_type", ["multipart/form-data; boundary=x", "application/x-www-form-urlencoded"])
-async def test_a_form_is_refused_and_its_envelope_never_kept(classifier_app: ClassifierApp, media_type: str) -> None:
+async def test_a_multipart_form_is_rejected_and_its_envelope_never_stored(
+    classifier_app: ClassifierApp, media_type: str
+) -> None:
     envelope = b'--x\r\nContent-Disposition: form-data; name="f"; filename="a.txt"\r\n\r\nabc\r\n--x--\r\n'
     answer = await classifier_app.upload("a.txt", envelope, headers={"Content-Type": media_type})
     assert "--data-binary" in check_refusal(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
 
 
-async def test_an_empty_file_is_no_duplicate_of_another(classifier_app: ClassifierApp) -> None:
+async def test_empty_files_are_not_duplicates_of_each_other(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.run_execution({"a.txt": b"", "b.txt": b"", "c.txt": TEXTS["c.txt"]})
     found = await classifier_app.documents(execution)
     assert {code: (each["status"], each["duplicado_de"]) for code, each in found.items()} == {

@@ -10,6 +10,7 @@ from retoma.settings import HEARTBEAT_TIMEOUT
 from retoma.store import workers
 from tests.apps.classifier.classifier_app import SPOILT, ClassifierApp
 from tests.apps.classifier.test_executions import first_steps
+from tests.engine.builders import send_heartbeat
 from tests.receiver import receiver
 from tests.server.test_live import open_watchers
 
@@ -31,7 +32,9 @@ async def claim_documents(classifier_app: ClassifierApp) -> None:
     assert len(await classifier_app.worker.claim(100)) == 2
 
 
-async def test_five_minutes_without_progress_make_an_execution_stuck_and_say_why(classifier_app: ClassifierApp) -> None:
+async def test_an_execution_without_progress_for_five_minutes_is_stuck_and_reports_why(
+    classifier_app: ClassifierApp,
+) -> None:
     execution = await begin_held_execution(classifier_app)
     await classifier_app.run_watchdog(minutes(5) - seconds(1))
     assert (await classifier_app.status(execution))["status"] == "EM_ANDAMENTO"
@@ -47,9 +50,9 @@ async def test_five_minutes_without_progress_make_an_execution_stuck_and_say_why
     ]
 
 
-async def test_a_webhook_tells_of_an_execution_that_is_stuck_and_of_its_end(classifier_app: ClassifierApp) -> None:
-    async with receiver() as there:
-        execution = await begin_held_execution(classifier_app, there.url)
+async def test_a_webhook_reports_a_stuck_execution_and_its_end(classifier_app: ClassifierApp) -> None:
+    async with receiver() as listener:
+        execution = await begin_held_execution(classifier_app, listener.url)
         await classifier_app.run_watchdog(minutes(5))
         shown = await classifier_app.status(execution)
         await classifier_app.api.sandbox.send_webhooks()
@@ -57,14 +60,14 @@ async def test_a_webhook_tells_of_an_execution_that_is_stuck_and_of_its_end(clas
         await classifier_app.work()
         await classifier_app.api.sandbox.send_webhooks()
         ended = await classifier_app.status(execution)
-    stuck, end = [got.json for got in there.requests]
+    stuck, end = [got.json for got in listener.requests]
     assert (stuck["evento"], stuck["id"], stuck["status"]) == ("run.stuck", execution, "TRAVADO")
     assert stuck["travamento"] == shown["travamento"]
     assert (end["evento"], end["status"], end["contagem"]) == ("run.completed", "CONCLUIDO", ended["contagem"])
     assert set(stuck) == set(end) == {*shown} & {*end} | {"evento", "travamento"}
 
 
-async def test_a_webhook_of_an_execution_reaches_no_private_address(classifier_app: ClassifierApp) -> None:
+async def test_a_webhook_of_an_execution_cannot_reach_a_private_address(classifier_app: ClassifierApp) -> None:
     classifier_app.api.client._core.guard = Guard()
     also = {"webhook_url": "http://169.254.169.254/latest"}
     answer = await classifier_app.start(
@@ -74,7 +77,7 @@ async def test_a_webhook_of_an_execution_reaches_no_private_address(classifier_a
     assert (await classifier_app.api.get("/execucoes")).json()["execucoes"] == []
 
 
-async def test_it_resumes_by_itself_after_5_10_and_20_seconds_and_then_ends_in_error(
+async def test_an_execution_resumes_automatically_after_5_10_and_20_seconds_and_then_fails(
     classifier_app: ClassifierApp,
 ) -> None:
     execution = await begin_held_execution(classifier_app)
@@ -100,7 +103,7 @@ async def test_it_resumes_by_itself_after_5_10_and_20_seconds_and_then_ends_in_e
     assert classifier_app.count_calls_about("Julgo") == 1
 
 
-async def test_the_project_says_how_often_an_execution_resumes(classifier_app: ClassifierApp) -> None:
+async def test_the_project_sets_how_often_an_execution_resumes(classifier_app: ClassifierApp) -> None:
     execution = await begin_held_execution(classifier_app, max_retries_execucao=0)
     await classifier_app.run_watchdog(minutes(5))
     await classifier_app.run_watchdog(minutes(1))
@@ -120,7 +123,7 @@ async def test_the_project_says_how_often_an_execution_resumes(classifier_app: C
     assert (await classifier_app.status(execution))["status"] == "CONCLUIDO"
 
 
-async def test_progress_gives_back_the_full_number_of_resumes(classifier_app: ClassifierApp) -> None:
+async def test_progress_restores_the_full_number_of_resumes(classifier_app: ClassifierApp) -> None:
     execution = await begin_held_execution(classifier_app)
     await classifier_app.run_watchdog(minutes(5))
     await classifier_app.run_watchdog(seconds(5))
@@ -134,7 +137,7 @@ async def test_progress_gives_back_the_full_number_of_resumes(classifier_app: Cl
     assert (shown["status"], shown["tentativas_retry"]) == ("TRAVADO", 0)
 
 
-async def test_a_slow_execution_that_advances_is_never_stuck(classifier_app: ClassifierApp) -> None:
+async def test_a_slow_execution_that_makes_progress_is_never_stuck(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project())
     await first_steps(classifier_app)
     for _ in range(6):
@@ -162,7 +165,7 @@ async def test_a_slow_document_with_all_its_retries_is_never_stuck(classifier_ap
     assert "stuck" not in await classifier_app.get_event_kinds(execution)
 
 
-async def test_fifty_people_resume_it_once_and_get_the_same_answer(classifier_app: ClassifierApp) -> None:
+async def test_fifty_concurrent_resumes_have_one_effect_and_get_the_same_answer(classifier_app: ClassifierApp) -> None:
     execution = await begin_held_execution(classifier_app)
     await classifier_app.run_watchdog(minutes(5))
     answers = await asyncio.gather(*(classifier_app.post_action(execution, "retomar") for _ in range(50)))
@@ -172,7 +175,7 @@ async def test_fifty_people_resume_it_once_and_get_the_same_answer(classifier_ap
     assert (await classifier_app.get_event_kinds(execution)).count("resume") == 1
 
 
-async def test_the_worker_from_before_the_resume_changes_nothing_any_more(classifier_app: ClassifierApp) -> None:
+async def test_a_worker_from_before_the_resume_cannot_change_anything(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project())
     await first_steps(classifier_app)
     late = await classifier_app.worker.attempt(await classifier_app.worker.claim(3))
@@ -193,13 +196,13 @@ async def test_resuming_a_running_or_completed_execution_changes_nothing(classif
     assert "resume" not in await classifier_app.get_event_kinds(execution)
 
 
-async def test_a_document_left_by_a_dead_worker_is_taken_again(classifier_app: ClassifierApp) -> None:
+async def test_a_document_of_a_dead_worker_is_claimed_again(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project())
     await first_steps(classifier_app)
     await classifier_app.worker.claim(3)
     async with classifier_app.another_worker() as others:
         await classifier_app.api.sandbox.clock.advance(HEARTBEAT_TIMEOUT + seconds(1))
-        await workers.send_heartbeat(classifier_app.api.sandbox.database, others.worker)
+        await send_heartbeat(classifier_app.api.sandbox.database, others.worker)
         await workers.reap_dead_workers(classifier_app.api.sandbox.database, HEARTBEAT_TIMEOUT)
         await classifier_app.api.sandbox._work_until_idle(others, advance_clock=True)
     shown = await classifier_app.status(execution)
@@ -207,7 +210,7 @@ async def test_a_document_left_by_a_dead_worker_is_taken_again(classifier_app: C
     assert {each["tentativas"] for each in (await classifier_app.documents(execution)).values()} == {2}
 
 
-async def test_what_remains_is_found_from_the_documents_whichever_was_the_last(classifier_app: ClassifierApp) -> None:
+async def test_the_remaining_work_is_computed_from_the_documents(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project())
     await first_steps(classifier_app)
     claims = await classifier_app.worker.claim(100)
@@ -225,7 +228,7 @@ async def test_what_remains_is_found_from_the_documents_whichever_was_the_last(c
 
 
 @pytest.mark.parametrize(("act", "status"), [("", "CONCLUIDO"), ("cancelar", "CANCELADO")])
-async def test_an_execution_that_is_over_is_not_watched(classifier_app: ClassifierApp, act: str, status: str) -> None:
+async def test_the_watchdog_ignores_ended_executions(classifier_app: ClassifierApp, act: str, status: str) -> None:
     execution = await classifier_app.begin(await classifier_app.project())
     if act:
         await classifier_app.post_action(execution, act)
@@ -235,7 +238,7 @@ async def test_an_execution_that_is_over_is_not_watched(classifier_app: Classifi
     assert "stuck" not in await classifier_app.get_event_kinds(execution)
 
 
-async def test_that_a_browser_leaves_changes_nothing(classifier_app: ClassifierApp) -> None:
+async def test_closing_the_browser_changes_nothing(classifier_app: ClassifierApp) -> None:
     execution = await classifier_app.begin(await classifier_app.project())
     async with open_watchers(classifier_app.api, f"/api/v1/runs/{execution}/live"):
         await first_steps(classifier_app)

@@ -21,14 +21,15 @@ from retoma import Settings
 from retoma.files import FileSettings
 from retoma.outgoing import LOOPBACK, Guard
 from retoma.records import Scope
-from retoma.store import workers
 from retoma.store.database import Database
 from retoma.testing import ManualWorker
 from retoma_apps.gpu.application import make_app
 from retoma_apps.gpu.settings import GpuSettings, Rules
 from retoma_apps.gpu.states import run_id
-from retoma_apps.providers.gpu import GpuHost, RunPodHost, RunPodSettings
-from retoma_apps.providers.gpu.standin import Job, StandIn
+from retoma_apps.providers.gpu import GpuHost
+from retoma_apps.providers.gpu.runpod import RunPodHost, RunPodSettings
+from standins.gpu import Job, StandIn
+from tests.engine.builders import send_heartbeat
 from tests.receiver import Receiver
 from tests.server.api import Api, an_api
 
@@ -60,9 +61,9 @@ class WithoutCallbackUrl(RunPodHost):
 
     origin: str | None = None
 
-    async def submit(self, *given: Any, callback_url: str | None = None, **more: Any) -> str:
+    async def submit(self, *values: Any, callback_url: str | None = None, **more: Any) -> str:
         hint = f"{self.origin}{urlsplit(callback_url).path}" if self.origin and callback_url else None
-        return await super().submit(*given, callback_url=hint, **more)
+        return await super().submit(*values, callback_url=hint, **more)
 
 
 @dataclass
@@ -95,7 +96,7 @@ class GpuApp:
 
     async def work_now(self) -> None:
         """Do everything that is ready, without advancing the clock."""
-        await workers.send_heartbeat(self.api.sandbox.database, self.worker.worker)
+        await send_heartbeat(self.api.sandbox.database, self.worker.worker)
         await self.api.sandbox._work_until_idle(self.worker, advance_clock=False)
         self.most_used = max(self.most_used, await self.count_used_slots())
 
@@ -125,10 +126,10 @@ class GpuApp:
         pools = await self.client.pools.list("gpu")
         return pools[0].used if pools else 0
 
-    async def send_callbacks(self, there: Receiver) -> list[dict[str, Any]]:
+    async def send_callbacks(self, listener: Receiver) -> list[dict[str, Any]]:
         """Send all due callbacks and return what the receiver got."""
         await self.api.sandbox.send_webhooks()
-        return [got.json for got in there.requests]
+        return [got.json for got in listener.requests]
 
     def list_running(self) -> list[Job]:
         """Return the stand-in's running and queued jobs."""
@@ -151,7 +152,7 @@ async def running_gpu_app(
         runpod = WithoutCallbackUrl(
             RunPodSettings(_env_file=None, api_key=SecretStr(KEY), base_url=base_url, endpoint_id="pod")
         )
-        rules = Rules.from_settings(
+        rules = Rules(
             GpuSettings(_env_file=None, **(settings or {})), offline=offline, guard=Guard.from_hosts(LOOPBACK)
         )
         application = make_app(rules, host or runpod, FileSettings(home=folder, public_url="https://api.example"))

@@ -9,7 +9,7 @@ from tests.deploy.scrape import fetch_metrics, samples
 from tests.deploy.test_grafana import panels
 
 
-async def test_jobs_that_failed_in_part_are_counted_as_failed(gpu_app: GpuApp) -> None:
+async def test_partially_failed_jobs_are_counted_as_failed(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.bad_images, gpu_app.standin.faults.partial = {"2"}, True
     gpu_app.standin.faults.fail = {"caption"}
     jobs = [await gpu_app.submit(img2vid(3)), await gpu_app.submit(operation="caption")]
@@ -22,6 +22,6 @@ async def test_jobs_that_failed_in_part_are_counted_as_failed(gpu_app: GpuApp) -
         if name == "retoma_runs_ended_total" and count
     }
     (target,) = panels()["Jobs Failed"]["targets"]
-    (asked,) = re.findall(r'state=~"([^"]+)"', target["expr"])
-    assert sum(count for state, count in counted.items() if re.fullmatch(asked, state)) == len(jobs)
+    (requested,) = re.findall(r'state=~"([^"]+)"', target["expr"])
+    assert sum(count for state, count in counted.items() if re.fullmatch(requested, state)) == len(jobs)
     assert sum(counted.values()) == 3

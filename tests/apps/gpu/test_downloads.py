@@ -25,7 +25,7 @@ async def app_with_film(open_gpu_app: OpenGpuApp, tmp_path: Path) -> AsyncIterat
         yield gpu_app
 
 
-async def test_a_film_is_served_to_anyone_who_knows_its_url(app_with_film: GpuApp) -> None:
+async def test_a_video_is_served_to_anyone_who_knows_its_url(app_with_film: GpuApp) -> None:
     answer = await app_with_film.api.get(f"/files/{KEY}", key=None)
     assert (answer.status_code, answer.content) == (200, FILM)
     assert answer.headers["content-type"] == "video/mp4"
@@ -35,7 +35,7 @@ async def test_a_film_is_served_to_anyone_who_knows_its_url(app_with_film: GpuAp
     assert answer.headers["accept-ranges"] == "bytes"
 
 
-async def test_a_look_tells_the_same_of_a_film_and_sends_nothing(app_with_film: GpuApp) -> None:
+async def test_a_head_request_returns_the_same_headers_without_a_body(app_with_film: GpuApp) -> None:
     fetched = await app_with_film.api.get(f"/files/{KEY}", key=None)
     looked = await app_with_film.api.call("HEAD", f"/files/{KEY}", key=None, headers={"Range": "bytes=0-9"})
     assert (looked.status_code, looked.content, looked.headers) == (200, b"", fetched.headers)
@@ -43,7 +43,7 @@ async def test_a_look_tells_the_same_of_a_film_and_sends_nothing(app_with_film: 
 
 
 @pytest.mark.parametrize(
-    ("asked", "got", "told"),
+    ("requested", "got", "reported"),
     [
         ("bytes=0-9", FILM[:10], "bytes 0-9/100"),
         ("bytes=90-", FILM[90:], "bytes 90-99/100"),
@@ -52,21 +52,23 @@ async def test_a_look_tells_the_same_of_a_film_and_sends_nothing(app_with_film: 
         ("bytes=-5000", FILM, "bytes 0-99/100"),
     ],
 )
-async def test_a_range_request_returns_that_part(asked: str, got: bytes, told: str, app_with_film: GpuApp) -> None:
-    answer = await app_with_film.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
-    assert (answer.status_code, answer.content, answer.headers["content-range"]) == (206, got, told)
+async def test_a_range_request_returns_that_part(
+    requested: str, got: bytes, reported: str, app_with_film: GpuApp
+) -> None:
+    answer = await app_with_film.api.get(f"/files/{KEY}", key=None, headers={"Range": requested})
+    assert (answer.status_code, answer.content, answer.headers["content-range"]) == (206, got, reported)
     assert answer.headers["content-length"] == str(len(got))
 
 
-@pytest.mark.parametrize("asked", ["bytes=100-", "bytes=9-3", "bytes=-0"])
-async def test_a_part_that_is_not_there_is_refused(asked: str, app_with_film: GpuApp) -> None:
-    answer = await app_with_film.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
+@pytest.mark.parametrize("requested", ["bytes=100-", "bytes=9-3", "bytes=-0"])
+async def test_an_unsatisfiable_range_is_rejected(requested: str, app_with_film: GpuApp) -> None:
+    answer = await app_with_film.api.get(f"/files/{KEY}", key=None, headers={"Range": requested})
     assert (answer.status_code, answer.headers["content-range"]) == (416, "bytes */100")
 
 
-@pytest.mark.parametrize("asked", ["bytes=-", "bytes=0-1,5-6", "seconds=1-2", "bytes=a-b"])
-async def test_what_is_no_range_gets_the_whole(asked: str, app_with_film: GpuApp) -> None:
-    answer = await app_with_film.api.get(f"/files/{KEY}", key=None, headers={"Range": asked})
+@pytest.mark.parametrize("requested", ["bytes=-", "bytes=0-1,5-6", "seconds=1-2", "bytes=a-b"])
+async def test_an_invalid_range_gets_the_whole_file(requested: str, app_with_film: GpuApp) -> None:
+    answer = await app_with_film.api.get(f"/files/{KEY}", key=None, headers={"Range": requested})
     assert (answer.status_code, answer.content) == (200, FILM)
 
 
@@ -86,7 +88,7 @@ async def test_what_is_no_range_gets_the_whole(asked: str, app_with_film: GpuApp
         "gpu\\0190",
     ],
 )
-async def test_nothing_else_can_be_fetched(key: str, app_with_film: GpuApp) -> None:
+async def test_no_other_file_can_be_fetched(key: str, app_with_film: GpuApp) -> None:
     answer = await app_with_film.api.get(f"/files/{key}", key=None)
     assert answer.status_code == 404
     assert b"secret" not in answer.content.replace(b"secret.mp4", b"")

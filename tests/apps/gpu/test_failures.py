@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from retoma import PollResult, SubmissionUnknown
-from retoma_apps.gpu.results import SUCCESS_MESSAGES
+from retoma import PollResult
+from retoma.errors import SubmissionUnknown
+from retoma_apps.gpu.operations.results import SUCCESS_MESSAGES
 from retoma_apps.gpu.settings import GpuSettings, Rules
 from retoma_apps.gpu.states import run_id
 from tests.apps.gpu.conftest import OpenGpuApp
@@ -21,26 +22,28 @@ from tests.receiver import receiver
 
 async def test_a_bad_image_loses_only_its_own_video(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.bad_images = {"42"}
-    async with receiver() as there:
-        job = await gpu_app.submit(img2vid(100, webhook_url=there.url))
+    async with receiver() as listener:
+        job = await gpu_app.submit(img2vid(100, webhook_url=listener.url))
         await gpu_app.work()
-        (told,) = await gpu_app.send_callbacks(there)
+        (reported,) = await gpu_app.send_callbacks(listener)
     shown = await gpu_app.show(job)
-    assert (told["status"], shown["status"]) == ("FAILED", "FAILED")
-    assert told["error"] == {
+    assert (reported["status"], shown["status"]) == ("FAILED", "FAILED")
+    assert reported["error"] == {
         "code": "PARTIAL_FAILURE",
         "message": "1 of 100 images failed",
         "details": "Failed images: 42: Image 42 is corrupted",
     }
     expected = [str(number) for number in range(1, 101) if number != 42]
-    assert [video["id"] for video in told["result"]["videos"]] == expected
-    assert told["result"]["failed"] == [{"id": "42", "code": "PROCESSING_ERROR", "message": "Image 42 is corrupted"}]
-    assert (shown["result"], shown["error"]) == (told["result"], told["error"])
+    assert [video["id"] for video in reported["result"]["videos"]] == expected
+    assert reported["result"]["failed"] == [
+        {"id": "42", "code": "PROCESSING_ERROR", "message": "Image 42 is corrupted"}
+    ]
+    assert (shown["result"], shown["error"]) == (reported["result"], reported["error"])
     assert await gpu_app.count_used_slots() == 0
     assert gpu_app.standin.duplicates == 0
 
 
-async def test_only_the_part_that_failed_is_tried_again(gpu_app: GpuApp) -> None:
+async def test_only_the_failed_part_is_retried(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.bad_images = {"42"}
     job = await gpu_app.submit(img2vid(100))
     await gpu_app.work()
@@ -54,7 +57,7 @@ async def test_only_the_part_that_failed_is_tried_again(gpu_app: GpuApp) -> None
     assert {part: count for part, count in attempts.items() if count > 1} == {"clips:3": 4, "lone_clip:42": 2}
 
 
-async def test_a_part_that_recovers_is_no_failure(gpu_app: GpuApp) -> None:
+async def test_a_part_that_succeeds_on_retry_is_not_a_failure(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.bad_images = {"1"}
     job = await gpu_app.submit(img2vid(30))
     await gpu_app.work_now()
@@ -66,7 +69,7 @@ async def test_a_part_that_recovers_is_no_failure(gpu_app: GpuApp) -> None:
     assert shown["attempts"]["clips:0"] == 2
 
 
-async def test_a_job_that_is_tried_again_began_when_it_first_began(gpu_app: GpuApp) -> None:
+async def test_a_retried_job_keeps_its_first_start_time(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.fail = {"caption"}
     job = await gpu_app.submit(operation="caption")
     await gpu_app.work_now()
@@ -78,7 +81,7 @@ async def test_a_job_that_is_tried_again_began_when_it_first_began(gpu_app: GpuA
     assert (shown["status"], shown["attempts"], shown["startedAt"]) == ("COMPLETED", {"captioned": 2}, began)
 
 
-async def test_no_job_began_before_it_was_created_however_long_its_attempts_took(gpu_app: GpuApp) -> None:
+async def test_no_job_starts_before_its_creation_however_long_its_attempts_took(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(operation="caption")
     await gpu_app.work_now()
     async with gpu_app.api.sandbox.client.database.connection() as connection:
@@ -87,7 +90,7 @@ async def test_no_job_began_before_it_was_created_however_long_its_attempts_took
     assert shown["startedAt"] == shown["createdAt"]
 
 
-async def test_an_image_that_the_host_says_is_corrupt_is_not_tried_again(gpu_app: GpuApp) -> None:
+async def test_an_image_that_the_host_reports_as_corrupt_is_not_retried(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.bad_images, gpu_app.standin.faults.partial = {"2"}, True
     job = await gpu_app.submit(img2vid(3))
     await gpu_app.work()
@@ -98,7 +101,7 @@ async def test_an_image_that_the_host_says_is_corrupt_is_not_tried_again(gpu_app
     assert gpu_app.standin.submits.total() == 1
 
 
-async def test_an_image_that_the_host_could_not_fetch_is_tried_alone_and_once_more(gpu_app: GpuApp) -> None:
+async def test_an_image_that_the_host_could_not_fetch_is_retried_once_alone(gpu_app: GpuApp) -> None:
     faults = gpu_app.standin.faults
     faults.bad_images, faults.partial, faults.code = {"2"}, True, "DOWNLOAD_FAILED"
     job = await gpu_app.submit(img2vid(3))
@@ -109,19 +112,19 @@ async def test_an_image_that_the_host_could_not_fetch_is_tried_alone_and_once_mo
     assert Counter(len(one.input["images"]) for one in gpu_app.standin.jobs) == {3: 1, 1: 2}
 
 
-async def test_a_part_that_gives_no_videos_is_tried_again_and_then_image_by_image(gpu_app: GpuApp) -> None:
+async def test_a_part_without_videos_is_retried_and_then_split_into_single_images(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.mute_images = {"5"}
     job = await gpu_app.submit(img2vid(14))
     await gpu_app.work()
     shown = await gpu_app.show(job)
     assert [video["id"] for video in shown["result"]["videos"]] == [str(n) for n in range(1, 15) if n != 5]
-    said = "RunPod reports success, but no video"
-    assert shown["result"]["failed"] == [{"id": "5", "code": "NO_VIDEO", "message": said}]
+    message = "RunPod reports success, but no video"
+    assert shown["result"]["failed"] == [{"id": "5", "code": "NO_VIDEO", "message": message}]
     orders = Counter(len(one.input["images"]) for one in gpu_app.standin.jobs)
     assert orders == {12: 4, 2: 1, 1: 12 + 1}
 
 
-async def test_a_fixed_image_is_tried_when_the_job_is_rerun(gpu_app: GpuApp) -> None:
+async def test_a_fixed_image_is_rendered_when_the_job_is_rerun(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.bad_images, gpu_app.standin.faults.partial = {"2"}, True
     job = await gpu_app.submit(img2vid(3))
     await gpu_app.work()
@@ -136,6 +139,8 @@ class CorruptImageHost:
     """A host that reports every image as corrupt, with ffmpeg's code."""
 
     code = "CORRUPT_IMAGE"
+    name = "corrupt"
+    poll_interval = timedelta(seconds=8)
 
     def __init__(self) -> None:
         self.submitted = 0
@@ -162,7 +167,7 @@ class WordyHost(CorruptImageHost):
         return PollResult("succeeded", result=self.result)
 
 
-async def test_an_entry_that_cannot_be_read_costs_only_its_own_image(open_gpu_app: OpenGpuApp) -> None:
+async def test_an_unreadable_entry_costs_only_its_own_image(open_gpu_app: OpenGpuApp) -> None:
     host, url = WordyHost(), "https://files.example/a.mp4"
     host.result = {
         "videos": [
@@ -182,7 +187,7 @@ async def test_an_entry_that_cannot_be_read_costs_only_its_own_image(open_gpu_ap
 
 
 @pytest.mark.parametrize("operation", ["caption", "addaudio"])
-async def test_only_the_video_url_of_a_hosts_result_is_shown(operation: str, open_gpu_app: OpenGpuApp) -> None:
+async def test_only_the_video_url_of_a_hosts_result_is_returned(operation: str, open_gpu_app: OpenGpuApp) -> None:
     host, url = WordyHost(), "https://files.example/a.mp4"
     host.result = {"video_url": url, "code": 500, "message": "all is lost"}
     async with open_gpu_app(host=host) as gpu_app:
@@ -193,7 +198,7 @@ async def test_only_the_video_url_of_a_hosts_result_is_shown(operation: str, ope
 
 
 @pytest.mark.parametrize(("count", "orders"), [(1, 1), (3, 1 + 3)])
-async def test_a_part_that_the_host_says_is_corrupt_is_divided_without_retries(
+async def test_a_part_that_the_host_reports_as_corrupt_is_split_without_retries(
     count: int, orders: int, open_gpu_app: OpenGpuApp
 ) -> None:
     host = CorruptImageHost()
@@ -205,7 +210,7 @@ async def test_a_part_that_the_host_says_is_corrupt_is_divided_without_retries(
 
 
 @pytest.mark.parametrize("operation", ["caption", "addaudio"])
-async def test_what_another_try_would_meet_again_is_tried_once(operation: str, open_gpu_app: OpenGpuApp) -> None:
+async def test_a_permanent_error_is_not_retried(operation: str, open_gpu_app: OpenGpuApp) -> None:
     host, codes = CorruptImageHost(), ["CORRUPT_VIDEO", "CORRUPT_AUDIO", "UNSAFE_URL", "INVALID_INPUT"]
     async with open_gpu_app(host=host) as gpu_app:
         for host.code in codes:
@@ -233,45 +238,45 @@ async def test_retries_and_ends_are_logged_with_the_job(gpu_app: GpuApp, caplog:
     with caplog.at_level(logging.WARNING, "retoma_apps.gpu.pipeline"):
         job = await gpu_app.submit(img2vid(1))
         await gpu_app.work()
-    said = [(vars(record).get("event"), record.getMessage()) for record in caplog.records]
-    assert ("gpu_render_retried", f"{job}: retrying part 0, attempt 2") in said
-    assert ("gpu_part_failed", f"{job}: part 0 failed 4 times: Image 1 is corrupted") in said
+    log_messages = [(vars(record).get("event"), record.getMessage()) for record in caplog.records]
+    assert ("gpu_render_retried", f"{job}: retrying part 0, attempt 2") in log_messages
+    assert ("gpu_part_failed", f"{job}: part 0 failed 4 times: Image 1 is corrupted") in log_messages
 
 
 @pytest.mark.parametrize("operation", ["img2vid", "caption", "addaudio"])
-async def test_a_failure_for_good_is_logged_with_the_job_and_the_number_of_its_attempts(
+async def test_a_permanent_failure_is_logged_with_the_job_and_its_number_of_attempts(
     operation: str, gpu_app: GpuApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu_app.standin.faults.fail = {operation}
     job = await gpu_app.submit({**BODIES[operation], "images": img2vid(1)["images"]}, operation)
     await gpu_app.work()
-    told, *_ = [record for record in caplog.records if record.levelname == "ERROR"]
+    records, *_ = [record for record in caplog.records if record.levelname == "ERROR"]
     if operation == "img2vid":
-        assert told.getMessage() == f"{job}: part 0 failed 4 times: img2vid failed, as requested"
+        assert records.getMessage() == f"{job}: part 0 failed 4 times: img2vid failed, as requested"
     else:
-        assert (vars(told)["run"], vars(told)["attempt"]) == (str(run_id(job)), 4)
+        assert (vars(records)["run"], vars(records)["attempt"]) == (str(run_id(job)), 4)
 
 
 @pytest.mark.parametrize(
     ("operation", "minutes"), [("img2vid", 60), ("caption", 10), ("addaudio", 5), ("something else", 30)]
 )
-def test_each_operation_has_its_limit(operation: str, minutes: int) -> None:
-    rules = Rules.from_settings(GpuSettings(), offline=False)
+def test_each_operation_has_its_own_time_limit(operation: str, minutes: int) -> None:
+    rules = Rules(GpuSettings(), offline=False)
     assert rules.limit(operation) == timedelta(minutes=minutes)
 
 
-def test_a_limit_that_is_set_is_that_of_every_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_time_limit_applies_to_every_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JOB_TIMEOUT_MS", raising=False)
-    assert Rules.from_settings(GpuSettings(), offline=False).limit("img2vid") == timedelta(milliseconds=3_600_000)
+    assert Rules(GpuSettings(), offline=False).limit("img2vid") == timedelta(milliseconds=3_600_000)
     monkeypatch.setenv("JOB_TIMEOUT_MS", "90000")
-    rules = Rules.from_settings(GpuSettings(), offline=False)
+    rules = Rules(GpuSettings(), offline=False)
     assert {rules.limit(name) for name in ("img2vid", "caption", "addaudio")} == {timedelta(seconds=90)}
 
 
 @pytest.mark.parametrize(
     ("queue", "work", "status"), [(80.0, 80.0, "COMPLETED"), (80.0, 120.0, "FAILED"), (120.0, 1.0, "FAILED")]
 )
-async def test_a_job_may_wait_for_the_set_limit_and_then_run_for_it(
+async def test_a_job_may_queue_for_the_configured_limit_and_then_run_for_it(
     queue: float, work: float, status: str, open_gpu_app: OpenGpuApp
 ) -> None:
     """The total is up to twice the limit."""
@@ -289,13 +294,13 @@ async def test_a_job_may_wait_for_the_set_limit_and_then_run_for_it(
 
 
 @pytest.mark.parametrize(("operation", "limit"), [("img2vid", 60), ("caption", 10), ("addaudio", 5)])
-async def test_a_job_beyond_its_limit_fails_and_its_work_is_cancelled(
+async def test_a_job_beyond_its_time_limit_fails_and_its_work_is_cancelled(
     operation: str, limit: int, open_gpu_app: OpenGpuApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_gpu_app(seconds=lambda _: 1e9) as gpu_app, receiver() as there:
+    async with open_gpu_app(seconds=lambda _: 1e9) as gpu_app, receiver() as listener:
         gpu_app.standin.fleet.cancel_seconds = 3
         # The host's own limit would end it first.
-        job = await gpu_app.submit({**BODIES[operation], "webhook_url": there.url}, operation)
+        job = await gpu_app.submit({**BODIES[operation], "webhook_url": listener.url}, operation)
         await gpu_app.work_now()
         for one in gpu_app.standin.jobs:
             one.longest = 1e9
@@ -307,12 +312,12 @@ async def test_a_job_beyond_its_limit_fails_and_its_work_is_cancelled(
         await gpu_app.pass_time(timedelta(seconds=4))
         await gpu_app.pass_time(timedelta(seconds=4))
         shown = await gpu_app.show(job)
-        (told,) = await gpu_app.send_callbacks(there)
-    elapsed = told["execution"]["durationMs"]
-    assert shown["status"] == told["status"] == "FAILED"
+        (reported,) = await gpu_app.send_callbacks(listener)
+    elapsed = reported["execution"]["durationMs"]
+    assert shown["status"] == reported["status"] == "FAILED"
     assert elapsed >= limit * 60_000
-    assert (told["error"]["code"], told["error"]["message"]) == ("TIMEOUT", f"Job timed out after {elapsed}ms")
-    assert set(told) == {"jobId", "id_roteiro", "status", "operation", "error", "execution", "timestamp"}
+    assert (reported["error"]["code"], reported["error"]["message"]) == ("TIMEOUT", f"Job timed out after {elapsed}ms")
+    assert set(reported) == {"jobId", "id_roteiro", "status", "operation", "error", "execution", "timestamp"}
     assert [one.status for one in gpu_app.standin.jobs] == ["CANCELLED"]
     assert await gpu_app.count_used_slots() == 0
     logged = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu.pipeline"]
@@ -324,7 +329,7 @@ async def test_a_job_beyond_its_limit_fails_and_its_work_is_cancelled(
     [(1e9, 1.0, "12:05"), (4 * 60.0, 1e9, "12:09"), (0.0, 4 * 60.0, "12:10")],
     ids=["waiting", "running", "all tries together"],
 )
-async def test_waiting_running_and_all_of_it_have_limits_of_their_own(
+async def test_queueing_running_and_the_total_have_separate_limits(
     queue: float, work: float, ended: str, open_gpu_app: OpenGpuApp
 ) -> None:
     async with open_gpu_app(queue_seconds=queue, seconds=lambda _: work) as gpu_app:
@@ -338,7 +343,7 @@ async def test_waiting_running_and_all_of_it_have_limits_of_their_own(
         assert (gpu_app.standin.jobs[-1].status, await gpu_app.count_used_slots()) == ("CANCELLED", 0)
 
 
-async def test_a_part_beyond_its_limit_ends_the_others_with_the_job(open_gpu_app: OpenGpuApp) -> None:
+async def test_a_part_beyond_its_time_limit_stops_the_other_parts_with_the_job(open_gpu_app: OpenGpuApp) -> None:
     def seconds(job: Any) -> float:
         return 1e9 if job.input["images"][0]["id"] == "1" else 50.0
 
@@ -353,12 +358,12 @@ async def test_a_part_beyond_its_limit_ends_the_others_with_the_job(open_gpu_app
 
 
 @pytest.mark.parametrize(("work", "status"), [(308, "COMPLETED"), (310, "COMPLETED"), (312, "FAILED")])
-async def test_what_completed_as_its_time_ran_out_is_one_end_and_one_callback(
+async def test_completing_at_the_time_limit_is_one_end_and_one_callback(
     work: int, status: str, open_gpu_app: OpenGpuApp
 ) -> None:
     """It times out 308 s after its submission, and the host takes 3 s to cancel it."""
-    async with open_gpu_app(seconds=lambda _: float(work), cancel_seconds=3.0) as gpu_app, receiver() as there:
-        job = await gpu_app.submit({**BODIES["addaudio"], "webhook_url": there.url}, "addaudio")
+    async with open_gpu_app(seconds=lambda _: float(work), cancel_seconds=3.0) as gpu_app, receiver() as listener:
+        job = await gpu_app.submit({**BODIES["addaudio"], "webhook_url": listener.url}, "addaudio")
         await gpu_app.work_now()
         (one,) = gpu_app.standin.jobs
         one.longest = 1e9
@@ -368,7 +373,7 @@ async def test_what_completed_as_its_time_ran_out_is_one_end_and_one_callback(
         await gpu_app.pass_time(timedelta(seconds=1))
         await gpu_app.work()
         await gpu_app.pass_time(timedelta(days=1))
-        assert [body["status"] for body in await gpu_app.send_callbacks(there)] == [status]
+        assert [body["status"] for body in await gpu_app.send_callbacks(listener)] == [status]
         assert ((await gpu_app.show(job))["status"], await gpu_app.count_used_slots()) == (status, 0)
 
 
@@ -380,7 +385,7 @@ async def test_a_submission_with_a_lost_answer_is_found_and_not_repeated(gpu_app
     assert (gpu_app.standin.duplicates, set(gpu_app.standin.submits.values())) == (0, {1})
 
 
-async def test_a_submission_that_fails_delays_only_its_own_part(gpu_app: GpuApp) -> None:
+async def test_a_failed_submission_delays_only_its_own_part(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.broken = 1
     job = await gpu_app.submit(img2vid(36))
     await gpu_app.work_now()
@@ -396,8 +401,8 @@ class FailingHost(CorruptImageHost):
 
     is_fixed = False
 
-    async def submit(self, *given: Any, **more: Any) -> str:
-        handle = await super().submit(*given, **more)
+    async def submit(self, *values: Any, **more: Any) -> str:
+        handle = await super().submit(*values, **more)
         if not self.is_fixed:
             raise SubmissionUnknown("it answered 502")
         return handle
@@ -406,7 +411,7 @@ class FailingHost(CorruptImageHost):
         return PollResult("succeeded", result={"video_url": "https://files.example/a.mp4"})
 
 
-async def test_a_host_that_fails_every_submission_holds_all_jobs_up_and_fails_none(open_gpu_app: OpenGpuApp) -> None:
+async def test_a_host_that_fails_every_submission_delays_all_jobs_and_fails_none(open_gpu_app: OpenGpuApp) -> None:
     host = FailingHost()
     async with open_gpu_app(host=host) as gpu_app:
         jobs = [await gpu_app.submit(operation="caption") for _ in range(8)]
@@ -420,7 +425,7 @@ async def test_a_host_that_fails_every_submission_holds_all_jobs_up_and_fails_no
     assert {(job["status"], job["attempts"]["captioned"]) for job in shown} == {("COMPLETED", 1)}
 
 
-async def test_too_many_requests_delay_and_never_fail(gpu_app: GpuApp) -> None:
+async def test_rate_limiting_delays_jobs_and_never_fails_them(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.rate_limited = 7
     job = await gpu_app.submit(img2vid(40))
     await gpu_app.work()
@@ -428,7 +433,7 @@ async def test_too_many_requests_delay_and_never_fail(gpu_app: GpuApp) -> None:
     assert (shown["status"], set(shown["attempts"].values())) == ("COMPLETED", {1})
 
 
-async def test_work_that_the_host_has_forgotten_is_submitted_again(open_gpu_app: OpenGpuApp) -> None:
+async def test_work_that_the_host_has_lost_is_resubmitted(open_gpu_app: OpenGpuApp) -> None:
     async with open_gpu_app(retention=1.0) as gpu_app:
         job = await gpu_app.submit(img2vid(1))
         await gpu_app.work_now()
@@ -465,7 +470,7 @@ async def test_an_unknown_state_is_logged_and_the_job_continues(
         ("HIBERNATING", 1, "IN_PROGRESS", None, None),
     ],
 )
-async def test_every_state_of_runpod_has_its_outcome_and_only_an_unknown_one_is_warned_of(
+async def test_every_runpod_state_has_an_outcome_and_only_unknown_states_are_logged_as_warnings(
     state: Any,
     tries: int,
     status: str,
@@ -487,7 +492,7 @@ async def test_every_state_of_runpod_has_its_outcome_and_only_an_unknown_one_is_
     assert set(warned) == ({"WARNING"} if status == "IN_PROGRESS" else set())
 
 
-async def test_a_key_that_is_refused_holds_all_jobs_up_and_fails_none(gpu_app: GpuApp) -> None:
+async def test_a_rejected_key_delays_all_jobs_and_fails_none(gpu_app: GpuApp) -> None:
     """This includes jobs whose limit passes before it is fixed: the host never had them."""
     gpu_app.standin._key = "another"
     jobs = [await gpu_app.submit(operation="addaudio") for _ in range(5)]
@@ -509,7 +514,7 @@ BODIES: dict[str, Any] = {
 }
 
 
-async def test_all_parts_of_a_job_together_have_its_limit(open_gpu_app: OpenGpuApp) -> None:
+async def test_the_time_limit_of_a_job_covers_all_its_parts(open_gpu_app: OpenGpuApp) -> None:
     """Each part alone would finish in time; in sequence they do not."""
     async with open_gpu_app(workers=1, seconds=lambda _: 40 * 60.0) as gpu_app:
         await gpu_app.api.sandbox.client.pools.update("gpu", capacity=1)
@@ -524,7 +529,7 @@ async def test_all_parts_of_a_job_together_have_its_limit(open_gpu_app: OpenGpuA
         assert await gpu_app.count_used_slots() == 0
 
 
-async def test_a_job_that_never_gets_a_worker_ends_too(gpu_app: GpuApp) -> None:
+async def test_a_job_that_never_gets_a_worker_also_ends(gpu_app: GpuApp) -> None:
     await gpu_app.api.sandbox.client.pools.update("gpu", capacity=0)
     job = await gpu_app.submit(operation="addaudio")
     await gpu_app.pass_time(timedelta(days=7, minutes=10))
@@ -532,7 +537,7 @@ async def test_a_job_that_never_gets_a_worker_ends_too(gpu_app: GpuApp) -> None:
     assert (error["code"], error["message"]) == ("TIMEOUT", "Job timed out before a worker was free")
 
 
-async def test_time_in_the_hosts_queue_is_not_taken_from_the_time_to_run(open_gpu_app: OpenGpuApp) -> None:
+async def test_time_in_the_hosts_queue_does_not_count_as_running_time(open_gpu_app: OpenGpuApp) -> None:
     async with open_gpu_app(queue_seconds=4 * 60.0, seconds=lambda _: 2 * 60.0) as gpu_app:
         job = await gpu_app.submit(operation="addaudio")
         await gpu_app.work()
@@ -544,15 +549,15 @@ async def test_a_retry_is_logged_once(gpu_app: GpuApp, caplog: pytest.LogCapture
     gpu_app.standin.faults.fail = {"caption"}
     job = await gpu_app.submit(operation="caption")
     await gpu_app.work()
-    said = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu.pipeline"]
-    assert said == [f"{job}: retrying the job, attempt {number}" for number in (2, 3, 4)]
+    log_messages = [record.getMessage() for record in caplog.records if record.name == "retoma_apps.gpu.pipeline"]
+    assert log_messages == [f"{job}: retrying the job, attempt {number}" for number in (2, 3, 4)]
 
 
 UNSAFE = "https://169.254.169.254/latest/meta-data"
 
 
 @pytest.mark.parametrize(
-    ("operation", "given"),
+    ("operation", "values"),
     [
         ("caption", {"video_url": UNSAFE, "text": "Olá"}),
         ("caption", {"video_url": "https://example.com/v.mp4", "subtitles": f"{UNSAFE}/a.srt"}),
@@ -560,10 +565,10 @@ UNSAFE = "https://169.254.169.254/latest/meta-data"
         ("img2vid", {"images": [{"id": "1", "image_url": UNSAFE, "duracao": 5}]}),
     ],
 )
-async def test_a_url_in_a_private_network_is_handed_to_no_host_whichever_way_it_came(
-    operation: str, given: dict[str, Any], gpu_app: GpuApp
+async def test_a_url_in_a_private_network_is_never_sent_to_a_host(
+    operation: str, values: dict[str, Any], gpu_app: GpuApp
 ) -> None:
-    run = (await gpu_app.client.start(operation, given)).id
+    run = (await gpu_app.client.start(operation, values)).id
     await gpu_app.work()
     error = (await gpu_app.show(f"orc-{run}"))["error"]
     assert gpu_app.standin.submits == {}
@@ -573,9 +578,9 @@ async def test_a_url_in_a_private_network_is_handed_to_no_host_whichever_way_it_
 
 
 async def test_an_image_in_a_private_network_loses_only_its_own_video(gpu_app: GpuApp) -> None:
-    given = img2vid(3)
-    given["images"][1]["image_url"] = UNSAFE
-    run = (await gpu_app.client.start("img2vid", given)).id
+    request_data = img2vid(3)
+    request_data["images"][1]["image_url"] = UNSAFE
+    run = (await gpu_app.client.start("img2vid", request_data)).id
     await gpu_app.work()
     result = (await gpu_app.show(f"orc-{run}"))["result"]
     assert [video["id"] for video in result["videos"]] == ["1", "3"]
@@ -588,13 +593,13 @@ async def test_videos_finished_in_time_are_reported_with_the_timeout(open_gpu_ap
         return 1e9 if job.input["images"][0]["id"] == "1" else 50.0
 
     settings = {"job_timeout_ms": 120_000}
-    async with open_gpu_app(seconds=seconds, settings=settings) as gpu_app, receiver() as there:
-        job = await gpu_app.submit(img2vid(30, webhook_url=there.url))
+    async with open_gpu_app(seconds=seconds, settings=settings) as gpu_app, receiver() as listener:
+        job = await gpu_app.submit(img2vid(30, webhook_url=listener.url))
         await gpu_app.work()
-        (told,) = await gpu_app.send_callbacks(there)
+        (reported,) = await gpu_app.send_callbacks(listener)
         shown = await gpu_app.show(job)
-    result = told["result"]
-    assert (told["status"], told["error"]["code"], shown["result"]) == ("FAILED", "TIMEOUT", result)
+    result = reported["result"]
+    assert (reported["status"], reported["error"]["code"], shown["result"]) == ("FAILED", "TIMEOUT", result)
     assert [video["id"] for video in result["videos"]] == [str(number) for number in range(13, 31)]
     assert (result["code"], result["message"]) == (207, "12 of 30 images have no video")
     assert {fault["code"] for fault in result["failed"]} == {"TIMEOUT"}

@@ -18,14 +18,14 @@ from tests.apps.gpu.gpu_app import ADDAUDIO, BODIES, CAPTION, MINUTE, WEBHOOK_UR
 from tests.receiver import receiver, respond_with
 
 
-def test_every_run_state_has_one_of_the_five_words() -> None:
+def test_every_run_state_maps_to_one_of_the_five_job_states() -> None:
     assert set(STATUS_BY_RUN_STATE) == {str(state) for state in RunState}
     assert {status_of(state, started=begun) for state in STATUS_BY_RUN_STATE for begun in (True, False)} == set(
         STATUSES
     )
 
 
-async def test_a_job_ends_with_one_video_for_each_image_in_their_order(gpu_app: GpuApp) -> None:
+async def test_a_job_ends_with_one_video_per_image_in_order(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(img2vid(100))
     await gpu_app.work()
     shown = await gpu_app.show(job)
@@ -57,17 +57,17 @@ async def test_the_other_operations_end_with_one_video(operation: str, gpu_app: 
     assert gpu_app.standin.submits.total() == 1
 
 
-async def test_what_the_caller_gave_reaches_the_host(gpu_app: GpuApp) -> None:
+async def test_the_callers_parameters_reach_the_host(gpu_app: GpuApp) -> None:
     async def sent(operation: str, body: dict[str, Any]) -> dict[str, Any]:
         await gpu_app.submit(body, operation)
         await gpu_app.work()
         return gpu_app.standin.jobs[-1].input
 
-    given = images(4, duracao=5.5)
-    given[1]["zoom"] = "zoompanup"
-    rendered = await sent("img2vid", {"images": given, "zoom_types": ["zoomout", "zoompanleft"]})
+    request_data = images(4, duracao=5.5)
+    request_data[1]["zoom"] = "zoompanup"
+    rendered = await sent("img2vid", {"images": request_data, "zoom_types": ["zoomout", "zoompanleft"]})
     zooms = ["zoomout", "zoompanup", "zoomout", "zoompanleft"]
-    assert rendered["images"] == [{**image, "zoom": zoom} for image, zoom in zip(given, zooms, strict=True)]
+    assert rendered["images"] == [{**image, "zoom": zoom} for image, zoom in zip(request_data, zooms, strict=True)]
 
     captioned = await sent("caption", {**CAPTION, "style": {"bold": True}})
     assert captioned["style"]["bold"] is True
@@ -81,7 +81,7 @@ async def test_what_the_caller_gave_reaches_the_host(gpu_app: GpuApp) -> None:
     assert mixed == mixed | sound
 
 
-async def test_a_job_is_shown_with_all_that_is_known_of_it(gpu_app: GpuApp) -> None:
+async def test_a_job_is_shown_with_all_its_fields(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(img2vid(2, webhook_url=WEBHOOK_URL))
     queued = await gpu_app.show(job)
     assert queued | {"data": None, "waiting": None} == {
@@ -115,7 +115,7 @@ async def test_a_job_is_shown_with_all_that_is_known_of_it(gpu_app: GpuApp) -> N
 
 
 @pytest.mark.parametrize("operation", BODIES)
-async def test_a_job_shows_the_request_as_it_came(operation: str, gpu_app: GpuApp) -> None:
+async def test_a_job_shows_the_original_request(operation: str, gpu_app: GpuApp) -> None:
     """Including unknown fields and the original spelling, without defaults."""
     body = {**BODIES[operation], "id_roteiro": "34", "canal": {"nome": "Chá"}, "webhook_url": WEBHOOK_URL}
     if operation == "img2vid":
@@ -126,26 +126,26 @@ async def test_a_job_shows_the_request_as_it_came(operation: str, gpu_app: GpuAp
     assert (await gpu_app.show(job))["data"] == body
 
 
-async def test_the_same_key_with_another_unknown_field_is_the_same_job(gpu_app: GpuApp) -> None:
+async def test_the_same_key_with_a_different_unknown_field_is_the_same_job(gpu_app: GpuApp) -> None:
     key = {"Idempotency-Key": "k"}
     first = await gpu_app.submit(img2vid(1, nota="a"), headers=key)
     assert await gpu_app.submit(img2vid(1, nota="b"), headers=key) == first
 
 
-async def test_a_token_in_the_address_of_a_callback_is_shown_nowhere(gpu_app: GpuApp) -> None:
-    async with receiver() as there:
-        job = await gpu_app.submit(img2vid(1, webhook_url=f"{there.url}?token=CANARY"))
+async def test_a_token_in_a_callback_url_is_never_shown(gpu_app: GpuApp) -> None:
+    async with receiver() as listener:
+        job = await gpu_app.submit(img2vid(1, webhook_url=f"{listener.url}?token=CANARY"))
         await gpu_app.work()
-        await gpu_app.send_callbacks(there)
+        await gpu_app.send_callbacks(listener)
         run = job.removeprefix("orc-")
         places = (f"/jobs/{job}", f"/api/v1/runs/{run}", "/api/v1/deliveries", f"/api/v1/runs/{run}/events")
         shown = [(await gpu_app.api.get(place)).text for place in places]
-    assert there.requests[0].path.endswith("?token=CANARY")
+    assert listener.requests[0].path.endswith("?token=CANARY")
     assert [text for text in shown if "CANARY" in text] == []
     assert "token=***" in shown[0]
 
 
-async def test_when_a_job_started_does_not_change_with_its_state(gpu_app: GpuApp) -> None:
+async def test_the_start_time_of_a_job_does_not_change_with_its_state(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(operation="caption")
     claims = await gpu_app.worker.claim()
     await gpu_app.api.sandbox.clock.advance(timedelta(milliseconds=158))  # before the submission
@@ -158,18 +158,20 @@ async def test_when_a_job_started_does_not_change_with_its_state(gpu_app: GpuApp
 
 
 @pytest.mark.parametrize("operation", BODIES)
-async def test_the_callers_project_is_returned_wherever_the_job_is_shown(operation: str, gpu_app: GpuApp) -> None:
-    async with receiver() as there:
-        body = {**BODIES[operation], "id_roteiro": 4321, "webhook_url": there.url}
+async def test_the_callers_project_is_returned_in_every_representation_of_the_job(
+    operation: str, gpu_app: GpuApp
+) -> None:
+    async with receiver() as listener:
+        body = {**BODIES[operation], "id_roteiro": 4321, "webhook_url": listener.url}
         accepted = (await gpu_app.post(operation, body)).json()
         shown = [accepted, await gpu_app.show(accepted["jobId"])]
         await gpu_app.work()
-        shown += [await gpu_app.show(accepted["jobId"]), *(await gpu_app.send_callbacks(there))]
+        shown += [await gpu_app.show(accepted["jobId"]), *(await gpu_app.send_callbacks(listener))]
         shown += (await gpu_app.api.get("/jobs")).json()["jobs"]
     assert [(each["jobId"], each["id_roteiro"]) for each in shown] == [(accepted["jobId"], 4321)] * 5
 
 
-async def test_all_that_is_shown_of_a_job_is_there_after_a_restart(open_gpu_app: OpenGpuApp) -> None:
+async def test_every_field_of_a_job_survives_a_restart(open_gpu_app: OpenGpuApp) -> None:
     async with open_gpu_app() as gpu_app:
         gpu_app.standin.faults.bad_images = {"1"}
         job = await gpu_app.submit(img2vid(30, webhook_url=WEBHOOK_URL))
@@ -181,7 +183,7 @@ async def test_all_that_is_shown_of_a_job_is_there_after_a_restart(open_gpu_app:
     async with open_gpu_app() as gpu_app:
         await gpu_app.api.sandbox.clock.set(now)
         after = await gpu_app.show(job)
-        assert "no live worker" in after.pop("waiting")[0]
+        assert "no running worker" in after.pop("waiting")[0]
         assert after.pop("estimatedCompletion") is None
         assert after == {name: value for name, value in before.items() if name in after}
         assert before["estimatedCompletion"] is not None
@@ -206,7 +208,7 @@ async def test_the_end_of_a_stuck_job_is_not_estimated(gpu_app: GpuApp) -> None:
     assert (shown["status"], shown["estimatedCompletion"]) == ("IN_PROGRESS", None)
 
 
-async def test_an_estimate_counts_the_workers_that_there_are_now(gpu_app: GpuApp) -> None:
+async def test_an_estimate_uses_the_current_number_of_workers(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit({"images": images(100, duracao=6.0)})
     await gpu_app.work_now()
     assert (await gpu_app.show(job))["estimatedCompletion"] == "2030-01-01T12:03:20.000Z"
@@ -214,7 +216,7 @@ async def test_an_estimate_counts_the_workers_that_there_are_now(gpu_app: GpuApp
     assert (await gpu_app.show(job))["estimatedCompletion"] == "2030-01-01T12:10:00.000Z"
 
 
-async def test_progress_counts_images_as_they_are_finished(gpu_app: GpuApp) -> None:
+async def test_progress_counts_finished_images(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(img2vid(100))
     await gpu_app.work_now()
     assert (await gpu_app.show(job))["progress"] == {"completed": 0, "total": 100, "percentage": 0.0}
@@ -227,13 +229,13 @@ async def test_progress_counts_images_as_they_are_finished(gpu_app: GpuApp) -> N
     assert shown["estimatedCompletion"] > "2030-01-01T12:00:16"
 
 
-async def test_progress_of_one_video_is_none_or_all(gpu_app: GpuApp) -> None:
+async def test_the_progress_of_one_video_is_zero_or_complete(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(operation="caption")
     await gpu_app.work_now()
     assert (await gpu_app.show(job))["progress"] == {"completed": 0, "total": 1, "percentage": 0.0}
 
 
-async def test_reading_a_job_never_asks_the_host(gpu_app: GpuApp) -> None:
+async def test_reading_a_job_never_calls_the_host(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(img2vid(5))
     await gpu_app.work_now()
     gpu_app.standin.faults.broken = 1
@@ -241,7 +243,7 @@ async def test_reading_a_job_never_asks_the_host(gpu_app: GpuApp) -> None:
     assert gpu_app.standin.faults.broken == 1
 
 
-async def test_polling_gives_what_the_callback_would(gpu_app: GpuApp) -> None:
+async def test_polling_returns_the_same_data_as_the_callback(gpu_app: GpuApp) -> None:
     """Its callback URL is never called here; the callback tests check the same body."""
     job = await gpu_app.submit(img2vid(2, webhook_url="https://offline.example.com/webhook"))
     await gpu_app.work()
@@ -264,18 +266,18 @@ async def test_jobs_are_listed_by_status_newest_first(gpu_app: GpuApp) -> None:
     await gpu_app.work_now()
     queued = [await gpu_app.submit(img2vid(1)) for _ in range(3)]
 
-    async def listed(**query: str) -> list[str]:
+    async def list_found(**query: str) -> list[str]:
         return [job["jobId"] for job in (await gpu_app.api.get("/jobs", params=query)).json()["jobs"]]
 
-    assert await listed() == [*reversed(queued), *reversed(busy), dropped, done]
-    assert await listed(status="QUEUED") == list(reversed(queued))
-    assert await listed(status="IN_PROGRESS") == list(reversed(busy))
-    assert await listed(status="COMPLETED") == [done]
-    assert await listed(status="CANCELLED") == [dropped]
-    assert await listed(status="FAILED") == []
+    assert await list_found() == [*reversed(queued), *reversed(busy), dropped, done]
+    assert await list_found(status="QUEUED") == list(reversed(queued))
+    assert await list_found(status="IN_PROGRESS") == list(reversed(busy))
+    assert await list_found(status="COMPLETED") == [done]
+    assert await list_found(status="CANCELLED") == [dropped]
+    assert await list_found(status="FAILED") == []
 
 
-async def test_jobs_are_listed_by_project_however_many_others_came_after(
+async def test_jobs_are_listed_by_project_however_many_newer_jobs_there_are(
     gpu_app: GpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "PAGE_SIZE", 2)
@@ -292,12 +294,12 @@ async def test_jobs_are_listed_by_project_however_many_others_came_after(
     assert pages == [[], [own[1]], [own[0]]]
 
 
-async def test_a_list_by_what_is_not_known_is_refused(gpu_app: GpuApp) -> None:
+async def test_an_unknown_filter_value_is_rejected(gpu_app: GpuApp) -> None:
     answer = await gpu_app.api.get("/jobs", params={"idRoteiro": "99"})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "idRoteiro")
 
 
-async def test_the_openapi_document_names_all_that_is_answered_and_nothing_else(gpu_app: GpuApp) -> None:
+async def test_the_openapi_document_describes_exactly_the_returned_fields(gpu_app: GpuApp) -> None:
     gpu_app.standin.faults.bad_images, gpu_app.standin.faults.partial = {"2"}, True
     accepted = await gpu_app.post("img2vid", img2vid(3))
     job = accepted.json()["jobId"]
@@ -308,8 +310,8 @@ async def test_the_openapi_document_names_all_that_is_answered_and_nothing_else(
     document = (await gpu_app.api.get("/api/v1/openapi.json")).json()
 
     def named(path: str, method: str, status: str) -> dict[str, Any]:
-        told = document["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]
-        return dict(document["components"]["schemas"][told["$ref"].rpartition("/")[2]]["properties"])
+        error_body = document["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]
+        return dict(document["components"]["schemas"][error_body["$ref"].rpartition("/")[2]]["properties"])
 
     assert list(named("/video/img2vid/async", "post", "202")) == list(accepted.json())
     assert list(named("/jobs/{job}", "get", "200")) == list(shown.json())
@@ -317,7 +319,7 @@ async def test_the_openapi_document_names_all_that_is_answered_and_nothing_else(
     assert list(named("/jobs/{job}/cancel", "post", "200")) == list(cancelled.json())
 
 
-async def test_a_list_goes_on_where_the_page_before_ended(gpu_app: GpuApp) -> None:
+async def test_a_page_continues_where_the_previous_page_ended(gpu_app: GpuApp) -> None:
     jobs = [await gpu_app.submit(img2vid(1)) for _ in range(5)]
     pages, before = [], None
     while True:
@@ -350,7 +352,7 @@ async def test_a_missing_key_returns_the_documented_error(gpu_app: GpuApp) -> No
     assert (answer.status_code, "error" in answer.json()) == (401, True)
 
 
-async def test_a_job_that_waits_says_why(gpu_app: GpuApp) -> None:
+async def test_a_waiting_job_reports_why(gpu_app: GpuApp) -> None:
     await gpu_app.submit(img2vid(100))
     last = await gpu_app.submit(img2vid(1))
     await gpu_app.work_now()
@@ -358,7 +360,7 @@ async def test_a_job_that_waits_says_why(gpu_app: GpuApp) -> None:
     assert "pool 'gpu'" in why
 
 
-async def test_a_job_that_waits_longer_than_a_day_is_still_there(gpu_app: GpuApp) -> None:
+async def test_a_job_that_waits_for_more_than_a_day_is_kept(gpu_app: GpuApp) -> None:
     await gpu_app.client.close()
     job = await gpu_app.submit(img2vid(1))
     await gpu_app.api.sandbox.clock.advance(timedelta(hours=30))
@@ -369,29 +371,29 @@ async def test_a_job_that_waits_longer_than_a_day_is_still_there(gpu_app: GpuApp
     assert (await gpu_app.show(job))["status"] == "COMPLETED"
 
 
-async def test_a_job_is_kept_after_its_end_whatever_became_of_its_callback(gpu_app: GpuApp) -> None:
+async def test_an_ended_job_is_kept_regardless_of_its_callback(gpu_app: GpuApp) -> None:
     """No automatic maintenance deletes it."""
-    year, told = timedelta(days=365), lambda *_: None
+    year, reported = timedelta(days=365), lambda *_: None
     upkeep = Maintenance(
         gpu_app.client.database,
         heartbeat_timeout=10 * year,
         refresh=partial(asyncio.sleep, 0),
         worker=gpu_app.worker.worker,
         list_running=list,
-        on_unwanted=told,
-        on_work=told,
-        on_poll_due=told,
+        on_unwanted=reported,
+        on_work=reported,
+        on_poll_due=reported,
     )
-    async with receiver(*[respond_with(500)] * 10) as there:
-        job = await gpu_app.submit(img2vid(1, webhook_url=there.url))
+    async with receiver(*[respond_with(500)] * 10) as listener:
+        job = await gpu_app.submit(img2vid(1, webhook_url=listener.url))
         await gpu_app.work()
         shown = await gpu_app.show(job)
         for sent, state in ((1, "due"), (5, "due"), (10, "dead")):
-            while len(there.requests) < sent:
-                got = len(there.requests)
-                await gpu_app.send_callbacks(there)
+            while len(listener.requests) < sent:
+                got = len(listener.requests)
+                await gpu_app.send_callbacks(listener)
                 await gpu_app.api.sandbox.clock.advance(timedelta(hours=25))
-                assert len(there.requests) > got
+                assert len(listener.requests) > got
             await upkeep._run_tick(0)
             assert await gpu_app.show(job) == shown
             assert [each.state for each in await gpu_app.client.webhooks.list_deliveries()] == [state]
@@ -400,7 +402,7 @@ async def test_a_job_is_kept_after_its_end_whatever_became_of_its_callback(gpu_a
         assert await gpu_app.show(job) == shown
 
 
-async def test_images_are_divided_by_their_seconds_and_not_by_their_number(gpu_app: GpuApp) -> None:
+async def test_images_are_divided_by_their_duration_and_not_by_their_number(gpu_app: GpuApp) -> None:
     await gpu_app.submit({"images": [*images(4, 30.0), *images(1, 200.0, first=5), *images(40, 0.5, first=6)]})
     await gpu_app.work()
     sizes = sorted(([int(image["id"]) for image in job.input["images"]] for job in gpu_app.standin.jobs), key=min)
@@ -408,7 +410,7 @@ async def test_images_are_divided_by_their_seconds_and_not_by_their_number(gpu_a
     assert [image for each in sizes for image in each] == list(range(1, 46))
 
 
-async def test_a_job_that_begins_while_it_is_read_does_not_contradict_itself(
+async def test_a_job_that_starts_while_it_is_read_is_shown_consistently(
     gpu_app: GpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await gpu_app.submit(img2vid(24))
@@ -434,8 +436,8 @@ async def test_jobs_in_progress_are_listed_however_many_wait_behind_them(
         await gpu_app.submit(img2vid(1))
 
     async def page(**query: Any) -> tuple[list[str], str | None]:
-        told = (await gpu_app.api.get("/jobs", params={"status": "IN_PROGRESS", **query})).json()
-        return [job["jobId"] for job in told["jobs"]], told["next"]
+        body = (await gpu_app.api.get("/jobs", params={"status": "IN_PROGRESS", **query})).json()
+        return [job["jobId"] for job in body["jobs"]], body["next"]
 
     assert await page() == (busy[::-1], None)
     first, after = await page(limit=1)

@@ -25,5 +25,5 @@ async def test_schemathesis_finds_nothing(
             own = ("--include-path-regex", "^/(video|jobs|files)")
             # A schema cannot express that ids differ and that exactly one of two fields is set.
             lenient = ("--exclude-checks", "positive_data_acceptance")
-            said = await schemathesis(document, gpu_app.api.key or "", tmp_path, *own, *lenient)
-        assert len(await gpu_app.client.runs.list(limit=100)) > 5, said
+            output = await schemathesis(document, gpu_app.api.key or "", tmp_path, *own, *lenient)
+        assert len(await gpu_app.client.runs.list(limit=100)) > 5, output

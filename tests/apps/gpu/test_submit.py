@@ -19,49 +19,49 @@ from tests.receiver import receiver
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
-async def test_a_submit_is_answered_with_the_fields_that_callers_know(gpu_app: GpuApp) -> None:
+async def test_a_submit_returns_the_documented_fields(gpu_app: GpuApp) -> None:
     answer = await gpu_app.post("img2vid", img2vid(2, webhook_url=WEBHOOK_URL))
-    told = answer.json()
-    assert (answer.status_code, list(told)) == (
+    body = answer.json()
+    assert (answer.status_code, list(body)) == (
         202,
         ["jobId", "status", "id_roteiro", "message", "estimatedTime", "statusUrl", "createdAt"],
     )
-    assert re.fullmatch(f"orc-{UUID}", told["jobId"])
-    assert told | {"jobId": ""} == {
+    assert re.fullmatch(f"orc-{UUID}", body["jobId"])
+    assert body | {"jobId": ""} == {
         "jobId": "",
         "status": "QUEUED",
         "id_roteiro": 34,
         "message": "Job enfileirado com sucesso",
         "estimatedTime": "2-10 minutos",
-        "statusUrl": f"/jobs/{told['jobId']}",
+        "statusUrl": f"/jobs/{body['jobId']}",
         "createdAt": "2030-01-01T12:00:00.000Z",
     }
-    assert (await gpu_app.api.get(told["statusUrl"])).json()["jobId"] == told["jobId"]
+    assert (await gpu_app.api.get(body["statusUrl"])).json()["jobId"] == body["jobId"]
 
 
 @pytest.mark.parametrize(
     ("path", "operation"),
     [("img2vid", "img2vid"), ("caption", "caption"), ("caption_style", "caption"), ("addaudio", "addaudio")],
 )
-async def test_each_route_makes_a_job_of_its_operation(path: str, operation: str, gpu_app: GpuApp) -> None:
+async def test_each_route_creates_a_job_of_its_operation(path: str, operation: str, gpu_app: GpuApp) -> None:
     job = (await gpu_app.post(path, BODIES[operation])).json()["jobId"]
     shown = await gpu_app.show(job)
     assert (shown["operation"], shown["status"]) == (operation, "QUEUED")
 
 
 @pytest.mark.parametrize("operation", BODIES)
-async def test_a_submit_is_answered_before_any_work_is_done(operation: str, gpu_app: GpuApp) -> None:
+async def test_a_submit_returns_before_any_work_is_done(operation: str, gpu_app: GpuApp) -> None:
     await gpu_app.submit(operation=operation)
     assert gpu_app.standin.submits == {}
 
 
-async def test_the_job_is_there_when_its_submit_is_answered(gpu_app: GpuApp) -> None:
+async def test_the_job_exists_when_its_submit_returns(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(img2vid(3, webhook_url=WEBHOOK_URL))
     shown = await gpu_app.show(job)
     assert (shown["webhookUrl"], len(shown["data"]["images"])) == (WEBHOOK_URL, 3)
 
 
-async def test_the_project_may_be_left_out(gpu_app: GpuApp) -> None:
+async def test_the_project_is_optional(gpu_app: GpuApp) -> None:
     answer = await gpu_app.post("img2vid", {"images": images(1)})
     assert (answer.status_code, answer.json()["id_roteiro"]) == (202, None)
 
@@ -94,30 +94,34 @@ async def test_the_project_may_be_left_out(gpu_app: GpuApp) -> None:
         ("addaudio", {**ADDAUDIO, "volume": 11}, "volume"),
     ],
 )
-async def test_a_body_that_is_not_valid_is_refused_and_the_answer_names_the_field(
+async def test_an_invalid_body_is_rejected_and_the_error_names_the_field(
     operation: str, body: dict[str, Any], field: str, gpu_app: GpuApp
 ) -> None:
     answer = await gpu_app.post(operation, body)
-    told = answer.json()
-    assert (answer.status_code, told["code"], told["errors"][0]["field"]) == (422, "INVALID_REQUEST", field)
-    assert told["error"] == told["detail"]
-    assert told["type"].startswith("urn:retoma:problem:")
+    response_body = answer.json()
+    assert (answer.status_code, response_body["code"], response_body["errors"][0]["field"]) == (
+        422,
+        "INVALID_REQUEST",
+        field,
+    )
+    assert response_body["error"] == response_body["detail"]
+    assert response_body["type"].startswith("urn:retoma:problem:")
     assert await gpu_app.client.runs.list() == []
 
 
-async def test_of_subtitles_and_text_an_empty_one_is_not_given(gpu_app: GpuApp) -> None:
+async def test_an_empty_subtitle_or_text_counts_as_missing(gpu_app: GpuApp) -> None:
     assert (await gpu_app.post("caption", {**CAPTION, "subtitles": ""})).status_code == 202
     assert (await gpu_app.post("caption", {**CAPTION, "text": ""})).status_code == 422
 
 
-async def test_an_unknown_zoom_type_is_refused_with_those_that_are_known(gpu_app: GpuApp) -> None:
+async def test_an_unknown_zoom_type_is_rejected_and_the_error_lists_the_valid_ones(gpu_app: GpuApp) -> None:
     answer = await gpu_app.post("img2vid", img2vid(1, zoom_types=["zoomsideways"]))
     for known in ("zoomin", "zoomout", "zoompanright", "zoompanleft", "zoompanup", "zoompandown"):
         assert known in answer.json()["error"]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"null", b'{"images": "\xff"}'])
-async def test_what_is_no_job_at_all_is_refused(body: bytes, gpu_app: GpuApp) -> None:
+async def test_a_body_that_is_not_a_job_is_rejected(body: bytes, gpu_app: GpuApp) -> None:
     answer = await gpu_app.api.post("/video/img2vid/async", content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert "detail" in answer.json()
@@ -152,7 +156,7 @@ async def test_an_invalid_request_is_explained_in_a_sentence(
         "https://n8n.example.com:8443/hook",
     ],
 )
-async def test_a_callback_that_could_reach_into_a_private_network_is_refused(url: str, gpu_app: GpuApp) -> None:
+async def test_a_callback_url_in_a_private_network_is_rejected(url: str, gpu_app: GpuApp) -> None:
     answer = await gpu_app.post("img2vid", img2vid(1, webhook_url=url))
     assert (answer.status_code, answer.json()["code"]) == (422, "UNSAFE_URL")
     assert "RETOMA_ALLOW_HOSTS" in answer.json()["error"]
@@ -173,27 +177,27 @@ async def test_a_callback_that_could_reach_into_a_private_network_is_refused(url
         ("addaudio", {"audio_url": "https://10.0.0.8/a.mp3"}, "audio_url"),
     ],
 )
-async def test_the_field_of_an_unsafe_url_is_named(
+async def test_the_error_for_an_unsafe_url_names_its_field(
     operation: str, change: dict[str, Any], field: str, gpu_app: GpuApp
 ) -> None:
     answer = await gpu_app.post(operation, {**BODIES[operation], **change})
-    told = answer.json()
-    assert (answer.status_code, told["code"], [each["field"] for each in told["errors"]]) == (
+    body = answer.json()
+    assert (answer.status_code, body["code"], [each["field"] for each in body["errors"]]) == (
         422,
         "UNSAFE_URL",
         [field],
     )
-    assert told["error"].startswith(f"{field}: ")
+    assert body["error"].startswith(f"{field}: ")
 
 
-async def test_the_token_of_a_callback_is_kept_for_its_sender_alone(gpu_app: GpuApp) -> None:
-    async with receiver() as there:
-        url = f"{there.url}?signature=CANARY-4711"
+async def test_the_token_of_a_callback_is_available_only_to_its_sender(gpu_app: GpuApp) -> None:
+    async with receiver() as listener:
+        url = f"{listener.url}?signature=CANARY-4711"
         job = await gpu_app.submit(img2vid(1, webhook_url=url))
         plain = {"pipeline": "caption", "input": {**CAPTION, "webhook_url": url}}
         run = (await gpu_app.api.post("/api/v1/runs", json=plain)).json()["id"]
         await gpu_app.work()
-        await gpu_app.send_callbacks(there)
+        await gpu_app.send_callbacks(listener)
         shown = [
             (await gpu_app.api.get(path)).text
             for path in (
@@ -205,12 +209,12 @@ async def test_the_token_of_a_callback_is_kept_for_its_sender_alone(gpu_app: Gpu
             )
         ]
         stored = await rows(gpu_app.api.sandbox, "select r::text as text from retoma.runs r")
-    assert [got.path for got in there.requests] == [f"{urlsplit(there.url).path}?signature=CANARY-4711"]
-    assert (await gpu_app.show(job))["webhookUrl"] == f"{there.url}?signature=***"
+    assert [got.path for got in listener.requests] == [f"{urlsplit(listener.url).path}?signature=CANARY-4711"]
+    assert (await gpu_app.show(job))["webhookUrl"] == f"{listener.url}?signature=***"
     assert "CANARY" not in "".join([*shown, *(row["text"] for row in stored)])
 
 
-async def test_another_token_under_the_same_key_is_another_body(gpu_app: GpuApp) -> None:
+async def test_a_different_token_under_the_same_key_is_a_different_body(gpu_app: GpuApp) -> None:
     answers = [
         await gpu_app.post(
             "img2vid", img2vid(1, webhook_url=f"{WEBHOOK_URL}?signature={token}"), headers={"Idempotency-Key": "once"}
@@ -222,17 +226,17 @@ async def test_another_token_under_the_same_key_is_another_body(gpu_app: GpuApp)
 
 async def test_offline_estimates_have_no_cold_start(open_gpu_app: OpenGpuApp) -> None:
     async with open_gpu_app(offline=True) as gpu_app:
-        told = (await gpu_app.post("img2vid", img2vid(2))).json()
-    assert told["estimatedTime"] == "1-2 minutos"
+        body = (await gpu_app.post("img2vid", img2vid(2))).json()
+    assert body["estimatedTime"] == "1-2 minutos"
 
 
-async def test_offline_it_is_this_machine_that_fetches_so_its_own_network_is_refused(open_gpu_app: OpenGpuApp) -> None:
+async def test_offline_this_machine_fetches_urls_so_its_own_network_is_rejected(open_gpu_app: OpenGpuApp) -> None:
     async with open_gpu_app(offline=True) as gpu_app:
         answer = await gpu_app.post("addaudio", {**ADDAUDIO, "audio_url": "https://169.254.169.254/latest/meta-data"})
         assert (answer.status_code, answer.json()["code"]) == (422, "UNSAFE_URL")
 
 
-async def test_answers_say_when_the_work_is_done_offline(open_gpu_app: OpenGpuApp) -> None:
+async def test_responses_say_when_the_work_is_done_offline(open_gpu_app: OpenGpuApp) -> None:
     async with open_gpu_app(offline=True) as gpu_app:
         answer = await gpu_app.post("img2vid", img2vid())
         assert OFFLINE in answer.headers
@@ -241,7 +245,7 @@ async def test_answers_say_when_the_work_is_done_offline(open_gpu_app: OpenGpuAp
         assert OFFLINE not in (await gpu_app.post("img2vid", img2vid())).headers
 
 
-async def test_the_same_key_and_body_give_the_same_job(gpu_app: GpuApp) -> None:
+async def test_the_same_key_and_body_return_the_same_job(gpu_app: GpuApp) -> None:
     key = {"Idempotency-Key": "execution-1"}
     first = await gpu_app.post("img2vid", img2vid(), headers=key)
     await gpu_app.work_now()
@@ -251,7 +255,7 @@ async def test_the_same_key_and_body_give_the_same_job(gpu_app: GpuApp) -> None:
     assert len(await gpu_app.client.runs.list()) == 1
 
 
-async def test_the_same_key_with_another_body_is_refused(gpu_app: GpuApp) -> None:
+async def test_the_same_key_with_a_different_body_is_rejected(gpu_app: GpuApp) -> None:
     key = {"Idempotency-Key": "execution-1"}
     await gpu_app.submit(img2vid(), headers=key)
     answer = await gpu_app.post("img2vid", img2vid(3), headers=key)
@@ -259,13 +263,13 @@ async def test_the_same_key_with_another_body_is_refused(gpu_app: GpuApp) -> Non
     assert answer.json()["error"].startswith("the Idempotency-Key 'execution-1' belongs to a job with another body")
 
 
-async def test_the_blocking_route_of_old_is_not_there(gpu_app: GpuApp) -> None:
+async def test_the_former_blocking_route_does_not_exist(gpu_app: GpuApp) -> None:
     assert (await gpu_app.api.post("/video/img2vid", json=img2vid())).status_code == 404
     page = Path(__file__).parents[3] / "docs" / "applications" / "gpu.md"
     assert "`POST /video/img2vid` does not exist" in page.read_text(encoding="utf-8")
 
 
-async def test_any_number_of_jobs_is_accepted_and_waits_its_turn(gpu_app: GpuApp) -> None:
+async def test_any_number_of_jobs_is_accepted_and_queued(gpu_app: GpuApp) -> None:
     answers = await asyncio.gather(*(gpu_app.post("img2vid", img2vid(100)) for _ in range(4)))
     assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(202, "QUEUED")] * 4
     assert gpu_app.standin.submits.total() == 0, "nobody waits for the host"
@@ -273,7 +277,7 @@ async def test_any_number_of_jobs_is_accepted_and_waits_its_turn(gpu_app: GpuApp
     assert [one["status"] for one in shown] == ["QUEUED"] * 4
 
 
-async def test_the_path_is_a_label_and_reaches_no_file(gpu_app: GpuApp) -> None:
+async def test_the_path_is_only_a_label_and_opens_no_file(gpu_app: GpuApp) -> None:
     for path in ("../../etc/", "/etc/passwd", "C:\\windows\\"):
         job = await gpu_app.submit(img2vid(1, path=path))
         await gpu_app.work([job])

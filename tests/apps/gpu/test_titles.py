@@ -1,4 +1,4 @@
-"""What a job is called."""
+"""Titles of jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IMAGES = {"images": [{"id": "1", "image_url": f"{MEDIA}/sea%20side.jpg?token=sec
 
 
 @pytest.mark.parametrize(
-    ("given", "title"),
+    ("values", "title"),
     [
         ({"id_roteiro": 34, "path": "intro"}, "34 · intro"),
         ({"path": "intro"}, "intro"),
@@ -23,18 +23,18 @@ IMAGES = {"images": [{"id": "1", "image_url": f"{MEDIA}/sea%20side.jpg?token=sec
         ({}, "sea side.jpg"),
     ],
 )
-def test_a_job_is_called_by_its_project_and_label_or_first_file(given: dict[str, Any], title: str) -> None:
-    job = Img2VidRun.model_validate(IMAGES | {"zoom_types": ["zoomin"]} | given)
+def test_the_title_of_a_job_is_its_project_and_label_or_first_file(values: dict[str, Any], title: str) -> None:
+    job = Img2VidRun.model_validate(IMAGES | {"zoom_types": ["zoomin"]} | values)
     assert img2vid.format_title(job) == title
 
 
-def test_a_job_of_one_video_is_called_by_its_file() -> None:
+def test_the_title_of_a_job_of_one_video_is_its_file() -> None:
     video = {"video_url": f"{MEDIA}/film.mp4?token=secret"}
     assert caption.format_title(CaptionRun.model_validate(video | {"text": "Olá!"})) == "film.mp4"
     audio = {"audio_url": f"{MEDIA}/song.mp3", "volume": 0.4}
     assert addaudio.format_title(AddAudioRun.model_validate(video | audio)) == "film.mp4"
 
 
-def test_a_url_without_a_file_name_gives_no_title() -> None:
+def test_a_url_without_a_file_name_has_no_title() -> None:
     job = CaptionRun.model_validate({"video_url": "https://media.example.com/?token=secret", "text": "Olá!"})
     assert caption.format_title(job) is None

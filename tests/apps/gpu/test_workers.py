@@ -15,25 +15,25 @@ from retoma.worker import wakeup
 from retoma_apps.gpu.states import job_id
 from tests.apps.gpu.conftest import OpenGpuApp
 from tests.apps.gpu.gpu_app import BODIES, MINUTE, GpuApp, img2vid
-from tests.engine.builders import HEARTBEAT_TIMEOUT, pass_heartbeat_timeout, run_claims
+from tests.engine.builders import HEARTBEAT_TIMEOUT, pass_heartbeat_timeout, run_claims, value
 from tests.engine.test_leases import killed_worker
 from tests.receiver import receiver
 from tests.worker.test_worker import run_worker, wait_until
 
 
-async def test_four_jobs_end_one_after_the_other_and_not_all_late(open_gpu_app: OpenGpuApp) -> None:
+async def test_four_jobs_finish_one_after_the_other_instead_of_all_late(open_gpu_app: OpenGpuApp) -> None:
     """Each job is four minutes of work for all three workers."""
-    async with open_gpu_app(seconds_per_image=7.2) as gpu_app, receiver() as there:
-        jobs = [await gpu_app.submit(img2vid(100, webhook_url=there.url)) for _ in range(4)]
+    async with open_gpu_app(seconds_per_image=7.2) as gpu_app, receiver() as listener:
+        jobs = [await gpu_app.submit(img2vid(100, webhook_url=listener.url)) for _ in range(4)]
         assert [(await gpu_app.show(job))["status"] for job in jobs] == ["QUEUED"] * 4
         began = await gpu_app.api.sandbox.clock.now()
         ends: list[float] = []
         for job in jobs:
             await gpu_app.work([job])
             ends.append(((await gpu_app.api.sandbox.clock.now()) - began) / MINUTE)
-        told = await gpu_app.send_callbacks(there)
-    assert [body["jobId"] for body in sorted(told, key=lambda body: body["timestamp"])] == jobs
-    assert [len(body["result"]["videos"]) for body in told] == [100] * 4
+        reported = await gpu_app.send_callbacks(listener)
+    assert [body["jobId"] for body in sorted(reported, key=lambda body: body["timestamp"])] == jobs
+    assert [len(body["result"]["videos"]) for body in reported] == [100] * 4
     assert ends == pytest.approx([4, 8, 12, 16], rel=0.25, abs=0.5)
     assert gpu_app.most_used == 3
     assert gpu_app.standin.duplicates == 0
@@ -49,7 +49,7 @@ async def test_a_job_uses_all_three_workers_at_once(gpu_app: GpuApp) -> None:
     assert (await gpu_app.show(second))["status"] == "QUEUED"
 
 
-async def test_a_worker_is_free_for_the_next_job_as_soon_as_its_part_ends(gpu_app: GpuApp) -> None:
+async def test_a_worker_is_available_to_the_next_job_as_soon_as_its_part_ends(gpu_app: GpuApp) -> None:
     gpu_app.standin.fleet.seconds = lambda job: 8.0 if job.input["images"][0]["id"] == "1" else 600.0
     await gpu_app.submit(img2vid(36))
     second = await gpu_app.submit(img2vid(12))
@@ -60,7 +60,7 @@ async def test_a_worker_is_free_for_the_next_job_as_soon_as_its_part_ends(gpu_ap
     assert len(gpu_app.list_running()) == 3
 
 
-async def test_a_process_hears_at_once_that_a_worker_is_free_and_would_look_within_five_seconds(
+async def test_a_process_is_notified_at_once_of_a_free_worker_and_polls_every_five_seconds(
     gpu_app: GpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert wakeup.MAX_POLL_SECONDS <= 5
@@ -77,14 +77,14 @@ async def test_a_process_hears_at_once_that_a_worker_is_free_and_would_look_with
         assert (await gpu_app.show(second))["status"] == "IN_PROGRESS"
 
 
-async def test_a_process_ends_what_is_beyond_its_limit_within_a_minute(open_gpu_app: OpenGpuApp) -> None:
+async def test_a_process_stops_work_beyond_its_limit_within_a_minute(open_gpu_app: OpenGpuApp) -> None:
     """Work at the host, and a job that waits for it."""
     async with open_gpu_app(seconds=lambda _: 1e9) as gpu_app, run_worker(gpu_app.api.sandbox, heartbeat_timeout=3600):
         clock, job = gpu_app.api.sandbox.clock, await gpu_app.submit(operation="addaudio")
         await wait_until(lambda: has_parked(gpu_app, 1))
         gpu_app.standin.jobs[0].longest = 1e9
         await clock.advance(timedelta(seconds=8))
-        await wait_until(lambda: count_polls(gpu_app))
+        await wait_until(lambda: is_rendering(gpu_app))
         await clock.advance(5 * MINUTE)
         assert (await wait_until(lambda: error_of(gpu_app, job)))["code"] == "TIMEOUT"
         await gpu_app.client.pools.update("gpu", capacity=0)
@@ -93,7 +93,7 @@ async def test_a_process_ends_what_is_beyond_its_limit_within_a_minute(open_gpu_
         assert (await wait_until(lambda: error_of(gpu_app, job_id(waiting.id))))["code"] == "TIMEOUT"
 
 
-async def test_workers_of_a_process_that_died_are_free_again_without_an_operator(gpu_app: GpuApp) -> None:
+async def test_workers_of_a_dead_process_are_released_without_an_operator(gpu_app: GpuApp) -> None:
     sandbox = gpu_app.api.sandbox
     async with killed_worker(sandbox) as dying:
         await gpu_app.submit(img2vid(36))
@@ -106,11 +106,11 @@ async def test_workers_of_a_process_that_died_are_free_again_without_an_operator
 
 
 @pytest.mark.parametrize("has_stored_its_id", [False, True])
-async def test_what_was_submitted_by_a_process_that_died_is_not_submitted_again(
+async def test_work_submitted_by_a_dead_process_is_not_resubmitted(
     has_stored_its_id: bool, gpu_app: GpuApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host, sandbox, taken, released = gpu_app.client.app.resources["host"], gpu_app.api.sandbox, Event(), Event()
-    submit, find = host.submit, host.find
+    submit, search = host.submit, host.find
 
     async def held(*given: Any, **more: Any) -> Any:
         handle, is_first = await submit(*given, **more), not taken.is_set()
@@ -119,12 +119,12 @@ async def test_what_was_submitted_by_a_process_that_died_is_not_submitted_again(
             await released.wait()
         return handle
 
-    async def found(key: str) -> Any:
+    async def find(_: Any, key: str) -> Any:
         assert not has_stored_its_id, "it is known"
-        return await find(key)
+        return await search(key)
 
     monkeypatch.setattr(host, "submit", held)
-    monkeypatch.setattr(host, "find", found)
+    monkeypatch.setattr(type(host), "find", find)
     job = await gpu_app.submit(operation="caption")
     async with killed_worker(sandbox) as dying:
         attempt = asyncio.create_task(dying.attempt(await dying.claim(1)))
@@ -150,16 +150,17 @@ async def has_parked(gpu_app: GpuApp, count: int) -> bool:
     return len(await gpu_app.client.external_work.list(run.id)) == count
 
 
-async def count_polls(gpu_app: GpuApp) -> bool:
+async def is_rendering(gpu_app: GpuApp) -> bool:
+    """Return whether a poll has been recorded. `polls` counts claimed polls, which may still be in progress."""
     (run,) = await gpu_app.client.runs.list()
-    return any(work.polls for work in await gpu_app.client.external_work.list(run.id))
+    return any(work.state == "running" for work in await gpu_app.client.external_work.list(run.id))
 
 
 async def error_of(gpu_app: GpuApp, job: str) -> dict[str, str] | None:
     return (await gpu_app.show(job)).get("error")
 
 
-async def test_a_job_begins_with_the_one_worker_that_is_free(gpu_app: GpuApp) -> None:
+async def test_a_job_starts_with_the_only_free_worker(gpu_app: GpuApp) -> None:
     gpu_app.standin.fleet.seconds = lambda _: 600.0
     for operation in ("caption", "addaudio"):
         await gpu_app.submit(operation=operation)
@@ -196,18 +197,18 @@ async def test_the_number_of_free_workers_can_be_read(gpu_app: GpuApp) -> None:
     assert (pool["capacity"], pool["used"]) == (3, 1)
 
 
-async def test_the_host_is_asked_every_eight_seconds(gpu_app: GpuApp) -> None:
+async def test_the_host_is_polled_every_eight_seconds(gpu_app: GpuApp) -> None:
     gpu_app.standin.fleet.seconds = lambda _: 600.0
     job = await gpu_app.submit(img2vid(36))
     await gpu_app.work_now()
     (run,) = await gpu_app.client.runs.list()
-    looks = []
+    reads = []
     for _ in range(6):
         await gpu_app.pass_time(timedelta(seconds=4))
         for _ in range(3):
             await gpu_app.show(job)  # answered from stored data
-        looks.append([work.polls for work in await gpu_app.client.external_work.list(run.id)])
-    assert looks == [[number] * 3 for number in (0, 1, 1, 2, 2, 3)]
+        reads.append([work.polls for work in await gpu_app.client.external_work.list(run.id)])
+    assert reads == [[number] * 3 for number in (0, 1, 1, 2, 2, 3)]
     assert gpu_app.standin.asked.total() == 9
 
 
@@ -224,10 +225,10 @@ async def test_a_job_starts_on_all_three_workers_as_soon_as_it_is_submitted(
     assert [one["workersReserved"] for one in shown] == [3, 0, 0, 0]
 
 
-async def test_cancelling_a_job_cancels_its_work_and_frees_its_workers_when_that_is_confirmed(gpu_app: GpuApp) -> None:
+async def test_cancelling_a_job_cancels_its_work_and_frees_workers_once_confirmed(gpu_app: GpuApp) -> None:
     gpu_app.standin.fleet.cancel_seconds = 5
-    async with receiver() as there:
-        job = await gpu_app.submit(img2vid(100, webhook_url=there.url))
+    async with receiver() as listener:
+        job = await gpu_app.submit(img2vid(100, webhook_url=listener.url))
         await gpu_app.work_now()
         answer = await gpu_app.cancel(job)
         assert (answer.status_code, answer.json()) == (200, {"message": "Job cancelled", "jobId": job})
@@ -240,19 +241,19 @@ async def test_cancelling_a_job_cancels_its_work_and_frees_its_workers_when_that
             ["CANCELLED"] * 3,
             0,
         )
-        (told,) = await gpu_app.send_callbacks(there)
-    assert (told["status"], told["jobId"]) == ("CANCELLED", job)
+        (reported,) = await gpu_app.send_callbacks(listener)
+    assert (reported["status"], reported["jobId"]) == ("CANCELLED", job)
     assert gpu_app.standin.submits.total() == 3
 
 
-async def test_a_cancelled_job_that_waited_never_starts(gpu_app: GpuApp) -> None:
+async def test_a_cancelled_queued_job_never_starts(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(img2vid(2))
     assert (await gpu_app.cancel(job)).status_code == 200
     await gpu_app.pass_time(10 * MINUTE)
     assert (gpu_app.standin.submits, (await gpu_app.show(job))["status"]) == ({}, "CANCELLED")
 
 
-async def test_cancelling_again_is_fine_and_frees_nothing_twice(gpu_app: GpuApp) -> None:
+async def test_cancelling_twice_succeeds_and_frees_nothing_twice(gpu_app: GpuApp) -> None:
     job = await gpu_app.submit(img2vid(100))
     other = await gpu_app.submit(img2vid(100))
     await gpu_app.work_now()
@@ -282,7 +283,7 @@ async def test_results_of_a_job_do_not_overwrite_those_of_another(gpu_app: GpuAp
     assert len(urls) == 4
 
 
-async def test_time_grows_with_the_images_without_a_cliff_at_fifty(gpu_app: GpuApp) -> None:
+async def test_duration_grows_with_the_images_without_a_cliff_at_fifty(gpu_app: GpuApp) -> None:
     took = []
     for count in (50, 51):
         began = await gpu_app.api.sandbox.clock.now()
@@ -292,19 +293,31 @@ async def test_time_grows_with_the_images_without_a_cliff_at_fifty(gpu_app: GpuA
     assert took[0] == took[1]
 
 
-async def test_the_seconds_that_runpod_worked_are_charged_by_operation(gpu_app: GpuApp) -> None:
+async def test_runpods_execution_seconds_are_charged_by_operation(gpu_app: GpuApp) -> None:
     await gpu_app.client.costs.set_price("runpod", "img2vid", unit=310)
     for operation in ("img2vid", "caption"):
         job = await gpu_app.submit(operation=operation)
         await gpu_app.work([job])
-    totals = await gpu_app.client.costs.get_totals(by=["provider", "what"])
-    assert [(each.provider, each.what, each.units, each.micros, each.unpriced) for each in totals] == [
+    totals = await gpu_app.client.costs.get_totals(by=["provider", "resource"])
+    assert [(each.provider, each.resource, each.units, each.micros, each.unpriced) for each in totals] == [
         ("runpod", "img2vid", 2.0, 620, 0),
         ("runpod", "caption", 1.0, 0, 1),
     ]
 
 
-async def test_runpods_hint_is_taken_at_its_first_call_and_ends_the_waiting(gpu_app: GpuApp) -> None:
+async def test_another_host_is_charged_by_its_name_and_polled_at_its_interval(gpu_app: GpuApp) -> None:
+    host = gpu_app.client.app.resources["host"]
+    host.name, host.poll_interval = "second", timedelta(seconds=40)
+    job = await gpu_app.submit(operation="caption")
+    await gpu_app.work_now()
+    interval = await value(gpu_app.api.sandbox, "select poll_interval from retoma.external_work")
+    assert interval == timedelta(seconds=40)
+    await gpu_app.work([job])
+    totals = await gpu_app.client.costs.get_totals(by=["provider", "resource"])
+    assert [(each.provider, each.resource) for each in totals] == [("second", "caption")]
+
+
+async def test_the_first_runpod_callback_ends_the_wait(gpu_app: GpuApp) -> None:
     settings = Settings(port=0)
     listening = bind_socket(settings, "127.0.0.1")
     async with run_server(gpu_app.api.server, listening, settings):

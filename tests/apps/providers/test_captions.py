@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from retoma_apps.providers.captions import ass_script
-from retoma_apps.providers.gpu import Segment, Style, parse_srt
+from retoma_apps.providers.captions import Segment, Style, ass_script, parse_srt
 
 
-def test_srt_is_read_however_it_was_saved() -> None:
+def test_srt_is_read_in_any_encoding_and_line_ending() -> None:
     first = "\ufeff1\r\n00:00:01,500 --> 00:00:02,000 X1:0\r\nOlá,\r\n<b>mundo</b>\r\n\r\n\r\n"
     text = first + "00:01:00.5 --> 01:00:00.25\r\nfim"
     assert parse_srt(text) == [
@@ -30,17 +29,17 @@ TIMES = "00:00:01,000 --> 00:00:02,000"
         pytest.param(f"{TIMES}\nOlá\n\n" * 10_001, "10,001 blocks, over the limit of 10,000", id="many blocks"),
     ],
 )
-def test_srt_that_cannot_be_read_says_where(text: str, why: str) -> None:
+def test_an_unreadable_srt_names_the_faulty_line(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_srt(text)
 
 
-def test_a_tag_that_never_ends_is_text() -> None:
+def test_an_unclosed_tag_is_text() -> None:
     line = "<b " * 600
     assert parse_srt(f"{TIMES}\n{line}</i>fim")[0].text == f"{line}fim"
 
 
-def test_a_script_has_a_line_per_segment_and_colours_with_blue_first() -> None:
+def test_a_script_has_a_line_per_segment_and_bgr_colours() -> None:
     script = ass_script([Segment(start=3599.999, end=3661.5, text="um\ndois")], Style(color="#ff8000", bold=True))
     assert "Dialogue: 0,1:00:00.00,1:01:01.50,Default,,0,0,0,,um\\Ndois\n" in script
     assert "&H000080FF" in script

@@ -38,18 +38,18 @@ async def test_ffmpeg_has_no_privileges(tmp_path: Path, monkeypatch: pytest.Monk
     spy.write_text("#!/bin/sh\ncat /proc/self/status\n")
     spy.chmod(0o755)
     monkeypatch.setattr(ffmpeg, "find_ffmpeg", lambda: str(spy))
-    said, _ = await (await ffmpeg._start([], tmp_path, "error")).communicate()
-    assert privileges(said.decode()) == []
+    output, _ = await (await ffmpeg._start([], tmp_path, "error")).communicate()
+    assert privileges(output.decode()) == []
 
 
 async def test_espeak_has_no_privileges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = tmp_path / "espeak.py"
     spy.write_text(SPY)
     monkeypatch.setattr(espeak, "_PROGRAM", spy)
-    said, _ = await (await espeak._start([])).communicate()
-    assert privileges(said.decode()) == []
+    output, _ = await (await espeak._start([])).communicate()
+    assert privileges(output.decode()) == []
 
 
 def test_a_local_render_has_no_privileges(tmp_path: Path) -> None:
-    said = subprocess.run([sys.executable, "-c", RENDERER, tmp_path], stdout=subprocess.PIPE, text=True, check=True)
-    assert privileges(said.stdout) == []
+    output = subprocess.run([sys.executable, "-c", RENDERER, tmp_path], stdout=subprocess.PIPE, text=True, check=True)
+    assert privileges(output.stdout) == []

@@ -15,11 +15,10 @@ from PIL import Image
 
 from retoma import Context
 from retoma.store.database import Database
-from retoma_apps.videos import footage, narration, thumbnails
 from retoma_apps.videos.models import Assembly, Brief, Broll, Clip, Fact, Line, Narration, Script
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.writing.port import ResearchResult, ScriptResult
-from retoma_apps.videos.writing.template import TemplateWriter
+from retoma_apps.videos.steps import footage, narration, thumbnails
+from retoma_apps.videos.steps.writing.template import TemplateWriter
 from tests.apps.videos.small_services import make_small_services
 from tests.apps.videos.video_app import VideoApp, running_video_app
 
@@ -35,11 +34,11 @@ class FailingWriter(TemplateWriter):
 
     async def research(
         self, brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str], **options: Any
-    ) -> ResearchResult:
+    ) -> list[Fact]:
         self._raise("research")
         return await super().research(brief, known, feedback_history, **options)
 
-    async def script(self, brief: Brief, facts: Sequence[Fact], **options: Any) -> ScriptResult:
+    async def script(self, brief: Brief, facts: Sequence[Fact], **options: Any) -> Script:
         self._raise("script_generation")
         return await super().script(brief, facts, **options)
 
@@ -50,6 +49,7 @@ class FailingWriter(TemplateWriter):
 
 class BlankImages:
     name = "offline"
+    is_offline = True
     follows_notes = False
     model = "blank"
 
@@ -105,9 +105,9 @@ class FastVideoApp(VideoApp):
     async def run_of(self, video: str) -> Any:
         return await self.client.runs.get(UUID(video))
 
-    async def order_until(self, review: str, **given: Any) -> dict[str, Any]:
+    async def order_until(self, review: str, **values: Any) -> dict[str, Any]:
         """Order a video and return its checkpoint of this name."""
-        video = await self.order(**given)
+        video = await self.order(**values)
         for _ in REVIEWS:
             checkpoint = await self.work_until_review(video)
             if checkpoint["checkpoint_type"] == review:
@@ -115,9 +115,9 @@ class FastVideoApp(VideoApp):
             await self.approve(checkpoint)
         raise AssertionError(f"there is no {review}")
 
-    async def approve(self, checkpoint: dict[str, Any], **given: Any) -> dict[str, Any]:
+    async def approve(self, checkpoint: dict[str, Any], **values: Any) -> dict[str, Any]:
         chosen = THUMBNAIL if checkpoint["checkpoint_type"] == "final_review" else {}
-        answer = await self.decide(checkpoint, "approved", **chosen, **given)
+        answer = await self.decide(checkpoint, "approved", **chosen, **values)
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from retoma import App
 from retoma.files import FileSettings, create_file_store
-from retoma_apps.providers.footage import Frames, OfflineFootage
-from retoma_apps.providers.images import OfflineImages
-from retoma_apps.providers.speech import Espeak
+from retoma_apps.providers.footage.offline import Frames, OfflineFootage
+from retoma_apps.providers.images.offline import OfflineImages
+from retoma_apps.providers.speech.espeak import Espeak
 from retoma_apps.providers.youtube import LocalChannel
 from retoma_apps.videos.application import make_app
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.writing.template import TemplateWriter
+from retoma_apps.videos.steps.writing.template import TemplateWriter
 
 SIZE = (320, 180)
 

@@ -15,8 +15,7 @@ import pytest
 from retoma import GiveUp
 from retoma.store.database import Database
 from retoma_apps.videos.models import Brief, Fact
-from retoma_apps.videos.writing.port import ResearchResult
-from retoma_apps.videos.writing.template import TemplateWriter
+from retoma_apps.videos.steps.writing.template import TemplateWriter
 from tests.apps.videos.small_services import make_small_services
 from tests.apps.videos.video_app import TOPIC, VideoApp, running_video_app
 from tests.conftest import empty_database
@@ -35,7 +34,7 @@ class PickyWriter(TemplateWriter):
 
     async def research(
         self, brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str], **options: Any
-    ) -> ResearchResult:
+    ) -> list[Fact]:
         if brief.topic == "proibido":
             raise GiveUp("there is nothing to be said about this", "NOTHING_FOUND")
         if brief.topic == "tropeço":
@@ -59,7 +58,7 @@ async def video_app(database: Database, tmp_path: Path) -> AsyncIterator[VideoAp
 
 
 @pytest.mark.parametrize("topic", ["proibido", "tropeço"])
-async def test_a_failure_in_one_channel_touches_no_other(topic: str, video_app: VideoApp) -> None:
+async def test_a_failure_in_one_channel_does_not_affect_another(topic: str, video_app: VideoApp) -> None:
     alone = await video_app.order_until_script_review(channel="sozinho")
     videos = {name: await video_app.order(topic if name == "historia" else TOPIC, name) for name in CHANNELS}
     await video_app.api.sandbox.work()
@@ -73,7 +72,7 @@ async def test_a_failure_in_one_channel_touches_no_other(topic: str, video_app: 
         assert (checkpoint["channel"], checkpoint["status"]) == (name, "pending")
 
 
-async def test_a_step_that_hangs_in_one_channel_delays_no_other(video_app: VideoApp) -> None:
+async def test_a_hanging_step_in_one_channel_delays_no_other(video_app: VideoApp) -> None:
     videos = [await video_app.order("parado" if name == "ciencia" else TOPIC, name) for name in CHANNELS]
     async with asyncio.timeout(WAIT_TIMEOUT):
         await video_app.work()
@@ -89,7 +88,7 @@ async def test_the_backlog_of_one_channel_leaves_room_for_the_others(video_app: 
     assert begun == {"ciencia": 4, "historia": 1}
 
 
-async def test_a_failed_video_says_which_step_failed_and_why(video_app: VideoApp) -> None:
+async def test_a_failed_video_reports_which_step_failed_and_why(video_app: VideoApp) -> None:
     video = await video_app.order("proibido", "historia")
     await video_app.work()
     shown = await video_app.show(video)
@@ -105,13 +104,13 @@ async def test_a_failed_video_says_which_step_failed_and_why(video_app: VideoApp
         ("tropeço", "ERROR", "RuntimeError: a bug in the writer"),
     ],
 )
-async def test_a_failed_video_is_in_the_log_with_its_channel_and_its_error(
+async def test_a_failed_video_is_logged_with_its_channel_and_its_error(
     topic: str, code: str, error: str, video_app: VideoApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     video = await video_app.order(topic, "historia")
     await video_app.api.sandbox.work()
-    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert {name: vars(told)[name] for name in ("tenant", "run", "code", "error")} == {
+    (records,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert {name: vars(records)[name] for name in ("tenant", "run", "code", "error")} == {
         "tenant": "historia",
         "run": video,
         "code": code,
@@ -119,7 +118,9 @@ async def test_a_failed_video_is_in_the_log_with_its_channel_and_its_error(
     }
 
 
-async def test_a_failed_video_goes_on_when_it_is_resumed(video_app: VideoApp, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_video_continues_when_it_is_resumed(
+    video_app: VideoApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     video = await video_app.order("proibido", "historia")
     await video_app.work()
     monkeypatch.setattr(PickyWriter, "research", TemplateWriter.research)
@@ -131,27 +132,27 @@ async def test_a_failed_video_goes_on_when_it_is_resumed(video_app: VideoApp, mo
 
 
 async def test_a_failure_is_reported_to_the_webhook_with_channel_and_error(video_app: VideoApp) -> None:
-    async with receiver() as there:
-        await video_app.order("proibido", "historia", webhook_url=there.url)
+    async with receiver() as listener:
+        await video_app.order("proibido", "historia", webhook_url=listener.url)
         await video_app.work()
         await video_app.api.sandbox.send_webhooks()
-    told = there.requests[0].json["data"]
-    assert (told["tenant"], told["error"]["code"]) == ("historia", "NOTHING_FOUND")
-    assert told["error"]["message"] == "there is nothing to be said about this"
+    payload = listener.requests[0].json["data"]
+    assert (payload["tenant"], payload["error"]["code"]) == ("historia", "NOTHING_FOUND")
+    assert payload["error"]["message"] == "there is nothing to be said about this"
 
 
-async def test_a_notification_that_cannot_be_sent_is_sent_again_and_the_work_goes_on_meanwhile(
+async def test_a_notification_that_cannot_be_sent_is_retried_and_does_not_block_the_work(
     video_app: VideoApp,
 ) -> None:
-    async with receiver(respond_with(500)) as there:
-        await video_app.order("proibido", "historia", webhook_url=there.url)
+    async with receiver(respond_with(500)) as listener:
+        await video_app.order("proibido", "historia", webhook_url=listener.url)
         await video_app.work()
         await video_app.api.sandbox.send_webhooks()
         assert (await video_app.order_until_script_review(TOPIC, "jogos"))["status"] == "pending"
-        (owed,) = await video_app.client.webhooks.list_deliveries(tenant="historia")
+        (deliveries,) = await video_app.client.webhooks.list_deliveries(tenant="historia")
         await video_app.api.sandbox.clock.advance(timedelta(hours=1))
         await video_app.api.sandbox.send_webhooks()
         (sent,) = await video_app.client.webhooks.list_deliveries(tenant="historia")
-    assert (owed.state, sent.state) == ("due", "delivered")
-    first, again = there.requests
+    assert (deliveries.state, sent.state) == ("due", "delivered")
+    first, again = listener.requests
     assert (again.body, again.headers["webhook-id"]) == (first.body, first.headers["webhook-id"])

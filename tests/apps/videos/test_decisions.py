@@ -44,25 +44,25 @@ DECISIONS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("review", "action", "given", "decided"), DECISIONS)
-async def test_a_decided_checkpoint_says_what_was_decided(
-    video_app: FastVideoApp, review: str, action: str, given: dict[str, Any], decided: dict[str, Any]
+@pytest.mark.parametrize(("review", "action", "values", "decided"), DECISIONS)
+async def test_a_decided_checkpoint_shows_the_decision(
+    video_app: FastVideoApp, review: str, action: str, values: dict[str, Any], decided: dict[str, Any]
 ) -> None:
     checkpoint = await video_app.order_until(review)
     assert checkpoint["decided"] is None
-    answer = await video_app.decide(checkpoint, action, **given)
+    answer = await video_app.decide(checkpoint, action, **values)
     assert answer.status_code == 200, answer.text
     assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["decided"] == answer.json()["decided"] == decided
 
 
-async def test_a_decided_checkpoint_has_the_version_that_a_person_approved(video_app: FastVideoApp) -> None:
+async def test_a_decided_checkpoint_shows_the_approved_version(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until("script_review")
     written = (await video_app.client.runs.get_results(UUID(checkpoint["video_id"])))["script_generation"]
-    told = await video_app.approve(checkpoint, value={**written, "title": "Outro"})
-    assert told["decided"]["value"]["title"] == "Outro"
+    reported = await video_app.approve(checkpoint, value={**written, "title": "Outro"})
+    assert reported["decided"]["value"]["title"] == "Outro"
 
 
-async def test_the_lengths_of_footage_and_narration_are_rounded_alike(video_app: FastVideoApp) -> None:
+async def test_the_lengths_of_footage_and_narration_are_rounded_the_same_way(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until("broll_review")
     video = UUID(checkpoint["video_id"])
     found = Broll.model_validate((await video_app.client.runs.get_results(video))["broll_search"])
@@ -77,7 +77,7 @@ REVIEWS_WITHOUT_NOTES = [("broll_review", "broll_search"), ("final_review", "vid
 
 @pytest.mark.parametrize(("review", "target"), REVIEWS_WITHOUT_NOTES)
 @pytest.mark.parametrize("is_named", [True, False])
-async def test_a_remark_on_a_moment_is_refused_where_it_would_have_no_effect(
+async def test_a_timed_comment_is_rejected_where_it_would_have_no_effect(
     video_app: FastVideoApp, review: str, target: str, is_named: bool
 ) -> None:
     checkpoint = await video_app.order_until(review)
@@ -89,7 +89,7 @@ async def test_a_remark_on_a_moment_is_refused_where_it_would_have_no_effect(
 
 
 @pytest.mark.parametrize(("review", "target"), REVIEWS_WITHOUT_NOTES)
-async def test_a_remark_without_effect_is_refused_by_every_way_of_sending_back(
+async def test_a_comment_without_effect_is_rejected_by_every_way_of_sending_back(
     video_app: FastVideoApp, review: str, target: str
 ) -> None:
     checkpoint = await video_app.order_until(review)

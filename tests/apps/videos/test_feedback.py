@@ -12,15 +12,16 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Comment, Decision, Feedback, GiveUp
+from retoma import GiveUp
+from retoma.reviews import Comment, Decision, Feedback
 from retoma.store.database import Database
 from retoma_apps.providers.footage import ClipUnavailable, FoundClip
 from retoma_apps.providers.speech import SpokenAudio
-from retoma_apps.videos import footage, narration
-from retoma_apps.videos.footage import assemble_film, has_subtitles, search_footage
-from retoma_apps.videos.media.assembly import Film
-from retoma_apps.videos.media.narration import Joined
-from retoma_apps.videos.narration import generate_narration, rate_of
+from retoma_apps.videos.steps import footage, narration
+from retoma_apps.videos.steps.footage import assemble_film, has_subtitles, search_footage
+from retoma_apps.videos.steps.media.assembly import Film
+from retoma_apps.videos.steps.media.narration import Joined
+from retoma_apps.videos.steps.narration import generate_narration, rate_of
 from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app
 from tests.apps.videos.small_services import make_small_services
 from tests.conftest import empty_database
@@ -30,6 +31,7 @@ class ClipLibrary:
     """Has five clips of half a second for any search except an empty one; some files are `away`."""
 
     name = "shelf"
+    is_offline = False
 
     def __init__(self, away: str = "") -> None:
         self.away = away
@@ -52,6 +54,7 @@ class ClipLibrary:
 @dataclass
 class ImageModel:
     name = "painter"
+    is_offline = False
     follows_notes = True
     model = "brush"
     breaks_at: int = 0
@@ -68,6 +71,8 @@ class Voice:
     """Speaks every language at 150 words per minute."""
 
     name = "parrot"
+    is_offline = False
+    has_word_times = True
     max_characters = 5_000
 
     async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
@@ -99,17 +104,17 @@ async def video_app(
         monkeypatch.setattr(narration, "join", join_sounds)
         monkeypatch.setattr(footage, "search_footage", search_footage)
         monkeypatch.setattr(footage, "assemble_film", assemble_film)
-        monkeypatch.setattr(footage, "assemble", a_film)
+        monkeypatch.setattr(footage, "assemble", make_film)
         yield made
 
 
-async def a_film(shots: Any, narration: Any, lines: Sequence[Any], to: Any, **_: Any) -> Film:
+async def make_film(shots: Any, narration: Any, lines: Sequence[Any], to: Any, **_: Any) -> Film:
     return Film(1.0, 16, 9, size=to.write_text(f"{len(lines)} lines, {[shot.path.name for shot in shots]}"))
 
 
-async def send_back(video_app: FastVideoApp, checkpoint: dict[str, Any], **given: Any) -> dict[str, Any]:
+async def send_back(video_app: FastVideoApp, checkpoint: dict[str, Any], **values: Any) -> dict[str, Any]:
     """Send the work back and return the checkpoint of the new result."""
-    answer = await video_app.decide(checkpoint, "revision_requested", **given)
+    answer = await video_app.decide(checkpoint, "revision_requested", **values)
     assert answer.status_code == 200, answer.text
     return await video_app.work_until_review(checkpoint["video_id"])
 
@@ -119,7 +124,7 @@ async def clips_of(video_app: FastVideoApp, checkpoint: dict[str, Any]) -> list[
     return [clip["id"] for clip in results["broll_search"]["clips"]]
 
 
-async def test_footage_sent_back_with_notes_alone_is_other_footage_each_time(video_app: FastVideoApp) -> None:
+async def test_footage_sent_back_with_notes_only_differs_each_time(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until("broll_review")
     seen: list[set[str]] = []
     for _ in range(3):
@@ -128,7 +133,7 @@ async def test_footage_sent_back_with_notes_alone_is_other_footage_each_time(vid
     assert len(set().union(*seen)) == sum(map(len, seen))
 
 
-async def test_a_clip_stays_if_the_words_of_a_reviewer_find_nothing(video_app: FastVideoApp) -> None:
+async def test_a_clip_is_kept_if_the_reviewers_words_match_nothing(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until("broll_review")
     first = await clips_of(video_app, checkpoint)
     checkpoint = await send_back(video_app, checkpoint, queries={"1": "nada", "2": "um rio"})
@@ -137,18 +142,18 @@ async def test_a_clip_stays_if_the_words_of_a_reviewer_find_nothing(video_app: F
 
 @pytest.mark.parametrize("voice", ["azure_pt_br_antonio", "espeak_en"])
 def test_an_unavailable_voice_is_reported_and_not_replaced(tmp_path: Path, voice: str) -> None:
-    with pytest.raises(GiveUp, match="has no key or does not speak pt-BR") as told:
+    with pytest.raises(GiveUp, match="has no key or does not speak pt-BR") as raised:
         make_small_services(tmp_path).find_voice(voice, "pt-BR")
-    assert told.value.code == "NO_VOICE"
+    assert raised.value.code == "NO_VOICE"
 
 
-def test_the_usual_voice_is_of_the_first_provider_that_has_one_for_the_language(tmp_path: Path) -> None:
+def test_the_default_voice_is_of_the_first_provider_that_has_one_for_the_language(tmp_path: Path) -> None:
     services = make_small_services(tmp_path)
     both = replace(services, voices={"elevenlabs": services.voices["espeak"], **services.voices})
     assert [both.find_voice("", language)[2] for language in ("pt-BR", "en")] == ["espeak_pt_br", "espeak_en"]
 
 
-async def test_clips_that_are_replaced_differ_from_each_other_and_other_words_for_them_hold(
+async def test_replaced_clips_differ_from_each_other_and_their_new_words_are_kept(
     video_app: FastVideoApp,
 ) -> None:
     checkpoint = await video_app.order_until("broll_review")
@@ -174,18 +179,18 @@ async def test_an_unknown_clip_number_is_ignored_or_means_all(
     assert {at for at, (old, new) in enumerate(zip(before, after, strict=True)) if old != new} == replaced
 
 
-async def test_a_clip_that_is_shorter_than_its_shot_covers_only_a_part_of_it(video_app: FastVideoApp) -> None:
+async def test_a_clip_shorter_than_its_shot_covers_only_part_of_it(video_app: FastVideoApp) -> None:
     data = (await video_app.order_until("broll_review"))["data"]
     assert data["coverage_percentage"] == 50
     assert {(clip["duration_seconds"], clip["own_duration_seconds"]) for clip in data["clips"]} == {(1.0, 0.5)}
 
 
-async def test_another_clip_is_taken_for_one_whose_file_is_gone(video_app: FastVideoApp) -> None:
+async def test_a_clip_whose_file_is_gone_is_replaced_by_another(video_app: FastVideoApp) -> None:
     video_app.services.footage.away = "01"  # type: ignore[attr-defined]
     assert {clip[-1] for clip in await clips_of(video_app, await video_app.order_until("broll_review"))} == {"2"}
 
 
-async def test_footage_of_which_no_file_comes_is_tried_again(video_app: FastVideoApp) -> None:
+async def test_footage_without_any_downloaded_file_is_retried(video_app: FastVideoApp) -> None:
     video_app.services.footage.away = "01234"  # type: ignore[attr-defined]
     audio = await video_app.order_until("audio_review")
     await video_app.approve(audio)
@@ -196,7 +201,7 @@ async def test_footage_of_which_no_file_comes_is_tried_again(video_app: FastVide
     assert shown["status"] != "failed"
 
 
-async def test_a_narration_with_other_scenes_than_its_script_is_reported(video_app: FastVideoApp) -> None:
+async def test_a_narration_whose_scenes_differ_from_its_script_is_reported(video_app: FastVideoApp) -> None:
     audio = await video_app.order_until("audio_review")
     narration = (await video_app.client.runs.get_results(UUID(audio["video_id"])))["audio_generation"]
     await video_app.approve(audio, value={**narration, "scene_starts": narration["scene_starts"][:-1]})
@@ -212,7 +217,7 @@ async def test_an_unavailable_voice_is_rejected_with_a_list_of_others(video_app:
     assert (await video_app.checkpoint(audio["checkpoint_id"]))["status"] == "pending"
 
 
-async def test_an_unknown_voice_is_refused_by_every_way_of_sending_back(video_app: FastVideoApp) -> None:
+async def test_an_unknown_voice_is_rejected_by_every_way_of_sending_back(video_app: FastVideoApp) -> None:
     audio = await video_app.order_until("audio_review")
     body = {"action": "send_back", "extra": {"voice": "robô"}}
     answer = await video_app.api.post(f"/api/v1/reviews/{audio['checkpoint_id']}/decision", json=body)
@@ -221,20 +226,20 @@ async def test_an_unknown_voice_is_refused_by_every_way_of_sending_back(video_ap
 
 @pytest.mark.parametrize("voice", ["azure_pt_br_antonio", "espeak_en"])
 @pytest.mark.parametrize("answer", ["approved", "revision_requested"])
-async def test_a_person_is_asked_about_a_voice_that_cannot_speak_and_no_other_speaks_in_its_place(
+async def test_an_unavailable_voice_asks_a_person_and_no_other_voice_replaces_it(
     video_app: FastVideoApp, voice: str, answer: str
 ) -> None:
     audio = await video_app.order_until("audio_review")
     decision = Decision("send_back", by="ana", extra={"voice": voice})
     await video_app.client.reviews.decide(UUID(audio["checkpoint_id"]), decision)
-    asked = await video_app.work_until_review(audio["video_id"])
-    assert (asked["checkpoint_type"], asked["data"]["reason"]["code"]) == ("audio_generation", "NO_VOICE")
-    await video_app.decide(asked, answer, notes="como antes")
+    open_review = await video_app.work_until_review(audio["video_id"])
+    assert (open_review["checkpoint_type"], open_review["data"]["reason"]["code"]) == ("audio_generation", "NO_VOICE")
+    await video_app.decide(open_review, answer, notes="como antes")
     again = await video_app.work_until_review(audio["video_id"])
     assert (again["checkpoint_type"], again["data"]["voice_used"]) == ("audio_review", "espeak_pt_br")
 
 
-async def test_a_video_whose_voice_has_no_key_goes_on_from_its_approved_script_as_a_fork(
+async def test_a_video_whose_voice_has_no_key_continues_from_its_approved_script_as_a_fork(
     video_app: FastVideoApp,
 ) -> None:
     await video_app.client.tenants.set_profile("financas", {"seconds": 25, "voice": "azure_pt_br_antonio"})
@@ -246,17 +251,19 @@ async def test_a_video_whose_voice_has_no_key_goes_on_from_its_approved_script_a
     assert (await video_app.work_until_review(str(fork.id)))["checkpoint_type"] == "audio_review"
 
 
-@pytest.mark.parametrize("given", [{"voice": "espeak_en"}, {"voice": "robô"}, {"language": "en", "voice": "espeak_pt"}])
+@pytest.mark.parametrize(
+    "values", [{"voice": "espeak_en"}, {"voice": "robô"}, {"language": "en", "voice": "espeak_pt"}]
+)
 async def test_a_video_in_a_language_that_its_voice_does_not_speak_does_not_start(
-    video_app: FastVideoApp, given: dict[str, str]
+    video_app: FastVideoApp, values: dict[str, str]
 ) -> None:
-    body = {"pipeline": "longform", "input": {"topic": "Renda fixa", **given}}
+    body = {"pipeline": "longform", "input": {"topic": "Renda fixa", **values}}
     answer = await video_app.api.post("/api/v1/runs", json=body)
     assert (answer.status_code, "voice" in answer.text) == (422, True)
     assert await video_app.client.runs.list() == []
 
 
-async def test_feedback_without_effect_is_refused_by_every_way_of_sending_back(video_app: FastVideoApp) -> None:
+async def test_feedback_without_effect_is_rejected_by_every_way_of_sending_back(video_app: FastVideoApp) -> None:
     final = await video_app.order_until("final_review")
     for to, extra in (("video_assembly", {"thumbnail_texts": ["Ouro"]}), ("thumbnail_gen", {"subtitles": False})):
         body = {"action": "send_back", "to": to, "extra": extra}
@@ -304,16 +311,16 @@ async def test_a_fork_keeps_only_feedback_on_its_own_topic_and_voice(video_app: 
         assert (results["audio_generation"]["voice"], results["audio_generation"]["rate"]) == spoken
 
 
-async def test_a_film_without_subtitles_stays_so_until_they_are_asked_for(video_app: FastVideoApp) -> None:
+async def test_a_video_without_subtitles_has_none_until_they_are_requested(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until("final_review")
     has = [checkpoint["data"]["subtitles"]]
-    for given in ({"notes": "sem legendas"}, {"subtitles": False}, {"notes": "com legendas"}, {"subtitles": True}):
-        checkpoint = await send_back(video_app, checkpoint, **given)
+    for value in ({"notes": "sem legendas"}, {"subtitles": False}, {"notes": "com legendas"}, {"subtitles": True}):
+        checkpoint = await send_back(video_app, checkpoint, **value)
         has.append(checkpoint["data"]["subtitles"])
     assert has == [True, False, False, True, True]
 
 
-async def test_each_thumbnail_is_paid_for_once_and_a_new_film_keeps_them(
+async def test_each_thumbnail_is_charged_once_and_a_new_video_keeps_them(
     video_app: FastVideoApp, painter: ImageModel
 ) -> None:
     painter.breaks_at = 2
@@ -323,7 +330,7 @@ async def test_each_thumbnail_is_paid_for_once_and_a_new_film_keeps_them(
     final = await video_app.work_until_review(filmed["video_id"])
     again = await send_back(video_app, final, notes="sem legendas", rewind_to="video_assembly")
     charged = await video_app.client.costs.list_charges(UUID(final["video_id"]))
-    assert [(one.step, one.what, one.units) for one in charged if one.provider == "painter"] == [
+    assert [(one.step, one.resource, one.units) for one in charged if one.provider == "painter"] == [
         ("thumbnail_gen", "brush", 1)
     ] * 3
     assert len(painter.asked) == 4
@@ -345,14 +352,14 @@ async def test_thumbnails_keep_the_text_and_the_feedback_of_reviewers(
 
 
 @pytest.mark.parametrize("many", [{"thumbnail_texts": ["a"] * 4}, {"thumbnail_texts": ["a" * 301]}])
-async def test_more_words_than_a_thumbnail_takes_are_refused(video_app: FastVideoApp, many: dict[str, Any]) -> None:
+async def test_a_thumbnail_text_over_the_limit_is_rejected(video_app: FastVideoApp, many: dict[str, Any]) -> None:
     checkpoint = await video_app.order_until("final_review")
     answer = await video_app.decide(checkpoint, "revision_requested", rewind_to="thumbnail_gen", **many)
     assert (answer.status_code, "thumbnail_texts" in answer.text) == (422, True)
 
 
 @pytest.mark.parametrize(
-    ("said", "rate"),
+    ("message", "rate"),
     [
         (None, 1.2),
         (Feedback(notes="de novo"), 1.2),
@@ -364,12 +371,12 @@ async def test_more_words_than_a_thumbnail_takes_are_refused(video_app: FastVide
         (Feedback(notes="slower", extra={"rate": 0.9}), 0.9),
     ],
 )
-def test_a_narration_is_as_quick_as_it_was_unless_a_reviewer_says_otherwise(said: Feedback | None, rate: float) -> None:
-    assert rate_of(said, 1.2) == rate
+def test_a_narration_keeps_its_speed_unless_a_reviewer_changes_it(message: Feedback | None, rate: float) -> None:
+    assert rate_of(message, 1.2) == rate
 
 
 @pytest.mark.parametrize(
-    ("said", "before", "has"),
+    ("message", "before", "has"),
     [
         (None, False, False),
         (Feedback(notes="Sem as legendas, por favor"), True, False),
@@ -377,10 +384,10 @@ def test_a_narration_is_as_quick_as_it_was_unless_a_reviewer_says_otherwise(said
         (Feedback(notes="without subtitles", extra={"subtitles": True}), False, True),
     ],
 )
-def test_subtitles_are_as_they_were_unless_a_reviewer_says_otherwise(
-    said: Feedback | None, before: bool, has: bool
+def test_subtitles_stay_unchanged_unless_a_reviewer_changes_them(
+    message: Feedback | None, before: bool, has: bool
 ) -> None:
-    assert has_subtitles(said, before) is has
+    assert has_subtitles(message, before) is has
 
 
 NOTES_FOLLOWED = {
@@ -392,7 +399,7 @@ NOTES_FOLLOWED = {
 
 
 @pytest.mark.parametrize("review", NOTES_FOLLOWED)
-async def test_feedback_that_a_step_cannot_follow_is_refused_before_it_is_sent_back(
+async def test_feedback_that_a_step_cannot_follow_is_rejected_before_it_is_recorded(
     video_app: FastVideoApp, review: str
 ) -> None:
     followed, refused = NOTES_FOLLOWED[review]
@@ -412,9 +419,7 @@ async def test_feedback_that_a_step_cannot_follow_is_refused_before_it_is_sent_b
     await send_back(video_app, checkpoint, notes=followed)
 
 
-async def test_thumbnails_drawn_offline_have_other_words_or_pictures_and_nothing_else(
-    video_app: FastVideoApp, painter: ImageModel
-) -> None:
+async def test_offline_thumbnails_change_only_their_text_or_image(video_app: FastVideoApp, painter: ImageModel) -> None:
     painter.follows_notes = False
     checkpoint, to = await video_app.order_until("final_review"), {"rewind_to": "thumbnail_gen"}
     refused = await video_app.decide(checkpoint, "revision_requested", notes="ponha um gato", **to)
@@ -432,18 +437,18 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize(("review", "given"), FIELDS)
+@pytest.mark.parametrize(("review", "values"), FIELDS)
 async def test_a_note_without_effect_is_rejected_even_with_a_filled_in_field(
-    video_app: FastVideoApp, painter: ImageModel, review: str, given: dict[str, Any]
+    video_app: FastVideoApp, painter: ImageModel, review: str, values: dict[str, Any]
 ) -> None:
     painter.follows_notes = False
     checkpoint = await video_app.order_until(review)
-    refused = await video_app.decide(checkpoint, "revision_requested", notes="ponha um gato", **given)
+    refused = await video_app.decide(checkpoint, "revision_requested", notes="ponha um gato", **values)
     assert (refused.status_code, refused.json()["code"]) == (422, "FEEDBACK_NOT_SUPPORTED"), refused.text
-    assert (await video_app.decide(checkpoint, "revision_requested", **given)).status_code == 200
+    assert (await video_app.decide(checkpoint, "revision_requested", **values)).status_code == 200
 
 
-async def test_a_language_model_is_sent_whatever_a_reviewer_writes(
+async def test_a_language_model_receives_everything_a_reviewer_writes(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(video_app.services.writer), "follows_notes", True)

@@ -19,8 +19,8 @@ from PIL import Image
 
 from retoma.store.database import Database
 from retoma.testing import NOON
+from retoma_apps.providers.ffmpeg import Probe, probe
 from retoma_apps.providers.youtube import LocalChannel
-from retoma_apps.videos.media.probe import Media, probe
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.services import Services
 from tests.apps.videos.media.material import mean_volume
@@ -47,7 +47,7 @@ class Journey:
     published: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     reviews: list[Any] = field(default_factory=list)
-    film: Media | None = None
+    film: Probe | None = None
     channel: list[Any] = field(default_factory=list)
 
     def data(self, name: str) -> dict[str, Any]:
@@ -102,19 +102,19 @@ def _urls(data: Any) -> list[str]:
     return [word for word in text.split('"') if "/api/v1/files/" in word]
 
 
-def test_a_video_in_which_nothing_goes_wrong_asks_exactly_four_times(journey: Journey) -> None:
+def test_a_video_without_problems_asks_people_exactly_four_times(journey: Journey) -> None:
     assert sorted(review.step for review in journey.reviews) == sorted(REVIEWS)
     assert [one["checkpoint_type"] for one in journey.checkpoints.values()] == list(REVIEWS)
     assert {one["status"] for one in journey.checkpoints.values()} == {"pending"}
     assert {one["status"] for one in journey.videos.values()} == {"paused"}
 
 
-def test_a_video_passes_its_stages_in_their_order(journey: Journey) -> None:
+def test_a_video_passes_its_stages_in_order(journey: Journey) -> None:
     stages = [video["stage"] for video in (*journey.videos.values(), journey.uploaded, journey.published)]
     assert stages == ["scripted", "producing", "producing", "ready", "uploaded", "published"]
 
 
-def test_all_fifteen_steps_and_the_look_at_the_publication_are_done_in_their_order(journey: Journey) -> None:
+def test_all_fifteen_steps_and_the_publication_check_run_in_order(journey: Journey) -> None:
     assert journey.published["steps_done"] == list(longform.steps)
     assert len(longform.steps) == 16
     assert journey.published["status"] == "completed"
@@ -181,7 +181,7 @@ def test_the_final_review_has_every_field_and_its_files(journey: Journey) -> Non
     assert data["scheduled_for"] == "2030-01-02T12:00:00Z"  # ordered for nine in Brasília
 
 
-def test_the_film_lasts_as_long_as_its_narration_and_can_be_heard(journey: Journey) -> None:
+def test_the_video_is_as_long_as_its_narration_and_audible(journey: Journey) -> None:
     film = journey.film
     assert film is not None
     assert film.seconds == pytest.approx(journey.data("final_review")["duration_seconds"], abs=0.02)
@@ -190,20 +190,20 @@ def test_the_film_lasts_as_long_as_its_narration_and_can_be_heard(journey: Journ
     assert mean_volume(journey.channel[0].video) > -40
 
 
-def test_a_part_of_a_file_can_be_asked_for(journey: Journey) -> None:
+def test_a_byte_range_of_a_file_can_be_requested(journey: Journey) -> None:
     assert journey.part is not None
     size = len(journey.files[journey.data("final_review")["video_preview_url"]].content)
     assert (journey.part.status_code, journey.part.content) == (206, b"ftyp")
     assert journey.part.headers["content-range"] == f"bytes 4-7/{size}"
 
 
-def test_a_final_review_is_not_approved_without_a_thumbnail_alone_or_in_a_batch(journey: Journey) -> None:
+def test_a_final_review_cannot_be_approved_without_a_thumbnail_alone_or_in_a_batch(journey: Journey) -> None:
     alone, of_many = journey.without_thumbnail
     assert (alone.status_code, alone.json()["code"]) == (422, "INVALID_INPUT")
     assert (of_many["status"], of_many["code"]) == ("error", "INVALID_INPUT")
 
 
-def test_the_channel_has_the_video_once_with_what_was_chosen(journey: Journey) -> None:
+def test_the_channel_has_the_video_once_with_the_chosen_options(journey: Journey) -> None:
     (video,) = journey.channel
     final = journey.data("final_review")
     assert (video.title, video.publish_at) == (final["metadata"]["title"], SCHEDULED)
@@ -224,8 +224,8 @@ def test_the_subtitles_follow_the_narration(journey: Journey) -> None:
     assert lines[0]["start"] >= 0
     assert all(line["start"] < line["end"] for line in lines)
     assert lines[-1]["end"] <= journey.data("audio_review")["duration_seconds"] + 0.01
-    said = " ".join(line["text"].replace("\n", " ") for line in lines).split()
-    assert said == journey.data("script_review")["script_full"].split()
+    message = " ".join(line["text"].replace("\n", " ") for line in lines).split()
+    assert message == journey.data("script_review")["script_full"].split()
 
 
 def test_the_analytics_record_is_of_the_uploaded_video(journey: Journey) -> None:
@@ -234,10 +234,10 @@ def test_the_analytics_record_is_of_the_uploaded_video(journey: Journey) -> None
     assert record["words"] == journey.data("script_review")["word_count"]
 
 
-def test_what_was_found_out_is_kept(journey: Journey) -> None:
+def test_researched_facts_are_stored(journey: Journey) -> None:
     assert journey.results["knowledge_store"] == len(journey.results["research"]["facts"]) > 0
 
 
-def test_file_addresses_name_nothing_of_this_machine(journey: Journey, tmp_path_factory: Any) -> None:
+def test_file_urls_reveal_nothing_about_this_machine(journey: Journey, tmp_path_factory: Any) -> None:
     assert all(Path(urlsplit(url).path).parts[1:4] == ("api", "v1", "files") for url in journey.files)
     assert str(tmp_path_factory.getbasetemp()) not in json.dumps(journey.checkpoints)

@@ -13,9 +13,9 @@ import pytest
 
 from retoma.store.database import Database
 from retoma_apps.providers.speech import SpokenAudio, Word
-from retoma_apps.videos import narration
-from retoma_apps.videos.media.narration import Joined
-from retoma_apps.videos.narration import generate_narration
+from retoma_apps.videos.steps import narration
+from retoma_apps.videos.steps.media.narration import Joined
+from retoma_apps.videos.steps.narration import generate_narration
 from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app
 from tests.conftest import empty_database
 
@@ -33,10 +33,11 @@ PIECE = 5.0
 
 @dataclass
 class Voice:
-    """Speaks at 150 words per minute; `is_timed` if it returns word timings. One call fails."""
+    """Speaks at 150 words per minute; `has_word_times` if it returns word timings. One call fails."""
 
     name: str
-    is_timed: bool
+    has_word_times: bool
+    is_offline = False
     max_characters = 5_000
     breaks_at: int = 0
     asked: list[str] = field(default_factory=list)
@@ -46,15 +47,15 @@ class Voice:
         if len(self.asked) == self.breaks_at:
             raise OSError("the line broke")
         words = text.split()
-        told = [Word(word, at * 0.4, at * 0.4 + 0.4) for at, word in enumerate(words)]
-        return SpokenAudio(text.encode(), len(words) * 0.4, tuple(told) if self.is_timed else ())
+        outcomes = [Word(word, at * 0.4, at * 0.4 + 0.4) for at, word in enumerate(words)]
+        return SpokenAudio(text.encode(), len(words) * 0.4, tuple(outcomes) if self.has_word_times else ())
 
     async def close(self) -> None: ...
 
 
 @pytest.fixture
 def voices() -> dict[str, Voice]:
-    return {"azure": Voice("azure", is_timed=False), "espeak": Voice("espeak", is_timed=True)}
+    return {"azure": Voice("azure", has_word_times=False), "espeak": Voice("espeak", has_word_times=True)}
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ async def order_with_scenes(video_app: FastVideoApp, voice: str) -> str:
     return str(script["video_id"])
 
 
-async def test_a_voice_without_times_of_words_speaks_sentence_by_sentence_so_that_each_is_shown_as_it_begins(
+async def test_a_voice_without_word_timings_speaks_each_sentence_separately(
     video_app: FastVideoApp, voices: dict[str, Voice]
 ) -> None:
     lines = (await work_until_narration(video_app, "azure_pt_br_antonio"))["data"]["lines"]
@@ -100,27 +101,27 @@ async def test_a_voice_without_times_of_words_speaks_sentence_by_sentence_so_tha
         assert sentence.startswith(begins[number * (PIECE + 1)])
 
 
-async def test_sentences_that_are_spoken_one_by_one_cost_what_their_scene_does(video_app: FastVideoApp) -> None:
+async def test_sentences_spoken_separately_cost_the_same_as_their_scene(video_app: FastVideoApp) -> None:
     audio = await work_until_narration(video_app, "azure_pt_br_antonio")
     charges = await video_app.client.costs.list_charges(UUID(audio["video_id"]))
     paid = sum(one.units for one in charges if one.step == "audio_generation")
     assert paid == sum(map(len, SENTENCES)) <= sum(len(" ".join(scene)) for scene in SCENES)
 
 
-async def test_a_voice_with_times_of_words_speaks_a_scene_at_once(
+async def test_a_voice_with_word_timings_speaks_a_whole_scene(
     video_app: FastVideoApp, voices: dict[str, Voice]
 ) -> None:
     await work_until_narration(video_app, "espeak_pt_br")
     assert voices["espeak"].asked == [" ".join(scene) for scene in SCENES]
 
 
-async def test_a_narration_started_by_scenes_is_repeated_by_sentences(
+async def test_a_narration_started_by_scenes_is_redone_by_sentences(
     video_app: FastVideoApp, voices: dict[str, Voice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     voices["azure"].breaks_at = 2
     video = await order_with_scenes(video_app, "azure_pt_br_antonio")
     with monkeypatch.context() as before:
-        before.setattr(narration, "_WITHOUT_WORD_TIMES", set())
+        before.setattr(voices["azure"], "has_word_times", True)
         await video_app.work()
     assert voices["azure"].asked == [" ".join(scene) for scene in SCENES]
     await video_app.api.sandbox.work()

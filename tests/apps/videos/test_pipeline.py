@@ -7,13 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from retoma import Decision, File
+from retoma import File
 from retoma.records import Review
+from retoma.reviews import Decision
 from retoma.states import RunState
 from retoma.testing import Sandbox, sandbox
+from retoma_apps.providers.ffmpeg import probe
 from retoma_apps.providers.youtube import LocalChannel
-from retoma_apps.videos.checkpoints import get_payload
-from retoma_apps.videos.media.probe import probe
+from retoma_apps.videos.operations.checkpoints import get_payload
 from tests.apps.videos.media.material import mean_volume
 from tests.apps.videos.small_services import make_small_app, make_small_services
 
@@ -33,9 +34,9 @@ async def work_until_review(video_sandbox: Sandbox, run: UUID) -> Review:
     return review
 
 
-async def approve_all(video_sandbox: Sandbox, run: UUID, **given: Any) -> Review:
+async def approve_all(video_sandbox: Sandbox, run: UUID, **values: Any) -> Review:
     review = await work_until_review(video_sandbox, run)
-    return await video_sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", **given))
+    return await video_sandbox.client.reviews.decide(review.id, Decision("approve", by="ana", **values))
 
 
 async def test_a_topic_becomes_a_published_video_through_four_reviews_each_sent_back_once(
@@ -79,10 +80,10 @@ async def test_a_topic_becomes_a_published_video_through_four_reviews_each_sent_
     assert video.title == results["script_review"]["title"]
 
 
-async def test_what_one_video_learnt_is_known_to_the_next_of_its_channel(video_sandbox: Sandbox) -> None:
+async def test_facts_learnt_by_one_video_are_known_to_the_next_of_its_channel(video_sandbox: Sandbox) -> None:
     first = (await video_sandbox.client.start("longform", BRIEF, tenant="financas")).id
-    for given in NOTHING, NOTHING, NOTHING, {"value": {"thumbnail": 1}}:
-        await approve_all(video_sandbox, first, **given)
+    for value in NOTHING, NOTHING, NOTHING, {"value": {"thumbnail": 1}}:
+        await approve_all(video_sandbox, first, **value)
     await video_sandbox.work()
     longer = (await video_sandbox.client.start("longform", {**BRIEF, "seconds": 60}, tenant="financas")).id
     data = (await get_payload(video_sandbox.client, await work_until_review(video_sandbox, longer), ""))["data"]

@@ -11,13 +11,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from retoma import Context, GiveUp, NeedsReview, ProviderRejected, RetryLater
+from retoma import Context, GiveUp, NeedsReview, RetryLater
+from retoma.errors import ProviderRejected
 from retoma.store.database import Database
 from retoma.testing import NOON
-from retoma_apps.providers.youtube import LocalChannel, LocalVideo, SessionGone, Status, VideoToPublish, mark_of
-from retoma_apps.videos import footage, publishing
+from retoma_apps.providers.youtube import LocalChannel, LocalVideo, SessionGone, VideoToPublish, mark_of
+from retoma_apps.providers.youtube.port import Status
 from retoma_apps.videos.application import from_environment
 from retoma_apps.videos.models import Brief, Upload
+from retoma_apps.videos.steps import footage, publishing
 from tests.apps.videos.fast_video_app import (
     FastVideoApp,
     fake_assembly,
@@ -47,7 +49,7 @@ async def videos(video_app: FastVideoApp) -> list[LocalVideo]:
 
 
 @pytest.mark.parametrize("account", ["", "Second"])
-async def test_with_a_client_an_account_without_a_token_waits_and_publishes_nothing_here(
+async def test_an_account_without_a_token_waits_and_is_not_published_locally(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, account: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -60,28 +62,28 @@ async def test_with_a_client_an_account_without_a_token_waits_and_publishes_noth
         await services.channel(account).begin(VideoToPublish("Renda fixa", mark_of("x")), 1)
 
 
-async def test_a_video_is_published_with_the_account_of_its_channel_whatever_its_input_says(
+async def test_a_video_is_published_with_the_account_of_its_channel_whatever_its_input(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await empty_database(database)
-    local, asked = LocalChannel(tmp_path / "channel"), list[str]()
+    local, requests = LocalChannel(tmp_path / "channel"), list[str]()
 
     def channel(account: str) -> LocalChannel:
-        asked.append(account)
+        requests.append(account)
         return local
 
     async with running_fast_video_app(database, tmp_path, monkeypatch, channel=channel) as video_app:
         await video_app.client.tenants.set_profile("financas", {"seconds": 25, "account": "ours"})
         key = await video_app.api.make_key("runs:read", "runs:write", tenant="financas")
-        given = {"topic": "Renda fixa", "account": "theirs"}
-        began = await video_app.api.post("/api/v1/runs", key=key, json={"pipeline": "longform", "input": given})
+        body = {"topic": "Renda fixa", "account": "theirs"}
+        began = await video_app.api.post("/api/v1/runs", key=key, json={"pipeline": "longform", "input": body})
         await video_app.finish(await video_app.work_until_review(began.json()["id"]))
-        fork = await video_app.api.post(f"/api/v1/runs/{began.json()['id']}/fork", key=key, json={"input": given})
+        fork = await video_app.api.post(f"/api/v1/runs/{began.json()['id']}/fork", key=key, json={"input": body})
         await video_app.finish(await video_app.work_until_review(fork.json()["id"]))
-    assert (len(await local.videos()), set(asked)) == (2, {"ours"})
+    assert (len(await local.videos()), set(requests)) == (2, {"ours"})
 
 
-async def test_a_thumbnail_that_is_not_there_is_refused_before_the_film_is_sent(video_app: FastVideoApp) -> None:
+async def test_a_missing_thumbnail_is_rejected_before_the_video_is_sent(video_app: FastVideoApp) -> None:
     final = await video_app.order_until("final_review")
     made = (await video_app.client.runs.get_results(UUID(final["video_id"])))["thumbnail_gen"]
     await video_app.client.runs.edit(
@@ -94,7 +96,7 @@ async def test_a_thumbnail_that_is_not_there_is_refused_before_the_film_is_sent(
     assert "there is no thumbnail 3, only 1" in shown["error_message"]
 
 
-async def test_a_failed_upload_that_is_resumed_publishes_no_second_video(
+async def test_resuming_a_failed_upload_publishes_no_second_video(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -120,7 +122,7 @@ async def forget_uploads(*_: Any) -> None:
     raise SessionGone
 
 
-async def test_an_upload_that_the_channel_forgot_or_lost_is_made_by_a_rerun(
+async def test_a_rerun_repeats_an_upload_that_the_channel_lost(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -141,21 +143,21 @@ async def delete_uploads(*_: Any) -> Status:
     return Status("deleted")
 
 
-async def test_a_rerun_upload_reuses_the_video_of_the_same_film(
+async def test_a_rerun_upload_reuses_the_published_video_of_the_same_file(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
     for name in ("find", "begin", "set_thumbnail"):
-        monkeypatch.setattr(LocalChannel, name, record_calls(asked, name, getattr(LocalChannel, name)))
+        monkeypatch.setattr(LocalChannel, name, record_calls(requests, name, getattr(LocalChannel, name)))
     published = await video_app.finish(await video_app.order_until("final_review"))
-    assert asked == ["begin", "set_thumbnail"]
+    assert requests == ["begin", "set_thumbnail"]
     await video_app.client.runs.rerun(UUID(published["id"]), "upload")
     await video_app.work()
-    assert asked[2:] == ["find", "set_thumbnail"]
+    assert requests[2:] == ["find", "set_thumbnail"]
     assert (await video_app.show(published["id"]))["url"] == published["url"]
 
 
-async def test_a_rerun_film_is_another_video_and_the_previous_stays(
+async def test_a_rerun_assembly_publishes_another_video_and_keeps_the_previous_one(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = await video_app.finish(await video_app.order_until("final_review"))
@@ -166,9 +168,9 @@ async def test_a_rerun_film_is_another_video_and_the_previous_stays(
     assert len(await videos(video_app)) == 2
 
 
-async def another_film(*given: Any) -> Any:
-    film = await fake_assembly(*given)
-    return film.model_copy(update={"video": await given[-1].save_file(b"another", "film.mp4")})
+async def another_film(*values: Any) -> Any:
+    film = await fake_assembly(*values)
+    return film.model_copy(update={"video": await values[-1].save_file(b"another", "film.mp4")})
 
 
 async def test_a_rejected_thumbnail_is_reported_and_the_video_stays_published(
@@ -197,7 +199,7 @@ class HiddenChannel(LocalChannel):
     ("uploaded", "scheduled", "expected"),
     [(23, None, RetryLater), (25, None, NeedsReview), (99, 23, RetryLater), (99, 25, NeedsReview)],
 )
-async def test_a_person_is_asked_about_a_video_that_is_not_public_a_day_after_it_should_be(
+async def test_a_person_is_asked_about_a_video_that_is_not_public_a_day_after_its_time(
     tmp_path: Path, uploaded: int, scheduled: int | None, expected: type[Exception]
 ) -> None:
     with pytest.raises(expected, match="processed"):
@@ -220,12 +222,12 @@ async def check_publication(folder: Path, uploaded: timedelta, scheduled: timede
 
 
 @pytest.mark.parametrize(("waited", "pause"), [(0, 1), (9, 1), (11, 15), (1_000, 15)])
-async def test_the_longer_a_video_is_not_public_the_less_often_its_channel_is_asked(
+async def test_a_video_that_is_not_public_is_polled_less_and_less_often(
     tmp_path: Path, waited: int, pause: int
 ) -> None:
-    with pytest.raises(RetryLater) as asked:
+    with pytest.raises(RetryLater) as raised:
         await check_publication(tmp_path, timedelta(minutes=waited))
-    assert asked.value.delay == timedelta(minutes=pause)
+    assert raised.value.delay == timedelta(minutes=pause)
 
 
 async def test_a_worker_whose_clock_is_fast_publishes_nothing_early(video_app: FastVideoApp) -> None:
@@ -241,7 +243,7 @@ async def test_a_worker_whose_clock_is_fast_publishes_nothing_early(video_app: F
     assert (await video_app.show(final["video_id"]))["stage"] == "uploaded"
 
 
-async def test_a_video_is_published_at_its_time_and_without_one_at_once(
+async def test_a_video_is_published_at_its_time_or_at_once_without_one(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await empty_database(database)
@@ -262,7 +264,7 @@ async def test_a_video_is_published_at_its_time_and_without_one_at_once(
     assert ends == [NOON, NOON + HOUR]
 
 
-async def test_what_a_person_says_of_a_video_that_is_not_public_ends_its_wait(
+async def test_a_persons_answer_about_a_video_that_is_not_public_ends_its_wait(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LocalChannel, "status", HiddenChannel.status)
@@ -270,18 +272,18 @@ async def test_what_a_person_says_of_a_video_that_is_not_public_ends_its_wait(
     await video_app.approve(final)
     await video_app.work()
     await video_app.api.sandbox.clock.advance(25 * HOUR)
-    asked = await video_app.work_until_review(final["video_id"])
-    assert (asked["checkpoint_type"], asked["data"]["reason"]["code"]) == ("publication", "NOT_PUBLIC")
-    await video_app.decide(asked, "revision_requested", notes="olhe de novo")
+    open_review = await video_app.work_until_review(final["video_id"])
+    assert (open_review["checkpoint_type"], open_review["data"]["reason"]["code"]) == ("publication", "NOT_PUBLIC")
+    await video_app.decide(open_review, "revision_requested", notes="olhe de novo")
     again = await video_app.work_until_review(final["video_id"])
-    assert again["checkpoint_id"] != asked["checkpoint_id"]
+    assert again["checkpoint_id"] != open_review["checkpoint_id"]
     await video_app.approve(again)
     await video_app.work()
     shown = await video_app.show(final["video_id"])
     assert (shown["stage"], shown["steps_done"][-1]) == ("published", "publication")
 
 
-async def test_a_fork_shows_neither_the_stage_nor_the_address_of_the_video_that_it_was_forked_from(
+async def test_a_fork_shows_neither_the_stage_nor_the_url_of_its_original(
     video_app: FastVideoApp,
 ) -> None:
     published = await video_app.finish(await video_app.order_until("final_review"))
@@ -296,7 +298,7 @@ async def test_a_rerun_of_a_published_video_shows_its_current_progress(video_app
     assert (shown["stage"], shown["current_step"], shown["url"]) == ("researching", "script_generation", None)
 
 
-async def test_the_chosen_title_is_that_of_the_video_and_its_metrics(video_app: FastVideoApp) -> None:
+async def test_the_chosen_title_is_used_for_the_video_and_its_metrics(video_app: FastVideoApp) -> None:
     final = await video_app.order_until("final_review")
     await video_app.approve(final, title="Outro título")
     await video_app.work()
@@ -308,7 +310,7 @@ async def test_the_chosen_title_is_that_of_the_video_and_its_metrics(video_app: 
     assert (video.title, shown["title"], results["analytics_init"]["title"]) == ("Outro título",) * 3
 
 
-async def test_an_order_repeated_after_its_time_is_the_same_video_and_a_new_one_is_refused(
+async def test_an_order_repeated_after_its_time_is_the_same_video_and_a_new_one_is_rejected(
     video_app: FastVideoApp,
 ) -> None:
     def order(key: str) -> Any:
@@ -321,7 +323,7 @@ async def test_an_order_repeated_after_its_time_is_the_same_video_and_a_new_one_
     assert (new.status_code, new.json()["code"]) == (422, "INVALID_INPUT")
 
 
-async def test_the_final_review_tells_the_credits_that_are_published_below_the_description(
+async def test_the_final_review_includes_the_credits_published_below_the_description(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(footage, "search_footage", fake_pexels_search)
@@ -333,11 +335,11 @@ async def test_the_final_review_tells_the_credits_that_are_published_below_the_d
     assert video.description == f"Texto\n\n{CREDIT}"
 
 
-async def fake_pexels_search(*given: Any) -> Any:
-    found = await fake_search(*given)
+async def fake_pexels_search(*values: Any) -> Any:
+    found = await fake_search(*values)
     update = {"source": "pexels", "author": "Eva", "url": "https://pexels.example/1"}
     return found.model_copy(update={"clips": [clip.model_copy(update=update) for clip in found.clips]})
 
 
-def test_a_brief_names_neither_channel_nor_account_as_a_fork_stays_in_its_own() -> None:
+def test_a_brief_has_neither_channel_nor_account_as_a_fork_stays_in_its_own() -> None:
     assert not {"channel", "account"} & Brief.model_fields.keys()

@@ -24,18 +24,17 @@ from retoma.states import RUN_TRANSITIONS, RunState
 from retoma.store import workers
 from retoma.store.database import Database
 from retoma.testing import NOON
+from retoma_apps.providers.ffmpeg import probe
 from retoma_apps.providers.footage import FoundClip, relevance
 from retoma_apps.providers.youtube import LocalChannel
-from retoma_apps.videos import footage, narration
-from retoma_apps.videos.checkpoints import script_data
-from retoma_apps.videos.footage import assemble_film
-from retoma_apps.videos.footage import search_footage as searched_in_the_studio
-from retoma_apps.videos.media.probe import probe
 from retoma_apps.videos.models import Assembly, Broll, Narration, Scene, Script, Source
+from retoma_apps.videos.operations.checkpoints import script_data
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.writing.port import ScriptResult
-from retoma_apps.videos.writing.quality import readability
+from retoma_apps.videos.steps import footage, narration
+from retoma_apps.videos.steps.footage import assemble_film
+from retoma_apps.videos.steps.footage import search_footage as searched_in_the_studio
+from retoma_apps.videos.steps.writing.quality import readability
 from tests.apps.videos.fast_video_app import (
     REVIEWS,
     FailingWriter,
@@ -63,13 +62,13 @@ async def video_app(database: Database, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("step", ["subtitle_gen", "knowledge_store", "analytics_init"])
-def test_a_step_outside_the_table_has_the_pipelines_retries_and_a_wrong_policy_is_refused(step: str) -> None:
+def test_a_step_outside_the_table_has_the_pipelines_retries_and_an_invalid_policy_is_rejected(step: str) -> None:
     assert delays_of(longform.steps[step].policy.retry) == [5, 5]
     with pytest.raises(DefinitionError, match="retry="):
         Pipeline("wrong").step(retry=3)(nothing)  # type: ignore[call-overload]
 
 
-async def test_a_video_ordered_for_later_is_pending_until_its_start(video_app: FastVideoApp) -> None:
+async def test_a_scheduled_video_is_pending_until_its_start(video_app: FastVideoApp) -> None:
     start = NOON + timedelta(hours=3)
     video = await video_app.order(start_at=start.isoformat())
     await video_app.work()
@@ -81,7 +80,7 @@ async def test_a_video_ordered_for_later_is_pending_until_its_start(video_app: F
     assert (await video_app.show(video))["checkpoint"]["type"] == "script_review"
 
 
-async def test_a_repeated_order_for_later_is_the_same_video_after_its_start(video_app: FastVideoApp) -> None:
+async def test_a_repeated_scheduled_order_is_the_same_video_after_its_start(video_app: FastVideoApp) -> None:
     order = {"topic": TOPIC, "channel": "financas", "start_at": (NOON + MINUTE).isoformat()}
     first = await video_app.api.post("/api/v1/videos", json=order, headers={"Idempotency-Key": "k"})
     await video_app.api.sandbox.clock.set(NOON + 2 * MINUTE)
@@ -107,7 +106,7 @@ def delays_of(retry: Retry) -> list[float]:
 
 
 @pytest.mark.parametrize("random", [0.0, 0.5, 0.999])
-def test_an_exponential_delay_doubles_from_its_base_to_its_cap_give_or_take_a_tenth(random: float) -> None:
+def test_an_exponential_delay_doubles_from_its_base_to_its_cap_with_ten_percent_jitter(random: float) -> None:
     retry = Retry(9, backoff=exponential(60, cap=1000))
     for number in range(1, 10):
         series = min(1000, 60 * 2 ** (number - 1))
@@ -133,19 +132,19 @@ STAGES = {
 }
 
 
-async def test_a_video_goes_from_step_to_step_and_shows_at_each_its_stage_and_status(video_app: FastVideoApp) -> None:
+async def test_a_video_advances_step_by_step_and_shows_its_stage_and_status(video_app: FastVideoApp) -> None:
     """Step by step: all earlier steps are done, and the video is completed only when nothing is left.
 
     Only thumbnails do not wait for the step before: they are generated in parallel with the film.
     """
     video = await video_app.order()
-    beside = {"thumbnail_gen"}
-    steps = [step for step in longform.steps if step not in beside]
+    parallel = {"thumbnail_gen"}
+    steps = [step for step in longform.steps if step not in parallel]
     for number, step in enumerate(steps):
         shown = await video_app.show(video)
         assert shown["current_step"] == step
-        assert [each for each in shown["steps_done"] if each not in beside] == steps[:number]
-        expected = beside if number >= steps.index("video_assembly") else set()
+        assert [each for each in shown["steps_done"] if each not in parallel] == steps[:number]
+        expected = parallel if number >= steps.index("video_assembly") else set()
         assert await video_app.list_started_steps(video) == {*steps[: number + 1], *expected}
         assert shown["status"] == ("paused" if step in REVIEWS else "running")
         assert shown["stage"] == STAGES[step]
@@ -158,7 +157,7 @@ async def test_a_video_goes_from_step_to_step_and_shows_at_each_its_stage_and_st
     assert (ended["status"], ended["stage"], ended["current_step"]) == ("completed", "published", None)
 
 
-async def test_a_video_is_researching_from_its_first_query_until_its_script_is_there(video_app: FastVideoApp) -> None:
+async def test_a_video_is_researching_from_its_first_query_until_its_script_exists(video_app: FastVideoApp) -> None:
     video = await video_app.order()
     seen = []
     async with video_app.api.sandbox.manual_worker() as worker:
@@ -170,14 +169,14 @@ async def test_a_video_is_researching_from_its_first_query_until_its_script_is_t
     assert (await video_app.show(video))["stage"] == "scripted"
 
 
-async def test_an_order_may_say_channel_language_and_time(video_app: FastVideoApp) -> None:
+async def test_an_order_may_specify_channel_language_and_time(video_app: FastVideoApp) -> None:
     video = await video_app.order(channel="news", language="en", scheduled_for=LATER)
     run = await video_app.run_of(video)
     assert (run.state, run.tenant, run.input["language"]) == (RunState.RUNNING, "news", "en")
     assert datetime.fromisoformat(run.input["scheduled_for"]) == datetime(2031, 2, 4, 12, tzinfo=UTC)
 
 
-async def test_a_list_shows_each_video_as_it_is_shown_alone(video_app: FastVideoApp) -> None:
+async def test_a_list_shows_each_video_as_the_single_route_does(video_app: FastVideoApp) -> None:
     await video_app.order_until_script_review()
     await video_app.order()
     listed = (await video_app.api.get("/api/v1/videos")).json()["videos"]
@@ -188,7 +187,7 @@ async def test_a_list_shows_each_video_as_it_is_shown_alone(video_app: FastVideo
     assert listed == [await video_app.show(one["id"]) for one in listed]
 
 
-async def test_an_order_sent_again_is_the_same_video_and_another_key_or_none_asks_for_a_new_one(
+async def test_a_repeated_order_is_the_same_video_and_another_key_or_none_creates_a_new_one(
     video_app: FastVideoApp,
 ) -> None:
     body = {"topic": TOPIC, "channel": "financas"}
@@ -223,7 +222,7 @@ async def test_state_attempts_and_checkpoints_are_recovered_from_the_database_al
         assert (await after.finish(waiting))["status"] == "completed"
 
 
-async def test_a_video_is_running_while_a_step_is_ready_executed_or_waits_for_its_retry(
+async def test_a_video_is_running_while_a_step_is_ready_running_or_waiting_for_its_retry(
     video_app: FastVideoApp,
 ) -> None:
     video_app.failures["research"] = [OSError("down")]
@@ -237,7 +236,7 @@ async def test_a_video_is_running_while_a_step_is_ready_executed_or_waits_for_it
         assert [(await video_app.show(video))["status"], await worker.claim()] == ["running", []]
 
 
-async def test_a_step_that_waits_for_its_retry_holds_up_what_follows_and_runs_once_at_a_time(
+async def test_a_step_waiting_for_its_retry_blocks_its_dependents_and_runs_once_at_a_time(
     video_app: FastVideoApp,
 ) -> None:
     video_app.failures["research"] = [OSError("down")]
@@ -266,8 +265,8 @@ async def test_resumed_revised_and_retried_are_timed_events_and_not_states(
         shown = await video_app.show(video)
         assert (shown["status"], shown["revision"]) == ("running", 2)
     events = await video_app.client.runs.list_events(UUID(video))
-    told = [event for event in events if event.kind in ("retry", "review")]
-    assert [(event.kind, event.step, event.data.get("what"), event.at) for event in told] == [
+    recorded_events = [event for event in events if event.kind in ("retry", "review")]
+    assert [(event.kind, event.step, event.data.get("what"), event.at) for event in recorded_events] == [
         ("retry", "research", None, NOON),
         ("review", "script_review", "opened", NOON + MINUTE),
         ("review", "script_review", "sent_back", NOON + 2 * MINUTE),
@@ -278,7 +277,7 @@ async def test_resumed_revised_and_retried_are_timed_events_and_not_states(
     assert {"resumed", "revision", "retrying"}.isdisjoint(RunState)
 
 
-async def test_the_end_of_each_step_is_kept_with_its_name_and_its_time(video_app: FastVideoApp) -> None:
+async def test_the_end_of_each_step_is_recorded_with_its_name_and_time(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     results = await video_app.client.runs.list_events(UUID(checkpoint["video_id"]), kinds=["result"])
     now = await video_app.api.sandbox.clock.now()
@@ -303,7 +302,7 @@ async def test_a_video_can_be_cancelled_at_any_time_before_its_end(
     assert await video_app.list_started_steps(video) == set(STEPS[:begun])
 
 
-async def test_a_failed_video_goes_on_only_when_somebody_says_so_and_can_then_be_completed(
+async def test_a_failed_video_continues_only_when_somebody_resumes_it_and_can_then_complete(
     video_app: FastVideoApp,
 ) -> None:
     video_app.failures["research"] = [GiveUp("nothing known", "NOTHING")]
@@ -312,15 +311,15 @@ async def test_a_failed_video_goes_on_only_when_somebody_says_so_and_can_then_be
     await video_app.api.sandbox.clock.advance(timedelta(days=1))
     assert await video_app.api.sandbox.work() == 0
     assert (await video_app.show(video))["status"] == "failed"
-    assert RUN_TRANSITIONS[RunState.FAILED] == {RunState.RUNNING}
+    assert RunState.RUNNING in RUN_TRANSITIONS[RunState.FAILED]
     await video_app.client.runs.resume(UUID(video), by="ana")
     assert (await video_app.show(video))["status"] == "running"
     assert (await video_app.finish(await video_app.work_until_review(video)))["status"] == "completed"
 
 
-async def test_nothing_that_comes_late_changes_a_video_that_has_ended(video_app: FastVideoApp) -> None:
-    asked = await video_app.order_until_script_review()
-    await video_app.decide(asked, "rejected", notes="não")
+async def test_late_results_do_not_change_a_video_that_has_ended(video_app: FastVideoApp) -> None:
+    open_review = await video_app.order_until_script_review()
+    await video_app.decide(open_review, "rejected", notes="não")
     video_app.failures["research"] = [OSError("down")]
     video = await video_app.order(scheduled_for=LATER)
     await video_app.work_once()
@@ -331,8 +330,8 @@ async def test_nothing_that_comes_late_changes_a_video_that_has_ended(video_app:
         await video_app.api.sandbox.run_watchdog()
         await worker.record_outcomes(late)
     await video_app.api.sandbox.work()
-    assert (await video_app.decide(asked, "approved")).status_code == 409
-    states = [(await video_app.show(one))["status"] for one in (asked["video_id"], video)]
+    assert (await video_app.decide(open_review, "approved")).status_code == 409
+    states = [(await video_app.show(one))["status"] for one in (open_review["video_id"], video)]
     assert states == ["rejected", "cancelled"]
     assert await video_app.api.sandbox.work() == 0
 
@@ -341,7 +340,7 @@ async def test_nothing_that_comes_late_changes_a_video_that_has_ended(video_app:
     ("error", "attempts"),
     [(ConnectionError("cut"), 4), (KeyError("bug"), 4), (SystemExit(1), 4), (GiveUp("never", "NEVER"), 1)],
 )
-async def test_what_may_pass_is_tried_again_and_what_cannot_is_not_and_no_video_runs_for_ever(
+async def test_temporary_errors_are_retried_permanent_ones_are_not_and_no_video_runs_for_ever(
     video_app: FastVideoApp, error: BaseException, attempts: int
 ) -> None:
     video_app.failures["research"] = [error] * 9
@@ -353,12 +352,12 @@ async def test_what_may_pass_is_tried_again_and_what_cannot_is_not_and_no_video_
     assert "script_generation" not in jobs
 
 
-async def test_what_a_writer_was_paid_for_is_not_asked_again_after_a_worker_died(
+async def test_a_paid_writer_call_is_not_repeated_after_a_worker_died(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = list[str]()
+    requests = list[str]()
     for name in ("research", "script"):
-        monkeypatch.setattr(FailingWriter, name, record_calls(asked, name, getattr(FailingWriter, name)))
+        monkeypatch.setattr(FailingWriter, name, record_calls(requests, name, getattr(FailingWriter, name)))
     video = await video_app.order()
     await video_app.work_once()
     for _ in range(2):
@@ -366,10 +365,10 @@ async def test_what_a_writer_was_paid_for_is_not_asked_again_after_a_worker_died
             await worker.attempt(await worker.claim())  # and its outcome is never reported
         await video_app.work_once()
     assert (await video_app.show(video))["current_step"] == "script_review"
-    assert asked == ["research", "script"]
+    assert requests == ["research", "script"]
 
 
-async def test_retries_are_counted_for_each_step_and_revision_alone(video_app: FastVideoApp) -> None:
+async def test_retries_are_counted_per_step_and_revision(video_app: FastVideoApp) -> None:
     video_app.failures["research"] = [OSError("down")] * 3
     video_app.failures["script_generation"] = [OSError("down")] * 2
     video = await video_app.order()
@@ -380,21 +379,21 @@ async def test_retries_are_counted_for_each_step_and_revision_alone(video_app: F
     assert (await video_app.work_until_review(video))["checkpoint_type"] == "script_review"
 
 
-async def test_what_one_video_found_out_is_what_the_next_knows_first(video_app: FastVideoApp) -> None:
+async def test_facts_found_by_one_video_are_the_first_known_to_the_next(video_app: FastVideoApp) -> None:
     first = await video_app.finish(await video_app.order_until_script_review())
     second = await video_app.order_until_script_review()
-    told = await video_app.client.runs.get_results(UUID(first["id"]))
+    results = await video_app.client.runs.get_results(UUID(first["id"]))
     known = await video_app.client.runs.get_results(UUID(second["video_id"]))
-    assert told["knowledge_query"]["facts"] == []
-    assert all(fact["source"]["name"] for fact in told["research"]["facts"])
-    assert texts(known["knowledge_query"]["facts"]) == texts(told["research"]["facts"]) != set()
+    assert results["knowledge_query"]["facts"] == []
+    assert all(fact["source"]["name"] for fact in results["research"]["facts"])
+    assert texts(known["knowledge_query"]["facts"]) == texts(results["research"]["facts"]) != set()
 
 
 def texts(facts: list[dict[str, Any]]) -> set[str]:
     return {fact["text"] for fact in facts}
 
 
-async def test_research_adds_to_what_is_known_only_what_is_new(video_app: FastVideoApp) -> None:
+async def test_research_adds_only_new_facts(video_app: FastVideoApp) -> None:
     await video_app.finish(await video_app.order_until_script_review())
     again = await video_app.order_until_script_review()
     await video_app.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
@@ -411,9 +410,9 @@ async def test_all_feedback_on_a_script_applies_wherever_it_is_sent_back_to(vide
     first = await video_app.order_until_script_review()
     run = UUID(first["video_id"])
     remarks = [{"text": "fale do café", "at": 61.5}]
-    for given in ({"notes": "mais curto"}, {"comments": remarks, "rewind_to": "research"}, {"notes": "mais longo"}):
+    for value in ({"notes": "mais curto"}, {"comments": remarks, "rewind_to": "research"}, {"notes": "mais longo"}):
         checkpoint = await video_app.work_until_review(first["video_id"])
-        assert (await video_app.decide(checkpoint, "revision_requested", **given)).status_code == 200
+        assert (await video_app.decide(checkpoint, "revision_requested", **value)).status_code == 200
     last = (await video_app.work_until_review(first["video_id"]))["data"]
     results = await video_app.client.runs.get_results(run)
     assert results["research"]["feedback_history"] == ["1:01.5 fale do café"]
@@ -422,7 +421,7 @@ async def test_all_feedback_on_a_script_applies_wherever_it_is_sent_back_to(vide
     assert "O café é feito das sementes" in last["script_full"]
 
 
-async def test_each_step_works_from_what_people_approved_and_not_from_what_was_made(video_app: FastVideoApp) -> None:
+async def test_each_step_uses_the_approved_result_and_not_the_generated_one(video_app: FastVideoApp) -> None:
     scripted = await video_app.order_until_script_review()
     run = UUID(scripted["video_id"])
     script = (await video_app.client.runs.get_results(run))["script_generation"]
@@ -462,7 +461,7 @@ def seconds(clock: str) -> float:
     return int(hours) * 3600 + int(minutes) * 60 + float(rest)
 
 
-async def test_a_rerun_script_reruns_its_dependents_and_the_previous_stays_readable(
+async def test_a_rerun_script_reruns_its_dependents_and_the_previous_one_stays_readable(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filmed = await video_app.order_until("broll_review")
@@ -482,7 +481,7 @@ async def test_a_rerun_script_reruns_its_dependents_and_the_previous_stays_reada
     assert [line["text"] for line in new.output["lines"]] == ["Outra coisa."] != old.output["lines"]
 
 
-async def test_a_previous_narration_checkpoint_shows_the_script_it_was_made_of(
+async def test_a_previous_narration_checkpoint_shows_the_script_it_was_based_on(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoken = await video_app.order_until("audio_review")
@@ -497,10 +496,10 @@ async def test_a_previous_narration_checkpoint_shows_the_script_it_was_made_of(
 
 
 async def another_script(*_: Any, **__: Any) -> Any:
-    return ScriptResult(script=Script(title="Outro", scenes=[Scene(text="Outra coisa.", visual="um rio")]))
+    return Script(title="Outro", scenes=[Scene(text="Outra coisa.", visual="um rio")])
 
 
-async def test_a_video_that_waits_for_a_person_waits_for_ever_and_for_nothing_else(video_app: FastVideoApp) -> None:
+async def test_a_video_waiting_for_a_person_waits_without_limit_and_for_nothing_else(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     await video_app.api.sandbox.clock.advance(timedelta(days=400))
     assert await video_app.api.sandbox.work() == 0
@@ -509,23 +508,23 @@ async def test_a_video_that_waits_for_a_person_waits_for_ever_and_for_nothing_el
 
 
 @pytest.mark.parametrize("review", REVIEWS)
-async def test_an_overdue_checkpoint_is_reminded_and_then_assigned_to_the_editor(
+async def test_an_overdue_checkpoint_sends_a_reminder_and_is_then_assigned_to_the_editor(
     video_app: FastVideoApp, review: str
 ) -> None:
     checkpoint = await video_app.order_until(review)
     due = datetime.fromisoformat(checkpoint["due_at"])
     assert due - datetime.fromisoformat(checkpoint["opened_at"]) == timedelta(hours=2)
-    told = []
+    reported = []
     for late in (-1, 1, 121):
         await video_app.api.sandbox.clock.set(due + timedelta(minutes=late))
         await video_app.work()
         events = await video_app.client.runs.list_events(UUID(checkpoint["video_id"]), kinds=["review"])
-        told.append([event.data["what"] for event in events if event.step == review])
-    assert told == [["opened"], ["opened", "reminded"], ["opened", "reminded", "escalated"]]
+        reported.append([event.data["what"] for event in events if event.step == review])
+    assert reported == [["opened"], ["opened", "reminded"], ["opened", "reminded", "escalated"]]
     assert (await video_app.client.reviews.get(UUID(checkpoint["checkpoint_id"]))).assignee == "editor"
 
 
-async def test_there_is_one_checkpoint_for_each_video_step_and_revision(video_app: FastVideoApp) -> None:
+async def test_each_video_step_and_revision_has_one_checkpoint(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     await video_app.decide(checkpoint, "revision_requested", notes="mais curto")
     again = await video_app.work_until_review(checkpoint["video_id"])
@@ -538,7 +537,7 @@ async def test_there_is_one_checkpoint_for_each_video_step_and_revision(video_ap
             await connection.execute("update retoma.reviews set revision = 1")
 
 
-async def test_a_checkpoint_tells_its_type_data_status_video_and_what_was_decided(video_app: FastVideoApp) -> None:
+async def test_a_checkpoint_shows_its_type_data_status_video_and_decision(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     assert (checkpoint["checkpoint_type"], checkpoint["status"]) == ("script_review", "pending")
     assert (checkpoint["reviewer_notes"], checkpoint["reviewed_at"]) == (None, None)
@@ -551,14 +550,14 @@ async def test_a_checkpoint_tells_its_type_data_status_video_and_what_was_decide
 
 
 @pytest.mark.parametrize("action", ["approved", "rejected", "revision_requested"])
-async def test_every_kind_of_decision_has_its_time_its_person_and_its_way_for_good(
+async def test_every_kind_of_decision_is_recorded_with_its_time_person_and_source(
     video_app: FastVideoApp, action: str
 ) -> None:
     checkpoint = await video_app.order_until_script_review()
     await video_app.api.sandbox.clock.set(datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC))
-    told = (await video_app.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
-    assert datetime.fromisoformat(told["reviewed_at"]) == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
-    assert datetime.fromisoformat(told["reviewed_at"]).utcoffset() == timedelta(0)
+    body = (await video_app.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
+    assert datetime.fromisoformat(body["reviewed_at"]) == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
+    assert datetime.fromisoformat(body["reviewed_at"]).utcoffset() == timedelta(0)
     _, decided = await video_app.client.runs.list_events(UUID(checkpoint["video_id"]), kinds=["review"])
     assert (decided.data["by"], decided.data["via"], decided.data["notes"]) == ("ana, by key test", "api", "mais curto")
     assert decided.at == datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
@@ -570,7 +569,8 @@ async def test_every_kind_of_decision_has_its_time_its_person_and_its_way_for_go
 DECIDER = """
 import asyncio, os, signal, sys
 from uuid import UUID
-from retoma import App, Client, Decision
+from retoma import App, Client
+from retoma.reviews import Decision
 from retoma.store.database import Database
 from retoma_apps.videos.pipeline import longform
 
@@ -583,7 +583,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_decision_outlives_the_process_that_took_it(video_app: FastVideoApp) -> None:
+async def test_a_decision_survives_the_process_that_recorded_it(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     url, review = video_app.api.sandbox.database.url, checkpoint["checkpoint_id"]
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DECIDER, url, review, env=dict(os.environ))
@@ -613,7 +613,7 @@ NOTES = {
         ("final_review", {"video_assembly", "thumbnail_gen"}),
     ],
 )
-async def test_a_checkpoint_goes_back_to_each_of_its_steps_and_to_no_other(
+async def test_a_checkpoint_can_be_sent_back_to_its_own_steps_only(
     video_app: FastVideoApp, review: str, targets: set[str]
 ) -> None:
     checkpoint = await video_app.order_until(review)
@@ -635,7 +635,7 @@ async def test_a_checkpoint_goes_back_to_each_of_its_steps_and_to_no_other(
 
 
 @pytest.mark.parametrize("action", ["approved", "rejected"])
-async def test_a_script_goes_back_ten_times_and_is_then_given_to_another_approved_or_rejected(
+async def test_a_script_can_be_sent_back_ten_times_and_must_then_be_reassigned_approved_or_rejected(
     video_app: FastVideoApp, action: str
 ) -> None:
     checkpoint = await video_app.order_until_script_review()
@@ -645,8 +645,8 @@ async def test_a_script_goes_back_ten_times_and_is_then_given_to_another_approve
     once_more = await video_app.decide(checkpoint, "revision_requested", notes="mais longo")
     assert once_more.status_code == 409
     assert "which is its limit" in once_more.json()["detail"]
-    given = await video_app.client.reviews.assign(UUID(checkpoint["checkpoint_id"]), "rui", by="ana")
-    assert (given.assignee, given.is_open) == ("rui", True)
+    assigned = await video_app.client.reviews.assign(UUID(checkpoint["checkpoint_id"]), "rui", by="ana")
+    assert (assigned.assignee, assigned.is_open) == ("rui", True)
     assert (await video_app.decide(checkpoint, action, notes="chega")).json()["status"] == action
 
 
@@ -654,18 +654,18 @@ async def revisions_of(video_app: FastVideoApp, video: str, steps: Sequence[str]
     return {step: (await video_app.client.runs.get_step_history(UUID(video), step))[0].revision for step in steps}
 
 
-async def test_what_a_reviewer_asks_for_in_fields_reaches_the_step(
+async def test_a_reviewers_field_values_reach_the_step(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[Any] = []
+    messages: list[Any] = []
 
     async def listening(script: Any, narration: Any, language: str, services: Services, ctx: Any) -> Any:
-        said.append(ctx.feedback)
+        messages.append(ctx.feedback)
         return await fake_search(script, narration, language, services, ctx)
 
     monkeypatch.setattr(footage, "search_footage", listening)
     checkpoint = await video_app.order_until("broll_review")
-    given: dict[str, Any] = {"clips": [1, 3], "queries": {"3": "um banco"}, "notes": "outros"}
+    body: dict[str, Any] = {"clips": [1, 3], "queries": {"3": "um banco"}, "notes": "outros"}
     for wrong in (
         {"clips": [0]},
         {"clips": "1"},
@@ -674,11 +674,15 @@ async def test_what_a_reviewer_asks_for_in_fields_reaches_the_step(
         {"rate": 9},
         {"thumbnail": 4},
     ):
-        assert (await video_app.decide(checkpoint, "revision_requested", **given | wrong)).status_code == 422
-    assert (await video_app.decide(checkpoint, "revision_requested", **given)).status_code == 200
+        assert (await video_app.decide(checkpoint, "revision_requested", **body | wrong)).status_code == 422
+    assert (await video_app.decide(checkpoint, "revision_requested", **body)).status_code == 200
     await video_app.work_until_review(checkpoint["video_id"])
-    assert said[0] is None
-    assert (said[1].items, said[1].extra["queries"], said[1].notes) == (("1", "3"), {"3": "um banco"}, "outros")
+    assert messages[0] is None
+    assert (messages[1].items, messages[1].extra["queries"], messages[1].notes) == (
+        ("1", "3"),
+        {"3": "um banco"},
+        "outros",
+    )
 
 
 STRANGE: dict[str, list[tuple[str, dict[str, Any]]]] = {
@@ -701,22 +705,22 @@ STRANGE: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("review", STRANGE)
-async def test_what_means_nothing_in_a_decision_is_named_and_decides_nothing(
+async def test_an_unknown_field_in_a_decision_is_named_and_nothing_is_decided(
     video_app: FastVideoApp, review: str
 ) -> None:
     checkpoint = await video_app.order_until(review)
-    for action, given in STRANGE[review]:
-        answer = await video_app.decide(checkpoint, action, notes="porque", **given)
-        *_, strange = given
+    for action, value in STRANGE[review]:
+        answer = await video_app.decide(checkpoint, action, notes="porque", **value)
+        *_, strange = value
         assert (answer.status_code, strange in answer.json()["detail"]) == (422, True), answer.text
     assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
 
 
-async def test_a_clip_that_is_not_there_cannot_be_replaced(video_app: FastVideoApp) -> None:
+async def test_a_missing_clip_cannot_be_replaced(video_app: FastVideoApp) -> None:
     checkpoint = await video_app.order_until("broll_review")
     count = checkpoint["data"]["total_clips"]
-    for given in ({"clips": [1, count + 1]}, {"queries": {str(count + 1): "um banco"}}):
-        answer = await video_app.decide(checkpoint, "revision_requested", **given)
+    for value in ({"clips": [1, count + 1]}, {"queries": {str(count + 1): "um banco"}}):
+        answer = await video_app.decide(checkpoint, "revision_requested", **value)
         assert (answer.status_code, f"there are {count}" in answer.json()["detail"]) == (422, True)
     assert (await video_app.decide(checkpoint, "revision_requested", clips=[count])).status_code == 200
 
@@ -733,8 +737,8 @@ async def test_a_narration_keeps_the_requested_voice_and_speed_in_every_rerun(
         )
         await video_app.decide(scripted, "approved", value=short)
         first = await video_app.work_until_review(scripted["video_id"])
-        asked = {"notes": "outra voz", "voice": "espeak_pt", "rate": 1.4}
-        assert (await video_app.decide(first, "revision_requested", **asked)).status_code == 200
+        body = {"notes": "outra voz", "voice": "espeak_pt", "rate": 1.4}
+        assert (await video_app.decide(first, "revision_requested", **body)).status_code == 200
         again = await video_app.work_until_review(scripted["video_id"])
         await video_app.client.runs.edit(UUID(scripted["video_id"]), "script_review", other, by="ana")
         edited = await video_app.work_until_review(scripted["video_id"])
@@ -753,7 +757,7 @@ def script_of(passed: bool) -> Script:
 
 
 @pytest.mark.parametrize("passed", [True, False])
-async def test_a_script_review_has_the_whole_script_and_what_was_found_in_it(
+async def test_a_script_review_has_the_whole_script_and_its_quality_report(
     video_app: FastVideoApp, passed: bool
 ) -> None:
     data = script_data(await video_app.run_of(await video_app.order()), script_of(passed))
@@ -776,7 +780,7 @@ def count_facts_in(checkpoint: dict[str, Any], facts: set[str]) -> set[str]:
     return {fact for fact in facts if fact in checkpoint["data"]["script_full"]}
 
 
-async def test_a_script_review_tells_which_share_of_its_facts_was_known_before(video_app: FastVideoApp) -> None:
+async def test_a_script_review_shows_the_share_of_facts_known_before(video_app: FastVideoApp) -> None:
     await video_app.client.tenants.set_profile("financas", {"seconds": 120})
     await video_app.finish(await video_app.order_until_script_review())
     again = await video_app.order_until_script_review()
@@ -784,14 +788,17 @@ async def test_a_script_review_tells_which_share_of_its_facts_was_known_before(v
     await video_app.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
     mixed = await video_app.work_until_review(again["video_id"])
     results = await video_app.client.runs.get_results(UUID(again["video_id"]))
-    told, known = count_facts_in(mixed, texts(results["research"]["facts"])), texts(results["knowledge_query"]["facts"])
-    assert mixed["data"]["knowledge_reuse_rate"] == round(len(told & known) / len(told), 2)
-    assert told - known
-    assert told & known
+    reported, known = (
+        count_facts_in(mixed, texts(results["research"]["facts"])),
+        texts(results["knowledge_query"]["facts"]),
+    )
+    assert mixed["data"]["knowledge_reuse_rate"] == round(len(reported & known) / len(reported), 2)
+    assert reported - known
+    assert reported & known
 
 
 @pytest.mark.parametrize(("language", "other"), [("pt-BR", "en"), ("en", "pt-BR")])
-async def test_readability_is_that_of_the_scripts_own_language(
+async def test_readability_is_computed_for_the_language_of_the_script(
     video_app: FastVideoApp, language: Any, other: Any
 ) -> None:
     topic = "How coffee is made" if language == "en" else TOPIC
@@ -800,7 +807,7 @@ async def test_readability_is_that_of_the_scripts_own_language(
     assert score == readability(data["script_full"], language) != readability(data["script_full"], other)
 
 
-async def test_a_final_review_shows_the_measured_size_of_the_film_full_hd_by_default(
+async def test_a_final_review_shows_the_measured_video_size_full_hd_by_default(
     video_app: FastVideoApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a real film of two seconds from a small clip."""
@@ -833,6 +840,7 @@ class Stock:
     """Has one clip of less than half a second for any search."""
 
     name = "stock"
+    is_offline = False
     only = FoundClip("one", "stock", "", "", "", "", 0.4, 1920, 1080, ("gato",))
 
     async def search(self, query: str, *, language: str, seconds: float) -> list[FoundClip]:
@@ -845,7 +853,7 @@ class Stock:
         await asyncio.to_thread(path.write_bytes, b"picture")
 
 
-async def test_a_broll_review_tells_how_well_each_clip_fits_and_how_much_of_the_narration_they_fill(
+async def test_a_broll_review_shows_how_well_each_clip_fits_and_how_much_narration_it_covers(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With narration of a second for each scene."""
@@ -864,15 +872,15 @@ async def test_a_broll_review_tells_how_well_each_clip_fits_and_how_much_of_the_
     assert data["coverage_percentage"] == 40
 
 
-async def test_a_reviewer_elsewhere_hears_and_sees_the_files_without_a_key(video_app: FastVideoApp) -> None:
-    heard = await video_app.order_until("audio_review")
+async def test_a_remote_reviewer_opens_the_files_without_a_key(video_app: FastVideoApp) -> None:
+    audio_review = await video_app.order_until("audio_review")
     seen = await video_app.order_until("final_review")
-    link = heard["data"]["audio_url"]
+    link = audio_review["data"]["audio_url"]
     links = [link, seen["data"]["video_preview_url"], *(one["url"] for one in seen["data"]["thumbnail_variants"])]
     assert {urlsplit(each).netloc for each in [*links, seen["review_url"]]} == {"api.example"}
     assert seen["review_url"].endswith(f"/reviews/{seen['checkpoint_id']}")
     assert [(await video_app.api.get(each, key=None)).status_code for each in links] == [200] * len(links)
-    other = link.replace(heard["video_id"], seen["video_id"])
+    other = link.replace(audio_review["video_id"], seen["video_id"])
     refused = [await video_app.api.get(each, key=None) for each in (link.partition("?")[0], other, link[:-1])]
     assert [answer.status_code for answer in refused] == [401, 404, 404]
     await video_app.api.sandbox.clock.advance(timedelta(hours=25))
@@ -883,23 +891,23 @@ def digest_in(final: dict[str, Any]) -> str:
     return str(final["data"]["video_preview_url"].split("/")[-2])
 
 
-async def test_what_a_final_review_shows_is_what_is_published(video_app: FastVideoApp, tmp_path: Path) -> None:
+async def test_the_content_of_a_final_review_is_what_is_published(video_app: FastVideoApp, tmp_path: Path) -> None:
     final = await video_app.order_until("final_review")
     await video_app.finish(final)
     (video,) = await LocalChannel(tmp_path / "channel").videos()
-    told = {"title": video.title, "description": video.description, "tags": list(video.tags)}
-    own = [tag for tag in told["tags"] if not tag.startswith("retoma-")]  # the mark that identifies an upload
-    assert told | {"tags": own} == final["data"]["metadata"]
+    reported = {"title": video.title, "description": video.description, "tags": list(video.tags)}
+    own = [tag for tag in reported["tags"] if not tag.startswith("retoma-")]  # the mark that identifies an upload
+    assert reported | {"tags": own} == final["data"]["metadata"]
     assert all(final["data"]["metadata"].values())
 
 
-async def test_a_batch_has_only_what_is_open_and_of_its_type(video_app: FastVideoApp) -> None:
+async def test_a_batch_contains_only_open_checkpoints_of_its_type(video_app: FastVideoApp) -> None:
     decided, open_one = await video_app.order_until_script_review(), await video_app.order_until_script_review()
     await video_app.order_until("audio_review")
     await video_app.decide(decided, "rejected", notes="não")
     for kind, ids in (("script_review", {open_one["checkpoint_id"]}), ("final_review", set())):
-        told = (await video_app.api.get(f"/api/v1/checkpoints/batch?type={kind}&limit=10")).json()
-        assert ({one["checkpoint_id"] for one in told["batch"]}, told["total_pending"]) == (ids, len(ids))
+        body = (await video_app.api.get(f"/api/v1/checkpoints/batch?type={kind}&limit=10")).json()
+        assert ({one["checkpoint_id"] for one in body["batch"]}, body["total_pending"]) == (ids, len(ids))
 
 
 async def test_two_concurrent_reviewers_claim_different_checkpoints(video_app: FastVideoApp) -> None:
@@ -912,11 +920,11 @@ async def test_two_concurrent_reviewers_claim_different_checkpoints(video_app: F
 async def claim_checkpoints(reviewer: str, video_app: FastVideoApp) -> set[str]:
     """Return the claimed checkpoints, page by page."""
     address = f"/api/v1/checkpoints/batch?type=script_review&limit=2&reviewer={reviewer}"
-    told = (await video_app.api.get(address)).json()
-    handed = told["batch"]
-    while told["next"]:
-        told = (await video_app.api.get(f"{address}&after={told['next']}")).json()
-        handed += told["batch"]
+    body = (await video_app.api.get(address)).json()
+    handed = body["batch"]
+    while body["next"]:
+        body = (await video_app.api.get(f"{address}&after={body['next']}")).json()
+        handed += body["batch"]
     return {one["checkpoint_id"] for one in handed}
 
 
@@ -924,12 +932,12 @@ async def test_a_final_review_without_a_thumbnail_fails_alone_in_a_batch(video_a
     final, script = await video_app.order_until("final_review"), await video_app.order_until_script_review()
     ids = [final["checkpoint_id"], script["checkpoint_id"]]
     answer = await video_app.api.post("/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids})
-    told = {one["checkpoint_id"]: one["status"] for one in answer.json()["results"]}
-    assert (answer.status_code, told) == (200, dict(zip(ids, ["error", "approved"], strict=True)))
+    body = {one["checkpoint_id"]: one["status"] for one in answer.json()["results"]}
+    assert (answer.status_code, body) == (200, dict(zip(ids, ["error", "approved"], strict=True)))
     assert (await video_app.checkpoint(ids[0]))["status"] == "pending"
 
 
-async def test_channels_are_worked_for_side_by_side(video_app: FastVideoApp) -> None:
+async def test_channels_are_processed_in_parallel(video_app: FastVideoApp) -> None:
     channels = ("ciencia", "historia", "jogos")
     videos = {name: await video_app.order(channel=name) for name in channels}
     async with video_app.api.sandbox.manual_worker() as worker:

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from retoma.store.database import Database
-from retoma_apps.videos.writing.port import ScriptResult
-from retoma_apps.videos.writing.template import TemplateWriter
+from retoma_apps.videos.models import Script
+from retoma_apps.videos.steps.writing.template import TemplateWriter
 from tests.apps.videos.small_services import make_small_services
 from tests.apps.videos.video_app import VideoApp, running_video_app
 from tests.conftest import empty_database
@@ -35,7 +35,7 @@ async def test_a_narration_of_the_old_script_is_never_used_with_a_new_one(video_
     assert (new, old) == (after["data"]["lines"], before["data"]["lines"])
 
 
-async def test_there_is_one_checkpoint_for_each_step_and_revision(video_app: VideoApp) -> None:
+async def test_each_step_and_revision_has_one_checkpoint(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     await video_app.decide(checkpoint, "revision_requested", notes="mais curto")
     await video_app.work_until_review(checkpoint["video_id"])
@@ -48,16 +48,14 @@ class StumblingWriter(TemplateWriter):
     def __init__(self) -> None:
         self.stumbles = 1
 
-    async def script(self, *given: Any, **options: Any) -> ScriptResult:
+    async def script(self, *values: Any, **options: Any) -> Script:
         if self.stumbles:
             self.stumbles -= 1
             raise ConnectionError("the line is dead")
-        return await super().script(*given, **options)
+        return await super().script(*values, **options)
 
 
-async def test_history_tells_of_retries_revisions_and_going_on_with_their_times(
-    database: Database, tmp_path: Path
-) -> None:
+async def test_history_lists_retries_revisions_and_resumes_with_their_times(database: Database, tmp_path: Path) -> None:
     await empty_database(database)
     async with running_video_app(
         database, tmp_path, replace(make_small_services(tmp_path), writer=StumblingWriter())
@@ -68,7 +66,7 @@ async def test_history_tells_of_retries_revisions_and_going_on_with_their_times(
         await video_app.decide(await video_app.work_until_review(video), "approved")
         await video_app.work_once()
         events = await video_app.client.runs.list_events(UUID(video))
-    told = [
+    body = [
         (event.kind, event.step, (event.data or {}).get("what") or (event.data or {}).get("action")) for event in events
     ]
     wanted = [
@@ -78,5 +76,5 @@ async def test_history_tells_of_retries_revisions_and_going_on_with_their_times(
         ("review", "script_review", "approved"),
         ("result", "script_review", None),
     ]
-    assert [one for one in told if one in wanted] == wanted
+    assert [one for one in body if one in wanted] == wanted
     assert all(one.at <= other.at for one, other in pairwise(events))

@@ -14,7 +14,7 @@ from retoma import App, File, Pipeline
 from retoma.client.tenants import TenantProfiles
 from retoma.store.database import Database
 from retoma_apps.videos.application import make_app
-from retoma_apps.videos.checkpoints import file_url
+from retoma_apps.videos.operations.checkpoints import file_url
 from retoma_apps.videos.pipeline import longform
 from tests.apps.videos.small_services import make_small_services
 from tests.apps.videos.video_app import TOPIC, VideoApp
@@ -22,15 +22,15 @@ from tests.conftest import empty_database
 from tests.server.api import an_api
 
 
-async def test_an_order_starts_a_video_and_says_where_it_is(video_app: VideoApp) -> None:
+async def test_an_order_starts_a_video_and_returns_its_url(video_app: VideoApp) -> None:
     answer = await video_app.api.post("/api/v1/videos", json={"topic": f"  {TOPIC} ", "channel": "financas"})
-    told = answer.json()
-    assert (answer.status_code, answer.headers["location"]) == (202, f"/api/v1/videos/{told['id']}")
-    assert (told["topic"], told["channel"], told["language"], told["stage"]) == (TOPIC, "financas", "pt-BR", "draft")
-    assert await video_app.show(told["id"]) == told
+    body = answer.json()
+    assert (answer.status_code, answer.headers["location"]) == (202, f"/api/v1/videos/{body['id']}")
+    assert (body["topic"], body["channel"], body["language"], body["stage"]) == (TOPIC, "financas", "pt-BR", "draft")
+    assert await video_app.show(body["id"]) == body
 
 
-async def test_an_order_takes_from_its_channel_what_it_leaves_open(video_app: VideoApp) -> None:
+async def test_an_order_takes_missing_fields_from_its_channel(video_app: VideoApp) -> None:
     common = {"language": "en", "voice": "espeak_en", "style": "calm", "seconds": 25, "budget": 2.5}
     channel = {**common, "account": "mine"}
     assert (await video_app.api.call("PUT", "/api/v1/channels/news", json=channel)).json() == channel
@@ -46,7 +46,7 @@ async def test_an_order_takes_from_its_channel_what_it_leaves_open(video_app: Vi
 
 
 @pytest.mark.parametrize("voice", ["robô", "azure_en_us_guy", "espeak_pt_br"])
-async def test_a_voice_that_cannot_speak_for_a_channel_is_refused_and_others_are_named(
+async def test_a_voice_unavailable_to_a_channel_is_rejected_and_the_error_lists_others(
     voice: str, video_app: VideoApp
 ) -> None:
     kept = {"language": "pt-BR", "voice": "espeak_pt_br"}
@@ -57,14 +57,14 @@ async def test_a_voice_that_cannot_speak_for_a_channel_is_refused_and_others_are
     assert (await video_app.api.get("/api/v1/channels/news")).json()["language"] == "pt-BR"
 
 
-async def test_a_channel_keeps_the_voice_whose_key_is_gone(video_app: VideoApp) -> None:
+async def test_a_channel_keeps_a_voice_whose_key_was_removed(video_app: VideoApp) -> None:
     await video_app.client.tenants.set_profile("news", {"voice": "azure_pt_br_antonio"})
-    given = {"voice": "azure_pt_br_antonio", "style": "calmo"}
-    assert (await video_app.api.call("PUT", "/api/v1/channels/news", json=given)).status_code == 200
+    body = {"voice": "azure_pt_br_antonio", "style": "calmo"}
+    assert (await video_app.api.call("PUT", "/api/v1/channels/news", json=body)).status_code == 200
 
 
 @pytest.mark.parametrize(
-    "given",
+    "values",
     [
         {"account": "日本語"},
         {"account": "!!!"},
@@ -73,14 +73,12 @@ async def test_a_channel_keeps_the_voice_whose_key_is_gone(video_app: VideoApp) 
         {"voice": "espeak_en\0"},
     ],
 )
-async def test_a_channel_that_cannot_be_kept_or_published_with_is_refused(
-    given: dict[str, str], video_app: VideoApp
-) -> None:
-    answer = await video_app.api.call("PUT", "/api/v1/channels/news", json=given)
-    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, next(iter(given)))
+async def test_an_invalid_channel_is_rejected(values: dict[str, str], video_app: VideoApp) -> None:
+    answer = await video_app.api.call("PUT", "/api/v1/channels/news", json=values)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, next(iter(values)))
 
 
-async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_published_with(video_app: VideoApp) -> None:
+async def test_the_key_of_a_channel_cannot_choose_its_publishing_account(video_app: VideoApp) -> None:
     await video_app.client.tenants.set_profile("financas", {"account": "ours"})
     key = await video_app.api.make_key("runs:write", tenant="financas")
 
@@ -97,7 +95,7 @@ async def test_the_key_of_a_channel_cannot_choose_the_account_that_it_is_publish
     assert [left.json()["account"], same.json()["account"]] == ["ours", "ours"]
 
 
-async def test_a_channels_own_change_never_undoes_what_an_administrator_did_meanwhile(
+async def test_a_channels_own_change_never_undoes_an_administrators_concurrent_change(
     video_app: VideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, kept = await video_app.api.make_key("runs:write", tenant="financas"), TenantProfiles.set_profile
@@ -113,9 +111,9 @@ async def test_a_channels_own_change_never_undoes_what_an_administrator_did_mean
     assert (await video_app.api.get("/api/v1/channels/financas")).json()["account"] == "ours"
 
 
-async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(video_app: VideoApp) -> None:
-    told = (await video_app.api.get("/api/v1/channels/nova")).json()
-    assert (told["language"], told["seconds"], told["voice"]) == ("pt-BR", 60, "")
+async def test_an_unconfigured_channel_has_the_defaults(video_app: VideoApp) -> None:
+    body = (await video_app.api.get("/api/v1/channels/nova")).json()
+    assert (body["language"], body["seconds"], body["voice"]) == ("pt-BR", 60, "")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +142,7 @@ async def test_a_channel_that_nobody_set_up_has_the_usual_defaults(video_app: Vi
         ({"topic": TOPIC, "channel": "a/b"}, "channel"),
     ],
 )
-async def test_a_wrong_order_is_refused_and_starts_nothing(
+async def test_an_invalid_order_is_rejected_and_starts_nothing(
     body: dict[str, Any], field: str, video_app: VideoApp
 ) -> None:
     answer = await video_app.api.post("/api/v1/videos", json=body)
@@ -162,7 +160,7 @@ async def test_the_same_order_under_one_key_is_one_video(video_app: VideoApp) ->
     assert len((await video_app.api.get("/api/v1/videos")).json()["videos"]) == 1
 
 
-async def test_an_order_sent_again_is_the_same_video_though_its_channel_has_changed(video_app: VideoApp) -> None:
+async def test_a_repeated_order_is_the_same_video_though_its_channel_has_changed(video_app: VideoApp) -> None:
     body, headers = {"topic": TOPIC, "channel": "financas"}, {"Idempotency-Key": "pedido-7"}
     first = await video_app.api.post("/api/v1/videos", json=body, headers=headers)
     await video_app.client.tenants.set_profile("financas", {"seconds": 90, "language": "en"})
@@ -194,7 +192,7 @@ async def test_a_video_shows_its_stage_its_status_and_its_step(video_app: VideoA
     assert shown["title"]
 
 
-async def test_what_does_not_exist_is_not_found(video_app: VideoApp) -> None:
+async def test_missing_videos_and_checkpoints_are_not_found(video_app: VideoApp) -> None:
     for path in ("videos", "checkpoints"):
         assert (await video_app.api.get(f"/api/v1/{path}/{uuid4()}")).status_code == 404
     answer = await video_app.api.post(f"/api/v1/checkpoints/{uuid4()}/decision", json={"action": "approved"})
@@ -203,26 +201,26 @@ async def test_what_does_not_exist_is_not_found(video_app: VideoApp) -> None:
     assert (await video_app.api.get(f"/api/v1/files/audio/{await video_app.order()}/{digest}/a.wav")).status_code == 404
 
 
-async def test_an_approved_script_lets_the_video_go_on(video_app: VideoApp) -> None:
+async def test_an_approved_script_lets_the_video_continue(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     answer = await video_app.decide(checkpoint, "approved", notes="bom", reviewer="ana")
-    told = answer.json()
-    assert (answer.status_code, told["status"], told["reviewer"], told["reviewer_notes"]) == (
+    body = answer.json()
+    assert (answer.status_code, body["status"], body["reviewer"], body["reviewer_notes"]) == (
         200,
         "approved",
         "ana, by key test",
         "bom",
     )
-    assert told["reviewed_at"].startswith("2030-01-01T12:00:00")
-    assert told["reviewed_at"].endswith("+00:00")
-    assert await video_app.checkpoint(checkpoint["checkpoint_id"]) == told
+    assert body["reviewed_at"].startswith("2030-01-01T12:00:00")
+    assert body["reviewed_at"].endswith("+00:00")
+    assert await video_app.checkpoint(checkpoint["checkpoint_id"]) == body
     assert (await video_app.show(checkpoint["video_id"]))["status"] == "running"
     await video_app.work_once()
     shown = await video_app.show(checkpoint["video_id"])
     assert (shown["stage"], shown["status"], shown["current_step"]) == ("producing", "running", "audio_generation")
 
 
-async def test_a_decision_is_answered_before_any_further_work_is_done(video_app: VideoApp) -> None:
+async def test_a_decision_returns_before_any_further_work_is_done(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     await video_app.decide(checkpoint, "approved")
     shown = await video_app.show(checkpoint["video_id"])
@@ -232,7 +230,7 @@ async def test_a_decision_is_answered_before_any_further_work_is_done(video_app:
     }
 
 
-async def test_an_edited_script_is_what_goes_on(video_app: VideoApp) -> None:
+async def test_a_video_continues_with_the_edited_script(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     run = await _id(video_app, checkpoint["video_id"])
     script = (await video_app.client.runs.get_results(run))["script_generation"] | {"title": "Um título melhor"}
@@ -245,11 +243,11 @@ async def test_an_edited_script_is_what_goes_on(video_app: VideoApp) -> None:
     assert (await video_app.checkpoint(other["checkpoint_id"]))["status"] == "pending"
 
 
-async def test_a_rejected_video_ends_as_rejected_and_says_where_and_why(video_app: VideoApp) -> None:
+async def test_a_rejected_video_ends_as_rejected_and_shows_where_and_why(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
-    told = (await video_app.decide(checkpoint, "rejected", notes="fora do tema")).json()
-    assert (told["status"], told["reviewer_notes"]) == ("rejected", "fora do tema")
-    assert told["reviewed_at"]
+    body = (await video_app.decide(checkpoint, "rejected", notes="fora do tema")).json()
+    assert (body["status"], body["reviewer_notes"]) == ("rejected", "fora do tema")
+    assert body["reviewed_at"]
     await video_app.work()
     shown = await video_app.show(checkpoint["video_id"])
     assert (shown["stage"], shown["status"], shown["current_step"]) == ("rejected", "rejected", None)
@@ -257,10 +255,10 @@ async def test_a_rejected_video_ends_as_rejected_and_says_where_and_why(video_ap
     assert await video_app.list_started_steps(shown["id"]) == {"knowledge_query", "research", "script_generation"}
 
 
-async def test_a_revision_makes_the_script_again_with_the_notes(video_app: VideoApp) -> None:
+async def test_a_revision_reruns_the_script_with_the_notes(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
-    told = (await video_app.decide(checkpoint, "revision_requested", notes="fale do risco")).json()
-    assert (told["status"], told["reviewer_notes"]) == ("revision_requested", "fale do risco")
+    body = (await video_app.decide(checkpoint, "revision_requested", notes="fale do risco")).json()
+    assert (body["status"], body["reviewer_notes"]) == ("revision_requested", "fale do risco")
     assert (await video_app.show(checkpoint["video_id"]))["current_step"] == "script_generation"
     again = await video_app.work_until_review(checkpoint["video_id"])
     assert (again["revision"], again["times_sent_back"]) == (checkpoint["revision"] + 1, 1)
@@ -274,16 +272,16 @@ async def test_every_kind_of_decision_is_recorded_with_author_time_and_channel(
 ) -> None:
     checkpoint = await video_app.order_until_script_review()
     await video_app.api.sandbox.clock.advance(timedelta(minutes=7))
-    told = (await video_app.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
-    assert (told["status"], told["reviewer"]) == (action, "ana, by key test")
-    assert told["reviewed_at"] == "2030-01-01T12:07:00+00:00"
+    body = (await video_app.decide(checkpoint, action, notes="mais curto", reviewer="ana")).json()
+    assert (body["status"], body["reviewer"]) == (action, "ana, by key test")
+    assert body["reviewed_at"] == "2030-01-01T12:07:00+00:00"
     events = await video_app.client.runs.list_events(await _id(video_app, checkpoint["video_id"]), kinds=["review"])
     opened, decided = [event.data for event in events][:2]
     assert opened["what"] == "opened"
     assert (decided["by"], decided["via"]) == ("ana, by key test", "api")
 
 
-async def test_a_script_may_go_back_to_its_research_and_nowhere_else(video_app: VideoApp) -> None:
+async def test_a_script_may_be_sent_back_to_its_research_and_nowhere_else(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     assert set(checkpoint["can_go_back_to"]) == {"research", "script_generation"}
     wrong = await video_app.decide(checkpoint, "revision_requested", notes="de novo", rewind_to="upload")
@@ -293,7 +291,7 @@ async def test_a_script_may_go_back_to_its_research_and_nowhere_else(video_app: 
 
 
 @pytest.mark.parametrize(
-    "given",
+    "values",
     [
         {"action": "aprovado"},
         {},
@@ -307,9 +305,9 @@ async def test_a_script_may_go_back_to_its_research_and_nowhere_else(video_app: 
         {"action": "revision_requested", "comments": [{"text": "x", "at": 1e300}]},
     ],
 )
-async def test_a_wrong_decision_is_refused_and_changes_nothing(given: dict[str, Any], video_app: VideoApp) -> None:
+async def test_an_invalid_decision_is_rejected_and_changes_nothing(values: dict[str, Any], video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
-    answer = await video_app.api.post(f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision", json=given)
+    answer = await video_app.api.post(f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision", json=values)
     assert answer.status_code == 422, answer.text
     assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["status"] == "pending"
 
@@ -318,13 +316,13 @@ async def test_the_second_reviewer_sees_who_decided_first(video_app: VideoApp) -
     checkpoint = await video_app.order_until_script_review()
     await video_app.decide(checkpoint, "approved", notes="bom", reviewer="ana")
     late = await video_app.decide(checkpoint, "rejected", notes="ruim", reviewer="rui")
-    told = late.json()
-    assert (late.status_code, told["code"]) == (409, "ALREADY_DECIDED")
-    assert (told["decision"]["status"], told["decision"]["reviewer"]) == ("approved", "ana, by key test")
+    body = late.json()
+    assert (late.status_code, body["code"]) == (409, "ALREADY_DECIDED")
+    assert (body["decision"]["status"], body["decision"]["reviewer"]) == ("approved", "ana, by key test")
     assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["reviewer_notes"] == "bom"
 
 
-async def test_of_fifty_concurrent_decisions_one_wins_and_the_others_see_it(video_app: VideoApp) -> None:
+async def test_one_of_fifty_concurrent_decisions_wins_and_the_others_see_it(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     answers = await asyncio.gather(
         *(video_app.decide(checkpoint, "approved", reviewer=f"pessoa {number}") for number in range(50))
@@ -335,7 +333,7 @@ async def test_of_fifty_concurrent_decisions_one_wins_and_the_others_see_it(vide
 
 
 @pytest.mark.parametrize("action", ["approved", "revision_requested"])
-async def test_the_same_decision_under_one_key_is_answered_alike_and_has_no_second_effect(
+async def test_the_same_decision_under_one_key_gets_the_same_answer_and_no_second_effect(
     action: str, video_app: VideoApp
 ) -> None:
     checkpoint = await video_app.order_until_script_review()
@@ -350,12 +348,12 @@ async def test_the_same_decision_under_one_key_is_answered_alike_and_has_no_seco
 
 
 async def test_a_decision_on_another_revision_is_rejected(video_app: VideoApp) -> None:
-    former = await video_app.order_until_script_review()
-    checkpoint = await _send_back(video_app, former)
-    for seen in (former["revision"], checkpoint["revision"] + 1):
-        late = await video_app.decide(checkpoint, "approved", seen_revision=seen)
+    previous = await video_app.order_until_script_review()
+    checkpoint = await _send_back(video_app, previous)
+    for seen in (previous["revision"], checkpoint["revision"] + 1):
+        late = await video_app.decide(checkpoint, "approved", seen=seen)
         assert (late.status_code, late.json()["code"]) == (409, "REVISION_CHANGED")
-    assert (await video_app.decide(checkpoint, "approved", seen_revision=checkpoint["revision"])).status_code == 200
+    assert (await video_app.decide(checkpoint, "approved", seen=checkpoint["revision"])).status_code == 200
 
 
 async def _send_back(video_app: VideoApp, checkpoint: dict[str, Any]) -> dict[str, Any]:
@@ -364,7 +362,7 @@ async def _send_back(video_app: VideoApp, checkpoint: dict[str, Any]) -> dict[st
     return await video_app.work_until_review(checkpoint["video_id"])
 
 
-async def test_a_batch_lists_what_waits_of_one_type_page_by_page(video_app: VideoApp) -> None:
+async def test_a_batch_lists_open_checkpoints_of_one_type_by_page(video_app: VideoApp) -> None:
     videos = [await video_app.order(topic=f"{TOPIC} {number}") for number in range(3)]
     await video_app.work()
     first = (await video_app.api.get("/api/v1/checkpoints/batch?type=script_review&limit=2")).json()
@@ -383,53 +381,55 @@ async def test_a_batch_lists_what_waits_of_one_type_page_by_page(video_app: Vide
 
 async def test_two_concurrent_reviewers_do_not_claim_the_same_rows(video_app: VideoApp) -> None:
     await video_app.order_until_script_review(TOPIC)
-    asked = ["ana", "rui"]
-    told = await asyncio.gather(*(video_app.api.get(f"/api/v1/checkpoints/batch?reviewer={name}") for name in asked))
-    assert sorted(len(one.json()["batch"]) for one in told) == [0, 1]
+    requested = ["ana", "rui"]
+    body = await asyncio.gather(
+        *(video_app.api.get(f"/api/v1/checkpoints/batch?reviewer={name}") for name in requested)
+    )
+    assert sorted(len(one.json()["batch"]) for one in body) == [0, 1]
 
 
-async def test_a_second_reviewer_is_handed_what_waits_behind_the_rows_of_the_first(video_app: VideoApp) -> None:
+async def test_a_second_reviewer_gets_the_rows_after_those_of_the_first(video_app: VideoApp) -> None:
     for number in range(3):
         await video_app.order(topic=f"{TOPIC} {number}")
     await video_app.work()
-    told = [
+    body = [
         (await video_app.api.get(f"/api/v1/checkpoints/batch?limit=2&reviewer={name}")).json()
         for name in ("ana", "rui")
     ]
-    ana, rui = [{row["checkpoint_id"] for row in one["batch"]} for one in told]
+    ana, rui = [{row["checkpoint_id"] for row in one["batch"]} for one in body]
     assert (len(ana), len(rui), ana & rui) == (2, 1, set())
-    assert told[1]["next"] is None
+    assert body[1]["next"] is None
 
 
 async def test_a_batch_has_ten_rows_by_default(video_app: VideoApp) -> None:
     for number in range(11):
         await video_app.order(topic=f"{TOPIC} {number}")
     await video_app.work()
-    told = (await video_app.api.get("/api/v1/checkpoints/batch")).json()
-    assert (len(told["batch"]), told["total_pending"]) == (10, 11)
+    body = (await video_app.api.get("/api/v1/checkpoints/batch")).json()
+    assert (len(body["batch"]), body["total_pending"]) == (10, 11)
 
 
-async def test_each_of_a_batch_has_its_own_outcome(video_app: VideoApp) -> None:
-    good, decided, newer, former = [
+async def test_each_decision_in_a_batch_has_its_own_outcome(video_app: VideoApp) -> None:
+    good, decided, newer, previous = [
         await video_app.order_until_script_review(f"{TOPIC} {number}") for number in range(4)
     ]
     await video_app.decide(decided, "rejected", notes="não")
-    older = await _send_back(video_app, former)
+    older = await _send_back(video_app, previous)
     unknown = str(uuid4())
     ids = [one["checkpoint_id"] for one in (decided, newer, older, good)]
     body = {
         "checkpoint_ids": [unknown, *ids],
         "notes": "Batch approved",
-        "seen_revisions": {
+        "seen": {
             good["checkpoint_id"]: good["revision"],
             newer["checkpoint_id"]: newer["revision"] + 1,
-            older["checkpoint_id"]: former["revision"],
+            older["checkpoint_id"]: previous["revision"],
         },
     }
     answer = await video_app.api.post("/api/v1/checkpoints/batch/approve", json=body)
-    told = {one["checkpoint_id"]: (one["status"], one.get("code")) for one in answer.json()["results"]}
+    response_body = {one["checkpoint_id"]: (one["status"], one.get("code")) for one in answer.json()["results"]}
     assert (answer.status_code, answer.json()["approved"]) == (200, 1)
-    assert told == {
+    assert response_body == {
         unknown: ("error", "NOT_FOUND"),
         decided["checkpoint_id"]: ("error", "ALREADY_DECIDED"),
         newer["checkpoint_id"]: ("error", "REVISION_CHANGED"),
@@ -440,32 +440,32 @@ async def test_each_of_a_batch_has_its_own_outcome(video_app: VideoApp) -> None:
     assert {(await video_app.checkpoint(one["checkpoint_id"]))["status"] for one in (newer, older)} == {"pending"}
 
 
-async def test_nobody_decides_under_a_name_alone(video_app: VideoApp) -> None:
+async def test_a_name_alone_is_not_enough_to_decide(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     key = await video_app.api.make_key("runs:read", "reviews:write", name="intern")
-    given = {"action": "rejected", "notes": "x", "reviewer": "administrator"}
+    fields = {"action": "rejected", "notes": "x", "reviewer": "administrator"}
     path = f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision"
-    assert (await video_app.api.post(path, json=given, key=key)).json()["reviewer"] == "administrator, by key intern"
+    assert (await video_app.api.post(path, json=fields, key=key)).json()["reviewer"] == "administrator, by key intern"
     review = (await video_app.api.get(f"/api/v1/reviews/{checkpoint['checkpoint_id']}")).json()
     *_, event = await video_app.client.runs.list_events(UUID(checkpoint["video_id"]), kinds=["review"])
     assert {review["decided_by"], event.data["by"]} == {"administrator, by key intern"}
 
 
-async def test_a_batch_is_decided_by_the_reviewer_that_it_names(video_app: VideoApp) -> None:
+async def test_a_batch_is_decided_by_its_named_reviewer(video_app: VideoApp) -> None:
     checkpoint = await video_app.order_until_script_review()
     body = {"checkpoint_ids": [checkpoint["checkpoint_id"]], "reviewer": "ana"}
     await video_app.api.post("/api/v1/checkpoints/batch/approve", json=body)
     assert (await video_app.checkpoint(checkpoint["checkpoint_id"]))["reviewer"] == "ana, by key test"
 
 
-async def test_a_cancelled_video_says_so(video_app: VideoApp) -> None:
+async def test_a_cancelled_video_is_shown_as_cancelled(video_app: VideoApp) -> None:
     video = await video_app.order()
     await video_app.client.runs.cancel(await _id(video_app, video))
     shown = await video_app.show(video)
     assert (shown["stage"], shown["error_message"]) == ("cancelled", "Cancelled")
 
 
-async def test_the_reviews_of_other_pipelines_are_no_checkpoints(database: Database, tmp_path: Path) -> None:
+async def test_reviews_of_other_pipelines_are_not_checkpoints(database: Database, tmp_path: Path) -> None:
     await empty_database(database)
     other = Pipeline("other")
 
@@ -488,17 +488,17 @@ async def test_the_reviews_of_other_pipelines_are_no_checkpoints(database: Datab
         assert (await api.client.reviews.get(review.id)).is_open
 
 
-async def test_a_batch_that_names_an_impossible_revision_is_refused(video_app: VideoApp) -> None:
-    body = {"checkpoint_ids": [str(uuid4())], "seen_revisions": {str(uuid4()): 10**12}}
+async def test_a_batch_with_an_impossible_revision_is_rejected(video_app: VideoApp) -> None:
+    body = {"checkpoint_ids": [str(uuid4())], "seen": {str(uuid4()): 10**12}}
     assert (await video_app.api.post("/api/v1/checkpoints/batch/approve", json=body)).status_code == 422
 
 
-def test_the_address_of_a_file_holds_any_name() -> None:
+def test_a_file_url_can_contain_any_name() -> None:
     file = File(file="0" * 64, size=1, media_type="video/mp4", name="a b#1?.mp4")
     assert file_url("broll", uuid4(), file).endswith("/a%20b%231%3F.mp4")
 
 
-async def test_a_batch_repeated_under_one_key_is_answered_alike(video_app: VideoApp) -> None:
+async def test_a_batch_repeated_under_one_key_gets_the_same_answer(video_app: VideoApp) -> None:
     ids = [(await video_app.order_until_script_review(f"{TOPIC} {number}"))["checkpoint_id"] for number in range(2)]
     first, again = [
         await video_app.api.post(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retoma_apps.videos.spoken_text import (
+from retoma_apps.videos.steps.spoken_text import (
     clean_text,
     fold,
     guess_language,
@@ -15,7 +15,7 @@ from retoma_apps.videos.spoken_text import (
 )
 
 
-def test_what_a_hyphen_an_apostrophe_or_a_decimal_mark_joins_is_one_word() -> None:
+def test_words_joined_by_a_hyphen_an_apostrophe_or_a_decimal_mark_are_one_word() -> None:
     assert split_words("O guarda-chuva d'água custa 3,50 — ou 1.250?") == [
         "O",
         "guarda-chuva",
@@ -27,7 +27,7 @@ def test_what_a_hyphen_an_apostrophe_or_a_decimal_mark_joins_is_one_word() -> No
     ]
 
 
-def test_marks_alone_are_no_words() -> None:
+def test_punctuation_alone_is_not_a_word() -> None:
     assert word_count("— … !? _ ***") == 0
 
 
@@ -43,15 +43,15 @@ def test_marks_alone_are_no_words() -> None:
         ("... ! ?", 0),
     ],
 )
-def test_sentences_end_at_their_marks_and_not_within_numbers_or_short_forms(text: str, count: int) -> None:
+def test_sentences_end_at_punctuation_but_not_within_numbers_or_abbreviations(text: str, count: int) -> None:
     assert len(split_sentences(text)) == count
 
 
-def test_cleaning_leaves_what_can_be_seen_and_heard() -> None:
+def test_cleaning_keeps_visible_and_audible_text() -> None:
     assert clean_text(" a\u202eb\x00\n\tc\ud800 e\u0301 ") == "ab c é"
 
 
-def test_folding_forgets_case_accents_and_punctuation() -> None:
+def test_folding_ignores_case_accents_and_punctuation() -> None:
     assert fold("Ação, JÁ!") == fold("acao ja") == "acao ja"
 
 
@@ -61,6 +61,6 @@ def test_a_text_is_cut_between_words() -> None:
     assert truncate("curto", 5) == "curto"
 
 
-def test_a_language_is_known_by_its_small_words() -> None:
+def test_a_language_is_detected_by_its_common_words() -> None:
     assert guess_language("A luz do sol e a água são o que a planta usa.") == "pt-BR"
     assert guess_language("The light of the sun is what plants use.") == "en"

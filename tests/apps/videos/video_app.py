@@ -30,9 +30,9 @@ class VideoApp:
     def client(self) -> Any:
         return self.api.client
 
-    async def order(self, topic: str = TOPIC, channel: str = "financas", **given: Any) -> str:
+    async def order(self, topic: str = TOPIC, channel: str = "financas", **values: Any) -> str:
         """Order a video and return its id."""
-        answer = await self.api.post("/api/v1/videos", json={"topic": topic, "channel": channel, **given})
+        answer = await self.api.post("/api/v1/videos", json={"topic": topic, "channel": channel, **values})
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 
@@ -55,10 +55,10 @@ class VideoApp:
         await self.work()
         return await self.checkpoint((await self.show(video))["checkpoint"]["id"])
 
-    async def decide(self, checkpoint: dict[str, Any], action: str, **given: Any) -> httpx2.Response:
-        options = {"headers": given.pop("headers", {})}
+    async def decide(self, checkpoint: dict[str, Any], action: str, **values: Any) -> httpx2.Response:
+        options = {"headers": values.pop("headers", {})}
         path = f"/api/v1/checkpoints/{checkpoint['checkpoint_id']}/decision"
-        return await self.api.post(path, json={"action": action, **given}, **options)
+        return await self.api.post(path, json={"action": action, **values}, **options)
 
     async def list_started_steps(self, video: str) -> set[str]:
         """Return the steps that were attempted, or were added and not cancelled."""

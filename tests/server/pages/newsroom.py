@@ -12,13 +12,23 @@ from uuid import UUID
 from PIL import Image
 from pydantic import BaseModel, Field
 
-from retoma import App, Context, Feedback, FeedbackNotSupported, Items, NeedsReview, Pipeline, Retry, hours
+from retoma import App, Context, Items, NeedsReview, Pipeline, Retry, hours
 from retoma.define.file import File
+from retoma.errors import FeedbackNotSupported
 from retoma.files import FileSettings, create_file_store
 from retoma.records import Review
+from retoma.reviews import Feedback
 from retoma.testing import Sandbox
+from tests.server.pages.catalogues import write_catalogue
 
 TEXT = "Tesouro Selic rende quase o mesmo.\nA regra é combinada no dia.\nSem susto."
+
+TRANSLATIONS = {
+    "%(topic)s: a text has no music": "%(topic)s: um texto não tem música",
+    "Tone": "Tom",
+    "Warm, dry …": "Quente …",
+    "With song": "Cantado",
+}
 
 
 class Brief(BaseModel):
@@ -53,20 +63,20 @@ def facts(topic: str) -> list[str]:
 
 def no_music(feedback: Feedback, topic: str) -> None:
     if "music" in feedback.text:
-        raise FeedbackNotSupported(f"{topic}: a text has no music", pt=f"{topic}: um texto não tem música")
+        raise FeedbackNotSupported("%(topic)s: a text has no music", topic=topic)
 
 
 @article.step(feedback=no_music)
 async def draft(topic: str, facts: list[str], words: int, *, ctx: Context) -> Draft:
-    told = ctx.feedback
+    feedback = ctx.feedback
     ctx.charge("writer", "words", units=1, micros=12_300)
-    text = TEXT if told is None else TEXT.replace("quase o mesmo", "menos que a poupança") + f"\n{told.notes}"
+    text = TEXT if feedback is None else TEXT.replace("quase o mesmo", "menos que a poupança") + f"\n{feedback.notes}"
     return Draft(
         title=topic[:100],
         text=text,
         tags=["finanças", "renda fixa"],
-        picture=await ctx.save_file(a_picture(), "capa.png"),
-        narration=await ctx.save_file(a_tone(1.0 if told else 2.0), "narração.wav"),
+        picture=await ctx.save_file(make_picture(), "capa.png"),
+        narration=await ctx.save_file(make_tone(1.0 if feedback else 2.0), "narração.wav"),
     )
 
 
@@ -75,13 +85,12 @@ class FeedbackForm(BaseModel):
         None,
         max_length=20,
         description="Warm, dry …",
-        json_schema_extra={"pt": {"title": "Tom", "description": "Quente …"}},
     )
     other_words: dict[str, str] = {}
     with_picture: bool = True
     speed: float | None = None
     ends: list[str] = []
-    sung: bool | None = Field(None, json_schema_extra={"pt": {"title": "Cantado"}})
+    sung: bool | None = Field(None, title="With song")
 
 
 article.review("draft_review", of=draft, send_back_to=[draft, facts], feedback_form=FeedbackForm, due=hours(2))
@@ -115,30 +124,31 @@ def post(page: str, final_review: Choice) -> str:
 article.group("images", [image])
 
 
-def an_application(home: Path, **options: object) -> App:
+def make_application(home: Path, **options: object) -> App:
     files = create_file_store(FileSettings(home=home, files_url=None))
-    return App("newsroom", pipelines=[article], files=files, **options)  # type: ignore[arg-type]
+    locale = options.pop("locale", None) or write_catalogue(home / "locale", TRANSLATIONS)
+    return App("newsroom", pipelines=[article], files=files, locale=locale, **options)  # type: ignore[arg-type]
 
 
-async def start_until_review(sandbox: Sandbox, **given: object) -> Review:
+async def start_until_review(sandbox: Sandbox, **values: object) -> Review:
     """The review that a new run has come to."""
-    return await work_until_review(sandbox, (await sandbox.client.start("article", given, tenant="channel")).id)
+    return await work_until_review(sandbox, (await sandbox.client.start("article", values, tenant="channel")).id)
 
 
 async def work_until_review(sandbox: Sandbox, run: UUID) -> Review:
-    """Work until a person is asked in this run."""
+    """Work until a review is open in this run."""
     await sandbox.work(advance_clock=False)
     (review,) = await sandbox.client.reviews.list(run=run)
     return review
 
 
-def a_picture() -> bytes:
+def make_picture() -> bytes:
     made = io.BytesIO()
     Image.linear_gradient("L").resize((320, 180)).save(made, "PNG")
     return made.getvalue()
 
 
-def a_tone(seconds: float = 2.0, rate: int = 8_000) -> bytes:
+def make_tone(seconds: float = 2.0, rate: int = 8_000) -> bytes:
     made = io.BytesIO()
     with wave.open(made, "wb") as sound:
         sound.setnchannels(1)

@@ -12,7 +12,7 @@ import pytest
 from retoma.engine import watchdog
 from retoma.server.sessions import CSRF_HEADER
 from retoma.states import DeliveryState, RunState
-from tests.server.pages.visitor import HASH, SAME_ORIGIN, OpenPages, Visitor, a_dead_delivery, token_of, visible_text
+from tests.server.pages.visitor import HASH, SAME_ORIGIN, OpenPages, Visitor, make_dead_delivery, token_of, visible_text
 
 FOREIGN = (
     {"Sec-Fetch-Site": "cross-site"},
@@ -29,7 +29,7 @@ async def load_form(visitor: Visitor) -> None:
 
 
 @pytest.mark.parametrize("headers", FOREIGN, ids=str)
-async def test_a_form_from_elsewhere_is_refused(open_pages: OpenPages, headers: dict[str, str]) -> None:
+async def test_a_cross_origin_form_is_rejected(open_pages: OpenPages, headers: dict[str, str]) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         await load_form(visitor)
         token = await visitor.token()
@@ -39,17 +39,17 @@ async def test_a_form_from_elsewhere_is_refused(open_pages: OpenPages, headers: 
         assert (await visitor.client.runs.get(run.id)).state is RunState.RUNNING
 
 
-@pytest.mark.parametrize("given", ["", "0" * 64, "é"])
-async def test_a_form_without_the_sessions_token_is_refused(open_pages: OpenPages, given: str) -> None:
+@pytest.mark.parametrize("values", ["", "0" * 64, "é"])
+async def test_a_form_without_the_sessions_token_is_refused(open_pages: OpenPages, values: str) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         await load_form(visitor)
         run = await visitor.client.start("film", {})
-        answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": given})
+        answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": values})
         assert (answer.status_code, "FORM_TOO_OLD" in answer.text) == (403, True)
         assert (await visitor.client.runs.get(run.id)).state is RunState.RUNNING
 
 
-async def test_only_a_forms_own_type_is_read(open_pages: OpenPages) -> None:
+async def test_only_form_content_types_are_parsed(open_pages: OpenPages) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         await load_form(visitor)
         token = await visitor.token()
@@ -58,7 +58,7 @@ async def test_only_a_forms_own_type_is_read(open_pages: OpenPages) -> None:
         assert answer.status_code == 403
 
 
-async def test_development_needs_the_token_too(open_pages: OpenPages) -> None:
+async def test_development_mode_also_needs_the_token(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film", {})
         assert (await visitor.post(f"/runs/{run.id}/cancel", {})).status_code == 403
@@ -66,14 +66,14 @@ async def test_development_needs_the_token_too(open_pages: OpenPages) -> None:
         assert (await visitor.post(f"/runs/{run.id}/cancel", {"csrf": token})).status_code == 303
 
 
-async def test_a_look_changes_nothing(open_pages: OpenPages) -> None:
+async def test_a_get_request_changes_nothing(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film", {})
         assert (await visitor.get(f"/runs/{run.id}/cancel")).status_code == 405
         assert (await visitor.client.runs.get(run.id)).state is RunState.RUNNING
 
 
-async def test_a_cancelled_run_says_so_and_by_whom(open_pages: OpenPages) -> None:
+async def test_a_cancelled_run_shows_who_cancelled_it(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         token = await visitor.token()
         (run,) = await visitor.client.runs.list()
@@ -85,22 +85,22 @@ async def test_a_cancelled_run_says_so_and_by_whom(open_pages: OpenPages) -> Non
         assert (await visitor.client.runs.get(run.id)).state is RunState.CANCELLED
 
 
-async def test_a_dead_delivery_is_sent_again_from_its_page(open_pages: OpenPages) -> None:
+async def test_a_dead_delivery_is_redriven_from_its_page(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
-        delivery = await a_dead_delivery(visitor)
+        delivery = await make_dead_delivery(visitor)
         token = token_of(await visitor.get(f"/deliveries/{delivery}"))
-        answer = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
+        answer = await visitor.post(f"/deliveries/{delivery}/redeliver", {"csrf": token})
         assert "The webhook will be sent again." in visible_text(await visitor.get(answer.headers["location"]))
         assert (await visitor.client.webhooks.get_delivery(delivery)).state is DeliveryState.DUE
-        again = await visitor.post(f"/deliveries/{delivery}/redrive", {"csrf": token})
+        again = await visitor.post(f"/deliveries/{delivery}/redeliver", {"csrf": token})
         assert (again.status_code, "This has already changed" in again.text) == (409, True)
 
 
 async def test_a_pools_capacity_is_set_from_the_page(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         token = await visitor.token()
-        for given, status in (("none", 422), ("-1", 422), ("٣", 422), ("5", 404)):
-            answer = await visitor.post("/pools", {"csrf": token, "pool": "gpu", "capacity": given})
+        for value, status in (("none", 422), ("-1", 422), ("٣", 422), ("5", 404)):
+            answer = await visitor.post("/pools", {"csrf": token, "pool": "gpu", "capacity": value})
             assert answer.status_code == status
 
 
@@ -116,7 +116,7 @@ async def test_a_session_changes_things_through_the_api_only_with_its_token(open
         assert (await visitor.post(cancel, {}, **{CSRF_HEADER: token})).status_code == 200
 
 
-async def test_a_session_looks_through_the_api_without_its_token(open_pages: OpenPages) -> None:
+async def test_a_session_reads_through_the_api_without_its_token(open_pages: OpenPages) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         await load_form(visitor)
         for headers in (SAME_ORIGIN, {"Sec-Fetch-Site": "none"}, {"Origin": "http://api.example"}, {}):
@@ -132,7 +132,7 @@ async def test_a_session_looks_through_the_api_without_its_token(open_pages: Ope
         assert (await visitor.get("/api/v1/runs", **SAME_ORIGIN)).status_code == 401
 
 
-async def test_a_token_that_is_shown_is_checked_also_for_a_look(open_pages: OpenPages) -> None:
+async def test_a_token_that_is_sent_is_checked_even_for_a_read(open_pages: OpenPages) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         await load_form(visitor)
         named = {CSRF_HEADER: await visitor.token()}
@@ -153,7 +153,7 @@ async def test_a_stuck_run_is_listed_explained_and_resumed(open_pages: OpenPages
             assert str(run.id)[:13] in (await visitor.get(address)).text
         page = visible_text(await visitor.get(f"/runs/{run.id}", Accept_Language="pt"))
         assert "nenhum trabalho concluído se perdeu" in page
-        assert "lines: nenhum worker em execução atende a fila default" in page
+        assert "lines: nenhum worker em execução atende a fila 'default'" in page
         assert "Continuar de onde parou" in page
         answer = await visitor.post(f"/runs/{run.id}/resume", {"csrf": token})
         assert answer.headers["location"] == f"/runs/{run.id}?notice=resumed_no_worker"
@@ -168,7 +168,7 @@ async def test_only_failed_jobs_are_rerun(open_pages: OpenPages) -> None:
         run = await visitor.client.start("film", {"topic": "bad"})
         await visitor.api.sandbox.work()
         shown = await visitor.get(f"/runs/{run.id}", Accept_Language="pt")
-        assert "Reprocessar apenas erros" in shown.text
+        assert "Executar novamente só o que falhou" in shown.text
         answer = await visitor.post(f"/runs/{run.id}/rerun-failed", {"csrf": token_of(shown)})
         assert answer.headers["location"] == f"/runs/{run.id}?notice=rerun"
         assert (await visitor.client.runs.get(run.id)).revision == 2
@@ -194,14 +194,14 @@ async def test_editing_a_result_in_its_job_reruns_its_dependents(open_pages: Ope
         assert "administrator" in visible_text(await visitor.get(run))
 
 
-@pytest.mark.parametrize("given", ["", "{<b>", "NaN", "[" * 100_000, '{"a": 1,}', "\x00"])
-async def test_what_is_no_json_comes_back_in_its_form(open_pages: OpenPages, given: str) -> None:
+@pytest.mark.parametrize("values", ["", "{<b>", "NaN", "[" * 100_000, '{"a": 1,}', "\x00"])
+async def test_invalid_json_is_returned_in_its_form(open_pages: OpenPages, values: str) -> None:
     async with open_pages() as visitor:
         run = await run_to_end(visitor)
         token = token_of(await visitor.get(f"{run}?step=lines"))
-        answer = await visitor.post(f"{run}/edit?step=lines", {"csrf": token, "value": given}, Accept_Language="pt")
+        answer = await visitor.post(f"{run}/edit?step=lines", {"csrf": token, "value": values}, Accept_Language="pt")
         assert (answer.status_code, "Nada foi alterado." in answer.text) == (422, True)
-        assert f">{given[:50]}" in html.unescape(answer.text)
+        assert f">{values[:50]}" in html.unescape(answer.text)
         assert f'action="{run}/edit?step=lines"' in answer.text
         assert 'href="/runs/' in answer.text
         assert "/edit?lang" not in answer.text
@@ -209,7 +209,7 @@ async def test_what_is_no_json_comes_back_in_its_form(open_pages: OpenPages, giv
         assert found.revision == 1
 
 
-async def test_an_item_is_left_out_from_its_page(open_pages: OpenPages) -> None:
+async def test_an_item_is_skipped_from_its_page(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         run = await run_to_end(visitor)
         page = await visitor.get(f"{run}?step=image&item=bad+1")
@@ -219,7 +219,7 @@ async def test_an_item_is_left_out_from_its_page(open_pages: OpenPages) -> None:
         assert "Skip this item" not in visible_text(shown)
 
 
-async def test_nothing_is_put_right_while_a_run_is_at_work(open_pages: OpenPages) -> None:
+async def test_results_of_a_running_run_cannot_be_edited(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film", {})
         page = await visitor.get(f"/runs/{run.id}?step=lines")
@@ -231,7 +231,7 @@ async def test_nothing_is_put_right_while_a_run_is_at_work(open_pages: OpenPages
 
 
 def form_of(page: httpx2.Response, action: str) -> dict[str, str]:
-    """What the form with this action sends of its own."""
+    """Return the fields that the form with this action already contains."""
     found = re.search(rf'<form[^>]*action="{re.escape(html.escape(action))}"[^>]*>(.*?)</form>', page.text, re.DOTALL)
     assert found, f"no form for {action}"
     return dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', found[1]))
@@ -248,7 +248,7 @@ ACTIONS = [
 
 
 @pytest.mark.parametrize(("act", "place", "fields"), ACTIONS, ids=[act for act, *_ in ACTIONS])
-async def test_a_form_that_is_sent_twice_is_done_once(
+async def test_a_form_that_is_sent_twice_takes_effect_once(
     open_pages: OpenPages, act: str, place: str, fields: dict[str, str]
 ) -> None:
     async with open_pages() as visitor:

@@ -1,4 +1,4 @@
-"""What is drawn from a run: its graph, and its time on one axis."""
+"""Drawings of a run: its graph, and its timeline on one axis."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def at(minutes: float) -> datetime:
     return NOON + timedelta(minutes=minutes)
 
 
-def a_step(name: str, created: float, started: float | None, ended: float | None) -> StepProgress:
+def make_step(name: str, created: float, started: float | None, ended: float | None) -> StepProgress:
     state = JobState.SUCCEEDED if ended is not None else JobState.READY if started is None else JobState.RUNNING
     began = None if started is None else at(started)
     over = None if ended is None else at(ended)
     return StepProgress(name, False, "default", {state: 1}, began, over, at(created))
 
 
-def test_a_long_idle_time_is_squeezed_and_labelled() -> None:
-    steps = [a_step("one", 0, 0, 5), a_step("two", 0, 125, 130)]
+def test_a_long_idle_time_is_compressed_and_labelled() -> None:
+    steps = [make_step("one", 0, 0, 5), make_step("two", 0, 125, 130)]
     fall = waterfall.draw_waterfall(steps, {"two": ["one"]}, [], at(0), at(130))
     (band,) = fall.bands
     assert (band.duration, band.width) == (timedelta(minutes=120), waterfall.BAND_WIDTH)
@@ -38,21 +38,28 @@ def test_a_long_idle_time_is_squeezed_and_labelled() -> None:
     assert [(bar.kind, bar.x, bar.width) for bar in second.bars] == [("queue", 47.5, 5.0), ("run", 52.5, 47.5)]
 
 
-def a_record(kind: type[Any], **given: Any) -> Any:
+def make_record(kind: type[Any], **values: Any) -> Any:
     """With None for all that does not matter."""
-    return kind(**{field.name: given.get(field.name) for field in fields(kind)})
+    return kind(**{field.name: values.get(field.name) for field in fields(kind)})
 
 
-def a_review(step: str, opened: float, decided: float | None, item: str = "") -> Review:
+def make_review(step: str, opened: float, decided: float | None, item: str = "") -> Review:
     state = ReviewState.OPEN if decided is None else ReviewState.APPROVED
     over = None if decided is None else at(decided)
-    told = {"step": step, "item": item, "state": state, "opened_at": at(opened), "decided_at": over, "applied_at": over}
-    review: Review = a_record(Review, planned=True, **told)
+    reported = {
+        "step": step,
+        "item": item,
+        "state": state,
+        "opened_at": at(opened),
+        "decided_at": over,
+        "applied_at": over,
+    }
+    review: Review = make_record(Review, planned=True, **reported)
     return review
 
 
-def test_labels_of_squeezed_times_stay_on_the_axis_and_apart() -> None:
-    steps = [a_step(str(number), number * 31, number * 31, number * 31 + 0.1) for number in range(9)]
+def test_labels_of_compressed_times_stay_on_the_axis_and_do_not_overlap() -> None:
+    steps = [make_step(str(number), number * 31, number * 31, number * 31 + 0.1) for number in range(9)]
     fall = waterfall.draw_waterfall(steps, {}, [], at(0), at(400))
     labelled = [band for band in fall.bands if band.label_x is not None]
     assert len(fall.bands) == 9
@@ -63,40 +70,44 @@ def test_labels_of_squeezed_times_stay_on_the_axis_and_apart() -> None:
     assert all(after - before >= waterfall.LABEL_WIDTH for before, after in pairwise(places))
 
 
-def test_every_round_of_a_review_counts_as_time_of_people() -> None:
-    steps = [a_step("script", 5, 5, 6), a_step("approval", 5, 10, 10)]
-    rounds = [a_review("approval", 1, 5), a_review("approval", 6, 10)]
+def test_every_round_of_a_review_counts_as_waiting_for_people() -> None:
+    steps = [make_step("script", 5, 5, 6), make_step("approval", 5, 10, 10)]
+    rounds = [make_review("approval", 1, 5), make_review("approval", 6, 10)]
     fall = waterfall.draw_waterfall(steps, {"approval": ["script"]}, [], at(0), at(10), reviews=rounds)
     assert fall.totals["human"] == fall.review_time == timedelta(minutes=8)
     assert fall.totals["queue"] == timedelta(0)
     assert fall.lanes[1].duration == timedelta(minutes=8)
 
 
-def test_a_review_of_items_is_time_of_people_and_not_of_work() -> None:
-    steps = [replace(a_step("approval", 0, 2, 9), each=True)]
-    reviews = [a_review("approval", 0, 2, "a"), a_review("approval", 1, 8, "b"), a_review("approval", 0, 8, "c")]
+def test_a_review_of_items_counts_as_waiting_for_people_and_not_as_work() -> None:
+    steps = [replace(make_step("approval", 0, 2, 9), each=True)]
+    reviews = [
+        make_review("approval", 0, 2, "a"),
+        make_review("approval", 1, 8, "b"),
+        make_review("approval", 0, 8, "c"),
+    ]
     fall = waterfall.draw_waterfall(steps, {}, [], at(0), at(9), reviews=reviews)
     assert fall.totals["human"] == fall.review_time == timedelta(minutes=8)
     assert fall.totals["run"] == timedelta(minutes=1)
 
 
 def test_a_step_is_queued_from_the_end_of_its_dependencies() -> None:
-    steps = [a_step("one", 0, 0, 4), a_step("two", 0, 5, 8), a_step("three", 0, None, None)]
+    steps = [make_step("one", 0, 0, 4), make_step("two", 0, 5, 8), make_step("three", 0, None, None)]
     fall = waterfall.draw_waterfall(steps, {"two": ["one"], "three": ["two"]}, [], at(0), at(8))
     assert fall.totals["queue"] == timedelta(minutes=1)
-    waiting = waterfall.draw_waterfall([a_step("one", 0, 1, None), steps[2]], {"three": ["one"]}, [], at(0), at(8))
+    waiting = waterfall.draw_waterfall([make_step("one", 0, 1, None), steps[2]], {"three": ["one"]}, [], at(0), at(8))
     assert waiting.lanes[1].bars == []
 
 
 def test_every_bar_lies_on_the_axis() -> None:
-    steps = [a_step(str(number), number, number + 1, number + 20 * (number % 3 + 1)) for number in range(0, 200, 7)]
+    steps = [make_step(str(number), number, number + 1, number + 20 * (number % 3 + 1)) for number in range(0, 200, 7)]
     fall = waterfall.draw_waterfall(steps, {}, [], at(0), at(300))
-    bars = [bar for lane in fall.lanes for bar in lane.bars]
+    bars = [bar for link in fall.lanes for bar in link.bars]
     assert all(bar.x >= 0 and bar.width > 0 and bar.x + bar.width <= 100.01 for bar in bars)
 
 
-def test_a_run_of_no_time_is_drawn() -> None:
-    fall = waterfall.draw_waterfall([a_step("one", 0, 0, 0)], {}, [], at(0), at(0))
+def test_a_run_without_duration_is_drawn() -> None:
+    fall = waterfall.draw_waterfall([make_step("one", 0, 0, 0)], {}, [], at(0), at(0))
     assert len(fall.lanes[0].bars) == 2
 
 
@@ -108,7 +119,7 @@ def test_steps_are_right_of_their_dependencies_and_internal_ones_are_omitted() -
     assert len(drawing.lines) == 2
 
 
-def test_numbers_and_times_are_those_of_the_language() -> None:
+def test_numbers_and_times_follow_the_language() -> None:
     english, portuguese = Formats("en"), Formats("pt")
     assert (english.number(1234567), portuguese.number(1234567)) == ("1,234,567", "1.234.567")
     assert (english.duration(1.25), portuguese.duration(1.25)) == ("1.2 sec", "1,2 s")
@@ -121,35 +132,37 @@ def test_numbers_and_times_are_those_of_the_language() -> None:
     assert (english.exact(0.1), portuguese.exact(1234.125)) == ("0.1", "1.234,125")
 
 
-def a_failed_attempt(began: float, ended: float, again: float | None = None) -> FailedAttempt:
+def make_failed_attempt(began: float, ended: float, again: float | None = None) -> FailedAttempt:
     return FailedAttempt("one", "", at(began), at(ended), None if again is None else at(again))
 
 
-def list_spans(fall: waterfall.Waterfall, lane: int = 0) -> list[tuple[str, float]]:
-    return [(bar.kind, bar.duration / timedelta(minutes=1)) for bar in fall.lanes[lane].bars]
+def list_spans(fall: waterfall.Waterfall, link: int = 0) -> list[tuple[str, float]]:
+    return [(bar.kind, bar.duration / timedelta(minutes=1)) for bar in fall.lanes[link].bars]
 
 
-def test_attempts_of_a_job_are_apart_with_the_wait_between_them() -> None:
-    steps = [a_step("one", 0, 7, 9)]
-    fall = waterfall.draw_waterfall(steps, {}, [], at(0), at(9), [a_failed_attempt(1, 3, 5)])
+def test_attempts_of_a_job_are_drawn_separately_with_the_wait_between_them() -> None:
+    steps = [make_step("one", 0, 7, 9)]
+    fall = waterfall.draw_waterfall(steps, {}, [], at(0), at(9), [make_failed_attempt(1, 3, 5)])
     assert list_spans(fall) == [("queue", 1), ("bad", 2), ("again", 2), ("queue", 2), ("run", 2)]
     assert fall.totals["again"] == timedelta(minutes=2)
     assert fall.totals["run"] == timedelta(minutes=4)
 
 
 def test_the_last_attempt_that_failed_is_not_drawn_twice() -> None:
-    steps = [a_step("one", 0, 4, 6)]
-    fall = waterfall.draw_waterfall(steps, {}, [], at(0), at(6), [a_failed_attempt(1, 3, 4), a_failed_attempt(4, 6)])
+    steps = [make_step("one", 0, 4, 6)]
+    fall = waterfall.draw_waterfall(
+        steps, {}, [], at(0), at(6), [make_failed_attempt(1, 3, 4), make_failed_attempt(4, 6)]
+    )
     assert list_spans(fall) == [("queue", 1), ("bad", 2), ("again", 1), ("bad", 2)]
 
 
-def test_a_job_that_waits_for_its_next_attempt_is_drawn_so_until_now() -> None:
+def test_a_job_waiting_for_its_next_attempt_is_drawn_as_waiting_until_now() -> None:
     steps = [StepProgress("one", False, "default", {JobState.READY: 1}, at(1), None, at(0))]
-    fall = waterfall.draw_waterfall(steps, {}, [], at(0), at(4), [a_failed_attempt(1, 3, 8)])
+    fall = waterfall.draw_waterfall(steps, {}, [], at(0), at(4), [make_failed_attempt(1, 3, 8)])
     assert list_spans(fall) == [("queue", 1), ("bad", 2), ("again", 1)]
 
 
-async def test_attempts_are_on_the_page_with_a_lane_for_the_item_that_is_looked_at(open_pages: OpenPages) -> None:
+async def test_attempts_are_on_the_page_with_a_lane_for_the_selected_item(open_pages: OpenPages) -> None:
     shaky = Pipeline("shaky", retry=Retry(1, delays=[60]))
 
     @shaky.step
@@ -175,6 +188,6 @@ async def test_attempts_are_on_the_page_with_a_lane_for_the_item_that_is_looked_
 def test_a_step_whose_items_ended_differently_shows_how_many_succeeded_and_failed() -> None:
     jobs = {JobState.SUCCEEDED: 61, JobState.FAILED: 2, JobState.QUARANTINED: 1}
     node = graph._make_node(
-        "image", True, StepProgress("image", True, "default", jobs, at(0), at(1), at(0)), False, 0, 0
+        "image", True, StepProgress("image", True, "default", jobs, at(0), at(1), at(0)), None, 0, 0
     )
     assert (node.done, node.total, node.failed) == (61, 64, 3)

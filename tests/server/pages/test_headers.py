@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 
 from retoma import App
 from retoma.server import Page, PageContext, public
-from retoma.server.pages.middleware import PAGES
+from retoma.server.pages.registry import PAGES
 from retoma.server.request_limits import PAGE_HEADERS
 from tests.server.api import film
 from tests.server.pages.visitor import OpenPages
@@ -19,12 +19,12 @@ from tests.server.pages.visitor import OpenPages
 NOTHING = str(UUID(int=7))
 
 
-async def a_fragment(visit: PageContext) -> Response:
+async def make_fragment(visit: PageContext) -> Response:
     return HTMLResponse("<p>as an application may answer</p>")
 
 
-def an_application() -> App:
-    """An application whose route and whose page answer with HTML of their own."""
+def make_application() -> App:
+    """An application whose route and page return their own HTML."""
     router = APIRouter(dependencies=[public])
 
     @router.get("/raw/{name}")
@@ -36,7 +36,7 @@ def an_application() -> App:
     async def own() -> Response:
         return HTMLResponse("<p>own</p>", headers={"content-security-policy": "default-src 'none'"})
 
-    return App("films", pipelines=[film], routes=[router], pages=(Page("/fragment", a_fragment),))
+    return App("films", pipelines=[film], routes=[router], pages=(Page("/fragment", make_fragment),))
 
 
 def addresses(app: App, *routers: object) -> list[str]:
@@ -46,10 +46,10 @@ def addresses(app: App, *routers: object) -> list[str]:
     return sorted(re.sub(r"\{[^}]*\}", NOTHING, path) for path in paths)
 
 
-async def test_all_html_has_a_policy(open_pages: OpenPages) -> None:
-    app = an_application()
+async def test_every_html_page_has_a_content_security_policy(open_pages: OpenPages) -> None:
+    app = make_application()
     async with open_pages(application=app) as visitor:
-        asked = [
+        requested = [
             *sorted(set(addresses(app, visitor.api.server)) - {"/own/policy"}),
             "/raw/html",
             "/raw/xhtml",
@@ -57,7 +57,7 @@ async def test_all_html_has_a_policy(open_pages: OpenPages) -> None:
             "/nowhere",
         ]
         shown = 0
-        for path in asked:
+        for path in requested:
             for accept in ("text/html", "application/json"):
                 if path.endswith("/live"):
                     continue
@@ -69,7 +69,7 @@ async def test_all_html_has_a_policy(open_pages: OpenPages) -> None:
         assert shown > len(PAGES)
 
 
-async def test_a_policy_of_the_applications_own_stays(open_pages: OpenPages) -> None:
-    async with open_pages(application=an_application()) as visitor:
+async def test_a_policy_set_by_the_application_is_kept(open_pages: OpenPages) -> None:
+    async with open_pages(application=make_application()) as visitor:
         answer = await visitor.get("/own/policy")
         assert answer.headers.get_list("content-security-policy") == ["default-src 'none'"]

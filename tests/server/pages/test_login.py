@@ -13,23 +13,24 @@ from retoma.server.pages.login import _safe_redirect_path
 from retoma.server.pages.page_context import PUBLIC_FORM_LIMITS
 from retoma.server.sessions import LOGINS_PER_MINUTE
 from retoma.store.database import Database
+from retoma.store.sessions import IDLE_TIMEOUT, MAX_SESSION_AGE
 from tests.server.api import DEVELOPMENT_TOKEN
 from tests.server.pages.visitor import HASH, PASSWORD, SAME_ORIGIN, OpenPages, token_of, visible_text
 
 CLOSED = {"development": False, "admin_password_hash": HASH}
 
 
-async def test_the_login_keeps_the_query_of_the_page_that_was_asked_for(open_pages: OpenPages) -> None:
-    asked = "/reviews?step=approved&tenant=PT"
+async def test_the_login_keeps_the_query_of_the_requested_page(open_pages: OpenPages) -> None:
+    open_review = "/reviews?step=approved&tenant=PT"
     async with open_pages(**CLOSED) as visitor:
-        sent = await visitor.get(asked)
+        sent = await visitor.get(open_review)
         assert sent.headers["location"] == "/login?to=%2Freviews%3Fstep%3Dapproved%26tenant%3DPT"
         assert 'value="/reviews?step=approved&amp;tenant=PT"' in (await visitor.get(sent.headers["location"])).text
-        answer = await visitor.post("/login", {"password": PASSWORD, "to": asked})
-        assert answer.headers["location"] == asked
+        answer = await visitor.post("/login", {"password": PASSWORD, "to": open_review})
+        assert answer.headers["location"] == open_review
 
 
-async def test_the_password_opens_the_page_that_was_asked_for(open_pages: OpenPages) -> None:
+async def test_the_password_opens_the_requested_page(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         sent = await visitor.get("/workers")
         assert sent.headers["location"] == "/login?to=%2Fworkers"
@@ -74,7 +75,7 @@ async def test_a_login_form_beyond_its_limits_is_not_parsed(
         assert (answer.status_code, parsed) == (413, [])
 
 
-async def test_login_takes_no_form_from_elsewhere(open_pages: OpenPages) -> None:
+async def test_login_rejects_cross_origin_forms(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         answer = await visitor.post("/login", {"password": PASSWORD}, **{"Sec-Fetch-Site": "cross-site"})
         assert (answer.status_code, visitor.cookies) == (403, {})
@@ -108,43 +109,43 @@ async def test_logout_ends_the_session_itself(open_pages: OpenPages) -> None:
         assert (await visitor.get("/")).status_code == 303
 
 
-async def test_a_login_ends_the_session_before_it(open_pages: OpenPages) -> None:
+async def test_a_login_ends_the_previous_session(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
-        former = dict(visitor.cookies)
+        previous = dict(visitor.cookies)
         await visitor.log_in()
         assert (await visitor.get("/style-guide")).status_code == 200
-        visitor.cookies = former
+        visitor.cookies = previous
         assert (await visitor.get("/style-guide")).status_code == 303
 
 
-async def test_a_session_ends_when_nobody_uses_it(open_pages: OpenPages) -> None:
+async def test_an_idle_session_expires(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
-        await visitor.api.sandbox.clock.advance(admin_sessions.IDLE_TIMEOUT - timedelta(seconds=1))
+        await visitor.api.sandbox.clock.advance(IDLE_TIMEOUT - timedelta(seconds=1))
         assert (await visitor.get("/style-guide")).status_code == 200
-        await visitor.api.sandbox.clock.advance(admin_sessions.IDLE_TIMEOUT - timedelta(seconds=1))
+        await visitor.api.sandbox.clock.advance(IDLE_TIMEOUT - timedelta(seconds=1))
         assert (await visitor.get("/style-guide")).status_code == 200
-        await visitor.api.sandbox.clock.advance(admin_sessions.IDLE_TIMEOUT)
+        await visitor.api.sandbox.clock.advance(IDLE_TIMEOUT)
         assert (await visitor.get("/style-guide")).status_code == 303
 
 
-async def test_a_session_ends_though_it_is_used(open_pages: OpenPages) -> None:
+async def test_a_session_expires_even_if_it_is_used(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
         for _ in range(20):
             assert (await visitor.get("/style-guide")).status_code == 200
-            await visitor.api.sandbox.clock.advance(admin_sessions.MAX_SESSION_AGE / 20)
+            await visitor.api.sandbox.clock.advance(MAX_SESSION_AGE / 20)
         assert (await visitor.get("/style-guide")).status_code == 303
 
 
-async def test_another_password_ends_all_sessions(database: Database) -> None:
+async def test_a_new_password_ends_all_sessions(database: Database) -> None:
     token = await admin_sessions.open_session(database, HASH)
     assert await admin_sessions.is_live(database, token, HASH)
     assert not await admin_sessions.is_live(database, token, admin_sessions.hash_password("quite another password"))
 
 
-async def test_each_login_is_a_session_of_its_own_and_its_token_is_not_kept(
+async def test_each_login_is_a_separate_session_and_its_token_is_not_stored(
     open_pages: OpenPages, database: Database
 ) -> None:
     async with open_pages(**CLOSED) as visitor:
@@ -160,7 +161,7 @@ async def test_each_login_is_a_session_of_its_own_and_its_token_is_not_kept(
         assert not [row for row in rows if first in row[0]]
 
 
-async def test_without_a_password_the_page_says_how_to_make_one(open_pages: OpenPages) -> None:
+async def test_without_a_password_the_page_explains_how_to_set_one(open_pages: OpenPages) -> None:
     async with open_pages(development=False) as visitor:
         assert "retoma password" in (await visitor.get("/login")).text
         assert (await visitor.log_in("")).status_code == 401
@@ -168,7 +169,7 @@ async def test_without_a_password_the_page_says_how_to_make_one(open_pages: Open
         assert (await visitor.get("/")).status_code == 303
 
 
-async def test_the_list_of_components_is_named_in_development_only(open_pages: OpenPages) -> None:
+async def test_the_component_list_is_linked_in_development_only(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         assert 'href="/style-guide"' in (await visitor.get("/")).text
     async with open_pages(**CLOSED) as visitor:
@@ -176,7 +177,7 @@ async def test_the_list_of_components_is_named_in_development_only(open_pages: O
         assert 'href="/style-guide"' not in (await visitor.get("/")).text
 
 
-async def test_the_printed_address_lets_the_browser_in_and_leaves_no_token_in_sight(open_pages: OpenPages) -> None:
+async def test_the_printed_url_logs_the_browser_in_and_leaves_no_visible_token(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         visitor.cookies.clear()
         opened = await visitor.get(f"/runs?token={DEVELOPMENT_TOKEN}&state=failed")
@@ -186,9 +187,7 @@ async def test_the_printed_address_lets_the_browser_in_and_leaves_no_token_in_si
 
 
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Via": "1.1 proxy"}, {"X_Forwarded_Proto": "https"}])
-async def test_the_printed_address_is_worth_nothing_through_a_proxy(
-    open_pages: OpenPages, headers: dict[str, str]
-) -> None:
+async def test_the_printed_url_is_useless_through_a_proxy(open_pages: OpenPages, headers: dict[str, str]) -> None:
     async with open_pages() as visitor:
         visitor.cookies.clear()
         opened = await visitor.get(f"/?token={DEVELOPMENT_TOKEN}", **headers)
@@ -213,7 +212,7 @@ async def test_a_wrong_token_opens_nothing(open_pages: OpenPages) -> None:
         ("en", {"Host": "evil.example"}, "serves only its own machine"),
     ],
 )
-async def test_the_refusal_of_development_says_why_and_what_to_do(
+async def test_the_development_rejection_says_why_and_what_to_do(
     open_pages: OpenPages, language: str, headers: dict[str, str], sentence: str
 ) -> None:
     async with open_pages() as visitor:
@@ -236,7 +235,7 @@ async def test_development_opens_pages_to_this_machine_only(open_pages: OpenPage
 @pytest.mark.parametrize(
     "to", ["//evil.example", "/\\evil.example", "https://evil.example", "javascript:x", "", "/a\nb"]
 )
-def test_login_leads_nowhere_else(to: str) -> None:
+def test_login_cannot_redirect_elsewhere(to: str) -> None:
     assert _safe_redirect_path(to) == "/"
 
 

@@ -24,7 +24,7 @@ async def submit(visit: PageContext) -> Response:
     return visit.redirect("/shelf")
 
 
-def an_app(folder: Path) -> App:
+def make_app(folder: Path) -> App:
     (folder / "shelf.html").write_text(TEMPLATE)
     pages = [Page("/shelf", show, submit, nav="Shelf")]
     locale = write_catalogue(folder / "locale", {"Shelf": "Estante"})
@@ -32,7 +32,7 @@ def an_app(folder: Path) -> App:
 
 
 async def test_an_application_brings_its_own_pages(open_pages: OpenPages, tmp_path: Path) -> None:
-    async with open_pages(application=an_app(tmp_path)) as visitor:
+    async with open_pages(application=make_app(tmp_path)) as visitor:
         assert '<a href="/shelf">Estante</a>' in (await visitor.get("/", Accept_Language="pt")).text
         shown = await visitor.get("/shelf?given=<b>")
         assert "<p>&lt;b&gt;</p>" in shown.text
@@ -41,8 +41,8 @@ async def test_an_application_brings_its_own_pages(open_pages: OpenPages, tmp_pa
         assert len(await visitor.client.runs.list()) == 1
 
 
-async def test_its_pages_need_the_login_too(open_pages: OpenPages, tmp_path: Path) -> None:
-    async with open_pages(application=an_app(tmp_path), development=False, admin_password_hash=HASH) as visitor:
+async def test_application_pages_need_the_login_too(open_pages: OpenPages, tmp_path: Path) -> None:
+    async with open_pages(application=make_app(tmp_path), development=False, admin_password_hash=HASH) as visitor:
         assert (await visitor.get("/shelf")).status_code == 303
         await visitor.log_in()
         assert (await visitor.get("/shelf")).status_code == 200
@@ -55,11 +55,11 @@ async def test_an_application_brings_its_own_scripts_and_nothing_else(open_pages
     (folder / "secret.toml").write_text("key = 1")
     application = App("films", pipelines=[film], static=folder)
     async with open_pages(application=application, development=False, admin_password_hash=HASH) as visitor:
-        found = await visitor.get("/static/app/shelf.js")
+        found = await visitor.get("/static/apps/films/shelf.js")
         assert found.text == "export const shelf = 1;"
         assert found.headers["content-type"] == "text/javascript; charset=utf-8"
         assert "default-src 'none'" in found.headers["content-security-policy"]
-        same = await visitor.get("/static/app/shelf.js", If_None_Match=found.headers["etag"])
+        same = await visitor.get("/static/apps/films/shelf.js", If_None_Match=found.headers["etag"])
         assert same.status_code == 304
         for name in ("secret.toml", "retoma.css", "..%2Fsecret.toml", "nothing.js"):
-            assert (await visitor.get(f"/static/app/{name}")).status_code == 404, name
+            assert (await visitor.get(f"/static/apps/films/{name}")).status_code == 404, name

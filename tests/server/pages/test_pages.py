@@ -12,16 +12,17 @@ import httpx2
 import pytest
 
 from retoma import App, Pipeline, Retry, Webhook
-from retoma.engine.watchdog import NO_PROGRESS, NOTHING_RUNS
 from retoma.files import FileSettings, create_file_store
-from retoma.records import WaitReason
-from retoma.server.pages import badges, waits
-from retoma.server.pages.middleware import PAGES
+from retoma.records import REASON_MESSAGES, StuckCause, WaitReason
+from retoma.server.pages import badges
+from retoma.server.pages.registry import PAGES
 from retoma.server.request_limits import CONTENT_SECURITY_POLICY
-from retoma.states import DeliveryState, JobState, RunState
+from retoma.states import DeliveryState, JobState, ReviewState, RunState
 from retoma.store.database import Database
+from retoma.translations import CATALOGUES, LANGUAGES, Translator
 from tests.conftest import RowsRead
-from tests.server.pages.visitor import HASH, PASSWORD, SAME_ORIGIN, OpenPages, Visitor, a_dead_delivery, visible_text
+from tests.server.api import Brief, film
+from tests.server.pages.visitor import HASH, PASSWORD, SAME_ORIGIN, OpenPages, Visitor, make_dead_delivery, visible_text
 
 HERE = files("retoma.server.pages")
 HOSTILE = (
@@ -33,13 +34,25 @@ HOSTILE = (
     "javascript:alert(1)",
 )
 EVERYTHING = " ".join(HOSTILE)
+letter = Pipeline("letter", inputs=Brief)
+
+
+@letter.step
+def draft(topic: str) -> str:
+    return topic
+
+
+letter.review("approved_draft", of=draft)
+FILMS_AND_LETTERS = App("films", pipelines=[film, letter])
 
 
 async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad") -> list[str]:
-    """One address of each page, with something to show."""
+    """One address of each page that needs a login, with something to show."""
     run = await visitor.client.start("film", {"topic": topic}, tenant=tenant)
-    delivery = await a_dead_delivery(visitor, tenant, EVERYTHING.encode())
+    reviewed = await visitor.client.start("letter", {"topic": topic}, tenant=tenant)
+    delivery = await make_dead_delivery(visitor, tenant, EVERYTHING.encode())
     await visitor.api.sandbox.work()
+    (review,) = await visitor.client.reviews.list(run=reviewed.id)
     item = f"{topic} 0"
     return [
         "/",
@@ -49,7 +62,10 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
         f"/runs/{run.id}?step=lines",
         f"/runs/{run.id}?step=image",
         f"/runs/{run.id}?{httpx2.QueryParams({'step': 'image', 'item': item})}",
+        f"/runs/{run.id}/edit?step=lines",
+        f"/runs/{run.id}/fork",
         "/reviews",
+        f"/reviews/{review.id}",
         "/stuck",
         "/pools",
         "/workers",
@@ -59,20 +75,43 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
     ]
 
 
+async def test_the_addresses_cover_every_page(open_pages: OpenPages) -> None:
+    async with open_pages(application=FILMS_AND_LETTERS) as visitor:
+        paths = [address.partition("?")[0] for address in await addresses(visitor)]
+    shown = [page.path for page in PAGES if page.show and not page.is_public]
+    missing = [page for page in shown if not any(re.fullmatch(re.sub(r"{\w+}", "[^/]+", page), path) for path in paths)]
+    assert missing == [], "add one address of each of these pages to `addresses`"
+
+
 @pytest.mark.parametrize(
-    ("language", "said"), [("en", "Times are shown in UTC."), ("pt-BR", "Os horários são exibidos em UTC.")]
+    ("language", "message"), [("en", "Times are shown in UTC."), ("pt-BR", "Os horários são exibidos em UTC.")]
 )
-async def test_every_page_speaks_the_visitors_language(open_pages: OpenPages, language: str, said: str) -> None:
-    async with open_pages() as visitor:
+async def test_every_page_uses_the_visitors_language(open_pages: OpenPages, language: str, message: str) -> None:
+    async with open_pages(application=FILMS_AND_LETTERS) as visitor:
         for address in [*await addresses(visitor), "/login?"]:
             answer = await visitor.get(address, Accept_Language=f"{language},fr;q=0.5")
             if answer.status_code == 303:
                 continue
             assert answer.status_code == 200, f"{address}: {answer.text}"
             assert f'<html lang="{language}"' in answer.text
-            assert said in answer.text
+            assert message in answer.text
             assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
             assert not re.search(r"\sstyle=|<script(?! type=\"module\" src=\"/static/)", answer.text)
+
+
+async def test_a_worker_is_marked_only_after_its_own_heartbeat_timeout(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        async with visitor.api.sandbox.database.connection() as connection:
+            await connection.execute(
+                "insert into retoma.workers (name, queues, concurrency, started_at, heartbeat_at, heartbeat_timeout)"
+                " select name, array['default'], 1, retoma.now(), retoma.now() - interval '10 seconds', own::interval"
+                " from (values ('patient', '1 minute'), ('strict', '6 seconds')) as w (name, own)"
+            )
+        page = (await visitor.get("/workers")).text
+        assert re.findall(r'"strong">(\w+)</span>.*?class="n (|c-warn)" data-l', page) == [
+            ("strict", "c-warn"),
+            ("patient", ""),
+        ]
 
 
 async def test_pages_listen_for_every_kind_of_event(database: Database) -> None:
@@ -85,7 +124,7 @@ async def test_pages_listen_for_every_kind_of_event(database: Database) -> None:
     assert set(re.findall(r'"(\w+)"', named)) == set(re.findall(r"'(\w+)'", rule))
 
 
-async def test_the_language_and_the_theme_that_were_chosen_stay(open_pages: OpenPages) -> None:
+async def test_the_chosen_language_and_theme_are_remembered(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         await visitor.get("/?lang=pt")
         await visitor.get("/?theme=dark")
@@ -104,15 +143,15 @@ class Elements(HTMLParser):
         self.attributes += [(name, value or "") for name, value in attrs]
 
 
-async def test_text_of_others_is_only_ever_text(open_pages: OpenPages) -> None:
-    async with open_pages() as visitor:
+async def test_user_text_is_always_escaped(open_pages: OpenPages) -> None:
+    async with open_pages(application=FILMS_AND_LETTERS) as visitor:
         found = await addresses(visitor, tenant=EVERYTHING, topic=f"bad {EVERYTHING}")
         hostile = str(httpx2.QueryParams({"v": EVERYTHING}))[2:]
-        asked = [
+        requested = [
             f"/runs?{name}={hostile}" for name in ("q", "state", "pipeline", "tenant", "notice", "lang", "theme")
         ] + [f"/runs/{hostile}", f"/deliveries/{hostile}", f"{found[3]}?step={hostile}", f"/static/{hostile}"]
         shown = 0
-        for address in found + asked:
+        for address in found + requested:
             answer = await visitor.get(address)
             elements = Elements()
             elements.feed(answer.text)
@@ -125,7 +164,7 @@ async def test_text_of_others_is_only_ever_text(open_pages: OpenPages) -> None:
         assert shown >= 8
 
 
-async def test_what_is_not_there_is_told_on_a_page(open_pages: OpenPages) -> None:
+async def test_a_missing_object_is_reported_on_a_page(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         for address in ("/runs/none", "/runs/01a1e0b5-0000-7000-8000-000000000000", "/deliveries/none", "/static/none"):
             answer = await visitor.get(address, Accept_Language="pt")
@@ -135,7 +174,7 @@ async def test_what_is_not_there_is_told_on_a_page(open_pages: OpenPages) -> Non
 
 
 @pytest.mark.parametrize("address", ["/nada", "/%5Cexample.com"])
-async def test_a_person_whose_address_leads_nowhere_is_told_so_on_a_page(open_pages: OpenPages, address: str) -> None:
+async def test_a_person_with_an_unknown_url_gets_an_html_page(open_pages: OpenPages, address: str) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         answer = await visitor.get(address, Accept="text/html,*/*;q=0.8", Accept_Language="pt")
         assert (answer.status_code, "Não existe página neste endereço." in answer.text) == (404, True)
@@ -143,7 +182,7 @@ async def test_a_person_whose_address_leads_nowhere_is_told_so_on_a_page(open_pa
         assert not [link for link in links if "example.com" in link]
 
 
-async def test_programs_are_told_of_an_unknown_address_in_json(open_pages: OpenPages) -> None:
+async def test_programs_get_a_json_error_for_an_unknown_url(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         for address, accepts in (("/nada", "*/*"), ("/api/v1/nada", "text/html")):
             answer = await visitor.get(address, Accept=accepts)
@@ -183,7 +222,7 @@ async def test_the_list_of_runs_begins_at_a_day(open_pages: OpenPages) -> None:
         assert counts == {"0001-01-01": 1, "2020-01-31": 1, "2999-01-01": 0}
         shown = await visitor.get("/runs?since=2999-01-01&lang=pt")
         assert 'value="2999-01-01"' in shown.text
-        assert "Iniciada desde (UTC)" in shown.text
+        assert "Iniciada desde" in shown.text
         assert (await visitor.get("/runs?since=yesterday")).status_code == 404
 
 
@@ -211,7 +250,7 @@ async def test_a_page_reads_no_more_than_it_shows(open_pages: OpenPages, rows_re
 
 
 def get_panel(answer: httpx2.Response) -> str:
-    """What is told of the step that was chosen."""
+    """Return the panel of the selected step."""
     return answer.text.partition('id="step"')[2]
 
 
@@ -227,7 +266,7 @@ async def test_items_of_a_step_are_paged_and_filtered(open_pages: OpenPages) -> 
         assert get_panel(await visitor.get(f"/runs/{run.id}?step=image&job_state=failed")).count("item=tea") == 0
 
 
-async def test_an_item_that_is_opened_shows_what_was_given_for_it(open_pages: OpenPages) -> None:
+async def test_an_opened_item_shows_its_input(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         run = await visitor.client.start("film")
         await visitor.api.sandbox.work()
@@ -253,7 +292,7 @@ async def test_a_failed_run_is_on_the_overview_for_a_day(open_pages: OpenPages) 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
-async def test_nobody_sees_a_page_without_a_login_but_what_is_open(open_pages: OpenPages, page: object) -> None:
+async def test_no_page_is_visible_without_a_login_except_public_ones(open_pages: OpenPages, page: object) -> None:
     assert hasattr(page, "path")
     path = re.sub(r"\{\w+\}", "retoma.css", page.path)
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
@@ -267,26 +306,36 @@ async def test_nobody_sees_a_page_without_a_login_but_what_is_open(open_pages: O
     assert PASSWORD not in answer.text
 
 
-def test_no_rule_of_the_stylesheet_is_for_a_class_that_nothing_has() -> None:
+def test_every_stylesheet_rule_has_a_used_class() -> None:
     source = Path(str(files("retoma"))).parent
     has = {"add", "del"}  # `line.kind` of a difference
     for file in source.rglob("*"):
         if file.suffix in (".html", ".py", ".js"):
             quoted = r'"([^"\n]*)"' if file.suffix == ".js" else r'class="([^"]*)"'
-            has |= {name for given in re.findall(quoted, file.read_text()) for name in re.findall(r"[\w-]+", given)}
+            has |= {name for value in re.findall(quoted, file.read_text()) for name in re.findall(r"[\w-]+", value)}
     styles = re.sub(r"/\*.*?\*/", "", (source / "retoma/server/static/retoma.css").read_text(), flags=re.DOTALL)
     ruled = {name for rule in re.findall(r"[^{}]+(?=\{)", styles) for name in re.findall(r"\.([a-z][\w-]*)", rule)}
     assert {name for name in ruled - has if not name.startswith(("c-", "f-"))} == set(), "these are made of a colour"
 
 
-def test_every_reason_to_wait_is_explained() -> None:
-    assert {*WaitReason, NO_PROGRESS, NOTHING_RUNS} <= set(waits.WAIT_REASONS)
+def test_every_wait_reason_is_explained() -> None:
+    assert {*WaitReason, *StuckCause} == set(REASON_MESSAGES)
 
 
-def test_every_state_has_a_badge_and_a_name() -> None:
-    for state in (*RunState, *JobState, *DeliveryState):
-        assert badges.get_badge_style(state).icon
-        assert state in badges.STATE_NAMES
+@pytest.mark.parametrize("state", dict.fromkeys([*RunState, *JobState, *ReviewState, *DeliveryState]))
+def test_every_state_has_a_badge_and_a_name(state: str) -> None:
+    server = Path(str(files("retoma.server")))
+    badge = badges.STATE_BADGES.get(state)
+    assert badge is not None, f"{state!r} has no badge: add it to STATE_BADGES in server/pages/badges.py"
+    icons = (server / "pages/templates/icons.html").read_text()
+    assert f'id="i-{badge.icon}"' in icons, f"the icon of {state!r} is not in templates/icons.html"
+    styles = (server / "static/retoma.css").read_text()
+    assert f".c-{badge.colour} " in styles, f"the colour of {state!r} is not in retoma.css"
+    for language in LANGUAGES[1:]:
+        translated = Translator(language, [CATALOGUES]).translate(badge.name)
+        assert translated != badge.name.text, (
+            f"the name of {state!r} has no translation: add it to retoma.po ({language})"
+        )
 
 
 async def test_items_of_a_run_are_listed_over_all_steps_and_filtered(open_pages: OpenPages) -> None:
@@ -322,7 +371,7 @@ async def test_files_that_a_run_names_are_listed_with_their_links(open_pages: Op
         assert (await visitor.get(f"/api/v1/runs/{run.id}/files/{saved.file}")).content == b"x" * 12_345
 
 
-async def test_a_large_input_is_cut_and_its_whole_is_one_link_away(open_pages: OpenPages) -> None:
+async def test_a_large_input_is_truncated_and_its_whole_is_one_link_away(open_pages: OpenPages) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         run = await visitor.client.start("film", {"topic": "tea" * 10_000})
         await visitor.log_in()
@@ -333,7 +382,7 @@ async def test_a_large_input_is_cut_and_its_whole_is_one_link_away(open_pages: O
         assert whole.json()["input"]["topic"] == "tea" * 10_000
 
 
-async def test_a_token_in_the_query_of_a_webhooks_url_shows_on_no_page_and_in_no_answer(open_pages: OpenPages) -> None:
+async def test_a_token_in_a_webhook_url_is_shown_on_no_page_and_in_no_response(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         webhook = Webhook("https://n8n.example.com/hook?flow=1&token=canary", ("run.started",))
         run = await visitor.client.start("film", {}, webhook=webhook)

@@ -1,4 +1,4 @@
-"""Reviews on their pages: what people are shown, how they answer, and what they are told when that cannot be taken."""
+"""Review pages: what people see, how they answer, and the messages for invalid answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from retoma import App, Decision
+from retoma import App
 from retoma.errors import DefinitionError
 from retoma.records import Review
+from retoma.reviews import Decision
 from retoma.states import ReviewState, RunState
+from tests.server import pictures
 from tests.server.pages.catalogues import write_catalogue
-from tests.server.pages.newsroom import TEXT, an_application, article, start_until_review, work_until_review
+from tests.server.pages.newsroom import TEXT, article, make_application, start_until_review, work_until_review
 from tests.server.pages.test_pages import EVERYTHING
 from tests.server.pages.visitor import OpenPages, Visitor, token_of, visible_text
 
@@ -25,21 +27,21 @@ APPROVE = Decision("approve", by="ana")
 
 @pytest.fixture
 async def visitor(open_pages: OpenPages, tmp_path: Path) -> AsyncIterator[Visitor]:
-    async with open_pages(application=an_application(tmp_path)) as visitor:
+    async with open_pages(application=make_application(tmp_path)) as visitor:
         yield visitor
 
 
 async def decide(visitor: Visitor, review: Review, action: str, **fields: str) -> Any:
     """Send the form of this act, as the page has it."""
     page = await visitor.get(f"/reviews/{review.id}")
-    given = {"csrf": token_of(page), "action": action, "seen": str(review.revision), "key": uuid4().hex}
+    form_fields = {"csrf": token_of(page), "action": action, "seen": str(review.revision), "key": uuid4().hex}
     return await visitor.post(
-        f"/reviews/{review.id}", given | {name.replace("__", "."): v for name, v in fields.items()}
+        f"/reviews/{review.id}", form_fields | {name.replace("__", "."): v for name, v in fields.items()}
     )
 
 
 async def start_until_final_review(visitor: Visitor) -> Review:
-    """A review with a form of its own."""
+    """A review with its own form."""
     review = await start_until_review(visitor.api.sandbox)
     await visitor.client.reviews.decide(review.id, APPROVE)
     return await work_until_review(visitor.api.sandbox, review.run)
@@ -49,7 +51,7 @@ async def get_review(visitor: Visitor, review: Review) -> Review:
     return await visitor.client.reviews.get(review.id)
 
 
-async def test_a_review_shows_texts_pictures_and_recordings(visitor: Visitor) -> None:
+async def test_a_review_shows_texts_images_and_recordings(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     page = await visitor.get(f"/reviews/{review.id}")
     assert "Tesouro Selic rende quase o mesmo." in page.text
@@ -60,7 +62,7 @@ async def test_a_review_shows_texts_pictures_and_recordings(visitor: Visitor) ->
     assert "due in 2 hr" in visible_text(page)
 
 
-async def test_hostile_text_in_what_is_reviewed_stays_text(visitor: Visitor) -> None:
+async def test_hostile_text_in_a_reviewed_result_is_escaped(visitor: Visitor) -> None:
     first = await start_until_review(visitor.api.sandbox, topic=EVERYTHING)
     await visitor.client.reviews.decide(first.id, Decision("send_back", by=EVERYTHING, notes=EVERYTHING))
     review = await work_until_review(visitor.api.sandbox, first.run)
@@ -90,7 +92,7 @@ async def test_an_approval_can_be_undone_for_ten_seconds_and_then_takes_effect(v
     assert (await get_review(visitor, review)).via == "page"
 
 
-async def test_what_a_person_edits_in_typed_fields_is_what_goes_on(visitor: Visitor) -> None:
+async def test_a_run_continues_with_the_values_edited_in_typed_fields(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     page = await visitor.get(f"/reviews/{review.id}")
     assert 'value="Renda fixa em 2026"' in page.text
@@ -106,7 +108,7 @@ async def test_what_a_person_edits_in_typed_fields_is_what_goes_on(visitor: Visi
     assert {name: value[name] for name in expected} == expected
 
 
-async def test_a_decided_review_says_what_was_edited_before_it_was_approved(visitor: Visitor) -> None:
+async def test_a_decided_review_shows_the_edits_made_before_its_approval(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     await decide(visitor, review, "edit", value__title="Renda fixa em 2027", value__text=TEXT)
     page = await visitor.get(f"/reviews/{review.id}")
@@ -123,7 +125,7 @@ async def test_filling_in_the_form_of_a_review_is_not_editing(visitor: Visitor) 
     assert re.search(r"Approved result\s+Picture\s+2\s+Title\s+Meu título", page)
 
 
-async def test_what_does_not_fit_comes_back_at_its_field_as_it_was_typed(visitor: Visitor) -> None:
+async def test_an_invalid_value_is_returned_at_its_field_as_typed(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "edit", value__title="", value__text="mine", value__score="much")
     assert answer.status_code == 422
@@ -137,7 +139,7 @@ async def test_what_does_not_fit_comes_back_at_its_field_as_it_was_typed(visitor
     assert (await get_review(visitor, review)).is_open
 
 
-async def test_a_form_asks_for_what_it_needs_and_keeps_what_was_typed(visitor: Visitor) -> None:
+async def test_a_form_asks_for_missing_fields_and_keeps_typed_values(visitor: Visitor) -> None:
     review = await start_until_final_review(visitor)
     page = await visitor.get(f"/reviews/{review.id}")
     assert 'name="value.title" aria-describedby' in page.text
@@ -148,7 +150,7 @@ async def test_a_form_asks_for_what_it_needs_and_keeps_what_was_typed(visitor: V
     assert (await get_review(visitor, review)).value == {"picture": 2, "title": None, "notify": True}
 
 
-async def test_work_goes_back_with_notes_moments_and_the_step_that_was_chosen(visitor: Visitor) -> None:
+async def test_work_is_sent_back_with_notes_timed_comments_and_the_chosen_step(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "send_back", notes=" ", to="facts", **{"feedback.with_picture": "yes"})
     assert (answer.status_code, "Say what should be improved." in answer.text) == (422, True)
@@ -166,43 +168,43 @@ async def test_work_goes_back_with_notes_moments_and_the_step_that_was_chosen(vi
     assert page.count("1:02-1:05.5 corte\nalto demais") == 2  # where it says how it was decided, and in the history
 
 
-async def test_work_goes_back_with_what_its_feedback_form_asks(visitor: Visitor) -> None:
+async def test_work_is_sent_back_with_the_fields_of_its_feedback_form(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     page = (await visitor.get(f"/reviews/{review.id}?lang=pt")).text
     assert (">Tom</label>" in page, "Quente …" in page) == (True, True)
-    given = {"feedback.tone": "x" * 21, "feedback.other_words": "1: sol"}
-    bounced = await decide(visitor, review, "send_back", **given)
+    fields = {"feedback.tone": "x" * 21, "feedback.other_words": "1: sol"}
+    bounced = await decide(visitor, review, "send_back", **fields)
     assert (bounced.status_code, "no máximo 20 caracteres" in bounced.text, "1: sol</textarea>" in bounced.text) == (
         422,
         True,
         True,
     )
     assert 'value="yes" id="feedback.with_picture"' in bounced.text  # as it was left: without the tick
-    await decide(visitor, review, "send_back", **given | {"feedback.tone": "warm"})
+    await decide(visitor, review, "send_back", **fields | {"feedback.tone": "warm"})
     decided = await get_review(visitor, review)
-    said = {"tone": "warm", "other_words": {"1": "sol"}, "with_picture": False}
-    assert (decided.state, decided.feedback) == (ReviewState.SENT_BACK, {**said, "comments": []})
+    messages = {"tone": "warm", "other_words": {"1": "sol"}, "with_picture": False}
+    assert (decided.state, decided.feedback) == (ReviewState.SENT_BACK, {**messages, "comments": []})
 
 
-async def test_what_was_filled_in_to_send_it_back_is_told_in_the_readers_language(visitor: Visitor) -> None:
+async def test_submitted_feedback_is_shown_in_the_readers_language(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
-    given = {"feedback.tone": "warm", "feedback.other_words": "1: sol", "feedback.speed": "1,2", "feedback.sung": "no"}
-    await decide(visitor, review, "send_back", **given, **{"feedback.ends": "um\ndois"})
-    told = "Tom: warm\nOther words: 1: sol\nWith picture: não\nSpeed: 1,2\nEnds: um, dois\nCantado: não"
+    fields = {"feedback.tone": "warm", "feedback.other_words": "1: sol", "feedback.speed": "1,2", "feedback.sung": "no"}
+    await decide(visitor, review, "send_back", **fields, **{"feedback.ends": "um\ndois"})
+    reported = "Tom: warm\nOther words: 1: sol\nWith picture: não\nSpeed: 1,2\nEnds: um, dois\nCantado: não"
     page = (await visitor.get(f"/reviews/{review.id}?lang=pt")).text
-    assert page.count(told) == 2  # where it says how it was decided, and in the history
+    assert page.count(reported) == 2  # where it says how it was decided, and in the history
     await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
     await visitor.api.sandbox.work(advance_clock=False)
     assert "Ends: um, dois" in (await visitor.get(f"/runs/{review.run}?step=draft")).text
 
 
-async def test_what_may_be_left_open_is_not_called_none(visitor: Visitor) -> None:
+async def test_an_optional_empty_field_is_not_shown_as_none(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     page = await visitor.get(f"/reviews/{review.id}?lang=pt")
     assert re.search(r'name="feedback.sung"[^>]*><option value="">sem mudança</option>', page.text)
 
 
-async def test_items_of_a_step_are_sent_back_one_by_one(visitor: Visitor) -> None:
+async def test_items_of_a_step_are_sent_back_individually(visitor: Visitor) -> None:
     review = await start_until_final_review(visitor)
     page = await visitor.get(f"/reviews/{review.id}")
     items = re.findall(r'name="items" value="([^"]+)"', page.text)
@@ -237,7 +239,36 @@ async def test_a_rejection_says_why_and_ends_the_run(visitor: Visitor) -> None:
     assert (await visitor.client.runs.get(review.run)).state is RunState.REJECTED
 
 
-async def test_who_comes_second_is_told_who_was_first_and_keeps_what_they_wrote(visitor: Visitor) -> None:
+@pytest.mark.parametrize(
+    ("pipeline", "language", "effect"),
+    [
+        ("album", "en", "Rejects this item; the other items continue."),
+        ("album", "pt", "Rejeita este item; os demais continuam."),
+        ("passport", "en", "Ends the run. Its results are kept."),
+        ("passport", "pt", "Encerra a execução. Os resultados são mantidos."),
+    ],
+)
+async def test_a_review_says_beforehand_what_a_rejection_does(
+    open_pages: OpenPages, pipeline: str, language: str, effect: str
+) -> None:
+    async with open_pages(application=pictures.app) as visitor:
+        cup, _ = await pictures.start_until_reviews(visitor.api.sandbox, pipeline)
+        assert effect in visible_text(await visitor.get(f"/reviews/{cup.id}?lang={language}"))
+
+
+async def test_the_pages_of_a_run_show_who_rejected_an_item_and_why(open_pages: OpenPages) -> None:
+    async with open_pages(application=pictures.app) as visitor:
+        cup, leaf = await pictures.start_until_reviews(visitor.api.sandbox)
+        assert (await decide(visitor, cup, "reject", notes="blurred")).status_code == 303
+        await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
+        run = await pictures.approve_and_end(visitor.api.sandbox, leaf)
+        for path in (f"/runs/{run}", f"/runs/{run}?step=good_picture&item=cup"):
+            page = visible_text(await visitor.get(path))
+            assert "REJECTED" in page, path
+            assert re.search(r"rejected by \S+: blurred", page), path
+
+
+async def test_the_second_reviewer_sees_who_decided_first_and_keeps_their_text(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     token = token_of(await visitor.get(f"/reviews/{review.id}"))
     await visitor.client.reviews.decide(review.id, Decision("reject", by="Marina", notes="too late for this"))
@@ -251,7 +282,7 @@ async def test_who_comes_second_is_told_who_was_first_and_keeps_what_they_wrote(
 
 
 @pytest.mark.parametrize(
-    ("act", "given", "labels"),
+    ("act", "values", "labels"),
     [
         ("edit", {"value.title": "my title", "value.tags": "my tag\nother", "notes": "my reason"}, "Title|Tags|Notes"),
         (
@@ -262,28 +293,28 @@ async def test_who_comes_second_is_told_who_was_first_and_keeps_what_they_wrote(
         ("approve", {}, ""),
     ],
 )
-async def test_who_comes_second_keeps_all_that_they_had_filled_in(
-    visitor: Visitor, act: str, given: dict[str, str], labels: str
+async def test_the_second_reviewer_keeps_all_form_values(
+    visitor: Visitor, act: str, values: dict[str, str], labels: str
 ) -> None:
     review = await start_until_review(visitor.api.sandbox)
     token = token_of(await visitor.get(f"/reviews/{review.id}"))
     await visitor.client.reviews.decide(review.id, APPROVE)
     carried = {"csrf": token, "action": act, "seen": "1", "key": "k"}
-    answer = await visitor.post(f"/reviews/{review.id}", carried | given)
+    answer = await visitor.post(f"/reviews/{review.id}", carried | values)
     _, is_there, rest = answer.text.partition("What you wrote")
     kept = re.findall(r'<dt>([^<]*)</dt><dd><p class="user-text">([^<]*)</p>', rest.partition("</details>")[0])
-    assert dict(kept) == dict(zip(filter(None, labels.split("|")), given.values(), strict=True))
-    assert bool(is_there) is bool(given)
+    assert dict(kept) == dict(zip(filter(None, labels.split("|")), values.values(), strict=True))
+    assert bool(is_there) is bool(values)
 
 
-async def test_who_goes_back_to_the_form_and_decides_otherwise_is_told_what_stands(visitor: Visitor) -> None:
+async def test_a_reviewer_who_returns_to_the_form_and_decides_differently_sees_the_decision(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     await decide(visitor, review, "approve")
     answer = await decide(visitor, review, "reject", notes="off topic")
     assert (answer.status_code, "decided at 2030-01-01 12:00:00: approved." in visible_text(answer)) == (409, True)
 
 
-async def test_another_revision_than_was_seen_is_not_approved(visitor: Visitor) -> None:
+async def test_a_revision_that_was_not_seen_is_not_approved(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "approve", seen="7", notes="my reason")
     assert (answer.status_code, "look at it again" in answer.text) == (409, True)
@@ -291,7 +322,7 @@ async def test_another_revision_than_was_seen_is_not_approved(visitor: Visitor) 
     assert (await get_review(visitor, review)).is_open
 
 
-async def test_what_is_refused_is_refused_in_the_visitors_language(visitor: Visitor) -> None:
+async def test_rejections_are_in_the_visitors_language(visitor: Visitor) -> None:
     review = await start_until_final_review(visitor)
     await visitor.get(f"/reviews/{review.id}?lang=pt")
     changed = await decide(visitor, review, "approve", seen="7", value__picture="1")
@@ -309,18 +340,18 @@ async def test_an_approval_may_have_notes(visitor: Visitor) -> None:
     assert "good, but late" in visible_text(await visitor.get(f"/reviews/{review.id}"))
 
 
-async def test_a_review_says_what_its_run_has_cost(visitor: Visitor) -> None:
+async def test_a_review_shows_the_cost_of_its_run(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     page = visible_text(await visitor.get(f"/reviews/{review.id}"))
     assert re.search(r"Charges\s+US\$ 0\.0123", page)
 
 
-async def test_a_step_that_asks_for_help_is_accepted_run_again_or_rejected(visitor: Visitor) -> None:
+async def test_a_step_that_asks_for_help_is_accepted_rerun_or_rejected(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox, words=-1)
     await visitor.client.reviews.decide(review.id, APPROVE)
     help_ = await work_until_review(visitor.api.sandbox, review.run)
     page = visible_text(await visitor.get(f"/reviews/{help_.id}"))
-    for said in (
+    for expected in (
         "A step asks for help",
         "TOO_SHORT",
         "shorter than it should be",
@@ -328,18 +359,24 @@ async def test_a_step_that_asks_for_help_is_accepted_run_again_or_rejected(visit
         "Run again",
         "Accept",
     ):
-        assert said in page
+        assert expected in page
     assert "Send back" not in page
     assert (await decide(visitor, help_, "edit", value="a longer page")).status_code == 303
     assert (await get_review(visitor, help_)).value == "a longer page"
 
 
-async def test_the_list_groups_by_kind_tells_what_is_late_and_filters_by_address(visitor: Visitor) -> None:
+async def test_the_list_groups_by_kind_highlights_overdue_reviews_and_filters_by_url(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox, topic="late one")
-    for minutes, colour, said in ((59, "", "in 1 hr 1 min"), (2, " c-warn", "in 59 min"), (45, " c-fail", "in 14 min")):
+    for minutes, colour, expected in (
+        (59, "", "in 1 hr 1 min"),
+        (2, " c-warn", "in 59 min"),
+        (45, " c-fail", "in 14 min"),
+    ):
         await visitor.api.sandbox.clock.advance(timedelta(minutes=minutes))
         page = await visitor.get("/reviews")
-        assert (f'<td class="n{colour}" data-l="Due">' in page.text, said in visible_text(page)) == (True, True), said
+        assert (f'<td class="n{colour}" data-l="Due">' in page.text, expected in visible_text(page)) == (True, True), (
+            expected
+        )
     await visitor.api.sandbox.clock.advance(timedelta(minutes=15))
     for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
         assert "1 min overdue" in visible_text(await visitor.get(path)), path
@@ -360,13 +397,13 @@ async def test_the_list_groups_by_kind_tells_what_is_late_and_filters_by_address
     assert "1 overdue" in overview
 
 
-async def test_an_empty_list_explains_itself(visitor: Visitor) -> None:
+async def test_an_empty_list_has_an_explanation(visitor: Visitor) -> None:
     assert "Nothing to review" in visible_text(await visitor.get("/reviews"))
     assert "No matching reviews" in visible_text(await visitor.get("/reviews?step=x"))
     assert (await visitor.get("/reviews?after=x")).status_code == 404
 
 
-async def test_many_are_approved_at_once_and_each_says_how_it_went(visitor: Visitor) -> None:
+async def test_many_reviews_are_approved_at_once_and_each_reports_its_outcome(visitor: Visitor) -> None:
     good = await start_until_review(visitor.api.sandbox, topic="good")
     bad = await start_until_final_review(visitor)
     taken = await start_until_review(visitor.api.sandbox, topic="taken")
@@ -383,18 +420,18 @@ async def test_many_are_approved_at_once_and_each_says_how_it_went(visitor: Visi
     assert answer.status_code == 200
     outcomes = visible_text(answer)
     assert "good · draft_review approved" in " ".join(outcomes.split())
-    for said in (
+    for expected in (
         "Open it and fill in its form.",
         "Marina decided at",
         "look at it again",
         "this review does not exist",
     ):
-        assert said in outcomes
+        assert expected in outcomes
     states = [(await get_review(visitor, each)).state for each in (good, bad, taken, old)]
     assert states == [ReviewState.APPROVED, ReviewState.OPEN, ReviewState.APPROVED, ReviewState.OPEN]
 
 
-async def test_who_approves_without_choosing_any_is_told_so_where_they_were(visitor: Visitor) -> None:
+async def test_approving_without_a_selection_is_reported_on_the_same_page(visitor: Visitor) -> None:
     token = token_of(await visitor.get(f"/reviews/{(await start_until_review(visitor.api.sandbox)).id}"))
     answer = await visitor.post("/reviews?tenant=channel", {"csrf": token, "key": "k"})
     page = await visitor.get(answer.headers["location"])
@@ -402,7 +439,7 @@ async def test_who_approves_without_choosing_any_is_told_so_where_they_were(visi
     assert 'name="tenant" value="channel"' in page.text
 
 
-async def test_colleagues_see_who_looks_at_it_and_whose_it_is(visitor: Visitor) -> None:
+async def test_colleagues_see_who_is_viewing_a_review_and_its_assignee(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     token = token_of(await visitor.get(f"/reviews/{review.id}"))
     assert (await visitor.post(f"/reviews/{review.id}/claim", {"csrf": token, "quiet": "yes"})).status_code == 204
@@ -414,13 +451,15 @@ async def test_colleagues_see_who_looks_at_it_and_whose_it_is(visitor: Visitor) 
     assert "Marina is reviewing it" in visible_text(await visitor.get(f"/reviews/{review.id}"))
 
 
-async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: OpenPages, tmp_path: Path) -> None:
+async def test_an_application_renders_reviewed_results_with_its_own_template(
+    open_pages: OpenPages, tmp_path: Path
+) -> None:
     (tmp_path / "own.html").write_text(
         """<h2>{{ subjects.draft.value.title }} {{ file_url(subjects.draft.value.picture) }} {{ review.step }}</h2>
         <input value="{{ submitted['value.picture'] }}" name="value.picture" form="approve">{{
         errors['value.picture'] }}"""
     )
-    application = an_application(tmp_path, templates=tmp_path, review_templates={"final_review": "own.html"})
+    application = make_application(tmp_path, templates=tmp_path, review_templates={"final_review": "own.html"})
     async with open_pages(application=application) as visitor:
         review = await start_until_final_review(visitor)
         page = await visitor.get(f"/reviews/{review.id}")
@@ -431,10 +470,10 @@ async def test_an_application_shows_what_is_reviewed_in_its_own_way(open_pages: 
         assert 'value="0" name="value.picture" form="approve">Must be at least 1.' in answer.text
 
 
-async def test_pages_call_steps_what_the_application_calls_them(open_pages: OpenPages, tmp_path: Path) -> None:
+async def test_pages_use_the_application_labels_of_steps(open_pages: OpenPages, tmp_path: Path) -> None:
     labels = {"draft": "Draft", "draft_review": "Reading"}
     locale = write_catalogue(tmp_path / "locale", {"Draft": "Rascunho", "Reading": "Leitura"})
-    async with open_pages(application=an_application(tmp_path, labels=labels, locale=locale)) as visitor:
+    async with open_pages(application=make_application(tmp_path, labels=labels, locale=locale)) as visitor:
         review = await start_until_review(visitor.api.sandbox)
         for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
             assert "Leitura" in visible_text(await visitor.get(f"{path}?lang=pt")), path
@@ -442,27 +481,27 @@ async def test_pages_call_steps_what_the_application_calls_them(open_pages: Open
         assert "Leitura: aguarda a decisão de uma pessoa" in visible_text(await visitor.get(f"/runs/{review.run}"))
 
 
-def test_a_label_for_a_step_that_is_not_there_is_refused() -> None:
+def test_a_label_for_a_missing_step_is_rejected() -> None:
     with pytest.raises(DefinitionError, match="did you mean 'draft'"):
         App("newsroom", pipelines=[article], labels={"drafts": "Draft"})
 
 
-def test_a_template_for_a_review_that_is_not_there_is_refused() -> None:
+def test_a_template_for_a_missing_review_is_rejected() -> None:
     with pytest.raises(DefinitionError, match="did you mean 'final_review'"):
         App("newsroom", pipelines=[article], review_templates={"final_revue": "own.html"})
 
 
 @pytest.mark.parametrize(
-    ("language", "said"),
+    ("language", "message"),
     [("en", "Renda fixa em 2026: a text has no music"), ("pt", "Renda fixa em 2026: um texto não tem música")],
 )
-async def test_feedback_that_a_step_cannot_follow_bounces_with_the_reason(
-    visitor: Visitor, language: str, said: str
+async def test_feedback_that_a_step_cannot_follow_is_returned_with_the_reason(
+    visitor: Visitor, language: str, message: str
 ) -> None:
     review = await start_until_review(visitor.api.sandbox)
     await visitor.get(f"/reviews/{review.id}?lang={language}")
     bounced = await decide(visitor, review, "send_back", notes="add music", to="draft")
-    assert (bounced.status_code, said in bounced.text, ">add music</textarea>" in bounced.text) == (422, True, True)
+    assert (bounced.status_code, message in bounced.text, ">add music</textarea>" in bounced.text) == (422, True, True)
     assert (await get_review(visitor, review)).is_open
     await decide(visitor, review, "send_back", notes="add music", to="facts")  # which follows whatever is said
     assert not (await get_review(visitor, review)).is_open

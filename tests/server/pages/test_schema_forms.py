@@ -60,8 +60,8 @@ VALUE: dict[str, Any] = {
 def as_typed(fields: list[forms.Field], **changes: str) -> dict[str, str]:
     """What a browser sends of these fields: an unchecked box is not sent."""
     shown = forms.iterate_controls(fields)
-    given = {field.name: field.text for field in shown if field.kind != "yes" or field.text}
-    return given | {f"value.{name}": value for name, value in changes.items()}
+    form_fields = {field.name: field.text for field in shown if field.kind != "yes" or field.text}
+    return form_fields | {f"value.{name}": value for name, value in changes.items()}
 
 
 def test_every_kind_of_field_has_its_control() -> None:
@@ -82,7 +82,7 @@ def test_every_kind_of_field_has_its_control() -> None:
     }
 
 
-def test_a_form_that_is_sent_as_it_was_shown_gives_the_same_value() -> None:
+def test_an_unchanged_form_returns_the_same_value() -> None:
     fields = forms.build_fields(SCHEMA, VALUE)
     assert forms.parse_form(fields, as_typed(fields)) == (VALUE, {})
 
@@ -90,7 +90,7 @@ def test_a_form_that_is_sent_as_it_was_shown_gives_the_same_value() -> None:
 @pytest.mark.parametrize(
     ("annotation", "value"), [(str, "a\nb"), (int, 7), (list[str], ["a", "b"]), (dict, {"a": [1]})]
 )
-def test_what_is_no_object_is_one_field(annotation: Any, value: Any) -> None:
+def test_a_value_that_is_not_an_object_is_one_field(annotation: Any, value: Any) -> None:
     (field,) = fields = forms.build_fields(TypeAdapter(annotation).json_schema(), value)
     assert field.key is None
     assert forms.parse_form(fields, {"value": field.text}) == (value, {})
@@ -116,18 +116,31 @@ def test_texts_by_name_that_would_not_come_back_from_lines_are_json(names: dict[
     assert forms.parse_form(fields, as_typed(fields))[0]["names"] == names
 
 
-@pytest.mark.parametrize(("language", "label", "hint"), [("en", "Tone", "warm, dry"), ("pt", "Tom", "quente, seco")])
-def test_a_field_is_named_in_the_language_of_the_page(language: str, label: str, hint: str) -> None:
-    class Wishes(BaseModel):
-        tone: str = Field(
-            "", description="warm, dry", json_schema_extra={"pt": {"title": "Tom", "description": "quente, seco"}}
-        )
+def test_titles_descriptions_and_names_of_fields_are_translated() -> None:
+    class Form(BaseModel):
+        tone: str = Field("", description="100 % warm, dry")
+        other_words: str = Field("", title="Words", examples=["sun", "sea"])
 
-    (field,) = forms.build_fields(Wishes.model_json_schema(), name="feedback", language=language)
-    assert (field.name, field.label, field.hint) == ("feedback.tone", label, hint)
+    translations = {"Tone": "Tom", "100 % warm, dry": "100 % quente, seco", "Words": "Palavras"}
+
+    def translate(text: str) -> str:
+        return translations.get(text, text)
+
+    tone, words = forms.build_fields(Form.model_json_schema(), name="feedback", translate=translate)
+    assert (tone.name, tone.label, tone.hint) == ("feedback.tone", "Tom", "100 % quente, seco")
+    assert (words.label, words.hint) == ("Palavras", "For example: sun, sea")
 
 
-def test_what_is_left_empty_is_null_or_its_default() -> None:
+def test_a_field_without_a_title_has_its_name_as_label() -> None:
+    class Form(BaseModel):
+        image_url: str = ""
+        other_words: str = Field("", title="Other words, if any")
+
+    labels = [field.label for field in forms.build_fields(Form.model_json_schema())]
+    assert labels == ["Image URL", "Other words, if any"]
+
+
+def test_an_empty_field_is_null_or_its_default() -> None:
     fields = forms.build_fields(SCHEMA, VALUE)
     value, wrong = forms.parse_form(fields, as_typed(fields, share="", sung="", kind="", count=" ", tags="", deep=""))
     assert wrong == {}
@@ -137,7 +150,7 @@ def test_what_is_left_empty_is_null_or_its_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "said"),
+    ("name", "values", "message"),
     [
         ("count", "1.5", "Enter a whole number."),
         ("count", "9" * 5_000, "Enter a whole number."),
@@ -152,10 +165,10 @@ def test_what_is_left_empty_is_null_or_its_default() -> None:
         ("deep", "\0", "This is not valid JSON."),
     ],
 )
-def test_what_is_not_of_its_kind_is_told_at_its_field(name: str, given: str, said: str) -> None:
+def test_a_value_of_the_wrong_kind_is_reported_at_its_field(name: str, values: str, message: str) -> None:
     fields = forms.build_fields(SCHEMA, VALUE)
-    wrong = forms.parse_form(fields, as_typed(fields, **{name: given}))[1]
-    assert {field: error.message for field, error in wrong.items()} == {f"value.{name}": said}
+    wrong = forms.parse_form(fields, as_typed(fields, **{name: values}))[1]
+    assert {field: error.message for field, error in wrong.items()} == {f"value.{name}": message}
 
 
 def test_a_list_of_simple_objects_has_a_group_of_controls_for_each_and_for_two_more() -> None:
@@ -181,7 +194,7 @@ def test_entries_that_would_not_come_back_as_they_were_are_json(parts: list[Any]
     assert forms.parse_form(fields, as_typed(fields))[0]["parts"] == parts
 
 
-def test_what_is_hidden_is_not_offered_and_stays_as_it_was() -> None:
+def test_hidden_fields_are_not_offered_and_stay_unchanged() -> None:
     class Counted(BaseModel):
         text: str
         words: int = Field(0, json_schema_extra={"hidden": True})
@@ -191,25 +204,25 @@ def test_what_is_hidden_is_not_offered_and_stays_as_it_was() -> None:
     assert forms.parse_form(fields, {"value.text": "a", "value.words": "9"}) == ({"text": "a", "words": 2}, {})
 
 
-def test_of_a_type_that_is_hidden_nothing_is_offered() -> None:
+def test_a_hidden_type_offers_no_field() -> None:
     fields = forms.build_fields({"type": "object", "hidden": True, "properties": {"a": {"type": "string"}}}, {"a": "b"})
     assert forms.visible_fields(fields) == []
     assert forms.parse_form(fields, {}) == ({"a": "b"}, {})
 
 
-def test_what_a_type_refuses_is_told_at_the_field_that_it_is_about() -> None:
+def test_a_validation_error_is_reported_at_its_field() -> None:
     fields = forms.build_fields(SCHEMA, VALUE)
     with pytest.raises(ValidationError) as caught:
         Everything.model_validate(VALUE | {"title": "x" * 81, "deep": [{}], "kind": "c"})
-    told = forms.map_validation_errors(fields, {}, caught.value)
-    assert {name: (each.message, each.path, each.values) for name, each in told.items()} == {
+    reported = forms.map_validation_errors(fields, {}, caught.value)
+    assert {name: (each.message, each.path, each.values) for name, each in reported.items()} == {
         "value.title": ("Too long: at most %(max_length)s characters.", "", {"max_length": 80}),
         "value.kind": ("Must be one of: %(expected)s.", "", {"expected": "'a', 'b'"}),
         "value.deep": ("This field is required.", "0.part", {}),
     }
 
 
-def test_what_a_type_refuses_of_an_entry_is_told_there_though_one_before_it_was_emptied() -> None:
+def test_a_validation_error_of_an_entry_is_reported_there_though_an_earlier_one_was_emptied() -> None:
     class Short(BaseModel):
         name: str = Field(max_length=1)
 
@@ -217,16 +230,16 @@ def test_what_a_type_refuses_of_an_entry_is_told_there_though_one_before_it_was_
         parts: list[Short]
 
     fields = forms.build_fields(Whole.model_json_schema(), {"parts": [{"name": "n"}, {"name": "o"}]})
-    given = as_typed(fields, **{"parts.0.name": "", "parts.1.name": "oo"})
-    value, _ = forms.parse_form(fields, given)
+    form_fields = as_typed(fields, **{"parts.0.name": "", "parts.1.name": "oo"})
+    value, _ = forms.parse_form(fields, form_fields)
     with pytest.raises(ValidationError) as caught:
         Whole.model_validate(value)
-    assert [*forms.map_validation_errors(fields, given, caught.value)] == ["value.parts.1.name"]
+    assert [*forms.map_validation_errors(fields, form_fields, caught.value)] == ["value.parts.1.name"]
 
 
-def test_a_difference_tells_lines_and_the_words_within_them() -> None:
-    former = {"title": "Tea", "text": "one\ntwo words\nthree"}
-    found = differences.diff_results(former, {"title": "Tea", "text": "one\ntwo other words\nthree\nfour"})
+def test_a_diff_shows_lines_and_the_words_within_them() -> None:
+    previous = {"title": "Tea", "text": "one\ntwo words\nthree"}
+    found = differences.diff_results(previous, {"title": "Tea", "text": "one\ntwo other words\nthree\nfour"})
     shown = [
         (line.kind, "".join(f"[{p.text}]" if p.is_changed else p.text for p in line.pieces)) for line in found.lines
     ]
@@ -240,27 +253,27 @@ def test_a_difference_tells_lines_and_the_words_within_them() -> None:
         ("add", "  four"),
     ]
     assert (found.added, found.removed) == (2, 1)
-    assert not differences.diff_results(former, former)
+    assert not differences.diff_results(previous, previous)
 
 
 @pytest.mark.parametrize(
     ("value", "shown"), [(12.345678, "12.346"), (0.12345, "0.123"), (0.00012345, "0.000123"), (3, "3"), (True, "true")]
 )
-def test_a_difference_does_not_tell_more_of_a_number_than_people_read(value: float, shown: str) -> None:
+def test_a_diff_shows_numbers_with_the_displayed_precision(value: float, shown: str) -> None:
     (_, line) = differences.diff_results({"n": "x"}, {"n": value}).lines
     assert "".join(piece.text for piece in line.pieces) == f"n: {shown}"
 
 
-def test_an_address_is_called_as_people_write_it() -> None:
+def test_a_field_path_is_shown_in_readable_form() -> None:
     (url, of_picture) = forms.build_fields({"type": "object", "properties": {"url": {}, "picture_url": {}}})
     assert (url.label, of_picture.label) == ("URL", "Picture URL")
 
 
-def test_comments_are_about_moments_ranges_or_the_whole() -> None:
-    told = list(timecodes.parse_comments("1:02 loud\n\n01:00:03,5 - 1:00:05 cut \nno time\n9:99:99 odd\n1:5 odd"))
-    assert told[:3] == [
+def test_comments_refer_to_times_ranges_or_the_whole() -> None:
+    reported = list(timecodes.parse_comments("1:02 loud\n\n01:00:03,5 - 1:00:05 cut \nno time\n9:99:99 odd\n1:5 odd"))
+    assert reported[:3] == [
         Comment("loud", 62.0),
         Comment("cut", 3603.5, 3605.0),
         Comment("no time"),
     ]
-    assert told[4] == Comment("1:5 odd")
+    assert reported[4] == Comment("1:5 odd")

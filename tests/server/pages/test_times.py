@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from retoma.server.pages.page_context import TIME_ZONE_COOKIE
@@ -35,6 +38,20 @@ async def test_times_are_in_the_zone_that_the_browser_reported(
         page = await read_run(visitor, language, zone)
         assert time in page
         assert note in page
+
+
+async def test_a_day_that_the_viewer_enters_begins_in_their_zone(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        await visitor.client.start("film", {})
+        today = datetime.now(ZoneInfo("Pacific/Auckland")).date()  # the id of a run has the real time
+        counts = []
+        for zone in ("Pacific/Auckland", "Etc/GMT+12"):  # where that day has begun, and where it has not
+            visitor.cookies[TIME_ZONE_COOKIE] = zone
+            shown = await visitor.get(f"/runs?since={today}")
+            counts.append(shown.text.count('href="/runs/0'))
+        assert counts == [1, 0]
+        visitor.cookies[TIME_ZONE_COOKIE] = "Pacific/Auckland"
+        assert (await visitor.get("/runs?since=0001-01-01")).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Titles of runs on the pages, with their ids beside them."""
+"""Titles of runs on the pages, next to their ids."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ async def test_a_run_is_headed_by_its_title(visitor: Visitor) -> None:
     assert f"<title>News: tea {str(run)[:8]}" in page
 
 
-async def test_a_run_without_a_title_is_headed_by_its_pipeline(open_pages: OpenPages) -> None:
+async def test_a_run_without_a_title_is_headed_by_its_input_or_its_pipeline(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
-        run = (await visitor.client.start("film")).id
+        run = (await visitor.client.start("film", {"topic": "coffee"})).id
+        assert '<h1 class="wrapany"><bdi>coffee</bdi></h1>' in await show(visitor, f"/runs/{run}")
+        run = (await visitor.client.start("film", {"topic": " "})).id
         assert '<h1 class="wrapany"><bdi>film</bdi></h1>' in await show(visitor, f"/runs/{run}")
-        assert f"<code>{str(run)[:13]}</code>" in await show(visitor, "/runs")
+        assert names_run(await show(visitor, "/runs"), run, "film")
 
 
 async def test_reviews_are_headed_by_the_title_of_their_run(visitor: Visitor) -> None:

@@ -1,4 +1,4 @@
-"""Somebody with a browser, as far as the server can tell."""
+"""A visitor with a browser, as far as the server can tell."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Visitor:
         return self._keep_cookies(await self.api.get(path, key=None, headers=self._headers(headers)))
 
     async def post(self, path: str, fields: dict[str, str], **headers: str) -> httpx2.Response:
-        """A form of ours, unless headers say otherwise."""
-        given = self._headers(SAME_ORIGIN | headers)
-        return self._keep_cookies(await self.api.post(path, key=None, data=fields, headers=given))
+        """Submit one of our forms, unless the headers say otherwise."""
+        all_headers = self._headers(SAME_ORIGIN | headers)
+        return self._keep_cookies(await self.api.post(path, key=None, data=fields, headers=all_headers))
 
     async def log_in(self, password: str = PASSWORD) -> httpx2.Response:
         return await self.post("/login", {"password": password})
 
     async def token(self) -> str:
-        """What the forms carry."""
+        """Return the CSRF token of the forms."""
         started = await self.client.start("film", {})
         return token_of(await self.get(f"/runs/{started.id}"))
 
@@ -86,10 +86,10 @@ def visit_pages(open_api: OpenApi) -> OpenPages:
     return opened
 
 
-async def a_dead_delivery(visitor: Visitor, tenant: str = "default", answer: bytes = b"no") -> UUID:
+async def make_dead_delivery(visitor: Visitor, tenant: str = "default", answer: bytes = b"no") -> UUID:
     """A webhook that was tried once, answered with 500, and given up."""
-    async with receiver(respond_with(500, answer)) as there:
-        webhook = Webhook(there.url, ("run.started",), retries=0)
+    async with receiver(respond_with(500, answer)) as listener:
+        webhook = Webhook(listener.url, ("run.started",), retries=0)
         run = await visitor.client.start("film", {}, tenant=tenant, webhook=webhook)
         await visitor.api.sandbox.send_webhooks()
     (delivery,) = await visitor.client.webhooks.list_deliveries(run=run.id)

@@ -7,13 +7,12 @@ import time
 from uuid import UUID
 
 from retoma import demo
-from retoma.cli.demo.board import Board, Snapshot
+from retoma.cli.demo.board import Board
 from retoma.cli.demo.proof import JobName, Proof, get_job_name
 from retoma.cli.messages import format_decimal, get_language, gettext
 from retoma.cli.worker_process import SupervisedWorker
 from retoma.client import Client
-from retoma.define.graph import Graph
-from retoma.records import Job, WorkerRecord
+from retoma.records import Job, Worker
 from retoma.states import JobState
 
 POLL_SECONDS = 0.15
@@ -43,11 +42,10 @@ class Demo:
         """Run the demo to its end. Return False if a guarantee was violated."""
         started = await self._client.start(demo.demo, {"language": get_language()}, priority=DEMO_PRIORITY)
         self.run_id = started.id
-        graph = await self._client.runs.get_graph(await self._client.runs.get(started.id))
         self._board.print_timed(gettext("run %(run)s is started and stored", run=started.id))
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                await self._watch(started.id, graph, worker)
+                await self._watch(started.id, worker)
         except TimeoutError:
             self._board.print_timed(
                 gettext("the run has not finished after %(seconds)s s", seconds=f"{TIMEOUT_SECONDS:g}"), style="red"
@@ -66,16 +64,18 @@ class Demo:
             self._proof.record_jobs(await self._client.runs.list_jobs(self.run_id))
             self._jobs_recorded.set()
 
-    async def _watch(self, run: UUID, graph: Graph, worker: SupervisedWorker) -> None:
+    async def _watch(self, run: UUID, worker: SupervisedWorker) -> None:
         while not (await self._client.runs.get(run)).is_over:
             jobs = await self._client.runs.list_jobs(run)
             await self._report_progress(jobs, worker)
-            lost = self._proof.interrupted - self._retried
-            self._board.show(Snapshot(graph, jobs, lost, await self._format_note()))
+            await self._show_progress(run, await self._format_note())
             if self._killed_at is None and _should_kill(jobs):
                 await self._kill(worker)
             await asyncio.sleep(POLL_SECONDS)
-        self._board.show(Snapshot(graph, await self._client.runs.list_jobs(run)))
+        await self._show_progress(run)
+
+    async def _show_progress(self, run: UUID, note: str = "") -> None:
+        self._board.show(demo.demo.name, await self._client.runs.get_progress(run), note)
 
     async def _kill(self, worker: SupervisedWorker) -> None:
         self._killed_at = time.monotonic()
@@ -90,7 +90,7 @@ class Demo:
             style="bold red",
         )
         self._board.print_timed(
-            gettext("%(jobs)s jobs were finished and stay in the database", jobs=len(self._proof.finished))
+            gettext("%(jobs)s jobs had finished; their results stay in the database", jobs=len(self._proof.finished))
         )
 
     async def _report_progress(self, jobs: list[Job], worker: SupervisedWorker) -> None:
@@ -115,7 +115,7 @@ class Demo:
         if retried and not self._retried:
             self._board.print_timed(
                 gettext(
-                    "recovered %(after)s s after the kill: the jobs of worker 1 rerun, one at a time",
+                    "recovered %(after)s s after the kill: the jobs of worker 1 rerun, one by one",
                     after=self._format_elapsed(self._killed_at),
                 ),
                 style="bold green",
@@ -133,7 +133,7 @@ class Demo:
             limit=f"{self._heartbeat_timeout:g}",
         )
 
-    async def _find_worker(self, pid: int) -> WorkerRecord | None:
+    async def _find_worker(self, pid: int) -> Worker | None:
         return next((known for known in await self._client.workers.list() if known.name.endswith(f":{pid}")), None)
 
     def _format_elapsed(self, moment: float) -> str:

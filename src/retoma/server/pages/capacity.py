@@ -18,15 +18,20 @@ async def show_pools(context: PageContext) -> Response:
 
 
 async def set_pool(context: PageContext) -> Response:
-    given = context.fields.get("capacity", "")
-    if not (given.isascii() and given.isdigit() and len(given) < 8):
+    capacity = context.fields.get("capacity", "")
+    if not (capacity.isascii() and capacity.isdigit() and len(capacity) < 8):
         raise InvalidInput(context.gettext("The capacity must be a whole number, 0 or more."))
-    await context.client.pools.update(context.fields.get("pool", ""), capacity=int(given))
+    await context.client.pools.update(context.fields.get("pool", ""), capacity=int(capacity))
     return context.redirect("/pools", "pool_set")
 
 
 async def show_workers(context: PageContext) -> Response:
-    return context.render("workers.html", workers=await context.client.workers.list(), now=await context.client.now())
+    return context.render(
+        "workers.html",
+        workers=await context.client.workers.list(),
+        now=await context.client.now(),
+        heartbeat_timeout=context.client.heartbeat_timeout,
+    )
 
 
 PAGES = (Page("/pools", show_pools, set_pool), Page("/workers", show_workers))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from retoma.define.graph import Graph
 from retoma.records import StepProgress
@@ -40,15 +41,15 @@ class Drawing:
     height: int
 
 
-def draw_graph(graph: Graph, progress: Mapping[str, StepProgress], waiting_for_review: Container[str] = ()) -> Drawing:
-    """Draw the steps that the user wrote; lines pass through internal steps. `waiting_for_review` steps are marked."""
+def draw_graph(
+    graph: Graph, progress: Mapping[str, StepProgress], parked_as: Mapping[str, str] = MappingProxyType({})
+) -> Drawing:
+    """Draw the steps that the user wrote; lines pass through internal steps. `parked_as` has their display states."""
     edges = list_visible_edges(graph)
     columns = _assign_columns([step.name for step in graph.steps if not step.internal], edges)
     places = _assign_positions(columns)
     each = {step.name: step.each for step in graph.steps}
-    nodes = [
-        _make_node(step, each[step], progress.get(step), step in waiting_for_review, *places[step]) for step in places
-    ]
+    nodes = [_make_node(step, each[step], progress.get(step), parked_as.get(step), *places[step]) for step in places]
     done = {node.step for node in nodes if node.state is JobState.SUCCEEDED}
     lines = [Line(_draw_path(places[first], places[last]), first in done) for first, last in edges]
     return Drawing(nodes, lines, _get_extent(places, 0, WIDTH), _get_extent(places, 1, HEIGHT))
@@ -80,9 +81,9 @@ def summarize_state(step: StepProgress | None) -> JobState | None:
     return None if step is None else next((state for state in order if step.jobs.get(state)), None)
 
 
-def get_display_state(state: JobState | None, in_review: bool) -> str | None:
-    """The state as people should read it: what is parked waits for a person, or for work outside."""
-    return "asked" if in_review and state is JobState.PARKED else state
+def get_display_state(state: JobState | None, parked_as: str | None) -> str | None:
+    """Return the state as people should read it: `parked_as` says what a parked job waits for, if not a provider."""
+    return parked_as if parked_as is not None and state is JobState.PARKED else state
 
 
 def list_visible_edges(graph: Graph) -> list[tuple[str, str]]:
@@ -119,9 +120,9 @@ def _assign_positions(columns: list[list[str]]) -> dict[str, tuple[int, int]]:
     }
 
 
-def _make_node(step: str, each: bool, progress: StepProgress | None, in_review: bool, x: int, y: int) -> Node:
+def _make_node(step: str, each: bool, progress: StepProgress | None, parked_as: str | None, x: int, y: int) -> Node:
     jobs = {} if progress is None else progress.jobs
-    state = get_display_state(summarize_state(progress), in_review)
+    state = get_display_state(summarize_state(progress), parked_as)
     failed = jobs.get(JobState.FAILED, 0) + jobs.get(JobState.QUARANTINED, 0)
     return Node(step, state, jobs.get(JobState.SUCCEEDED, 0), sum(jobs.values()), failed, each, x, y)
 

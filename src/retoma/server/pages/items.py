@@ -16,28 +16,24 @@ MAX_SEARCH_LENGTH = 500
 
 async def load_items(context: PageContext, run: Run, graph: Graph) -> dict[str, Any]:
     """Return the values for the template; `source` is None if the run has no items."""
-    given, asked = list_item_sources(graph), context.query
-    source = asked["items"] if asked.get("items") in given else next(iter(given), None)
+    sources, query = list_item_sources(graph), context.query
+    source = query["items"] if query.get("items") in sources else next(iter(sources), None)
     if source is None:
         return {"sources": [], "source": None}
-    state, search = context.get_query_choice("item_state", JobState), asked.get("search", "")[:MAX_SEARCH_LENGTH]
+    state, search = context.get_query_choice("item_state", JobState), query.get("search", "")[:MAX_SEARCH_LENGTH]
     found = await context.client.runs.list_items(
         run.id,
         source,
         states=[state] if state else None,
         search=search or None,
-        after=parse_number(asked.get("item_from", ""), -1),
+        after=context.get_query_number("item_from", -1),
         limit=PAGE_SIZE + 1,
     )
     return {
-        "sources": given,
+        "sources": sources,
         "source": source,
         "items": found[:PAGE_SIZE],
         "item_counts": (await context.client.runs.get_item_totals(run.id, source)).states,
         "search": search,
         "next_item": found[PAGE_SIZE - 1].position if len(found) > PAGE_SIZE else None,
     }
-
-
-def parse_number(text: str, default: int) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default

@@ -31,7 +31,7 @@ async def show_login(context: PageContext) -> Response:
 
 
 async def log_in(context: PageContext) -> Response:
-    sessions = context.site.sessions
+    sessions = context.services.sessions
     to = context.fields.get("to", "")
     token = await sessions.log_in(context.fields.get("password", ""), get_client_address(context.request))
     if token is None:
@@ -45,22 +45,22 @@ async def log_in(context: PageContext) -> Response:
 
 async def log_out(context: PageContext) -> Response:
     if context.token is not None:
-        await context.site.sessions.log_out(context.token)
+        await context.services.sessions.log_out(context.token)
     answer = context.redirect("/login", "logged_out")
-    context.site.sessions.delete_cookie(context.request, answer)
+    context.services.sessions.delete_cookie(context.request, answer)
     return answer
 
 
 def _render_form(context: PageContext, to: str, status: int = 200, wrong_password: bool = False) -> Response:
-    refusal = context.site.auth.explain_dev_refusal(context.request)
-    possible = context.site.sessions.can_log_in
+    refusal = context.services.auth.explain_dev_refusal(context.request)
+    possible = context.services.sessions.can_log_in
     if refusal is not None and not possible:
         status = 401
     return context.render(
         "login.html",
         status,
         to=_safe_redirect_path(to),
-        wrong=wrong_password,
+        wrong_password=wrong_password,
         possible=possible,
         refusal="" if refusal is None else context.translate(_DEV_REFUSALS[refusal]),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -11,22 +11,25 @@ from urllib.parse import parse_qsl, urlencode
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo, available_timezones
 
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from retoma.app import App
 from retoma.client import Client
-from retoma.errors import NotFound
+from retoma.define.pipeline import Pipeline
+from retoma.errors import InvalidInput, NotFound, RetomaError
 from retoma.server.auth import ADMINISTRATOR
-from retoma.server.pages.badges import STATE_NAMES
+from retoma.server.pages import badges
 from retoma.server.pages.formats import Formats
-from retoma.server.pages.forms import FieldError
+from retoma.server.pages.forms import Field, FieldError, map_validation_errors
 from retoma.server.problems import Problem
 from retoma.server.request_limits import PAGE_HEADERS, body_too_large
 from retoma.server.sessions import csrf_token
 from retoma.translations import LANGUAGES, N_, Message, Translator
 
 if TYPE_CHECKING:
-    from retoma.server.pages.page_site import PageSite
+    from retoma.server.pages.page_services import PageServices
 
 HEADERS = {**PAGE_HEADERS, "Vary": "Cookie, Accept-Language"}
 THEMES = ("auto", "light", "dark")
@@ -36,7 +39,7 @@ MAX_INLINE_PARSE_BYTES = 64 * 1024  # bytes; a longer form is parsed in a thread
 
 # Address, icon and name of each entry of the navigation.
 NAVIGATION = (
-    ("/", "home", N_("Overview")),
+    ("/", "home", N_("Home")),
     ("/reviews", "inbox", N_("Reviews")),
     ("/runs", "runs", N_("Runs")),
     ("/stuck", "stuck", N_("Stuck")),
@@ -54,6 +57,7 @@ NOTICES = {
     "rerun": N_("The failed jobs are being rerun."),
     "rerun_started": N_("The rerun has started."),
     "nothing_to_rerun": N_("There was nothing to rerun."),
+    "orphan_resolved": N_("It is recorded what became of the call."),
     "forked": N_("This is the new run."),
     "undone": N_("The decision has been undone."),
     "too_late": N_("Too late: the decision has already taken effect."),
@@ -80,12 +84,18 @@ Chosen = TypeVar("Chosen", bound=StrEnum)
 
 
 class PageContext:
-    """`token` is the session's; without one, only public pages are shown."""
+    """`token` is the session's; without one, only public pages are shown.
 
-    def __init__(self, site: PageSite, request: Request, token: str | None) -> None:
-        self.site = site
+    `application` is the one that the page belongs to or is about: its templates, texts and client are used.
+    """
+
+    def __init__(
+        self, services: PageServices, request: Request, token: str | None, application: App | None = None
+    ) -> None:
+        self.services = services
         self.request = request
         self.token = token
+        self.application = application
         self.fields: dict[str, str] = {}
         self._form_pairs: list[tuple[str, str]] = []
         self.open_review_count = 0  # shown in the navigation
@@ -94,7 +104,11 @@ class PageContext:
 
     @property
     def client(self) -> Client:
-        return self.site.client
+        return self.services.client if self.application is None else self.services.client.scope_to(self.application)
+
+    def use_application_of(self, pipeline: str) -> None:
+        """Show this page in the texts and with the templates of the application that defines the pipeline."""
+        self.application = self.services.find_owner(pipeline)
 
     @property
     def query(self) -> dict[str, str]:
@@ -103,13 +117,13 @@ class PageContext:
 
     @cached_property
     def language(self) -> str:
-        asked = self.request.query_params.get("lang") or self.request.cookies.get("retoma-language")
-        return asked if asked in LANGUAGES else _negotiate_language(self.request.headers.get("accept-language", ""))
+        chosen = self.request.query_params.get("lang") or self.request.cookies.get("retoma-language")
+        return chosen if chosen in LANGUAGES else _negotiate_language(self.request.headers.get("accept-language", ""))
 
     @cached_property
     def theme(self) -> str:
-        asked = self.request.query_params.get("theme") or self.request.cookies.get("retoma-theme")
-        return asked if asked in THEMES else "auto"
+        chosen = self.request.query_params.get("theme") or self.request.cookies.get("retoma-theme")
+        return chosen if chosen in THEMES else "auto"
 
     @cached_property
     def formats(self) -> Formats:
@@ -128,13 +142,27 @@ class PageContext:
         except ValueError:
             raise NotFound(self.gettext("This is not a valid id.")) from None
 
+    def get_query_id(self, name: str) -> UUID | None:
+        """Return the id in the query, or None if it has none. Raise `NotFound` if it is not one."""
+        try:
+            return UUID(self.query[name]) if self.query.get(name) else None
+        except ValueError:
+            raise NotFound(self.gettext("This is not a valid id.")) from None
+
+    def get_query_number(self, name: str, default: int) -> int:
+        return parse_number(self.query.get(name, ""), default)
+
+    def find_pipeline(self, name: str) -> Pipeline | None:
+        """Return the pipeline, or None if this server does not define it."""
+        return self.client.app.pipelines.get(name) if self.client.app else None
+
     def get_query_choice(self, name: str, kind: type[Chosen]) -> Chosen | None:
         """Return the member that the query names, or None."""
         return next((each for each in kind if each == self.query.get(name)), None)
 
-    @cached_property
+    @property
     def translator(self) -> Translator:
-        return self.site.get_translator(self.language)
+        return self.services.get_translator(self.language, self.application)
 
     def gettext(self, message: str, /, **values: Any) -> str:
         """Return the message in the viewer's language: the application's catalogue wins over Retoma's."""
@@ -150,19 +178,58 @@ class PageContext:
         """Translate a message that `N_` or `NP_` marked."""
         return self.translator.translate(message, **values)
 
-    def get_state_name(self, state: str) -> str:
-        return self.translate(STATE_NAMES[state])
+    def translate_error(self, error: RetomaError) -> str:
+        """Return the message of an error. One that no catalogue has stays English."""
+        return self.gettext(error.message, **error.values) if error.message else ""
 
-    def get_step_label(self, step: str) -> str:
-        """Return the label that the application gives a step; by default the step's name."""
-        labels = self.site.app.labels if self.site.app else {}
-        return self.gettext(labels[step]) if step in labels else step
+    def get_state_name(self, state: str) -> str:
+        return self.translate(badges.get_state_name(state))
+
+    @property
+    def title(self) -> str:
+        """The title of the page's application, or of all that this server serves."""
+        return self.services.get_title(self.application or self.services.app, self.language)
+
+    def get_step_label(self, step: str, pipeline: str | None = None) -> str:
+        """Return the label that an application gives a step; by default the step's name.
+
+        The application is the one of this page or, with `pipeline`, the one that defines it.
+        """
+        application = self.application if pipeline is None else self.services.find_owner(pipeline)
+        label = None if application is None else application.labels.get(step)
+        return step if label is None else self.services.get_translator(self.language, application).gettext(label)
+
+    def get_query_pipelines(self) -> str | list[str] | None:
+        """Return the pipelines that the query names: one by `pipeline`, or all of one `application`."""
+        if self.query.get("pipeline"):
+            return self.query["pipeline"]
+        name = self.query.get("application")
+        application = next((each for each in self.services.applications if each.name == name), None)
+        return None if application is None else list(application.own_pipelines)
+
+    def list_application_titles(self) -> list[tuple[str, str]]:
+        """Return name and title of each application; none if there is only one, as no list needs to be split."""
+        found = [(each.name, self.services.get_title(each, self.language)) for each in self.services.applications]
+        return found if len(found) > 1 else []
+
+    def describe_pipeline(self, pipeline: str) -> str:
+        """Return the pipeline's name, with the title of its application if there are several."""
+        application = self.services.find_owner(pipeline)
+        if application is None or len(self.services.applications) == 1:
+            return pipeline
+        return f"{self.services.get_title(application, self.language)} · {pipeline}"
 
     def translate_errors(self, errors: Mapping[str, FieldError]) -> dict[str, str]:
         """Return the messages by the names of their fields."""
-        return {name: self._translate_error(each) for name, each in errors.items()}
+        return {name: self._translate_field_error(each) for name, each in errors.items()}
 
-    def _translate_error(self, error: FieldError) -> str:
+    def translate_validation_errors(self, fields: Sequence[Field], error: InvalidInput) -> dict[str, str]:
+        """Return the messages of pydantic's errors by the names of their fields; none if there is another cause."""
+        cause = error.__cause__
+        found = map_validation_errors(fields, self.fields, cause) if isinstance(cause, ValidationError) else {}
+        return self.translate_errors(found)
+
+    def _translate_field_error(self, error: FieldError) -> str:
         shown = {
             name: self.formats.exact(each) if isinstance(each, int | float) else each
             for name, each in error.values.items()
@@ -172,7 +239,7 @@ class PageContext:
 
     async def read_form(self, limits: FormLimits = AUTHENTICATED_FORM_LIMITS) -> None:
         """Read the form, after checking that a page of this server sent it."""
-        self.site.sessions.check_origin(self.request)
+        self.services.sessions.check_origin(self.request)
         body = await self.request.body()
         if len(body) > limits.size:
             raise body_too_large(limits.size)
@@ -190,7 +257,7 @@ class PageContext:
 
     def check_form(self) -> None:
         """Raise a `Problem` unless the form belongs to this session."""
-        self.site.sessions.check_csrf(self.token or "", self.fields.get("csrf"))
+        self.services.sessions.check_csrf(self.token or "", self.fields.get("csrf"))
 
     @property
     def _is_form(self) -> bool:
@@ -198,21 +265,22 @@ class PageContext:
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a page. Values are escaped."""
-        answer = HTMLResponse(self.render_to_string(template, **values), status, HEADERS)
+        response = HTMLResponse(self.render_to_string(template, **values), status, HEADERS)
         for name, chosen, kept in (("lang", self.language, "retoma-language"), ("theme", self.theme, "retoma-theme")):
             if name in self.request.query_params:
-                answer.set_cookie(kept, chosen, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
-        return answer
+                response.set_cookie(kept, chosen, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
+        return response
 
     def render_to_string(self, template: str, **values: Any) -> str:
         """Render a template to HTML."""
         ours = {"context": self, "f": self.formats, "here": self.path, "nav": self._build_nav()}
-        return self.site.get_templates(self.language).get_template(template).render(values | ours)
+        return self.services.get_templates(self.language, self.application).get_template(template).render(values | ours)
 
-    def redirect(self, path: str, notice: str | None = None, **asked: str) -> Response:
-        """Redirect to a page after an action. `notice` is a key of `NOTICES` or of the application, never text."""
-        query = urlencode({name: value for name, value in (asked | {"notice": notice}).items() if value})
-        return RedirectResponse(f"{path}?{query}" if query else path, 303, HEADERS)
+    def redirect(self, path: str, notice: str | None = None, **query: str) -> Response:
+        """Redirect to a page after an action. `notice` names the message there, and is never text: a key of `NOTICES`,
+        which `base.html` shows, or a name that the page's own template shows."""
+        encoded = urlencode({name: value for name, value in (query | {"notice": notice}).items() if value})
+        return RedirectResponse(f"{path}?{encoded}" if encoded else path, 303, HEADERS)
 
     @property
     def csrf_token(self) -> str:
@@ -229,7 +297,7 @@ class PageContext:
 
     @property
     def notice(self) -> str | None:
-        """The outcome of the action before this page. The address names it, and anyone can write an address."""
+        """The message of `NOTICES` that the address names, or None. Never text of the address: anyone can write one."""
         name = self.query.get("notice", "")
         return self.translate(NOTICES[name]) if name in NOTICES else None
 
@@ -243,8 +311,16 @@ class PageContext:
         """Return path, icon, name and number of open reviews of each entry."""
         waiting = {"/reviews": self.open_review_count}
         ours = [(path, icon, self.translate(name), waiting.get(path, 0)) for path, icon, name in NAVIGATION]
-        own = [(page.path, "doc", self.gettext(page.nav), 0) for page in self.site.application_pages if page.nav]
+        own = [
+            (page.path, "doc", self.services.get_translator(self.language, application).gettext(page.nav), 0)
+            for application, page in self.services.application_pages
+            if page.nav
+        ]
         return [*ours[:1], *own, *ours[1:]]
+
+
+def parse_number(text: str, default: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else default
 
 
 @cache

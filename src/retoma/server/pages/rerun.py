@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
 from starlette.responses import Response
 
 from retoma.errors import InvalidInput
@@ -22,35 +21,28 @@ async def rerun_steps(context: PageContext) -> Response:
     why = context.fields.get("reason", "").strip()[:MAX_REASON_LENGTH] or None
     steps, options = _parse_selection(context, step)
     items = [item] if item and steps else None
-    made = await context.client.runs.rerun(
+    revision = await context.client.runs.rerun(
         run, *steps, items=items, by=context.by, key=context.idempotency_key, reason=why, **options
     )
-    return context.redirect(f"/runs/{run}", "rerun_started" if made.jobs else "nothing_to_rerun", step=step, item=item)
+    return context.redirect(
+        f"/runs/{run}", "rerun_started" if revision.jobs else "nothing_to_rerun", step=step, item=item
+    )
 
 
 async def fork_run(context: PageContext) -> Response:
     """Fork the run. A rejected form is shown again as it was filled in."""
     run = await context.client.runs.get(context.get_path_id("run"))
     fields = run_page.build_input_fields(context, run)
-    value, wrong = forms.parse_form(fields, context.fields)
-    said = context.translate_errors(wrong)
-    if not said:
+    value, errors = forms.parse_form(fields, context.fields)
+    messages = context.translate_errors(errors)
+    if not messages:
         try:
             forked = await context.client.runs.fork(run.id, value, by=context.by, key=context.idempotency_key)
             return context.redirect(f"/runs/{forked.id}", "forked")
         except InvalidInput as error:
-            said = _translate_validation_errors(context, fields, error)
-    return await run_page.show_run(context, 422, rejected_fork=forms.fill_fields(fields, context.fields, said))
-
-
-def _translate_validation_errors(
-    context: PageContext, fields: list[forms.Field], error: InvalidInput
-) -> dict[str, str]:
-    """Return the messages by field; those that belong to no field go to the first."""
-    if not isinstance(error.__cause__, ValidationError):
-        return {fields[0].name: str(error)} if fields else {}
-    found = forms.map_validation_errors(fields, context.fields, error.__cause__)
-    return context.translate_errors(found) or {fields[0].name: str(error)}
+            found = context.translate_validation_errors(fields, error)
+            messages = found or {each.name: str(error) for each in fields[:1]}
+    return await run_page.show_run(context, 422, rejected_fork=forms.fill_fields(fields, context.fields, messages))
 
 
 def _parse_selection(context: PageContext, step: str) -> tuple[list[str], Mapping[str, Any]]:

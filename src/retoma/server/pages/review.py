@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from retoma.define.file import File, find_files
 from retoma.define.graph import Graph
-from retoma.define.pipeline import Pipeline
 from retoma.engine.reviews import Decision, get_feedback_form, get_form, has_form
 from retoma.errors import (
     AlreadyDecided,
@@ -69,39 +68,40 @@ class RejectedForm:
 async def show_review(context: PageContext, status: int = 200, rejected: RejectedForm | None = None) -> Response:
     client = context.client
     review = await client.reviews.get(context.get_path_id("review"))
+    context.use_application_of(review.pipeline)
     run, last = await client.runs.get(review.run), await client.runs.get_last_event_id(review.run)
-    shape = await client.runs.get_graph(run)
+    graph = await client.runs.get_graph(run)
     subjects = await client.reviews.get_subjects(review)
-    former = await _find_previous(context, review, shape, subjects)
+    previous = await _find_previous(context, review, graph, subjects)
     fields = (
         forms.visible_fields(_fill_fields(_build_fields(context, review, subjects), rejected)) if review.is_open else []
     )
     feedback_fields = forms.visible_fields(_fill_feedback_fields(context, review, rejected)) if review.is_open else []
     now = await client.now()
-    seen: dict[str, Any] = {"review": review, "run": run, "subjects": subjects, "previous": former, "now": now}
-    given = rejected.submitted if rejected else {}
-    content = _render_application_content(context, [*fields, *feedback_fields], given, **seen)
+    seen: dict[str, Any] = {"review": review, "run": run, "subjects": subjects, "previous": previous, "now": now}
+    submitted = rejected.submitted if rejected else {}
+    content = _render_application_content(context, [*fields, *feedback_fields], submitted, **seen)
     return context.render(
         "review.html",
         status,
         **seen,
         content=content,
         file_url=lambda file: build_file_url(run, file),
-        kept=client.app is not None and client.app.files is not None,
+        kept=context.application is not None and context.application.files is not None,
         last_event=last,
-        changes={step: differences.diff_results(former[step].value, subjects[step].value) for step in former},
-        replaced={step: _find_replaced_files(former[step], subjects[step]) for step in former},
+        changes={step: differences.diff_results(previous[step].value, subjects[step].value) for step in previous},
+        replaced={step: _find_replaced_files(previous[step], subjects[step]) for step in previous},
         edited=_diff_edit(context, review, subjects),
         written=_list_lost_input(context, review, subjects, rejected),
         spent=await client.costs.get_totals(by=(), run=run.id),
         urgency=get_urgency,
         describe_decision=describe_decision,
-        has_form=has_form(review, _find_pipeline(context, review)),
+        has_form=has_form(review, context.find_pipeline(review.pipeline)),
         fields=[each for each in fields if not _contains_field(content, each)],
         feedback_fields=[each for each in feedback_fields if each.error or not _contains_field(content, each)],
-        wrong_above=[each for each in fields if each.error and _contains_field(content, each)],
+        invalid_above=[each for each in fields if each.error and _contains_field(content, each)],
         rejected=rejected,
-        items=await _list_items(context, review, shape) if review.is_open else [],
+        items=await _list_items(context, review, graph) if review.is_open else [],
         takes_comments=_takes_comments(context, review, subjects),
         history=await review_history.list_history(context, review),
         feedback_text=review_history.format_review_feedback(context, review),
@@ -112,17 +112,18 @@ async def show_review(context: PageContext, status: int = 200, rejected: Rejecte
 async def decide_review(context: PageContext) -> Response:
     """Decide the review. A rejected form is shown again as it was filled in."""
     review = await context.client.reviews.get(context.get_path_id("review"))
-    act = context.fields.get("action", "")
-    if act not in ("approve", "edit", "send_back", "reject"):
+    context.use_application_of(review.pipeline)
+    action = context.fields.get("action", "")
+    if action not in ("approve", "edit", "send_back", "reject"):
         raise InvalidInput(context.gettext("This form does not name an action."))
-    fields = await _find_submitted_fields(context, review, act)
-    value, wrong = forms.parse_form(fields, context.fields)
-    if wrong:
-        return await _show_rejected_form(context, act, 422, errors=context.translate_errors(wrong))
+    fields = await _find_submitted_fields(context, review, action)
+    value, errors = forms.parse_form(fields, context.fields)
+    if errors:
+        return await _show_rejected_form(context, action, 422, errors=context.translate_errors(errors))
     try:
-        await context.client.reviews.decide(review.id, _build_decision(context, review, act, value))
+        await context.client.reviews.decide(review.id, _build_decision(context, review, action, value))
     except RetomaError as error:
-        return await _explain_refusal(context, act, fields, error)
+        return await _explain_refusal(context, action, fields, error)
     return context.redirect(f"/reviews/{review.id}")
 
 
@@ -152,11 +153,6 @@ async def assign_review(context: PageContext) -> Response:
     return context.redirect(f"/reviews/{review}", "assigned")
 
 
-def _find_pipeline(context: PageContext, review: Review) -> Pipeline | None:
-    app = context.client.app
-    return app.pipelines.get(review.pipeline) if app else None
-
-
 def _contains_field(content: str, field: forms.Field) -> bool:
     return f'name="{field.name}"' in content or f'name="{field.name}.' in content
 
@@ -171,8 +167,8 @@ def _render_application_content(
     **seen: Any,
 ) -> str:
     """Render the application's own template for this review, or nothing if it has none."""
-    app = context.client.app
-    template = app.review_templates.get(review.step) if app and review.planned else None
+    application = context.application
+    template = application.review_templates.get(review.step) if application and review.planned else None
     if template is None:
         return ""
     return context.render_to_string(
@@ -197,9 +193,11 @@ async def _find_previous(
     each = {step.name for step in graph.steps if step.each}
     found: dict[str, Subject] = {}
     for step, subject in subjects.items():
-        for made in await context.client.runs.get_step_history(review.run, step, review.item if step in each else ""):
-            if made.revision < subject.revision and made.state is JobState.SUCCEEDED:
-                found[step] = Subject(step, made.revision, made.output)
+        for earlier in await context.client.runs.get_step_history(
+            review.run, step, review.item if step in each else ""
+        ):
+            if earlier.revision < subject.revision and earlier.state is JobState.SUCCEEDED:
+                found[step] = Subject(step, earlier.revision, earlier.output)
                 break
     return found
 
@@ -210,7 +208,7 @@ def _find_replaced_files(previous: Subject, current: Subject) -> list[tuple[Any,
 
 def _diff_edit(context: PageContext, review: Review, subjects: Mapping[str, Subject]) -> differences.Difference | None:
     """Compare the approved value with the result that a person edited, if they did."""
-    if review.value is None or has_form(review, _find_pipeline(context, review)):
+    if review.value is None or has_form(review, context.find_pipeline(review.pipeline)):
         return None
     return next((differences.diff_results(value, review.value) for value in _current_values(review, subjects)), None)
 
@@ -225,39 +223,41 @@ def _list_lost_input(
     labels = {each.name: each.label for each in forms.iterate_controls(fields)}
     labels |= {name: context.translate(label) for name, label in FIELD_LABELS.items()}
     chosen = {"items": "\n".join(rejected.items), "to": context.get_step_label(rejected.submitted.get("to", ""))}
-    given = {**rejected.submitted, **chosen}
+    submitted = {**rejected.submitted, **chosen}
     return [
-        (labels.get(name) or name, text) for name, text in given.items() if name not in HIDDEN_FIELDS and text.strip()
+        (labels.get(name) or name, text)
+        for name, text in submitted.items()
+        if name not in HIDDEN_FIELDS and text.strip()
     ]
 
 
 def _build_fields(context: PageContext, review: Review, subjects: Mapping[str, Subject]) -> list[forms.Field]:
     """Return the fields of the approved value; none if this server does not know its type."""
-    pipeline = _find_pipeline(context, review)
+    pipeline = context.find_pipeline(review.pipeline)
     form = get_form(review, pipeline)
     if form is None:
         return []
-    schema = forms.build_schema(form)
+    schema = forms.build_schema(form) or {}
     if has_form(review, pipeline):
-        return forms.build_fields(schema, _suggest_values(schema, subjects), language=context.language)
-    return forms.build_fields(schema, *_current_values(review, subjects), language=context.language)
+        return forms.build_fields(schema, _suggest_values(schema, subjects), translate=context.gettext)
+    return forms.build_fields(schema, *_current_values(review, subjects), translate=context.gettext)
 
 
 def _build_feedback_fields(context: PageContext, review: Review) -> list[forms.Field]:
     """Return the fields of the feedback form, besides the notes."""
-    form = get_feedback_form(review, _find_pipeline(context, review))
+    form = get_feedback_form(review, context.find_pipeline(review.pipeline))
     return (
         []
         if form is None
-        else forms.build_fields(forms.build_schema(form), name=FEEDBACK_PREFIX, language=context.language)
+        else forms.build_fields(forms.build_schema(form), name=FEEDBACK_PREFIX, translate=context.gettext)
     )
 
 
 def _takes_comments(context: PageContext, review: Review, subjects: Mapping[str, Subject]) -> bool:
     """Return whether there is audio or video to comment on and the feedback form does not say `comments: false`."""
-    form = get_feedback_form(review, _find_pipeline(context, review))
+    form = get_feedback_form(review, context.find_pipeline(review.pipeline))
     is_played = any(file.media_type.startswith(PLAYABLE_MEDIA) for file in _list_files(review, subjects))
-    return is_played and (form is None or forms.build_schema(form).get("comments") is not False)
+    return is_played and (forms.build_schema(form) or {}).get("comments") is not False
 
 
 def _fill_feedback_fields(context: PageContext, review: Review, rejected: RejectedForm | None) -> list[forms.Field]:
@@ -316,17 +316,17 @@ async def _find_next_review(context: PageContext, review: Review) -> UUID | None
 
 
 def _takes_value(context: PageContext, review: Review, action: str) -> bool:
-    return action == "edit" or (action == "approve" and has_form(review, _find_pipeline(context, review)))
+    return action == "edit" or (action == "approve" and has_form(review, context.find_pipeline(review.pipeline)))
 
 
 def _build_decision(context: PageContext, review: Review, action: str, value: Any) -> Decision:
-    given = context.fields
-    seen = given.get("seen", "")
+    submitted = context.fields
+    seen = submitted.get("seen", "")
     decision = Decision(
         "approve" if action == "edit" else action,
         by=context.by,
         seen=int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 10 else NO_REVISION,
-        notes=given.get("notes", "").replace("\r\n", "\n").strip(),
+        notes=submitted.get("notes", "").replace("\r\n", "\n").strip(),
         key=context.idempotency_key,
         via="page",
         undo=UNDO_PERIOD,
@@ -334,45 +334,39 @@ def _build_decision(context: PageContext, review: Review, action: str, value: An
     if _takes_value(context, review, action):
         return replace(decision, value=value)
     if action == "send_back":
-        comments = list(timecodes.parse_comments(given.get("comments", "")))
+        comments = list(timecodes.parse_comments(submitted.get("comments", "")))
         items = context.get_field_values("items") or None
-        return replace(decision, to=given.get("to") or None, items=items, comments=comments, extra=value)
+        return replace(decision, to=submitted.get("to") or None, items=items, comments=comments, extra=value)
     return decision
 
 
 async def _explain_refusal(
     context: PageContext, action: str, fields: list[forms.Field], error: RetomaError
 ) -> Response:
+    about: dict[str, Any]
     match error:
         case AlreadyDecided():
-            return await _show_rejected_form(context, action, 409, winner=error.winner)
+            about = {"winner": error.winner}
         case KeyReused():  # they went back to their form, and decide otherwise
-            return await _show_rejected_form(
-                context, action, 409, winner=await context.client.reviews.get(context.get_path_id("review"))
-            )
+            about = {"winner": await context.client.reviews.get(context.get_path_id("review"))}
         case Conflict():
-            return await _show_rejected_form(context, action, 409, error=explain_conflict(context, error))
+            about = {"error": explain_conflict(context, error)}
         case SendBackNotAllowed():
-            return await _show_rejected_form(
-                context,
-                action,
-                422,
-                error=context.gettext(
-                    "The selected step does not lead to this review, or it does not have the selected items: choose "
-                    "another step."
-                ),
+            unknown_step = context.gettext(
+                "The selected step does not lead to this review, or it does not have the selected items: choose "
+                "another step."
             )
+            about = {"error": unknown_step}
         case FeedbackNotSupported():
-            return await _show_rejected_form(
-                context, action, 422, error=error.pt if context.language == "pt" else str(error)
-            )
+            about = {"error": context.translate_error(error)}
         case InvalidInput():
-            wrong = _translate_validation_errors(context, fields, error)
-            return await _show_rejected_form(
-                context, action, 422, errors=wrong, error="" if wrong else _explain_invalid(context, action, error)
-            )
+            errors, cause = context.translate_validation_errors(fields, error), error.__cause__
+            if cause and not isinstance(cause, ValidationError) and len(fields) == 1:
+                errors = {fields[0].name: str(cause)}
+            about = {"errors": errors, "error": "" if errors else _explain_invalid(context, action, error)}
         case _:
             raise error
+    return await _show_rejected_form(context, action, 409 if isinstance(error, Conflict) else 422, **about)
 
 
 async def _show_rejected_form(context: PageContext, action: str, status: int, **about: Any) -> Response:
@@ -384,16 +378,6 @@ async def _show_rejected_form(context: PageContext, action: str, status: int, **
 def _explain_invalid(context: PageContext, action: str, error: InvalidInput) -> str:
     no_notes = action in NOTES_REQUIRED and not context.fields.get("notes", "").strip()
     return context.translate(NOTES_REQUIRED[action]) if no_notes else str(error)
-
-
-def _translate_validation_errors(
-    context: PageContext, fields: list[forms.Field], error: InvalidInput
-) -> dict[str, str]:
-    """Return the validation errors by field."""
-    cause = error.__cause__
-    if not isinstance(cause, ValidationError):
-        return {fields[0].name: str(cause)} if cause and len(fields) == 1 else {}
-    return context.translate_errors(forms.map_validation_errors(fields, context.fields, cause))
 
 
 def _fill_fields(fields: list[forms.Field], rejected: RejectedForm | None) -> list[forms.Field]:

@@ -43,10 +43,10 @@ class HistoryEntry:
 async def list_history(context: PageContext, review: Review) -> list[HistoryEntry]:
     """List what happened to this review over all revisions of its run, newest first."""
     events = await context.client.runs.list_events(review.run, kinds=("review",), limit=MAX_EVENTS)
-    asked = await context.client.reviews.list(
+    reviews = await context.client.reviews.list(
         run=review.run, step=review.step, states=list(ReviewState), limit=MAX_EVENTS
     )
-    feedback = {one.revision: one.feedback or {} for one in asked if one.item == review.item}
+    feedback = {one.revision: one.feedback or {} for one in reviews if one.item == review.item}
     return [
         _build_entry(context, review.pipeline, event, feedback.get(event.revision, {}))
         for event in reversed(events)
@@ -72,10 +72,10 @@ def format_feedback(context: PageContext, pipeline: str, step: str, feedback: Ma
 
 def _feedback_labels(context: PageContext, pipeline: str, step: str) -> dict[str, str]:
     """Return the labels of the feedback form's fields; none if this server does not know the form."""
-    known = context.client.app.pipelines.get(pipeline) if context.client.app else None
+    known = context.find_pipeline(pipeline)
     held = known.steps[step].review if known and step in known.steps else None
     form = held.feedback_form if held else None
-    fields = [] if form is None else forms.build_fields(forms.build_schema(form), language=context.language)
+    fields = [] if form is None else forms.build_fields(forms.build_schema(form), translate=context.gettext)
     return {each.key: each.label for each in fields if each.key}
 
 
@@ -103,7 +103,7 @@ def _build_entry(context: PageContext, pipeline: str, event: Event, feedback: Ma
     if what == "sent_back":
         about["to"] = context.get_step_label(about["to"])
     text = context.translate(EVENT_TEXTS[name], **about) if name in EVENT_TEXTS else what
-    said = [str(data.get("notes") or "")]
+    notes = [str(data.get("notes") or "")]
     if what == "sent_back":
-        said.append(format_feedback(context, pipeline, event.step or "", {**feedback, "items": data.get("items")}))
-    return HistoryEntry(event.at, event.revision, what, text, "\n".join(filter(None, said)))
+        notes.append(format_feedback(context, pipeline, event.step or "", {**feedback, "items": data.get("items")}))
+    return HistoryEntry(event.at, event.revision, what, text, "\n".join(filter(None, notes)))

@@ -44,7 +44,7 @@ def explain_conflict(context: PageContext, error: Conflict) -> str:
         case RevisionChanged():
             return context.gettext("A new revision has been created since you opened this page: look at it again.")
         case KeyReused():
-            return context.gettext("This form was already sent: send it again.")
+            return context.gettext("This form was already used for another decision: reload the page and decide again.")
         case _:
             return context.gettext(
                 "It has been sent back the maximum number of times: approve it, reject it, or assign it to someone "

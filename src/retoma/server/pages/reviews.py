@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import groupby
 from uuid import UUID
 
@@ -15,28 +14,12 @@ from retoma.records import DecisionResult, Review
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
 from retoma.server.pages.review import UNDO_PERIOD
-from retoma.server.pages.review_summary import Urgency, explain_not_approved, get_urgency
+from retoma.server.pages.review_summary import explain_not_approved, get_urgency
 from retoma.states import ReviewState
 
 PAGE_SIZE = 50
 MAX_APPROVALS = 200
-FILTERS = ("pipeline", "step", "tenant", "assignee", "state", "after")
-
-
-@dataclass(frozen=True)
-class Row:
-    """`about` is the subject of the run; `urgency` the colour of the due time."""
-
-    review: Review
-    about: str
-    urgency: Urgency
-
-
-@dataclass(frozen=True)
-class ReviewGroup:
-    pipeline: str
-    step: str
-    rows: list[Row]
+FILTERS = ("application", "pipeline", "step", "tenant", "assignee", "state", "after")
 
 
 @dataclass(frozen=True)
@@ -45,25 +28,30 @@ class ApprovalOutcome:
 
     review: UUID
     about: str
+    pipeline: str
     step: str
     error: str
     can_be_undone: bool
 
 
 async def show_reviews(context: PageContext, outcomes: list[ApprovalOutcome] | None = None) -> Response:
-    client, asked, now = context.client, context.query, await context.client.now()
+    client = context.client
     found = await _list_reviews(context)
+    shown = sorted(found[:PAGE_SIZE], key=_group_key)  # keeps the oldest first within each group
+    titles = {review.run: review.run_title for review in shown}
     return context.render(
         "reviews.html",
-        kinds=await _group_reviews(context, found[:PAGE_SIZE], now),
+        groups=[(key, list(reviews)) for key, reviews in groupby(shown, key=_group_key)],
+        subjects={run: title or (await client.runs.get(run)).about for run, title in titles.items()},
+        urgency=get_urgency,
         counts=await client.reviews.count_open(),
         next=found[PAGE_SIZE - 1].id if len(found) > PAGE_SIZE else None,
         states=list(ReviewState),
-        query=asked,
+        query=context.query,
         filtered=any(_read_filters(context).values()),
-        may_approve=any(review.is_open for review in found[:PAGE_SIZE]),
+        may_approve=any(review.is_open for review in shown),
         outcomes=outcomes or [],
-        now=now,
+        now=await client.now(),
     )
 
 
@@ -89,26 +77,16 @@ def _read_filters(context: PageContext) -> dict[str, str]:
 
 
 async def _list_reviews(context: PageContext) -> list[Review]:
-    asked, state = context.query, context.get_query_choice("state", ReviewState)
+    query, state, after = context.query, context.get_query_choice("state", ReviewState), context.get_query_id("after")
     return await context.client.reviews.list(
-        pipeline=asked.get("pipeline") or None,
-        step=asked.get("step") or None,
-        tenant=asked.get("tenant") or None,
-        assignee=asked.get("assignee") or None,
+        pipeline=context.get_query_pipelines(),
+        step=query.get("step") or None,
+        tenant=query.get("tenant") or None,
+        assignee=query.get("assignee") or None,
         states=[state or ReviewState.OPEN],
-        after=await context.client.reviews.get(_parse_id(asked["after"])) if asked.get("after") else None,
+        after=None if after is None else await context.client.reviews.get(after),
         limit=PAGE_SIZE + 1,
     )
-
-
-async def _group_reviews(context: PageContext, reviews: list[Review], now: datetime) -> list[ReviewGroup]:
-    runs = {review.run: review.run_title for review in reviews}
-    about = {run: title or (await context.client.runs.get(run)).about for run, title in runs.items()}
-    ordered = sorted(reviews, key=_group_key)  # keeps the oldest first within each
-    return [
-        ReviewGroup(pipeline, step, [Row(each, about[each.run], get_urgency(each, now)) for each in rows])
-        for (pipeline, step), rows in groupby(ordered, key=_group_key)
-    ]
 
 
 def _group_key(review: Review) -> tuple[str, str]:
@@ -120,11 +98,13 @@ async def _build_outcome(context: PageContext, decided: DecisionResult) -> Appro
         review = decided.current or await context.client.reviews.get(decided.review)
     except NotFound as error:
         return ApprovalOutcome(
-            decided.review, str(decided.review)[:13], "", explain_not_approved(context, error), can_be_undone=False
+            decided.review, str(decided.review)[:13], "", "", explain_not_approved(context, error), can_be_undone=False
         )
     about = review.run_title or (await context.client.runs.get(review.run)).about or str(review.run)[:13]
     why = "" if decided.error is None else explain_not_approved(context, decided.error)
-    return ApprovalOutcome(review.id, about, review.step, why, can_be_undone=not why and review.can_be_undone)
+    return ApprovalOutcome(
+        review.id, about, review.pipeline, review.step, why, can_be_undone=not why and review.can_be_undone
+    )
 
 
 def _parse_checked(text: str) -> tuple[UUID, int] | None:
@@ -134,13 +114,6 @@ def _parse_checked(text: str) -> tuple[UUID, int] | None:
         return UUID(review), int(revision)
     except ValueError:
         return None
-
-
-def _parse_id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("this page of the list does not exist") from None
 
 
 PAGES = (Page("/reviews", show_reviews, approve_reviews),)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 from starlette.responses import Response
 
+from retoma.client import Client
 from retoma.define.file import find_files
 from retoma.define.graph import Graph
 from retoma.errors import NotFound
-from retoma.records import Job, Review, Run, StepProgress, StepRevision
+from retoma.records import ExternalWork, Job, OrphanResolution, Review, Run, StepProgress, StepRevision
 from retoma.server.pages import differences, forms, graph, items, waterfall
+from retoma.server.pages.child_runs import load_child_runs
 from retoma.server.pages.page import Page
-from retoma.server.pages.page_context import PageContext
+from retoma.server.pages.page_context import PageContext, parse_number
 from retoma.server.pages.review_history import format_feedback
 from retoma.server.pages.review_summary import get_urgency
 from retoma.server.pages.stuck_episodes import find_fatal_episode, list_stuck_episodes
@@ -23,7 +26,6 @@ from retoma.server.pages.waits import describe_resolution, explain_cause, explai
 from retoma.states import JOB_FINAL_STATES, JobState, ReviewState, RunState
 from retoma.translations import NP_
 
-FINAL_STATES = (RunState.CANCELLED, RunState.CANCELLING, RunState.REJECTED)
 MAX_JOBS, MAX_EVENTS, MAX_ERRORS, MAX_ATTEMPTS, MAX_CHARGES, MAX_FILES, MAX_REVIEWS, MAX_STEP_REVISIONS = (
     50,
     50,
@@ -46,7 +48,13 @@ EVENT_NAMES = {
     "stuck": NP_("event", "stuck"),
     "resume": NP_("event", "resumed"),
     "review": NP_("event", "review"),
+    "orphan": NP_("event", "orphan"),
     "end": NP_("event", "ended"),
+}
+
+RESOLUTION_NAMES = {
+    "nothing_found": NP_("resolution of an orphan", "Nothing found"),
+    "cancelled_by_hand": NP_("resolution of an orphan", "Cancelled by hand"),
 }
 
 
@@ -67,6 +75,7 @@ async def show_run(
     """Show a run. `rejected_fork` is a rejected form for a new run, as it was filled in."""
     client = context.client
     run = await client.runs.get(context.get_path_id("run"))
+    context.use_application_of(run.pipeline)
     context.path = f"/runs/{run.id}"
     last = await client.runs.get_last_event_id(run.id)  # read first, so no later event is missed
     shape = await client.runs.get_graph(run)
@@ -75,10 +84,13 @@ async def show_run(
     now = await client.now()
     chosen = await _load_selected_step(context, run, steps)
     held = await _list_reviews(context, run)
+    external_work = await client.external_work.list(run.id)
     return context.render(
         "run.html",
         status,
         run=run,
+        forked_title=await _find_title(client, run.forked_from),
+        parent_title=await _find_title(client, run.parent),
         rejected_edit=rejected_edit,
         now=now,
         last_event=last,
@@ -88,22 +100,31 @@ async def show_run(
         event_name=lambda kind: context.translate(EVENT_NAMES[kind]) if kind in EVENT_NAMES else kind,
         done=sum(all(state is JobState.SUCCEEDED for state in step.jobs) and step.total > 0 for step in steps),
         waterfall=await _build_waterfall(
-            context, run, steps, graph.list_dependencies(shape), chosen["job"], run.ended_at or now, held
+            context, run, steps, graph.list_dependencies(shape), chosen["job"], run.ended_at or now, held, external_work
         ),
         groups=_list_groups(context, run),
+        orphans=await client.runs.list_orphans(run.id),
+        resolution_name=lambda resolution: context.translate(RESOLUTION_NAMES[resolution]),
         fork_fields=forms.visible_fields(rejected_fork or (build_input_fields(context, run) if run.is_over else [])),
         is_fork_open=rejected_fork is not None,
-        charges=await client.costs.get_totals(by=("provider", "what", "step"), run=run.id, limit=MAX_CHARGES),
-        **_load_reviews(held, shape, progress),
+        charges=await client.costs.get_totals(by=("provider", "resource", "step"), run=run.id, limit=MAX_CHARGES),
+        **_load_reviews(held),
+        **_load_display_states(held, external_work, shape, progress),
         **_allowed_actions(run, chosen["job"]),
         **await _load_stuck_state(context, run),
         **await _load_stale_jobs(context, run),
         **await _load_failures(context, run),
         **await _load_results(context, run, shape, chosen["job"]),
+        **await load_child_runs(context, run),
         **await items.load_items(context, run, shape),
         **await _load_events(context, run),
         **chosen,
     )
+
+
+async def _find_title(client: Client, run: UUID | None) -> str | None:
+    """Return what the run is about that this one was forked from, or that started it."""
+    return None if run is None else (await client.runs.get(run)).about
 
 
 async def cancel_run(context: PageContext) -> Response:
@@ -120,6 +141,20 @@ async def resume_run(context: PageContext) -> Response:
     )
 
 
+async def resolve_orphan(context: PageContext) -> Response:
+    run, fields = context.get_path_id("run"), context.fields
+    await context.client.runs.resolve_orphan(
+        run,
+        fields.get("step", ""),
+        fields.get("effect", ""),
+        cast(OrphanResolution, fields.get("resolution", "")),  # checked by the call
+        item=fields.get("item", ""),
+        revision=parse_number(fields.get("revision", ""), 1),
+        by=context.by,
+    )
+    return context.redirect(f"/runs/{run}", "orphan_resolved")
+
+
 async def rerun_failed(context: PageContext) -> Response:
     run = context.get_path_id("run")
     await context.client.runs.rerun_failed(run, by=context.by, key=context.idempotency_key)
@@ -128,23 +163,33 @@ async def rerun_failed(context: PageContext) -> Response:
 
 async def show_stuck_runs(context: PageContext) -> Response:
     found = explain_stuck_runs(context, await context.client.runs.list_stuck())
-    return context.render("stuck.html", stuck=found, now=await context.client.now())
+    orphans = await context.client.runs.list_orphans()
+    return context.render("stuck.html", stuck=found, orphans=orphans, now=await context.client.now())
 
 
-def _load_reviews(
-    reviews: list[Review], graph_definition: Graph, progress: Mapping[str, StepProgress]
-) -> dict[str, Any]:
-    """Return the open reviews and how they change the states of steps and jobs."""
-    asking = {(review.step, review.item) for review in reviews if review.applied_at is None}
-    steps = {step for step, _ in asking}
+def _load_reviews(reviews: list[Review]) -> dict[str, Any]:
     still_open = [review for review in reviews if review.is_open]
     return {
-        "asking": steps,
-        "state_of": lambda step: graph.get_display_state(graph.summarize_state(progress[step]), step in steps),
-        "job_state_of": lambda job: graph.get_display_state(job.state, (job.step, job.item) in asking),
         "reviews": still_open[:MAX_REVIEWS],
         "just_decided": [review for review in reviews if review.can_be_undone][:MAX_REVIEWS],
         "more_reviews": max(0, len(still_open) - MAX_REVIEWS),
+    }
+
+
+def _load_display_states(
+    reviews: list[Review],
+    external_work: list[ExternalWork],
+    graph_definition: Graph,
+    progress: Mapping[str, StepProgress],
+) -> dict[str, Any]:
+    """Return the states of steps and jobs as people should read them: for what a parked job waits."""
+    jobs = {(work.step, work.item): "waiting_for_child" for work in external_work if work.is_child_run}
+    jobs |= {(review.step, review.item): "in_review" for review in reviews if review.applied_at is None}
+    steps = {step: state for (step, _), state in sorted(jobs.items(), key=lambda job: job[1] == "in_review")}
+    return {
+        "parked_as": steps,
+        "state_of": lambda step: graph.get_display_state(graph.summarize_state(progress[step]), steps.get(step)),
+        "job_state_of": lambda job: graph.get_display_state(job.state, jobs.get((job.step, job.item))),
         "graph": graph.draw_graph(graph_definition, progress, steps),
     }
 
@@ -152,25 +197,25 @@ def _load_reviews(
 def _allowed_actions(run: Run, job: Job | None) -> dict[str, bool]:
     return {
         "may_resume": run.state in (RunState.STUCK, RunState.FAILED),
-        "may_rerun_steps": run.state not in FINAL_STATES,
+        "may_rerun_steps": run.state.can_run,
         "may_rerun_failed": run.state in (RunState.FAILED, RunState.COMPLETED_WITH_ERRORS),
-        "may_edit": run.state not in FINAL_STATES and job is not None and job.state in JOB_FINAL_STATES,
+        "may_edit": run.state.can_run and job is not None and job.state in JOB_FINAL_STATES,
     }
 
 
 async def _load_stuck_state(context: PageContext, run: Run) -> dict[str, Any]:
     """Return why the run waits, when it should end and its stuck episodes."""
-    client, halts = context.client, await list_stuck_episodes(context.client, run)
+    client, episodes = context.client, await list_stuck_episodes(context.client, run)
     return {
         "waits": [] if run.is_over else [explain_wait(context, wait) for wait in await client.runs.list_waits(run.id)],
         "estimate": None if run.is_over else await client.runs.estimate_end(run.id),
         "stuck": explain_stuck_runs(context, await client.runs.list_stuck(run=run.id))
         if run.state is RunState.STUCK
         else [],
-        "fatal_episode": find_fatal_episode(halts, run),
-        "episodes": halts,
-        "cause_of": lambda halt: explain_cause(context, halt.cause, halt.data),
-        "describe_resolution": lambda halt: describe_resolution(context, halt),
+        "fatal_episode": find_fatal_episode(episodes, run),
+        "episodes": episodes,
+        "cause_of": lambda episode: explain_cause(context, episode.cause, episode.data),
+        "describe_resolution": lambda episode: describe_resolution(context, episode),
     }
 
 
@@ -190,10 +235,10 @@ async def _load_failures(context: PageContext, run: Run) -> dict[str, Any]:
 
 async def _load_results(context: PageContext, run: Run, graph_definition: Graph, job: Job | None) -> dict[str, Any]:
     """Return the files of the run, and the input and output of the selected job."""
-    app = context.client.app
+    application = context.application
     return {
         "found_files": await context.client.files.list(run, limit=MAX_FILES),
-        "kept": app is not None and app.files is not None,
+        "kept": application is not None and application.files is not None,
         "job_files": [] if job is None else list(find_files(job.output))[:MAX_FILES],
         "value": await _load_item_value(context, run, graph_definition, job),
         "step_history": await _load_step_history(context, run, job),
@@ -204,8 +249,8 @@ async def _load_results(context: PageContext, run: Run, graph_definition: Graph,
 
 
 async def _load_events(context: PageContext, run: Run) -> dict[str, Any]:
-    after = context.query.get("after", "")
-    found = await context.client.runs.list_events(run.id, after=_parse_number(after, 0), limit=MAX_EVENTS + 1)
+    after = context.get_query_number("after", 0)
+    found = await context.client.runs.list_events(run.id, after=after, limit=MAX_EVENTS + 1)
     return {"events": found[:MAX_EVENTS], "later": found[MAX_EVENTS - 1].id if len(found) > MAX_EVENTS else None}
 
 
@@ -217,6 +262,7 @@ async def _build_waterfall(
     job: Job | None,
     ends: datetime,
     reviews: list[Review],
+    external_work: list[ExternalWork],
 ) -> waterfall.Waterfall:
     client = context.client
     item = job if job is not None and job.item else None
@@ -225,20 +271,18 @@ async def _build_waterfall(
         if item
         else await client.runs.list_failed_attempts(run.id)
     )
-    return waterfall.draw_waterfall(
-        steps, dependencies, await client.external_work.list(run.id), run.run_at, ends, tries, item, reviews
-    )
+    return waterfall.draw_waterfall(steps, dependencies, external_work, run.run_at, ends, tries, item, reviews)
 
 
 async def _load_selected_step(context: PageContext, run: Run, steps: list[StepProgress]) -> dict[str, Any]:
     """Return the step in the query with a page of its jobs, or with one job and its attempts."""
-    asked = context.query
-    step = next((each for each in steps if each.step == asked.get("step")), None)
+    query = context.query
+    step = next((each for each in steps if each.step == query.get("step")), None)
     if step is None:
-        if asked.get("step"):
-            raise NotFound(context.gettext("This run has no step %(step)s.", step=asked["step"]))
+        if query.get("step"):
+            raise NotFound(context.gettext("This run has no step %(step)s.", step=query["step"]))
         return {"step": None, "jobs": [], "job": None, "attempts": [], "more": None, "job_states": []}
-    item = asked.get("item") if step.each else ""
+    item = query.get("item") if step.each else ""
     jobs = await _list_jobs(context, run, step.step, item)
     job = jobs[0] if item is not None and jobs else None
     tries = (
@@ -271,8 +315,8 @@ async def _load_step_history(
     if job is None:
         return []
     found = await context.client.runs.get_step_history(run.id, job.step, job.item, limit=MAX_STEP_REVISIONS + 1)
-    given = [each for each in found if each.state is JobState.SUCCEEDED]
-    before = dict(zip((each.revision for each in given), given[1:], strict=False))
+    succeeded = [each for each in found if each.state is JobState.SUCCEEDED]
+    before = dict(zip((each.revision for each in succeeded), succeeded[1:], strict=False))
     return [(each, _diff_revisions(each, before.get(each.revision))) for each in found[:MAX_STEP_REVISIONS]]
 
 
@@ -281,18 +325,16 @@ def _diff_revisions(current: StepRevision, previous: StepRevision | None) -> dif
 
 
 def _list_groups(context: PageContext, run: Run) -> list[str]:
-    app = context.client.app
-    pipeline = app.pipelines.get(run.pipeline) if app else None
+    pipeline = context.find_pipeline(run.pipeline)
     return sorted(pipeline.groups) if pipeline else []
 
 
 def build_input_fields(context: PageContext, run: Run) -> list[forms.Field]:
     """Return the input of this run as fields for a new run; none if this server does not know its type."""
-    app = context.client.app
-    pipeline = app.pipelines.get(run.pipeline) if app else None
+    pipeline = context.find_pipeline(run.pipeline)
     if pipeline is None or pipeline.inputs is None:
         return []
-    return forms.build_fields(pipeline.inputs.model_json_schema(), run.input or {}, language=context.language)
+    return forms.build_fields(pipeline.inputs.model_json_schema(), run.input or {}, translate=context.gettext)
 
 
 async def _load_item_value(context: PageContext, run: Run, graph_definition: Graph, job: Job | None) -> Any:
@@ -311,13 +353,9 @@ async def _list_jobs(context: PageContext, run: Run, step: str, item: str | None
         step,
         item=item,
         states=[state] if state and item is None else None,
-        after=_parse_number(context.query.get("from", ""), -1),
+        after=context.get_query_number("from", -1),
         limit=MAX_JOBS + 1,
     )
-
-
-def _parse_number(text: str, default: int) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else default
 
 
 PAGES = (
@@ -325,5 +363,6 @@ PAGES = (
     Page("/runs/{run}/cancel", submit=cancel_run),
     Page("/runs/{run}/resume", submit=resume_run),
     Page("/runs/{run}/rerun-failed", submit=rerun_failed),
+    Page("/runs/{run}/resolve-orphan", submit=resolve_orphan),
     Page("/stuck", show_stuck_runs),
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
-from uuid import UUID
+from datetime import date, datetime, tzinfo
 
 from starlette.responses import Response
 
@@ -17,32 +16,42 @@ PAGE_SIZE = 50
 
 
 async def show_runs(context: PageContext) -> Response:
-    asked = context.query
-    found = await _find_runs(context, asked["q"]) if asked.get("q") else await _list_runs(context)
+    query = context.query
+    found = await _find_runs(context, query["q"]) if query.get("q") else await _list_runs(context)
     return context.render(
         "runs.html",
         runs=found[:PAGE_SIZE],
         next=found[PAGE_SIZE - 1].id if len(found) > PAGE_SIZE else None,
         states=list(RunState),
         pipelines=[] if context.client.app is None else sorted(context.client.app.pipelines),
-        query=asked,
-        filtered=any(asked.get(name) for name in ("q", "state", "pipeline", "tenant", "since", "before")),
+        query=query,
+        parent=await _find_parent(context),
+        filtered=any(
+            query.get(name) for name in ("q", "state", "application", "pipeline", "tenant", "parent", "since", "before")
+        ),
         now=await context.client.now(),
     )
 
 
 async def _list_runs(context: PageContext) -> list[Run]:
-    asked = context.query
+    query = context.query
     state = context.get_query_choice("state", RunState)
     return await context.client.runs.list(
-        tenant=asked.get("tenant") or None,
-        pipeline=asked.get("pipeline") or None,
+        tenant=query.get("tenant") or None,
+        pipeline=context.get_query_pipelines(),
         states=[state] if state else None,
-        before=_parse_id(asked.get("before", "")),
-        since=_parse_day(asked.get("since", "")),
+        parent=context.get_query_id("parent"),
+        before=context.get_query_id("before"),
+        since=_parse_day(query.get("since", ""), context.time_zone),
         limit=PAGE_SIZE + 1,
         with_input=False,
     )
+
+
+async def _find_parent(context: PageContext) -> Run | None:
+    """Return the run whose child runs are listed."""
+    parent = context.get_query_id("parent")
+    return None if parent is None else await context.client.runs.get(parent)
 
 
 async def _find_runs(context: PageContext, text: str) -> list[Run]:
@@ -52,17 +61,10 @@ async def _find_runs(context: PageContext, text: str) -> list[Run]:
     return [await client.runs.get(run, with_input=False) for run in list(dict.fromkeys(found))[:PAGE_SIZE]]
 
 
-def _parse_id(text: str) -> UUID | None:
+def _parse_day(text: str, zone: tzinfo) -> datetime | None:
+    """Return the start of a day in the viewer's time zone."""
     try:
-        return UUID(text) if text else None
-    except ValueError:
-        raise NotFound("this page of the list does not exist") from None
-
-
-def _parse_day(text: str) -> datetime | None:
-    """Return the start of a day in UTC, as the label of the field says."""
-    try:
-        return datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC) if text else None
+        return datetime.combine(date.fromisoformat(text), datetime.min.time(), zone) if text else None
     except ValueError:
         raise NotFound("`since` must be a day, such as 2030-01-31") from None
 

@@ -30,8 +30,9 @@ async def serve_file(context: PageContext) -> Response:
 
 
 async def serve_application_file(context: PageContext) -> Response:
-    app = context.site.app
-    return _respond(context, {} if app is None or app.static is None else _read_application_files(app.static))
+    name = context.request.path_params["application"]
+    folder = next((each.static for each in context.services.applications if each.name == name), None)
+    return _respond(context, {} if folder is None else _read_application_files(folder))
 
 
 @cache
@@ -53,5 +54,5 @@ def _respond(context: PageContext, files_by_name: dict[str, bytes]) -> Response:
 
 PAGES = (
     Page("/static/{name}", serve_file, is_public=True),
-    Page("/static/app/{name}", serve_application_file, is_public=True),
+    Page("/static/apps/{application}/{name}", serve_application_file, is_public=True),
 )

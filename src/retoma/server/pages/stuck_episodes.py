@@ -41,7 +41,7 @@ class StuckEpisode:
 
 async def list_stuck_episodes(client: Client, run: Run) -> list[StuckEpisode]:
     """List the stuck episodes of a run, newest first."""
-    made: list[StuckEpisode] = []
+    episodes: list[StuckEpisode] = []
     after: Event | None = None
     is_newest = True
     for event in reversed(await client.runs.list_events(run.id, kinds=("stuck", "resume"), limit=MAX_EVENTS)):
@@ -49,9 +49,9 @@ async def list_stuck_episodes(client: Client, run: Run) -> list[StuckEpisode]:
             after = event
             continue
         is_still = is_newest and run.state is RunState.STUCK
-        made.append(StuckEpisode(event, after, _get_resolution(after, is_still=is_still)))
+        episodes.append(StuckEpisode(event, after, _get_resolution(after, is_still=is_still)))
         after, is_newest = None, False
-    return made
+    return episodes
 
 
 def find_fatal_episode(episodes: list[StuckEpisode], run: Run) -> StuckEpisode | None:

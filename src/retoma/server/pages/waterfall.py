@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from retoma.records import ExternalWork, FailedAttempt, Job, Review, StepProgress
-from retoma.states import JOB_FINAL_STATES
 
 MIN_IDLE = timedelta(minutes=10)
 BAND_WIDTH = 5.0  # percent of the axis
@@ -32,14 +31,15 @@ TOTALS = {
     "run": ("run", "bad"),
     "again": ("again",),
     "external": ("external",),
+    "child": ("child",),
     "human": ("human",),
 }
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Percent of the axis. `kind` is queue, run, bad (a failed attempt), again (the delay before a retry), external or
-    human (a wait for a reviewer)."""
+    """Percent of the axis. `kind` is queue, run, bad (a failed attempt), again (the delay before a retry), external,
+    child (a wait for a child run) or human (a wait for a reviewer)."""
 
     kind: str
     x: float
@@ -206,7 +206,7 @@ def _find_idle_spans(start: datetime, end: datetime, active: list[Span]) -> Iter
 
 def _end_of_step(step: StepProgress) -> datetime | None:
     """Return when the last job ended; None while one is running or there is none."""
-    return step.ended_at if step.jobs and all(state in JOB_FINAL_STATES for state in step.jobs) else None
+    return step.ended_at if step.jobs and step.ended_count == step.total else None
 
 
 def _build_parts(
@@ -223,8 +223,12 @@ def _build_parts(
     worked = _attempt_parts(own, step, end)
     began = worked[0][1].start if worked else _end_of_step(step) or end
     waited = [("queue", Span(max([created, *(need for need in dependency_ends if need)]), began))]
-    away = [("external", Span(one.parked_at, one.ended_at or end)) for one in external_work if one.step == step.step]
-    return [(kind, span) for kind, span in (*waited, *worked, *away) if span.end >= span.start]
+    own_work = [
+        (one.is_child_run, Span(one.parked_at, one.ended_at or end)) for one in external_work if one.step == step.step
+    ]
+    away = [("external", span) for is_child_run, span in own_work if not is_child_run]
+    children = [("child", span) for span in _merge_spans(span for is_child_run, span in own_work if is_child_run)]
+    return [(kind, span) for kind, span in (*waited, *worked, *away, *children) if span.end >= span.start]
 
 
 def _add_reviews(parts: list[Part], reviews: Sequence[Review], end: datetime) -> list[Part]:
@@ -233,18 +237,18 @@ def _add_reviews(parts: list[Part], reviews: Sequence[Review], end: datetime) ->
     All rounds of a review are shown. If a step asks for help with one item, its other items still run.
     """
     shown = [review for review in reviews if review.planned or not review.item]
-    asked = _merge_spans([_review_span(review, end) for review in shown])
+    review_spans = _merge_spans([_review_span(review, end) for review in shown])
     idle = _merge_spans([_review_span(review, end) for review in shown if review.item])
     left: list[Part] = []
     for kind, span in parts:
         match kind:
             case "queue":
-                left += [(kind, part) for part in _subtract_spans(span, asked)]
+                left += [(kind, part) for part in _subtract_spans(span, review_spans)]
             case "run":
                 left += [(kind, part) for part in _subtract_spans(span, idle)]
             case _:
                 left.append((kind, span))
-    return [*left, *(("human", span) for span in asked)]
+    return [*left, *(("human", span) for span in review_spans)]
 
 
 def _review_span(review: Review, end: datetime) -> Span:
@@ -302,9 +306,9 @@ def _build_lane(step: StepProgress, parts: list[Part], axis: Axis) -> Lane:
 def _measure(parts: list[Part]) -> timedelta | None:
     """Return the time from the first attempt to the end of the last; with reviews, the sum of review and run time."""
     runs = [span for kind, span in parts if kind in ("run", "bad")]
-    asked = [span for kind, span in parts if kind == "human"]
-    if asked:
-        return _sum_spans([*asked, *runs])
+    review_spans = [span for kind, span in parts if kind == "human"]
+    if review_spans:
+        return _sum_spans([*review_spans, *runs])
     return runs[-1].end - runs[0].start if runs else None
 
 

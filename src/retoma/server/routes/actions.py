@@ -1,7 +1,8 @@
-"""Actions on runs: resume, rerun, edit, skip and fork."""
+"""Actions on runs: resume, rerun, edit, skip and fork, and resolving orphans."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -9,24 +10,24 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from retoma.errors import InvalidInput, NotFound
-from retoma.records import Revision, Stuck
+from retoma.records import Orphan, OrphanResolution, Revision
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import document_problems
 from retoma.server.routes.runs import get_own_run
 from retoma.server.schemas import (
+    MAX_INT,
     ItemKey,
     Limit,
     Name,
     Notes,
+    OrphanPage,
     RequestBody,
     ResumedRun,
     StaleJob,
     StaleList,
     StartedRun,
     StepRevisionList,
-    StepRevisionSchema,
     StuckRunPage,
-    StuckRunSchema,
     idempotency_key_header,
 )
 from retoma.server.serializers import redact_stacks
@@ -79,7 +80,7 @@ class EditRequest(RequestBody):
     step: Name
     item: str = Field("", max_length=500, pattern=r"^[^\x00]*$")
     value: Any = Field(description="The new result, of the type that the step returns.")
-    rerun_dependents: bool = Field(True, description="False keeps the dependents as they are and marks them as stale.")
+    downstream: bool = Field(True, description="False keeps the dependents as they are and marks them as stale.")
 
 
 class ForkRequest(RequestBody):
@@ -91,7 +92,15 @@ class SkipRequest(RequestBody):
     items: list[ItemKey] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
-class RevisionSchema(BaseModel):
+class OrphanRequest(RequestBody):
+    step: Name
+    effect: Name
+    resolution: OrphanResolution
+    item: str = Field("", max_length=500, pattern=r"^[^\x00]*$")
+    revision: int | None = Field(None, ge=1, le=MAX_INT, description="Default: the newest that is not resolved.")
+
+
+class NewRevision(BaseModel):
     id: UUID
     revision: int
     jobs: int = Field(description="The number of jobs that were selected or created.")
@@ -100,7 +109,21 @@ class RevisionSchema(BaseModel):
 @router.get("/stuck", summary="List stuck runs")
 async def list_stuck_runs(by: Reader, limit: Annotated[Limit, Query()] = 100) -> StuckRunPage:
     found = await by.client.runs.list_stuck(tenant=by.tenant, limit=limit)
-    return StuckRunPage(stuck=[_serialize_stuck_run(by, one) for one in found])
+    return StuckRunPage(stuck=[replace(one, data=redact_stacks(by, one.data)) for one in found])
+
+
+@router.get("/orphans", summary="List orphans that nobody has resolved, oldest first", responses=document_problems(404))
+async def list_orphans(
+    by: Reader,
+    tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
+    after: Annotated[
+        str | None, Query(min_length=1, max_length=10_000, description="`next` of the previous page.")
+    ] = None,
+    limit: Annotated[Limit, Query()] = 50,
+) -> OrphanPage:
+    found = await by.client.runs.list_orphans(tenant=by.limit_to(tenant), after=after, limit=limit + 1)
+    page = found[:limit]
+    return OrphanPage(orphans=page, next=page[-1].cursor if len(found) > limit else None)
 
 
 @router.post("/runs/{run:uuid}/resume", summary="Resume a stuck or failed run", responses=_ERRORS)
@@ -117,10 +140,10 @@ async def resume_run(run: UUID, by: Writer, key: IdempotencyKey = None) -> Resum
 
 
 @router.post("/runs/{run:uuid}/rerun", summary="Rerun failed jobs or selected steps", responses=_ERRORS)
-async def rerun_steps(run: UUID, body: RerunRequest, by: Writer, key: IdempotencyKey = None) -> RevisionSchema:
+async def rerun_steps(run: UUID, body: RerunRequest, by: Writer, key: IdempotencyKey = None) -> NewRevision:
     await get_own_run(by, run)
     rerun = _rerun_selected if body.selects_work else _rerun_failed
-    return _serialize_revision(run, await rerun(run, body, by, key))
+    return _to_response(run, await rerun(run, body, by, key))
 
 
 async def _rerun_selected(run: UUID, body: RerunRequest, by: Principal, key: str | None) -> Revision:
@@ -177,38 +200,30 @@ async def list_step_revisions(
     names = (await by.client.runs.get_graph(await get_own_run(by, run))).names
     if step not in names:
         raise NotFound(f"run {run} has no step {step!r}; it has {', '.join(names)}")
-    found = await by.client.runs.get_step_history(run, step, item, limit=limit)
-    return StepRevisionList(revisions=[StepRevisionSchema(**vars(one)) for one in found])
+    return StepRevisionList(revisions=await by.client.runs.get_step_history(run, step, item, limit=limit))
 
 
 @router.post("/runs/{run:uuid}/edit", summary="Replace the result of a job", responses=_ERRORS)
-async def edit_result(run: UUID, body: EditRequest, by: Writer, key: IdempotencyKey = None) -> RevisionSchema:
-    revision = await by.client.runs.edit(
-        run,
-        body.step,
-        body.value,
-        item=body.item,
-        rerun_dependents=body.rerun_dependents,
-        tenant=by.tenant,
-        by=_author(by),
-        key=key,
-    )
-    return _serialize_revision(run, revision)
+async def edit_result(run: UUID, body: EditRequest, by: Writer, key: IdempotencyKey = None) -> NewRevision:
+    revision = await by.client.runs.edit(run, **body.model_dump(), tenant=by.tenant, by=_author(by), key=key)
+    return _to_response(run, revision)
 
 
 @router.post("/runs/{run:uuid}/skip", summary="Skip items of a finished run", responses=_ERRORS)
-async def skip_items(run: UUID, body: SkipRequest, by: Writer, key: IdempotencyKey = None) -> RevisionSchema:
+async def skip_items(run: UUID, body: SkipRequest, by: Writer, key: IdempotencyKey = None) -> NewRevision:
     revision = await by.client.runs.skip(run, body.step, body.items, tenant=by.tenant, by=_author(by), key=key)
-    return _serialize_revision(run, revision)
+    return _to_response(run, revision)
+
+
+@router.post("/runs/{run:uuid}/orphans/resolve", summary="Record what became of an orphan", responses=_ERRORS)
+async def resolve_orphan(run: UUID, body: OrphanRequest, by: Writer) -> Orphan:
+    """Repeating it changes nothing. An orphan that somebody resolved in another way is a conflict."""
+    return await by.client.runs.resolve_orphan(run, **body.model_dump(), tenant=by.tenant, by=_author(by))
 
 
 def _author(by: Principal) -> str:
     return f"key {by.name}"
 
 
-def _serialize_revision(run: UUID, revision: Revision) -> RevisionSchema:
-    return RevisionSchema(id=run, revision=revision.number, jobs=revision.jobs)
-
-
-def _serialize_stuck_run(by: Principal, stuck: Stuck) -> StuckRunSchema:
-    return StuckRunSchema(**vars(stuck) | {"data": redact_stacks(by, stuck.data)})
+def _to_response(run: UUID, revision: Revision) -> NewRevision:
+    return NewRevision(id=run, revision=revision.number, jobs=revision.jobs)

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime
 
 from retoma.client import ChargedBy
-from retoma.records import ChargeRecord, ChargeTotal
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import document_problems
 from retoma.server.routes.runs import get_own_run
-from retoma.server.schemas import ChargePage, ChargeSchema, ChargeTotals, ChargeTotalSchema, Limit, Name
+from retoma.server.schemas import ChargePage, ChargeTotals, Limit, Name
 
 router = APIRouter(tags=["charges"])
 Reader = Annotated[Principal, require_scope("runs:read")]
@@ -26,12 +25,12 @@ async def list_run_charges(
 ) -> ChargePage:
     await get_own_run(by, run)
     found = await by.client.costs.list_charges(run, after=after, limit=limit + 1)
-    totals = await by.client.costs.get_totals(run=run)
+    totals = await by.client.costs.get_totals(run=run, tenant=by.tenant)
     page = found[:limit]
     return ChargePage(
         micros=sum(total.micros for total in totals),
-        charges=[_serialize_charge(charge) for charge in page],
-        totals=[_serialize_total(total) for total in totals],
+        charges=page,
+        totals=totals,
         next=page[-1].id if len(found) > limit else None,
     )
 
@@ -47,17 +46,7 @@ async def list_charge_totals(
     until: Annotated[AwareDatetime | None, Query(description="Charges before this time.")] = None,
     limit: Annotated[Limit, Query()] = 100,
 ) -> ChargeTotals:
-    if by.tenant is not None and tenant not in (None, by.tenant):
-        return ChargeTotals(totals=[])
     found = await by.client.costs.get_totals(
-        by=group_by or ("tenant",), tenant=by.tenant or tenant, since=since, until=until, limit=limit
+        by=group_by or ("tenant",), tenant=by.limit_to(tenant), since=since, until=until, limit=limit
     )
-    return ChargeTotals(totals=[_serialize_total(total) for total in found])
-
-
-def _serialize_charge(charge: ChargeRecord) -> ChargeSchema:
-    return ChargeSchema(**{name: getattr(charge, name) for name in ChargeSchema.model_fields})
-
-
-def _serialize_total(total: ChargeTotal) -> ChargeTotalSchema:
-    return ChargeTotalSchema(**vars(total))
+    return ChargeTotals(totals=found)

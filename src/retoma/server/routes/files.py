@@ -38,6 +38,7 @@ async def download_run_file(
         str | None, Header(alias="Range", description="A byte range, such as `bytes=0-1023`.")
     ] = None,
 ) -> Response:
-    await get_own_run(by, run)
+    pipeline = (await get_own_run(by, run)).pipeline
     file = await by.client.files.get(run, digest)
-    return await send_file(None if by.client.app is None else by.client.app.files, file, range_header)
+    application = by.client.app.find_owner(pipeline) if by.client.app else None
+    return await send_file(application.files if application else None, file, range_header)

@@ -11,7 +11,7 @@ from retoma.client import Client
 from retoma.engine import background_loops
 from retoma.errors import RetomaError
 from retoma.server.principal import public
-from retoma.server.problems import RETRY_AFTER, Problem, database_unavailable, document_problems, problem_from_error
+from retoma.server.problems import RETRY_AFTER, Problem, database_unavailable, document_problems, to_problem
 from retoma.server.schemas import Health, Readiness
 
 router = APIRouter(tags=["health"], dependencies=[public])
@@ -36,6 +36,6 @@ async def get_readiness(request: Request) -> Readiness:
     except TimeoutError:
         raise database_unavailable() from None
     except RetomaError as error:
-        problem = problem_from_error(error)
+        problem = to_problem(error)
         raise Problem(503, problem.code, str(problem.detail), headers=RETRY_AFTER) from error
     return Readiness(status="ready", loop_restarts=background_loops.count_restarts())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from retoma.records import Run
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import document_problems
 from retoma.server.routes.runs import get_own_run
-from retoma.server.schemas import MAX_INT, ItemPage, ItemSchema, Limit, Name
+from retoma.server.schemas import MAX_INT, ItemPage, Limit, Name
 from retoma.server.serializers import list_item_sources, redact_stacks
 from retoma.states import JobState
 
@@ -39,7 +40,7 @@ async def list_items(
     found = await by.client.runs.list_items(run, step, states=state, search=search, after=after, limit=limit + 1)
     page = found[:limit]
     return ItemPage(
-        items=[ItemSchema(**{**vars(item), "error": redact_stacks(by, item.error)}) for item in page],
+        items=[replace(item, error=redact_stacks(by, item.error)) for item in page],
         next=page[-1].position if len(found) > limit else None,
     )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from contextlib import suppress
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -27,6 +30,8 @@ LastEventId = Annotated[
     int | None, Header(alias="Last-Event-ID", ge=0, le=MAX_BIGINT, description="Only events after this one.")
 ]
 Follow = Annotated[bool, Query(description="False sends the events so far and closes the stream.")]
+# Seconds in which a client must acknowledge what was sent, or it is gone. The next ping finds its connection closed.
+ACKNOWLEDGE_SECONDS = 10
 RETRY_LINE = b"retry: 2000\n\n"
 _EXAMPLE = 'id: 4812\nevent: ping\ndata: {"through":4812}\n\n'
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -56,7 +61,7 @@ async def stream_run_events(
     found = await get_own_run(by, run)
     position = last if last is not None else after or 0
     streams: Streams = request.app.state.live
-    if found.is_over and await streams.reader.is_up_to_date(run, position):
+    if found.is_over and await by.client.runs.get_last_event_id(run) <= position:
         return Response(status_code=204)  # tells EventSource not to reconnect
     return _EventStreamResponse(streams, by, position, follow=follow, run=found)
 
@@ -91,7 +96,7 @@ class _EventStreamResponse(Response):
         self._run = run
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        by, run = self._by, self._run
+        by, run, transport = self._by, self._run, scope.get("state", {}).get("transport")
         stream = await self._streams.open(
             (by.tenant, by.name),
             run=run.id if run else None,
@@ -99,13 +104,14 @@ class _EventStreamResponse(Response):
             after=self._after,
             credential=by.credential,
         )
+        _limit_silence(transport, ACKNOWLEDGE_SECONDS)
         try:
-            await self._send(stream, scope, send)
+            await self._send(stream, transport, send)
         finally:
             self._streams.close_stream(stream)
+            _limit_silence(transport, 0)  # the next request on this connection may be a download that the client pauses
 
-    async def _send(self, stream: Stream, scope: Scope, send: Send) -> None:
-        transport = scope.get("state", {}).get("transport")
+    async def _send(self, stream: Stream, transport: asyncio.Transport | None, send: Send) -> None:
         if transport is not None:
             stream.abort = transport.abort
         after = stream.starts_after if self._after is None else self._after
@@ -125,16 +131,26 @@ class _EventStreamResponse(Response):
 
     async def _send_history(self, stream: Stream, after: int, send: Send) -> bool:
         """Send the events before the start of the stream. Return whether they include the end of the run."""
-        last = None
+        last_kind = None
         while after < stream.starts_after and not stream.is_cut:
             found = await self._streams.reader.read_history(
                 after, stream.starts_after, run=stream.run, tenant=stream.tenant
             )
             if not found:
                 break
-            last, after = found[-1], found[-1].id
+            # A call may become an orphan, and be resolved, long after the run has ended.
+            last_kind = next((each.kind for each in reversed(found) if each.kind != "orphan"), last_kind or "end")
+            after = found[-1].id
             await send(_body_message(b"".join(map(encode_event, found))))
-        return self._run is not None and self._run.is_over and last is not None and last.kind == "end"
+        return self._run is not None and self._run.is_over and last_kind == "end"
+
+
+def _limit_silence(transport: asyncio.Transport | None, seconds: float) -> None:
+    """Close the connection of a client that vanished without closing it: otherwise the system waits for 15 minutes."""
+    connection = transport.get_extra_info("socket") if transport is not None else None
+    if connection is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        with suppress(OSError):  # it is closed, or it is not TCP
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
 def _body_message(chunk: bytes) -> dict[str, Any]:

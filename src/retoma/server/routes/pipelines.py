@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from retoma.define.pipeline import Pipeline
+from retoma.define.pipeline import Pipeline as DefinedPipeline
 from retoma.errors import NotFound
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import document_problems
-from retoma.server.schemas import Name, PipelineList, PipelineSchema
+from retoma.server.schemas import Name, Pipeline, PipelineList
 
 router = APIRouter(prefix="/pipelines", tags=["pipelines"])
 Reader = Annotated[Principal, require_scope("runs:read")]
@@ -23,13 +23,13 @@ async def list_pipelines(by: Reader) -> PipelineList:
 
 
 @router.get("/{pipeline}", summary="Get a pipeline", responses=document_problems(404))
-async def get_pipeline(pipeline: Annotated[Name, Path()], by: Reader) -> PipelineSchema:
+async def get_pipeline(pipeline: Annotated[Name, Path()], by: Reader) -> Pipeline:
     if by.client.app is None:
         raise NotFound("this server runs without an application, so it has no pipelines")
     return _serialize_pipeline(by.client.app.pipeline(pipeline))
 
 
-def _serialize_pipeline(pipeline: Pipeline) -> PipelineSchema:
+def _serialize_pipeline(pipeline: DefinedPipeline) -> Pipeline:
     schema = None if pipeline.inputs is None else pipeline.inputs.model_json_schema()
     steps = [step.name for step in pipeline.graph.steps if not step.internal]
-    return PipelineSchema(name=pipeline.name, input_schema=schema, steps=steps)
+    return Pipeline(name=pipeline.name, input_schema=schema, steps=steps)

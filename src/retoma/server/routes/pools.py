@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from retoma.errors import NotFound
-from retoma.records import PoolRecord
+from retoma.records import Pool
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import document_problems
-from retoma.server.schemas import Name, PoolList, PoolRequest, PoolSchema
+from retoma.server.schemas import Name, PoolList, PoolRequest
 
 router = APIRouter(prefix="/pools", tags=["pools"])
 Reader = Annotated[Principal, require_scope("pools:read")]
@@ -20,20 +20,16 @@ PoolName = Annotated[Name, Path()]
 
 @router.get("", summary="List pools")
 async def list_pools(by: Reader) -> PoolList:
-    return PoolList(pools=[_serialize_pool(pool) for pool in await by.client.pools.list(tenant=by.tenant)])
+    return PoolList(pools=await by.client.pools.list(tenant=by.tenant))
 
 
 @router.get("/{pool}", summary="Get a pool", responses=document_problems(404))
-async def get_pool(pool: PoolName, by: Reader) -> PoolSchema:
+async def get_pool(pool: PoolName, by: Reader) -> Pool:
     for found in await by.client.pools.list(pool, tenant=by.tenant):
-        return _serialize_pool(found)
+        return found
     raise NotFound(f"pool {pool!r} not found")
 
 
 @router.put("/{pool}", summary="Update a pool's capacity or rate, or end its pause", responses=document_problems(404))
-async def update_pool(pool: PoolName, body: PoolRequest, by: Writer) -> PoolSchema:
-    return _serialize_pool(await by.client.pools.update(pool, **body.model_dump()))
-
-
-def _serialize_pool(pool: PoolRecord) -> PoolSchema:
-    return PoolSchema(**{name: getattr(pool, name) for name in PoolSchema.model_fields})
+async def update_pool(pool: PoolName, body: PoolRequest, by: Writer) -> Pool:
+    return await by.client.pools.update(pool, **body.model_dump())

@@ -8,29 +8,25 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Response
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
 from retoma.client import Client
 from retoma.define.review import Comment
-from retoma.engine.reviews import Decision, get_feedback_form, get_form, has_form
+from retoma.engine.reviews import Decision, get_feedback_form, get_form
 from retoma.errors import AlreadyDecided, RetomaError
 from retoma.records import DecisionResult, Review
+from retoma.server.pages.forms import build_schema
 from retoma.server.principal import Principal, require_scope
-from retoma.server.problems import document_problems, problem_from_error
+from retoma.server.problems import document_problems, to_problem
 from retoma.server.schemas import (
     AssignRequest,
     BulkDecisionRequest,
     DecisionOutcome,
     DecisionOutcomes,
     DecisionRequest,
-    EventSchema,
     Limit,
     Name,
     ReviewDetails,
     ReviewPage,
-    ReviewSchema,
-    SubjectSchema,
     idempotency_key_header,
 )
 from retoma.states import ReviewState
@@ -71,10 +67,8 @@ async def list_reviews(
     after: Annotated[UUID | None, Query(description="`next` of the previous page.")] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> ReviewPage:
-    if by.tenant is not None and tenant not in (None, by.tenant):
-        return ReviewPage(reviews=[], next=None)
     found = await by.client.reviews.list(
-        tenant=by.tenant or tenant,
+        tenant=by.limit_to(tenant),
         run=run,
         pipeline=pipeline,
         step=step,
@@ -84,9 +78,7 @@ async def list_reviews(
         limit=limit + 1,
     )
     page = found[:limit]
-    return ReviewPage(
-        reviews=[_serialize_review(one) for one in page], next=page[-1].id if len(found) > limit else None
-    )
+    return ReviewPage(reviews=page, next=page[-1].id if len(found) > limit else None)
 
 
 @router.get(
@@ -97,7 +89,7 @@ async def list_reviews(
 async def get_review(review: UUID, by: Reader, response: Response) -> ReviewDetails:
     found = await _get_review(by, review)
     response.headers["ETag"] = f'"{found.revision}"'
-    return await _serialize_details(by.client, found)
+    return await _get_details(by.client, found)
 
 
 @router.post("/decisions", summary="Decide several reviews independently: an error in one does not affect the others")
@@ -115,16 +107,14 @@ async def decide_reviews(body: BulkDecisionRequest, by: Writer, key: Idempotency
 @router.post("/{review:uuid}/decision", summary="Decide a review; the first decision wins", responses=_ERRORS)
 async def decide_review(
     review: UUID, body: DecisionRequest, by: Writer, key: IdempotencyKey = None, if_match: IfMatch = None
-) -> ReviewSchema:
+) -> Review:
     seen = _parse_etag(if_match) if body.seen is None else body.seen
-    return _serialize_review(
-        await by.client.reviews.decide(review, _build_decision(body, by, key, seen), tenant=by.tenant)
-    )
+    return await by.client.reviews.decide(review, _build_decision(body, by, key, seen), tenant=by.tenant)
 
 
 @router.post("/{review:uuid}/undo", summary="Undo a decision that has not taken effect yet", responses=_ERRORS)
-async def undo_decision(review: UUID, by: Writer) -> ReviewSchema:
-    return _serialize_review(await by.client.reviews.undo(review, by=by.name, tenant=by.tenant))
+async def undo_decision(review: UUID, by: Writer) -> Review:
+    return await by.client.reviews.undo(review, by=by.name, tenant=by.tenant)
 
 
 @router.post(
@@ -132,16 +122,16 @@ async def undo_decision(review: UUID, by: Writer) -> ReviewSchema:
     summary="Claim a review for ten minutes; `claimed_by` names the current claimant",
     responses=_ERRORS,
 )
-async def claim_review(review: UUID, by: Writer) -> ReviewSchema:
+async def claim_review(review: UUID, by: Writer) -> Review:
     await _check_open(by, review)
     await by.client.reviews.claim(review, by=by.name, tenant=by.tenant)
-    return _serialize_review(await _get_review(by, review))
+    return await _get_review(by, review)
 
 
 @router.post("/{review:uuid}/assign", summary="Assign a review", responses=_ERRORS)
-async def assign_review(review: UUID, body: AssignRequest, by: Writer) -> ReviewSchema:
+async def assign_review(review: UUID, body: AssignRequest, by: Writer) -> Review:
     await _check_open(by, review)
-    return _serialize_review(await by.client.reviews.assign(review, body.assignee, by=by.name, tenant=by.tenant))
+    return await by.client.reviews.assign(review, body.assignee, by=by.name, tenant=by.tenant)
 
 
 async def _get_review(by: Principal, review: UUID) -> Review:
@@ -183,37 +173,18 @@ def _build_decision(body: DecisionRequest, by: Principal, key: str | None, seen:
 
 
 def _serialize_outcome(result: DecisionResult) -> DecisionOutcome:
-    problem = problem_from_error(result.error).body if isinstance(result.error, RetomaError) else None
-    return DecisionOutcome(
-        review=result.review,
-        current=None if result.current is None else _serialize_review(result.current),
-        problem=problem,
-    )
+    problem = to_problem(result.error).body if isinstance(result.error, RetomaError) else None
+    return DecisionOutcome(review=result.review, current=result.current, problem=problem)
 
 
-def _serialize_review(review: Review) -> ReviewSchema:
-    return ReviewSchema(**{name: getattr(review, name) for name in ReviewSchema.model_fields})
-
-
-async def _serialize_details(client: Client, review: Review) -> ReviewDetails:
+async def _get_details(client: Client, review: Review) -> ReviewDetails:
     pipeline = client.app.pipelines.get(review.pipeline) if client.app else None
     events = await client.runs.list_job_events(review.run, review.step, review.item, limit=MAX_HISTORY)
     return ReviewDetails(
-        **_serialize_review(review).model_dump(),
-        subjects=[SubjectSchema(**vars(one)) for one in (await client.reviews.get_subjects(review)).values()],
-        has_form=has_form(review, pipeline),
-        form=_json_schema(get_form(review, pipeline)),
-        feedback_form=_json_schema(get_feedback_form(review, pipeline)),
+        **vars(review),
+        subjects=list((await client.reviews.get_subjects(review)).values()),
+        form=build_schema(get_form(review, pipeline)),
+        feedback_form=build_schema(get_feedback_form(review, pipeline)),
         comments=(review.feedback or {}).get("comments", []),
-        history=[EventSchema(**vars(event)) for event in reversed(events) if event.kind == "review"],
+        history=[event for event in reversed(events) if event.kind == "review"],
     )
-
-
-def _json_schema(form: Any) -> dict[str, Any] | None:
-    """Return the JSON Schema of a form, or None if there is no form or its type cannot be described."""
-    if form is None:
-        return None
-    try:
-        return TypeAdapter(form).json_schema()
-    except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError):
-        return None

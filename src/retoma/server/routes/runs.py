@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -11,7 +12,6 @@ from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from retoma.define.webhook import Webhook
-from retoma.engine.tenants import DEFAULT
 from retoma.records import Run
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import Problem, document_problems
@@ -20,20 +20,20 @@ from retoma.server.schemas import (
     Before,
     BulkStartRequest,
     EventPage,
-    EventSchema,
     Limit,
     Name,
     RunDetails,
     RunPage,
-    RunStateSchema,
+    RunStatus,
     StartedRun,
     StartedRuns,
     StartRequest,
     WebhookRequest,
     idempotency_key_header,
 )
-from retoma.server.serializers import redact_stacks, serialize_run, serialize_run_details
+from retoma.server.serializers import get_run_details, redact_stacks
 from retoma.states import RunState
+from retoma.store.tenants import DEFAULT
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 Reader = Annotated[Principal, require_scope("runs:read")]
@@ -110,30 +110,30 @@ async def list_runs(
     state: Annotated[list[RunState] | None, Query(description="Only runs in one of these states.")] = None,
     pipeline: Annotated[Name | None, Query(description="Only runs of this pipeline.")] = None,
     tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
+    parent: Annotated[UUID | None, Query(description="Only the child runs of this run.")] = None,
     since: Annotated[AwareDatetime | None, Query(description="Only runs created at or after this time.")] = None,
     before: Annotated[Before, Query()] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> RunPage:
-    if by.tenant is not None and tenant not in (None, by.tenant):
-        return RunPage(runs=[], next=None)
     found = await by.client.runs.list(
-        tenant=by.tenant or tenant,
+        tenant=by.limit_to(tenant),
         pipeline=pipeline,
         states=state,
+        parent=parent,
         before=before,
         since=since,
         limit=limit + 1,
         with_input=False,
     )
     page = found[:limit]
-    return RunPage(runs=[serialize_run(run) for run in page], next=page[-1].id if len(found) > limit else None)
+    return RunPage(runs=list(page), next=page[-1].id if len(found) > limit else None)
 
 
 @router.get(
     "/{run:uuid}", summary="Get a run with its progress, errors and the reasons for waiting", responses=_NOT_FOUND
 )
 async def get_run(run: UUID, by: Reader) -> RunDetails:
-    return await serialize_run_details(by, await get_own_run(by, run))
+    return await get_run_details(by, await get_own_run(by, run))
 
 
 @router.get("/{run:uuid}/events", summary="List the events of a run, in order", responses=_NOT_FOUND)
@@ -147,7 +147,7 @@ async def list_run_events(
     found = await by.client.runs.list_events(run, after=after, limit=limit + 1)
     page = found[:limit]
     return EventPage(
-        events=[EventSchema(**{**vars(event), "data": redact_stacks(by, event.data)}) for event in page],
+        events=[replace(event, data=redact_stacks(by, event.data)) for event in page],
         next=page[-1].id if len(found) > limit else None,
     )
 
@@ -168,9 +168,9 @@ async def get_run_results(run: UUID, by: Reader) -> Response:
     summary="Cancel a run: running jobs are asked to stop, no new ones start",
     responses=_NOT_FOUND,
 )
-async def cancel_run(run: UUID, by: Writer, key: ActionKey = None) -> RunStateSchema:
+async def cancel_run(run: UUID, by: Writer, key: ActionKey = None) -> RunStatus:
     state = await by.client.runs.cancel(run, tenant=by.tenant, by=f"key {by.name}", key=key)
-    return RunStateSchema(id=run, state=state)
+    return RunStatus(id=run, state=state)
 
 
 async def get_own_run(by: Principal, run: UUID) -> Run:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from retoma.outgoing import mask_query_values
-from retoma.records import Scope, Subscription
+from retoma.records import NewSubscription, Scope
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import Problem, document_problems
 from retoma.server.schemas import (
     MAX_INT,
-    CreatedSubscription,
     Limit,
     Name,
     SubscriptionPage,
     SubscriptionRequest,
-    SubscriptionSchema,
 )
+from retoma.server.serializers import mask_url
 from retoma.settings import Settings
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
@@ -35,7 +34,7 @@ SubscriptionId = Annotated[int, Path(ge=1, le=MAX_INT)]
     summary="Subscribe a URL to events; an existing subscription of the URL is replaced",
     responses=document_problems(409),
 )
-async def create_subscription(request: Request, body: SubscriptionRequest, by: Writer) -> CreatedSubscription:
+async def create_subscription(request: Request, body: SubscriptionRequest, by: Writer) -> NewSubscription:
     """Requires the scope `runs:read` too, because webhooks contain the inputs and results of runs."""
     if not by.has_scope(Scope.RUNS_READ):
         raise Problem(
@@ -49,7 +48,7 @@ async def create_subscription(request: Request, body: SubscriptionRequest, by: W
     subscription = await by.client.webhooks.subscribe(body.url, body.events, tenant=by.tenant or body.tenant)
     settings: Settings = request.app.state.settings
     secret = subscription.secret if settings.webhook_secret is None else None
-    return CreatedSubscription(**_serialize_subscription(subscription).model_dump(), secret=secret)
+    return replace(mask_url(subscription), secret=secret)
 
 
 @router.get("", summary="List subscriptions, newest first")
@@ -59,13 +58,9 @@ async def list_subscriptions(
     before: Annotated[int | None, Query(ge=1, le=MAX_INT, description="`next` of the previous page.")] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> SubscriptionPage:
-    if by.tenant is not None and tenant not in (None, by.tenant):
-        return SubscriptionPage(webhooks=[], next=None)
-    found = await by.client.webhooks.list_subscriptions(tenant=by.tenant or tenant, before=before, limit=limit + 1)
+    found = await by.client.webhooks.list_subscriptions(tenant=by.limit_to(tenant), before=before, limit=limit + 1)
     page = found[:limit]
-    return SubscriptionPage(
-        webhooks=[_serialize_subscription(one) for one in page], next=page[-1].id if len(found) > limit else None
-    )
+    return SubscriptionPage(webhooks=[mask_url(one) for one in page], next=page[-1].id if len(found) > limit else None)
 
 
 @router.delete(
@@ -77,13 +72,3 @@ async def list_subscriptions(
 async def delete_subscription(subscription: SubscriptionId, by: Writer) -> Response:
     await by.client.webhooks.unsubscribe(subscription, tenant=by.tenant)
     return Response(status_code=204)
-
-
-def _serialize_subscription(subscription: Subscription) -> SubscriptionSchema:
-    return SubscriptionSchema(
-        id=subscription.id,
-        tenant=subscription.tenant,
-        url=mask_query_values(subscription.url),
-        events=list(subscription.events),
-        created_at=subscription.created_at,
-    )

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
+from retoma import records
 from retoma.metrics import QueueMetrics
-from retoma.records import WorkerRecord
 from retoma.server.principal import Principal, require_scope
-from retoma.server.schemas import QueueList, QueueSchema, WorkerList, WorkerSchema
+from retoma.server.schemas import QueueList, QueueStatus, Worker, WorkerList
 
 router = APIRouter(tags=["workers"])
 Reader = Annotated[Principal, require_scope("pools:read")]
@@ -20,13 +20,13 @@ async def list_queues(by: Reader) -> QueueList:
     return QueueList(queues=[_serialize_queue(queue) for queue in await by.client.queues.list(tenant=by.tenant)])
 
 
-@router.get("/workers", summary="List live workers")
+@router.get("/workers", summary="List running workers")
 async def list_workers(by: Reader) -> WorkerList:
     return WorkerList(workers=[_serialize_worker(by, worker) for worker in await by.client.workers.list()])
 
 
-def _serialize_queue(queue: QueueMetrics) -> QueueSchema:
-    return QueueSchema(
+def _serialize_queue(queue: QueueMetrics) -> QueueStatus:
+    return QueueStatus(
         queue=queue.queue,
         ready=queue.jobs.get("ready", 0),
         running=queue.jobs.get("running", 0),
@@ -36,9 +36,9 @@ def _serialize_queue(queue: QueueMetrics) -> QueueSchema:
     )
 
 
-def _serialize_worker(by: Principal, worker: WorkerRecord) -> WorkerSchema:
+def _serialize_worker(by: Principal, worker: records.Worker) -> Worker:
     """Hide the name from keys of one tenant, because it reveals the worker's host."""
-    return WorkerSchema(
+    return Worker(
         id=worker.id,
         name=worker.name if by.tenant is None else f"worker {worker.id}",
         queues=worker.queues,

@@ -1,84 +1,84 @@
 // Refreshes the parts marked `data-live`: fetches this page again after each event of the server, and regularly in any
 // case. A part that a person is using stays as it is.
 
-const KINDS = ["start", "result", "failure", "retry", "action", "stuck", "resume", "review", "end"];
-const SHORTEST = 1000;
-const NET = 20000;
-const QUIET = 60000;
-const dot = document.querySelector("[data-live-dot]");
-const word = dot?.firstElementChild?.textContent;
+const KINDS = ["start", "result", "failure", "retry", "action", "stuck", "resume", "review", "orphan", "end"];
+const MIN_REFRESH_MS = 1000;
+const REFRESH_INTERVAL_MS = 20000;
+const QUIET_AFTER_MS = 60000;
+const indicator = document.querySelector("[data-live-dot]");
+const liveText = indicator?.firstElementChild?.textContent;
 
 let source = null;
-let address = dot?.dataset.stream ?? "";
-let heard = Date.now();
-let shown = new Date();
+let streamUrl = indicator?.dataset.stream ?? "";
+let lastEventAt = Date.now();
+let refreshedAt = new Date();
 let isFresh = true;
-let waiting = null;
-let turning = false;
+let refreshTimer = null;
+let isRefreshing = false;
 
-function listen() {
-  if (source || !address || document.hidden) return;
-  heard = Date.now();
-  source = new EventSource(address);
+function openStream() {
+  if (source || !streamUrl || document.hidden) return;
+  lastEventAt = Date.now();
+  source = new EventSource(streamUrl);
   // Events between the rendering of this page and the opening of the stream are not sent.
-  source.addEventListener("open", soon);
-  source.addEventListener("ping", hear);
-  for (const kind of KINDS) source.addEventListener(kind, () => { hear(); soon(); });
+  source.addEventListener("open", scheduleRefresh);
+  source.addEventListener("ping", recordEvent);
+  for (const kind of KINDS) source.addEventListener(kind, () => { recordEvent(); scheduleRefresh(); });
 }
 
-function stop() {
+function closeStream() {
   source?.close();
   source = null;
 }
 
-function hear() {
-  heard = Date.now();
-  tell();
+function recordEvent() {
+  lastEventAt = Date.now();
+  showStatus();
 }
 
-function soon() {
-  waiting ??= setTimeout(turn, SHORTEST);
+function scheduleRefresh() {
+  refreshTimer ??= setTimeout(refreshPage, MIN_REFRESH_MS);
 }
 
-async function turn() {
-  clearTimeout(waiting);
-  waiting = null;
+async function refreshPage() {
+  clearTimeout(refreshTimer);
+  refreshTimer = null;
   if (document.hidden) return;
-  if (turning) return soon();
-  turning = true;
-  isFresh = await refresh().then(() => true, () => false);
-  turning = false;
-  if (isFresh) shown = new Date();
-  tell();
+  if (isRefreshing) return scheduleRefresh();
+  isRefreshing = true;
+  isFresh = await fetchParts().then(() => true, () => false);
+  isRefreshing = false;
+  if (isFresh) refreshedAt = new Date();
+  showStatus();
 }
 
-async function refresh() {
+async function fetchParts() {
   const answer = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "error" });
   if (!answer.ok) throw new Error(String(answer.status));
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const part of document.querySelectorAll("[data-live], [data-live-too]")) {
     const next = fresh.getElementById(part.id);
-    if (next && !isInUse(part) && plain(next) !== plain(part)) replace(part, next);
+    if (next && !isInUse(part) && serialize(next) !== serialize(part)) replacePart(part, next);
   }
-  follow(fresh.querySelector("[data-live-dot]")?.dataset.stream ?? "");
+  followStream(fresh.querySelector("[data-live-dot]")?.dataset.stream ?? "");
 }
 
 // A run that has ended has no stream; one that was resumed has one again.
-function follow(next) {
-  address = next;
-  if (!address) stop();
-  else if (source?.readyState === EventSource.CLOSED) stop();
-  listen();
+function followStream(next) {
+  streamUrl = next;
+  if (!streamUrl) closeStream();
+  else if (source?.readyState === EventSource.CLOSED) closeStream();
+  openStream();
 }
 
 function isInUse(part) {
-  const chosen = getSelection();
-  const marked = chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode);
+  const selection = getSelection();
+  const marked = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
   const used = part.querySelector("details.confirm[open], [data-pick]:checked");
   return marked || part.contains(document.activeElement) || used !== null;
 }
 
-function plain(part) {
+function serialize(part) {
   const copy = part.cloneNode(true);
   for (const each of copy.querySelectorAll("details[data-opened]")) {
     each.removeAttribute("open");
@@ -89,7 +89,7 @@ function plain(part) {
   return copy.innerHTML;
 }
 
-function replace(part, next) {
+function replacePart(part, next) {
   const open = new Set([...part.querySelectorAll("details[open]")].map((each) => each.dataset.key));
   for (const each of next.querySelectorAll("details")) {
     if (open.has(each.dataset.key) && !each.open) {
@@ -100,36 +100,36 @@ function replace(part, next) {
   part.replaceChildren(...[...next.childNodes].map((each) => document.importNode(each, true)));
 }
 
-function tell() {
-  const isQuiet = address !== "" && Date.now() - heard > QUIET;
-  const clock = (at) => new Date(at).toLocaleTimeString(document.documentElement.lang);
-  const said = !isFresh ? `${dot.dataset.old} ${clock(shown)}` : isQuiet ? `${dot.dataset.quiet} ${clock(heard)}` : word;
-  dot.classList.toggle("off", !isFresh || isQuiet);
-  if (dot.firstElementChild.textContent !== said) dot.firstElementChild.textContent = said;
-  dot.title = said;
+function showStatus() {
+  const isQuiet = streamUrl !== "" && Date.now() - lastEventAt > QUIET_AFTER_MS;
+  const formatTime = (at) => new Date(at).toLocaleTimeString(document.documentElement.lang);
+  const text = !isFresh ? `${indicator.dataset.old} ${formatTime(refreshedAt)}` : isQuiet ? `${indicator.dataset.quiet} ${formatTime(lastEventAt)}` : liveText;
+  indicator.classList.toggle("off", !isFresh || isQuiet);
+  if (indicator.firstElementChild.textContent !== text) indicator.firstElementChild.textContent = text;
+  indicator.title = text;
 }
 
-function look() {
+function checkStream() {
   if (document.hidden) return;
-  turn();
-  if (source && Date.now() - heard > QUIET) {
-    const since = heard;
-    stop();
-    listen();
-    heard = since;
+  refreshPage();
+  if (source && Date.now() - lastEventAt > QUIET_AFTER_MS) {
+    const since = lastEventAt;
+    closeStream();
+    openStream();
+    lastEventAt = since;
   }
 }
 
-function change() {
-  if (document.hidden) return stop();
-  heard = Date.now();
-  turn();
-  listen();
+function onVisibilityChange() {
+  if (document.hidden) return closeStream();
+  lastEventAt = Date.now();
+  refreshPage();
+  openStream();
 }
 
-if (dot && document.querySelector("[data-live]")) {
-  listen();
-  setInterval(look, NET);
-  document.addEventListener("visibilitychange", change);
-  window.addEventListener("pagehide", stop);
+if (indicator && document.querySelector("[data-live]")) {
+  openStream();
+  setInterval(checkStream, REFRESH_INTERVAL_MS);
+  document.addEventListener("visibilitychange", onVisibilityChange);
+  window.addEventListener("pagehide", closeStream);
 }

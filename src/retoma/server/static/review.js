@@ -2,36 +2,36 @@
 // scrolls to a rejected field, and asks before an approval discards other input. The forms work without this script.
 
 const SECOND = 1000;
-const CLAIMED = 5 * 60 * SECOND; // half of the time for which the server keeps a claim
+const CLAIM_INTERVAL = 5 * 60 * SECOND; // half of the time for which the server keeps a claim
 
-function claim() {
+function claimReview() {
   const form = document.querySelector("[data-claim]");
   if (!form || document.hidden) return;
-  const given = new URLSearchParams(new FormData(form));
-  given.set("quiet", "yes");
-  fetch(form.action, { method: "POST", body: given, redirect: "error" }).then(() => { form.hidden = true; }, () => {});
+  const fields = new URLSearchParams(new FormData(form));
+  fields.set("quiet", "yes");
+  fetch(form.action, { method: "POST", body: fields, redirect: "error" }).then(() => { form.hidden = true; }, () => {});
 }
 
 // The page may be refreshed during the countdown: the current element counts.
-function count() {
-  const place = document.querySelector("[data-countdown]");
-  if (!place) return;
-  place.dataset.ends ??= String(Date.now() + Number(place.dataset.countdown) * SECOND);
-  const left = Math.ceil((Number(place.dataset.ends) - Date.now()) / SECOND);
-  const shown = place.querySelector("[data-left]");
-  if (shown && shown.textContent !== String(Math.max(left, 0))) shown.textContent = String(Math.max(left, 0));
+function updateCountdown() {
+  const countdown = document.querySelector("[data-countdown]");
+  if (!countdown) return;
+  countdown.dataset.ends ??= String(Date.now() + Number(countdown.dataset.countdown) * SECOND);
+  const left = Math.ceil((Number(countdown.dataset.ends) - Date.now()) / SECOND);
+  const number = countdown.querySelector("[data-left]");
+  if (number && number.textContent !== String(Math.max(left, 0))) number.textContent = String(Math.max(left, 0));
   if (left <= 0) {
-    place.hidden = true;
+    countdown.hidden = true;
     document.querySelector("[data-undo]")?.setAttribute("hidden", "");
   }
 }
 
-function clock(seconds) {
+function formatTime(seconds) {
   const whole = Math.floor(seconds);
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
-function comment() {
+function enableTimedComments() {
   const button = document.querySelector("[data-comment]");
   const text = document.getElementById("comments");
   if (!button || !text) return;
@@ -42,7 +42,7 @@ function comment() {
   button.hidden = false;
   button.addEventListener("click", () => {
     player?.pause();
-    text.value += `${text.value && !text.value.endsWith("\n") ? "\n" : ""}${clock(player?.currentTime ?? 0)} `;
+    text.value += `${text.value && !text.value.endsWith("\n") ? "\n" : ""}${formatTime(player?.currentTime ?? 0)} `;
     text.focus();
   });
 }
@@ -57,26 +57,26 @@ function isChanged(control) {
 }
 
 // A rejected form comes back with its input as content, which counts as input too.
-function holdsWork(form) {
+function hasInput(form) {
   return Boolean(form) && (form.closest(".on") !== null || [...form.elements].some(isChanged));
 }
 
-function ask(event) {
+function confirmApproval(event) {
   const others = ["edit-form", "send-back-form"].map((name) => document.getElementById(name));
-  if (others.some(holdsWork) && !confirm(event.target.dataset.ask)) event.preventDefault();
+  if (others.some(hasInput) && !confirm(event.target.dataset.ask)) event.preventDefault();
 }
 
-function showWrong() {
-  const wrong = document.querySelector("[aria-invalid]");
-  wrong?.focus({ preventScroll: true });
-  wrong?.scrollIntoView({ block: "center" });
+function focusInvalidField() {
+  const field = document.querySelector("[aria-invalid]");
+  field?.focus({ preventScroll: true });
+  field?.scrollIntoView({ block: "center" });
 }
 
-claim();
-window.addEventListener("load", showWrong); // after the browser has scrolled to the address's fragment
-document.getElementById("approve")?.addEventListener("submit", ask);
-setInterval(claim, CLAIMED);
-document.addEventListener("visibilitychange", claim);
-comment();
-count();
-setInterval(count, 250);
+claimReview();
+window.addEventListener("load", focusInvalidField); // after the browser has scrolled to the address's fragment
+document.getElementById("approve")?.addEventListener("submit", confirmApproval);
+setInterval(claimReview, CLAIM_INTERVAL);
+document.addEventListener("visibilitychange", claimReview);
+enableTimedComments();
+updateCountdown();
+setInterval(updateCountdown, 250);

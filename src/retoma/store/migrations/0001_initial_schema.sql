@@ -9,11 +9,16 @@ create type retoma.run_state as enum
   ('pending', 'running', 'paused', 'needs_review', 'stuck', 'cancelling',
    'completed', 'completed_with_errors', 'failed', 'rejected', 'cancelled');
 
+create function retoma.is_final(p_state retoma.run_state) returns boolean immutable language sql as $$
+  select p_state in ('completed', 'completed_with_errors', 'failed', 'rejected', 'cancelled');
+$$;
+
 create type retoma.review_state as enum ('open', 'approved', 'sent_back', 'rejected', 'expired', 'withdrawn');
 
 create type retoma.delivery_state as enum ('due', 'sending', 'delivered', 'dead');
 
--- The permitted transitions as data. `states.py` holds the same list, and a test compares the two.
+-- The permitted transitions as data, of which the last statements of this file make triggers. `states.py` holds the same list,
+-- and a test compares the two.
 create table retoma.transitions (
   entity text not null,
   from_state text not null,
@@ -25,19 +30,19 @@ insert into retoma.transitions (entity, from_state, to_state)
 select entity, from_state, to_state
   from (values
     ('job', 'waiting', '{ready, parked, skipped, cancelled}'::text[]),
-    ('job', 'ready', '{running, cancelled}'),
+    ('job', 'ready', '{running, parked, cancelled}'),
     ('job', 'running', '{ready, parked, succeeded, failed, skipped, cancelled, quarantined}'),
-    ('job', 'parked', '{ready, succeeded, failed, skipped, cancelled, quarantined}'),
-    ('run', 'pending', '{running, cancelling, cancelled}'),
+    ('job', 'parked', '{ready, cancelled}'),
+    ('run', 'pending', '{running, paused, cancelled}'),
     ('run', 'running', '{paused, needs_review, stuck, cancelling, completed, completed_with_errors, failed, rejected, cancelled}'),
     ('run', 'paused', '{running, needs_review, stuck, cancelling, completed, completed_with_errors, failed, rejected, cancelled}'),
     ('run', 'needs_review', '{running, paused, stuck, cancelling, completed, completed_with_errors, failed, rejected, cancelled}'),
     ('run', 'stuck', '{running, paused, needs_review, cancelling, completed, completed_with_errors, failed, rejected, cancelled}'),
     ('run', 'cancelling', '{cancelled}'),
-    -- Only a person's action reopens an ended run.
-    ('run', 'completed', '{running}'),
-    ('run', 'completed_with_errors', '{running}'),
-    ('run', 'failed', '{running}'),
+    -- Only a person's action reopens an ended run, or changes how it ended.
+    ('run', 'completed', '{running, paused, needs_review, completed_with_errors}'),
+    ('run', 'completed_with_errors', '{running, paused, needs_review, completed}'),
+    ('run', 'failed', '{running, paused, needs_review, completed, completed_with_errors}'),
     ('review', 'open', '{approved, sent_back, rejected, expired, withdrawn}'),
     ('review', 'approved', '{open, withdrawn}'),
     ('review', 'sent_back', '{open, withdrawn}'),
@@ -47,7 +52,7 @@ select entity, from_state, to_state
     ('delivery', 'dead', '{due}')
   ) as permitted (entity, from_state, to_states), unnest(to_states) as to_state;
 
--- The triggers that call this function hold the rule in their condition, so a permitted transition calls no function.
+-- The triggers that call this function hold the rules in their conditions, so a permitted transition calls no function.
 create function retoma.refuse_transition() returns trigger language plpgsql as $$
 begin
   raise exception 'a % cannot change from % to %', tg_argv[0], old.state, new.state
@@ -126,7 +131,7 @@ create table retoma.steps (
   slots int not null default 1,
   timeout interval not null default '10 minutes',  -- of one attempt, as the application last declared it
   review json,                             -- the review policy, as the application last declared it; null if no person does this step
-  may_park boolean not null default false, -- a job of this step was parked before, so its last attempt may have external work to find
+  opens_review boolean not null,           -- a job that becomes ready opens its review, and needs no worker before the decision
   primary key (version, step),
   constraint created_on_is_known check (created_on in ('start', 'dependency', 'expansion')),
   constraint on_failure_is_known check (on_failure in ('stop', 'continue', 'review'))
@@ -146,6 +151,7 @@ create table retoma.edges (
   head_start bigint not null,              -- the target's, minus that of the step that ended
   dependency_count int not null,
   pool text collate "C",                   -- the target's
+  opens_review boolean not null,           -- the target does
   primary key (version, from_step, to_step, edge_kind, via),
   constraint edge_kind_is_known check (edge_kind in ('create', 'count', 'share', 'expand', 'end'))
 );
@@ -205,7 +211,7 @@ create table retoma.runs (
   id uuid primary key,
   tenant int not null,
   version int not null,
-  state retoma.run_state not null,
+  state retoma.run_state not null default 'running',
   revision int not null default 1,
   open_sinks int not null,                 -- jobs without dependents that are not final
   has_errors boolean not null default false,
@@ -220,9 +226,7 @@ create table retoma.runs (
   deadline_at timestamptz,                 -- when it fails if it has not ended
   retries int,                             -- the most retries of each job, whatever its step allows
   forked_from uuid,                        -- its jobs of revision 1 are copies of that run's
-  title text,                              -- what people call it, as its pipeline made it of the input
-  constraint ended_at_is_set_when_final check
-    ((state in ('completed', 'completed_with_errors', 'failed', 'rejected', 'cancelled')) = (ended_at is not null))
+  title text                               -- what people call it, as its pipeline made it of the input
 ) with (fillfactor = 70);
 
 create index open_runs on retoma.runs (id) where ended_at is null;
@@ -230,16 +234,6 @@ create index open_runs_by_watch_at on retoma.runs (watch_at) where ended_at is n
 create index ended_runs_not_completed on retoma.runs (id) where ended_at is not null and state <> 'completed';
 create index runs_by_tenant on retoma.runs (tenant, id);
 create index runs_by_version on retoma.runs (version, id);
-
-create trigger only_permitted_transitions
-  after update of state on retoma.runs for each row
-  when (old.state <> new.state and not case
-    when old.state in ('running', 'paused', 'needs_review', 'stuck') then new.state <> 'pending'
-    when old.state = 'pending' then new.state in ('running', 'cancelling', 'cancelled')
-    when old.state = 'cancelling' then new.state = 'cancelled'
-    when old.state in ('completed', 'completed_with_errors', 'failed') then new.state = 'running'
-    else false end)
-  execute function retoma.refuse_transition('run');
 
 -- The idempotency keys of starts. Separate from runs, so keys outlive them.
 create table retoma.start_keys (
@@ -262,14 +256,16 @@ create table retoma.action_keys (
   primary key (subject, key)
 );
 
--- Runs that did not progress when they should have. The row is deleted when the run progresses or ends.
+-- Open runs that do not progress although they should, and those that were resumed since. The row is deleted when the run
+-- progresses.
 create table retoma.stuck_runs (
   run uuid primary key,
   since timestamptz not null,
   cause text not null,
   data json not null,
   last_progress_event bigint not null,
-  resumes int not null default 0           -- since that event
+  resumes int not null default 0,          -- since that event
+  resumed_at timestamptz                   -- null: it is stuck now
 );
 
 -- # Jobs
@@ -281,16 +277,17 @@ create table retoma.jobs (
   tenant int not null,
   revision int not null,
   waiting_on int not null default 0,       -- dependencies that are not final
-  worker int,                              -- null: unclaimed; 0: ended without a worker
+  worker int,                              -- null: unclaimed; 0: parked, or ended without a worker
   fence int not null default 0,
   position int not null default 0,         -- of its item in the fan-out
   spent_ms int not null default 0,         -- in earlier attempts and the delays between them
   attempt int not null default 0,
   failures int not null default 0,         -- failed attempts that were followed by another
-  child_crashes int not null default 0,    -- child processes that died while they ran it
+  child_crashes int not null default 0,    -- of those, deaths of the child process that ran it; the third quarantines it
   worker_deaths int not null default 0,    -- workers that died while they ran it
   state retoma.job_state not null,
   stopping boolean not null default false, -- its run is stopping: its end starts nothing
+  review_due boolean not null default false, -- when it becomes ready, its review opens
   step text collate "C" not null,
   item text collate "C" not null default '',
   queue text collate "C" not null,
@@ -316,16 +313,6 @@ create index jobs_suspect_by_queue on retoma.jobs (queue, rank)
 create index jobs_ready_by_pool on retoma.jobs (pool, tenant, rank, run, position)
   where worker is null and waiting_on = 0 and ready_at is null and pool is not null;
 create index jobs_delayed on retoma.jobs (ready_at) where ready_at is not null;
-
-create trigger only_permitted_transitions
-  after update of state on retoma.jobs for each row
-  when (old.state <> new.state and not case old.state
-    when 'running' then new.state <> 'waiting'
-    when 'ready' then new.state in ('running', 'cancelled')
-    when 'waiting' then new.state in ('ready', 'parked', 'skipped', 'cancelled')
-    when 'parked' then new.state not in ('waiting', 'running')
-    else false end)
-  execute function retoma.refuse_transition('job');
 
 -- Every job that a revision reruns. Its row of that revision is created once its dependencies have ended; until then its earlier
 -- rows do not count. A job that is not a target keeps its previous result if its inputs are the same.
@@ -354,7 +341,7 @@ create table retoma.events (
   started_at timestamptz,                  -- of an attempt without a result
   retry_at timestamptz,                    -- when the next attempt may start, if it is delayed
   constraint kind_is_known check
-    (kind in ('start', 'result', 'failure', 'retry', 'review', 'action', 'end', 'stuck', 'resume'))
+    (kind in ('start', 'result', 'failure', 'retry', 'review', 'action', 'end', 'stuck', 'resume', 'orphan'))
 );
 
 create index events_by_run on retoma.events (run, id);
@@ -373,6 +360,10 @@ create trigger events_are_append_only
 -- The key of a job's row.
 create type retoma.job_key as (run uuid, step text, item text, revision int);
 
+-- An action of a person on a run that was locked for it. It is over if the tenant has no such run, or if an earlier call under
+-- the same key had an answer.
+create type retoma.begun_action as (run retoma.runs, at timestamptz, is_over boolean, answer jsonb);
+
 -- One edge of one job that has ended.
 create type retoma.edge_event as (
   run uuid, version int, tenant int, revision int, rank bigint, position int, item text, from_step text,
@@ -380,16 +371,19 @@ create type retoma.edge_event as (
   outcome int,    -- the index of the outcome in the call
   items int,      -- the number of items in the job's result, if it is the source of a fan-out
   to_step text, edge_kind text, via text, same_item boolean, optional boolean, self_contained boolean,
-  queue text, head_start bigint, dependency_count int, pool text
+  queue text, head_start bigint, dependency_count int, pool text, opens_review boolean
 );
 
 -- A job that was created already claimed by the worker that recorded its dependency's result.
 create type retoma.kept_job as (run uuid, step text, item text, revision int, version int, tenant int);
 
--- A claimed job with everything that its worker needs.
+-- A row of the answer to a worker's call. `claimed` and `kept`: a job with everything that its worker needs.
 create type retoma.claimed_job as (
-  what text, run uuid, step text, item text, revision int, fence int, attempt int, failures int, worker_deaths int, spent_ms int,
-  version int, tenant int, run_input json, item_value json, results json[]
+  what text,
+  rejected int,         -- of `refused`: outcomes of jobs that the worker no longer held
+  next_claim_ms int,    -- of `later`: until a pool's rate allows the next job
+  run uuid, step text, item text, revision int, fence int, attempt int, failures int, child_crashes int, worker_deaths int, spent_ms int,
+  version int, tenant int, run_retries int, run_input json, item_value json, results json[]
 );
 
 -- # Pools
@@ -404,13 +398,9 @@ create table retoma.pools (
   tokens double precision not null,        -- of the rate, at `tokens_at`
   tokens_at timestamptz not null,
   paused_until timestamptz,                -- its provider answered "too many requests"
-  patience interval not null default '60 seconds', -- how long smaller jobs may overtake one that does not fit
   last_tenant int not null default 0,      -- the tenant that was served last
   -- The next job in order, if it does not fit: free slots are reserved for it.
-  reserved_run uuid,
-  reserved_step text collate "C",
-  reserved_item text collate "C",
-  reserved_revision int,
+  reserved_job retoma.job_key,
   reserved_at timestamptz,
   reserved_seen_at timestamptz,            -- by a worker that could claim it
   -- The circuit breaker: `failures` of the provider in a row. From the fifth on nothing starts until `open_until`, then one job
@@ -448,14 +438,41 @@ create table retoma.effects (
   item text collate "C" not null,
   revision int not null,
   name text collate "C" not null,
+  version int not null,
   fence int not null,                      -- of the lease that may record how it ended
   begun_at timestamptz not null,
   done_at timestamptz,
   value json,
-  findable boolean not null default false, -- the provider can be asked whether it happened
+  find text,                               -- the location of the function that returns its value, if it happened
+  find_key text,                           -- the argument of that function
+  cancel text,                             -- the location of the function that ends what it started
+  request json,                            -- if it submits external work: how that is polled and cancelled
+  -- Its job ended without a result: a worker looks for it, cancels what it started, or leaves it to a person as an orphan.
+  abandoned_at timestamptz,
+  next_at timestamptz,                     -- when to look for it; null once it is resolved or orphaned
+  looks int not null default 0,            -- the number of the last look; the result of an earlier one is refused
+  failed_looks int not null default 0,     -- in a row
+  looking_worker int,                      -- the worker that looks for it now
+  worker_deaths int not null default 0,    -- workers in a row that died while they looked for it
+  orphaned_at timestamptz,                 -- when it was left to a person
+  orphan_logged boolean not null default false, -- whether a worker has logged that
+  error json,                              -- of the last look
+  resolution text,                         -- what became of it
+  resolved_at timestamptz,
+  resolved_by text,                        -- the person who resolved it
   primary key (run, step, item, revision, name),
-  constraint done_effect_has_a_value check ((done_at is null) = (value is null))
+  constraint done_effect_has_a_value check ((done_at is null) = (value is null)),
+  constraint resolution_is_known check
+    (resolution in ('not_submitted', 'done', 'cancelled', 'external_work', 'nothing_found', 'cancelled_by_hand')),
+  constraint only_an_orphan_is_resolved_by_a_person check (resolved_by is null or orphaned_at is not null),
+  constraint resolved_at_is_set_when_resolved check ((resolution is null) = (resolved_at is null)),
+  constraint sought_effect_is_open check (next_at is null or abandoned_at is not null and orphaned_at is null and resolution is null)
 );
+
+create index effects_due on retoma.effects (next_at) where next_at is not null;
+create index effects_by_looking_worker on retoma.effects (looking_worker) where looking_worker is not null;
+create index orphaned_effects on retoma.effects (version) where orphaned_at is not null and resolved_at is null;
+create index unlogged_orphans on retoma.effects (orphaned_at) where orphaned_at is not null and not orphan_logged;
 
 -- Work that a provider does while its job is parked.
 create table retoma.external_work (
@@ -482,7 +499,6 @@ create table retoma.external_work (
   progress real,
   result json,
   error json,
-  effect text collate "C",                 -- the effect that submitted it, so it can be submitted again
   started_at timestamptz,                  -- when the attempt started that submitted it: its job starts again when it has ended
   polling_worker int,                      -- the worker that polls it now
   worker_deaths int not null default 0,    -- workers in a row that died while they polled it
@@ -555,17 +571,6 @@ create index open_reviews_by_age on retoma.reviews (opened_at, id) where state =
 create index reviews_by_tenant on retoma.reviews (tenant, opened_at);
 create index reviews_by_next_at on retoma.reviews (next_at) where next_at is not null;
 
--- A decision can be undone, or be superseded by another action, until it takes effect.
-create trigger only_permitted_transitions
-  after update of state on retoma.reviews for each row
-  when (old.state <> new.state and not case old.state
-    when 'open' then true
-    when 'approved' then new.state in ('open', 'withdrawn') and old.applied_at is null
-    when 'sent_back' then new.state in ('open', 'withdrawn') and old.applied_at is null
-    when 'rejected' then new.state in ('open', 'withdrawn') and old.applied_at is null
-    else false end)
-  execute function retoma.refuse_transition('review');
-
 -- # Webhooks
 
 -- What signs the webhooks of a tenant to a host. The previous secret signs too until its time is over.
@@ -624,7 +629,7 @@ create table retoma.deliveries (
   retries int,
   state retoma.delivery_state not null default 'due',
   attempt int not null default 0,          -- incremented by each claim; the holder of an older one may not write
-  schedule_attempt int not null default 0, -- in the retry schedule, which a redrive restarts
+  schedule_attempt int not null default 0, -- in the retry schedule, which a redeliver restarts
   next_at timestamptz not null,            -- due: when to send; sending: when another sender may claim it
   body text,                               -- set before the first attempt, and then never changed
   created_at timestamptz not null,
@@ -637,15 +642,6 @@ create table retoma.deliveries (
 create index deliveries_open_by_host on retoma.deliveries (host, next_at) where ended_at is null;
 create index deliveries_by_endpoint on retoma.deliveries (endpoint, number);
 create index dead_deliveries_by_pipeline on retoma.deliveries (pipeline) where state = 'dead';
-
-create trigger only_permitted_transitions
-  after update of state on retoma.deliveries for each row
-  when (old.state <> new.state and not case old.state
-    when 'due' then new.state in ('sending', 'dead')
-    when 'sending' then new.state in ('due', 'delivered', 'dead')
-    when 'dead' then new.state = 'due'
-    else false end)
-  execute function retoma.refuse_transition('delivery');
 
 create table retoma.delivery_attempts (
   delivery uuid not null,
@@ -674,13 +670,13 @@ create index pending_webhook_events_by_run on retoma.pending_webhook_events (run
 -- What a provider costs, in millionths of a US dollar. A change is a new version; recorded charges keep their version.
 create table retoma.prices (
   provider text collate "C" not null,
-  what text collate "C" not null,          -- a model, a voice, a kind of machine
+  resource text collate "C" not null,          -- a model, a voice, a kind of machine
   version int not null,
   since timestamptz not null,
   tokens_in bigint not null default 0,     -- for a million tokens
   tokens_out bigint not null default 0,
   unit bigint not null default 0,          -- for one unit
-  primary key (provider, what, version),
+  primary key (provider, resource, version),
   constraint prices_are_not_negative check (tokens_in >= 0 and tokens_out >= 0 and unit >= 0)
 );
 
@@ -695,7 +691,7 @@ create table retoma.charges (
   tenant int not null,
   at timestamptz not null,
   provider text collate "C" not null,
-  what text collate "C" not null,
+  resource text collate "C" not null,
   tokens_in bigint not null default 0,
   tokens_out bigint not null default 0,
   units double precision not null default 0,
@@ -719,7 +715,7 @@ create table retoma.metric_counters (
   count bigint not null,
   seconds double precision not null default 0,
   primary key (pipeline, what, outcome, bucket),
-  constraint what_is_known check (what in ('ended', 'waited', 'worked', 'asked', 'delivery'))
+  constraint what_is_known check (what in ('run_end', 'run_wait', 'run_duration', 'run_review', 'delivery'))
 ) with (fillfactor = 50);
 
 -- Which events are counted: those up to `through`. Those up to `next` follow once the transactions in `writers` have ended,
@@ -732,7 +728,7 @@ create table retoma.metric_cursor (
 
 insert into retoma.metric_cursor (through, next, writers) values (0, 0, '{}');
 
--- Ended deliveries that are not counted yet. A redriven delivery ends again.
+-- Ended deliveries that are not counted yet. A redelivered delivery ends again.
 create table retoma.delivery_ends (
   pipeline text collate "C" not null,
   state retoma.delivery_state not null
@@ -786,3 +782,31 @@ create table retoma.signing_keys (
   purpose text collate "C" primary key,
   secret text not null
 );
+
+-- # Transitions
+
+do $$
+declare
+  v_table text;
+  v_entity text;
+  v_permitted text;
+begin
+  for v_table, v_entity in values ('jobs', 'job'), ('runs', 'run'), ('reviews', 'review'), ('deliveries', 'delivery') loop
+    select string_agg(format('when %L then new.state in (%s)', from_state, to_states), ' ') into v_permitted
+      from (select from_state, string_agg(quote_literal(to_state), ', ') as to_states
+              from retoma.transitions where entity = v_entity group by from_state) t;
+    execute format(
+      'create trigger only_permitted_transitions after update of state on retoma.%I for each row
+         when (old.state <> new.state and not case old.state %s else false end)
+         execute function retoma.refuse_transition(%L)', v_table, v_permitted, v_entity);
+  end loop;
+  -- As literals: a call of `is_final` would be inlined again by every statement.
+  execute format('alter table retoma.runs add constraint ended_at_is_set_when_final check ((state in (%s)) = (ended_at is not null))',
+                 (select string_agg(quote_literal(s), ', ') from unnest(enum_range(null::retoma.run_state)) s where retoma.is_final(s)));
+end $$;
+
+-- A decision can be undone, or be superseded by another action, until it takes effect.
+create trigger applied_decisions_are_final
+  after update of state on retoma.reviews for each row
+  when (old.state <> new.state and old.applied_at is not null)
+  execute function retoma.refuse_transition('review');

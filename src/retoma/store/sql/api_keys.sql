@@ -17,12 +17,6 @@ select :name, :tenant::int, :scopes::text[], :digest, :hint, key_slot, retoma.no
  limit 1
     on conflict do nothing;
 
--- name: find_key
-select k.id, k.name, t.name as tenant, k.scopes, k.hint, k.created_at, k.expires_at, k.used_at, k.revoked_at
-  from retoma.api_keys k
-  left join retoma.tenants t on t.id = k.tenant
- where k.digest = :digest;
-
 -- name: use_key
 -- Return the key if it is live, and record its use at most once a minute.
 with found as (
@@ -50,15 +44,11 @@ select digest
 select k.id, k.name, t.name as tenant, k.scopes, k.hint, k.created_at, k.expires_at, k.used_at, k.revoked_at
   from retoma.api_keys k
   left join retoma.tenants t on t.id = k.tenant
- where (:tenant::text is null or t.name = :tenant)
-   and (:with_ended or (k.revoked_at is null and (k.expires_at is null or k.expires_at > retoma.now())))
+ where (:id::int is null or k.id = :id)
+   and (:digest::bytea is null or k.digest = :digest)
+   and (:tenant::text is null or t.name = :tenant)
+   and (:include_ended or (k.revoked_at is null and (k.expires_at is null or k.expires_at > retoma.now())))
  order by k.id desc;
-
--- name: get_key
-select k.id, k.name, t.name as tenant, k.scopes, k.hint, k.created_at, k.expires_at, k.used_at, k.revoked_at
-  from retoma.api_keys k
-  left join retoma.tenants t on t.id = k.tenant
- where k.id = :id;
 
 -- name: revoke_key
 -- Revoke a key. A second revocation keeps the first time.

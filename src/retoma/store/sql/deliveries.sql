@@ -41,8 +41,9 @@ select d.id, d.run, r.title as run_title, coalesce(t.name, '*') as tenant, d.pip
  order by d.number desc
  limit :limit;
 
--- name: get_delivery_body
-select body
+-- name: get_delivery_content
+-- The body, once there is one, and the data of the event, besides its run.
+select body, data::text as data
   from retoma.deliveries
  where id = :id;
 
@@ -60,9 +61,9 @@ select id
  order by number desc
  limit :limit;
 
--- name: redrive_deliveries
--- Redrive dead deliveries. Returns how many.
-select retoma.redrive_deliveries(:tenant, :id, :endpoint, :url, :from_at, :to_at) as deliveries;
+-- name: redeliver
+-- Redeliver dead deliveries. Returns how many.
+select retoma.redeliver(:tenant, :id, :endpoint, :url, :since, :until) as deliveries;
 
 -- name: list_endpoints
 select e.id, coalesce(t.name, '*') as tenant, e.url, e.created_at, e.failures, e.failing_since, e.open_until,
@@ -94,12 +95,6 @@ update retoma.webhook_secrets s
   from retoma.endpoints e
  where e.id = :id and (:tenant::int is null or e.tenant = :tenant) and s.tenant = e.tenant and s.host = e.host
 returning s.host;
-
--- name: get_event_data
--- The data of the event, besides its run.
-select data::text as data
-  from retoma.deliveries
- where id = :id;
 
 -- name: count_subscriptions
 select count(*)::int as subscriptions

@@ -24,7 +24,7 @@ select e.id, e.run, r.title as run_title, r.tenant, e.at, e.revision, e.attempt,
 -- name: get_run_states
 select id, state::text as state
   from retoma.runs
- where id = any (:runs::uuid[]);
+ where id = any (:runs::uuid[]) and (not :only_ended or ended_at is not null);
 
 -- name: get_last_event_id
 -- The id of a run's newest event.

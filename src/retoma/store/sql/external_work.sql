@@ -1,34 +1,40 @@
--- name: begin_effect
--- Record that an effect starts. Returns whether it started before.
-select o_state as state, o_value::text as value
-  from retoma.begin_effect(:worker, :run, :step, :item, :revision, :fence, :name, :findable, :token_hash, :token_lives);
-
--- name: end_effect
--- Record the result of an effect, unless a later lease has taken it over. Repeating the call changes nothing.
-update retoma.effects
-   set value = coalesce(value, :value), done_at = coalesce(done_at, retoma.now())
- where run = :run and step = :step and item = :item and revision = :revision and name = :name
-   and fence = :fence
-returning name;
-
--- name: undo_effect
--- Remove an effect that is known not to have happened.
-delete from retoma.effects
- where run = :run and step = :step and item = :item and revision = :revision and name = :name
-   and fence = :fence and done_at is null;
-
 -- name: get_ended_work
-select external_id::text as external_id, state, result::text as result, error::text as error
+select state, result::text as result, error::text as error
   from retoma.external_work
  where run = :run and step = :step and item = :item and revision = :revision and ended_at is not null;
 
 -- name: list_external_work
 -- The external work of a run.
 select step, item, revision, state, external_id::text as external_id, parked_at, started_at, running_at, stopping_at, ended_at, progress, polls,
-       failed_polls, error::text as error
+       failed_polls, error::text as error, poll_interval is null as is_child_run
   from retoma.external_work
  where run = :run
  order by parked_at, step, item, revision;
+
+-- name: is_child_run_awaited
+-- Whether a job waits for this child run that still needs it.
+select exists (
+    select from retoma.external_work o
+      join retoma.jobs j on j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
+     where o.run = (r.parent).run and o.step = (r.parent).step and o.item = (r.parent).item
+       and o.ended_at is null and o.external_id #>> '{}' = r.id::text and j.state = 'parked' and not j.stopping) as is_awaited
+  from retoma.runs r
+ where r.id = :child;
+
+-- name: is_child_run_abandoned
+-- Whether an earlier revision of the job that started this child run will cancel it: the job was replaced while it waited for the
+-- child, or while it started the child.
+select exists (
+    select from retoma.external_work o
+     where o.run = (r.parent).run and o.step = (r.parent).step and o.item = (r.parent).item and o.revision < :revision
+       and o.ended_at is null and o.external_id #>> '{}' = r.id::text)
+    or exists (
+    select from retoma.effects e
+     where e.run = (r.parent).run and e.step = (r.parent).step and e.item = (r.parent).item and e.revision < :revision
+       and e.request is not null and e.next_at is not null
+       and (e.value #>> '{}' = r.id::text or e.value is null and e.revision = (r.parent).revision)) as is_abandoned
+  from retoma.runs r
+ where r.id = :child;
 
 -- name: poll_due
 select run, step, item, revision, version, external_id::text as external_id, poll, cancel, polls, state, stop, given_up, callback_received,

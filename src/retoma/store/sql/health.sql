@@ -15,11 +15,11 @@ select pid, coalesce(usename, '') as "user", coalesce(application_name, '') as a
 -- name: count_ready_by_queue
 -- Jobs that could be claimed now.
 select queue, count(*) as jobs
-  from (select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and worker_deaths = 0 and pool is null
+  from (select queue from retoma.jobs j where retoma.is_claimable(j) and worker_deaths = 0 and pool is null
         union all
-        select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and worker_deaths > 0 and pool is null
+        select queue from retoma.jobs j where retoma.is_claimable(j) and worker_deaths > 0 and pool is null
         union all
-        select queue from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and pool is not null) as ready
+        select queue from retoma.jobs j where retoma.is_claimable(j) and pool is not null) as ready
  group by queue
  order by queue;
 

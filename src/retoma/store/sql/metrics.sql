@@ -9,9 +9,9 @@ select queue, state, jobs, age
   from retoma.jobs_of_tenant_by_queue(:tenant, :max_runs);
 
 -- name: list_queues
--- Every queue of a step or a worker, except that of reviews, with its live workers and their total concurrency.
-select queue, count(w.id)::int as workers, coalesce(sum(w.concurrency), 0)::int as room
-  from (select queue from retoma.steps where queue <> '' union select unnest(queues) from retoma.workers where ended_at is null) q
+-- Every queue of a step or a worker, with its running workers and their total concurrency.
+select queue, count(w.id)::int as workers, coalesce(sum(w.concurrency), 0)::int as concurrency
+  from (select queue from retoma.steps union select unnest(queues) from retoma.workers where ended_at is null) q
   left join retoma.workers w on w.ended_at is null and w.heartbeat_at >= retoma.now() - coalesce(w.heartbeat_timeout, :heartbeat_timeout::interval) and q.queue = any (w.queues)
  group by queue
  order by queue;
@@ -23,9 +23,11 @@ select queue, pool, max(retoma.now() - retoma.ready_since(j)) as age
  group by queue, pool;
 
 -- name: count_open_runs_by_state
--- Runs that have not ended.
+-- Runs that have not ended; with `max_runs`, among the oldest ones.
 select v.pipeline, r.state::text as state, sum(r.runs)::bigint as runs
-  from (select version, state, count(*) as runs from retoma.runs where ended_at is null group by version, state) r
+  from (select o.version, o.state, count(*) as runs
+          from (select version, state from retoma.runs where ended_at is null order by id limit :max_runs::int) o
+         group by o.version, o.state) r
   join retoma.versions v on v.id = r.version
  group by 1, 2
  order by 1, 2;
@@ -43,6 +45,14 @@ select v.pipeline, count(*) as runs
  group by 1
  order by 1;
 
+-- name: count_orphans
+select v.pipeline, count(*) as orphans
+  from retoma.effects e
+  join retoma.versions v on v.id = e.version
+ where e.orphaned_at is not null and e.resolved_at is null
+ group by 1
+ order by 1;
+
 -- name: update_counters
 select retoma.update_metric_counters(:limit);
 
@@ -52,7 +62,7 @@ select pipeline, what, outcome, bucket, count, seconds
  order by pipeline, what, outcome, bucket;
 
 -- name: get_delivery_metrics
--- Deliveries that are due, dead ones that could be redriven, disabled endpoints, and how late the oldest due delivery is.
+-- Deliveries that are due, dead ones that could be redelivered, disabled endpoints, and how late the oldest due delivery is.
 select count(*) filter (where state = 'due') as due, count(*) filter (where state = 'sending') as sending,
        (select count(*) from retoma.deliveries d join retoma.endpoints e on e.id = d.endpoint
          where d.state = 'dead' and e.disabled_at is null) as dead,

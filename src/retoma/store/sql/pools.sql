@@ -27,13 +27,13 @@ returning p.name;
 -- name: list_pools
 -- All pools, or the one of this name. `waiting` counts the jobs of one tenant, if one is given.
 select p.name, p.capacity, p.rate, p.burst, p.per_tenant, case when p.paused_until > retoma.now() then p.paused_until end as paused_until,
-       p.failures, case when p.open_until > retoma.now() then p.open_until end as open_until, p.trouble,
+       p.failures, case when p.open_until > retoma.now() then p.open_until end as open_until, p.trouble as problem,
        coalesce(h.used, 0)::int as used, coalesce(h.holders, 0)::int as holders, coalesce(w.waiting, 0)::int as waiting
   from retoma.pools p
   left join (select pool, sum(slots) as used, count(*) as holders from retoma.holdings group by pool) h on h.pool = p.name
   left join (select pool, count(*) as waiting
-               from retoma.jobs
-              where worker is null and waiting_on = 0 and ready_at is null and pool is not null
+               from retoma.jobs j
+              where retoma.is_claimable(j) and pool is not null
                 and (:tenant::int is null or tenant = :tenant)
               group by pool) w on w.pool = p.name
  where :name::text is null or p.name = :name

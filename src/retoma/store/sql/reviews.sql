@@ -6,7 +6,7 @@ select v.id, v.run, r.title as run_title, t.name as tenant, g.pipeline, v.step, 
        v.decided_by, v.via, v.decided_at, v.effective_at, v.applied_at, v.value::text as value, v.notes,
        v.feedback::text as feedback, v.back_to, v.back_items,
        (select s.review::text from retoma.steps s where s.version = v.version and s.step = v.step) as policy,
-       retoma.count_sent_back(v) as times_sent_back
+       retoma.count_sent_back(v) as times_sent_back, retoma.rejection_ends_run(v) as rejection_ends_run
   from retoma.reviews v
   join retoma.tenants t on t.id = v.tenant
   join retoma.versions g on g.id = v.version
@@ -14,7 +14,7 @@ select v.id, v.run, r.title as run_title, t.name as tenant, g.pipeline, v.step, 
  where (:tenant::int is null or v.tenant = :tenant)
    and (:ids::uuid[] is null or v.id = any (:ids))
    and (:run::uuid is null or v.run = :run)
-   and (:pipeline::text is null or g.pipeline = :pipeline)
+   and (:pipelines::text[] is null or g.pipeline = any (:pipelines))
    and (:step::text is null or v.step = :step)
    and (:assignee::text is null or v.assignee = :assignee)
    and (:states::text[] is null or v.state::text = any (:states))

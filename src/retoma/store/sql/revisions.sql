@@ -1,23 +1,19 @@
 -- name: rerun_failed
-select o_revision as revision, o_jobs as jobs
-  from retoma.rerun_failed(:run, :tenant, :by, :step, :items, :action_key);
+select retoma.rerun_failed(:run, :tenant, :by, :step, :items, :action_key) as answer;
 
 -- name: edit_result
-select o_revision as revision, o_jobs as jobs
-  from retoma.edit_result(:run, :tenant, :by, :step, :item, :value, :keep_dependents, :action_key);
+select retoma.edit_result(:run, :tenant, :by, :step, :item, :value, :keep_dependents, :action_key) as answer;
 
 -- name: rerun
-select o_revision as revision, o_jobs as jobs
-  from retoma.rerun_steps(:run, :tenant, :by, :reason, :steps::text[], :items::text[], :stale, :isolated, :no_reuse, :action_key);
+select retoma.rerun_steps(:run, :tenant, :by, :reason, :steps, :items, :stale, :isolated, :no_reuse, :action_key) as answer;
 
 -- name: fork
-select o_revision as revision, o_jobs as jobs, o_run as run
-  from retoma.fork_run(:run, :tenant, :by, :new, :input, :title, :steps::text[], :action_key);
+select retoma.fork_run(:run, :tenant, :by, :new, :input, :title, :steps, :action_key) as answer;
 
 -- name: find_answer
 -- The recorded answer of an action on this run.
-select o_revision as revision, o_jobs as jobs
-  from retoma.runs r, retoma.find_answered_revision(r.id, :action_key)
+select retoma.find_answer(r.id, :action_key) as answer
+  from retoma.runs r
  where r.id = :run and (:tenant::int is null or r.tenant = :tenant);
 
 -- name: get_answer
@@ -29,11 +25,10 @@ select answer
 select retoma.record_answer(:run, :action_key, :answer);
 
 -- name: resume
-select o_state as state, o_done as done
-  from retoma.resume_once(:run, :tenant, :by, :pause, :grace, :action_key);
+select retoma.resume_once(:run, :tenant, :by, :pause, :grace, :action_key) as answer;
 
 -- name: cancel
-select retoma.cancel_once(:run, :tenant, :by, :action_key) as state;
+select jsonb_build_object('state', retoma.cancel_run(:run, :tenant, :by, :action_key)) as answer;
 
 -- name: list_stale_jobs
 select s.step, s.item
@@ -51,9 +46,9 @@ select j.revision, j.state::text as state, j.output::text as output, j.author, m
  limit :limit;
 
 -- name: get_previous_work
-select o_reused::text as reused, o_previous_result::text as previous_result, o_feedback::text as feedback, o_decision as decision, o_value::text as value
-  from retoma.previous_work(:run, :step, :item, :revision);
+select o_reused::text as reused, o_previous_result::text as previous_result, o_feedback::text as feedback, o_decision as decision,
+       o_value::text as value, o_decided_by as decided_by, o_notes as notes
+  from retoma.load_previous_work(:run, :step, :item, :revision);
 
 -- name: skip_items
-select o_revision as revision, o_jobs as jobs
-  from retoma.skip_items(:run, :tenant, :by, :step, :items, :action_key);
+select retoma.skip_items(:run, :tenant, :by, :step, :items, :action_key) as answer;

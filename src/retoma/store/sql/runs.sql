@@ -1,6 +1,7 @@
 -- name: get_run
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from, r.title
+       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from, r.title,
+       (r.parent).run as parent
   from retoma.runs r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
@@ -12,24 +13,20 @@ select input::text as input
  where id = :run;
 
 -- name: get_earlier_work
--- The failures and the running time of other steps on one item in this revision, with the retries that the run allows.
+-- The failures and the running time of other steps on one item in this revision.
 select coalesce(sum(j.failures), 0)::int as failures,
-       coalesce(sum(j.spent_ms + extract(epoch from j.ended_at - j.started_at) * 1000), 0)::bigint as milliseconds,
-       (select r.retries from retoma.runs r where r.id = :run) as most_retries
+       coalesce(sum(j.spent_ms + extract(epoch from j.ended_at - j.started_at) * 1000), 0)::bigint as milliseconds
   from retoma.jobs j
  where j.run = :run and j.step = any (:steps) and j.item = :item and j.revision = :revision;
 
 -- name: list_runs
 -- Newest first, after the last one of the previous page. `by` chooses the index: of all runs, of open runs, of ended runs that
--- have not completed, or of each version of the pipeline.
+-- have not completed, of each version of the pipelines, or of the child runs of one run.
 with found as (
     (select r.*
       from retoma.runs r
      where :by = 'run'
-       and (:tenant::int is null or r.tenant = :tenant)
-       and (:states::text[] is null or r.state::text = any (:states))
-       and (:before::uuid is null or r.id < :before)
-       and (:first::uuid is null or r.id >= :first)
+       and retoma.matches_filter(r, :tenant, :states, :before, :first)
      order by r.id desc
      limit :limit)
      union all
@@ -37,23 +34,17 @@ with found as (
       from retoma.runs r
       join retoma.versions v on v.id = r.version
      where :by = 'open' and r.ended_at is null
-       and (:pipeline::text is null or v.pipeline = :pipeline)
-       and (:tenant::int is null or r.tenant = :tenant)
-       and (:states::text[] is null or r.state::text = any (:states))
-       and (:before::uuid is null or r.id < :before)
-       and (:first::uuid is null or r.id >= :first)
+       and (:pipelines::text[] is null or v.pipeline = any (:pipelines))
+       and retoma.matches_filter(r, :tenant, :states, :before, :first)
      order by r.id desc
      limit :limit)
      union all
     (select r.*
       from retoma.runs r
       join retoma.versions v on v.id = r.version
-     where :by = 'wrong' and r.ended_at is not null and r.state <> 'completed'
-       and (:pipeline::text is null or v.pipeline = :pipeline)
-       and (:tenant::int is null or r.tenant = :tenant)
-       and (:states::text[] is null or r.state::text = any (:states))
-       and (:before::uuid is null or r.id < :before)
-       and (:first::uuid is null or r.id >= :first)
+     where :by = 'not completed' and r.ended_at is not null and r.state <> 'completed'
+       and (:pipelines::text[] is null or v.pipeline = any (:pipelines))
+       and retoma.matches_filter(r, :tenant, :states, :before, :first)
      order by r.id desc
      limit :limit)
      union all
@@ -62,35 +53,60 @@ with found as (
            lateral (select r.*
                       from retoma.runs r
                      where r.version = v.id
-                       and (:tenant::int is null or r.tenant = :tenant)
-                       and (:states::text[] is null or r.state::text = any (:states))
-                       and (:before::uuid is null or r.id < :before)
-                       and (:first::uuid is null or r.id >= :first)
+                       and retoma.matches_filter(r, :tenant, :states, :before, :first)
                      order by r.id desc
                      limit :limit) r
-     where :by = 'pipeline' and v.pipeline = :pipeline
+     where :by = 'pipeline' and v.pipeline = any (:pipelines)
+     order by r.id desc
+     limit :limit)
+     union all
+    (select r.*
+      from retoma.runs r
+      join retoma.versions v on v.id = r.version
+     where :by = 'parent' and r.parent is not null and (r.parent).run = :parent
+       and (:pipelines::text[] is null or v.pipeline = any (:pipelines))
+       and retoma.matches_filter(r, :tenant, :states, :before, :first)
      order by r.id desc
      limit :limit)
 )
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from, r.title
+       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from, r.title,
+       (r.parent).run as parent
   from found r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
  order by r.id desc;
 
--- name: get_ended_states
--- Which of these runs have ended, and how.
-select id, state::text as state
-  from retoma.runs
- where id = any (:runs::uuid[]) and ended_at is not null;
+-- name: count_children
+-- How many child runs of a run are in which state.
+select r.state::text as state, count(*) as runs
+  from retoma.runs r
+ where r.parent is not null and (r.parent).run = :run and (:tenant::int is null or r.tenant = :tenant)
+ group by 1;
+
+-- name: list_ancestors
+-- The run that started a run as its child, the one that started that, and so on.
+with recursive ancestor as (
+  select (r.parent).run as id, 1 as depth
+    from retoma.runs r
+   where r.id = :run and r.parent is not null
+  union all
+  select (r.parent).run, a.depth + 1
+    from ancestor a
+    join retoma.runs r on r.id = a.id and r.parent is not null
+   where a.depth < :limit
+)
+select id
+  from ancestor
+ order by depth;
 
 -- name: get_start_times
 -- When the work of these runs started, where it has. Between two attempts, the first start is only known by how long attempts
 -- took; it is never before the run.
-select r.id, greatest(retoma.work_started_at(r), r.created_at) as started_at
+select r.id, greatest(w.started_at, r.created_at) as started_at
   from retoma.runs r
- where r.id = any (:runs::uuid[]) and retoma.work_started_at(r) is not null;
+ cross join lateral retoma.find_work_start(r.id, r.version) w
+ where r.id = any (:runs::uuid[]) and w.started_at is not null;
 
 -- name: list_jobs
 -- The job of every step and item, as it is now or as of a revision.
@@ -101,7 +117,7 @@ select j.step, j.item, j.revision, j.state::text as state, j.position, j.attempt
 
 -- name: count_jobs_by_step
 -- The progress of a run: how many jobs of each step are in which state.
-select s.step, s.each, s.queue, coalesce(c.state, 'not made') as state, coalesce(c.jobs, 0) as jobs, c.created_at, c.started_at, c.ended_at
+select s.step, s.each, s.queue, c.state, coalesce(c.jobs, 0) as jobs, c.created_at, c.started_at, c.ended_at
   from retoma.runs r
   join retoma.steps s on s.version = r.version
   left join (
@@ -219,12 +235,17 @@ select j.output::text as value
 
 -- name: list_failed_attempts
 -- Attempts without a result, in order: of steps with a single job, and of one item.
-select e.step, e.item, e.started_at, e.at as ended_at, e.retry_at
+select e.step, e.item, e.started_at, e.at as ended_at, e.retry_at, e.data ->> 'provider' as provider
   from retoma.events e
  where e.run = :run and e.kind in ('failure', 'retry') and e.started_at is not null
    and (e.item = '' or e.step = :step and e.item = :item)
  order by e.id
  limit :limit;
+
+-- name: has_start_digest
+select digest = :digest as is_same
+  from retoma.start_keys
+ where tenant = :tenant and pipeline = :pipeline and key = :key;
 
 -- name: find_run_by_key
 -- The run that a key has started.

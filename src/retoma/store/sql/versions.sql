@@ -12,17 +12,18 @@ select id
 
 -- name: add_steps
 insert into retoma.steps (version, step, position, queue, head_start, dependency_count, each, source, internal, created_on, on_failure, item_from, pool,
-                          slots)
+                          slots, opens_review)
 select :version, s.*
   from unnest(:step::text[], :position::int[], :queue::text[], :head_start::bigint[], :dependency_count::int[], :each::boolean[], :source::text[],
               :internal::boolean[], :created_on::text[], :on_failure::text[], :item_from::text[], :pool::text[],
-              :slots::int[]) as s;
+              :slots::int[], :opens_review::boolean[]) as s;
 
 -- name: add_edges
-insert into retoma.edges (version, from_step, to_step, edge_kind, via, same_item, optional, self_contained, queue, head_start, dependency_count, pool)
+insert into retoma.edges (version, from_step, to_step, edge_kind, via, same_item, optional, self_contained, queue, head_start, dependency_count, pool, opens_review)
 select :version, e.*
   from unnest(:from_step::text[], :to_step::text[], :edge_kind::text[], :via::text[], :same_item::boolean[],
-              :optional::boolean[], :self_contained::boolean[], :queue::text[], :head_start::bigint[], :dependency_count::int[], :pool::text[]) as e;
+              :optional::boolean[], :self_contained::boolean[], :queue::text[], :head_start::bigint[], :dependency_count::int[], :pool::text[],
+              :opens_review::boolean[]) as e;
 
 -- name: add_reads
 insert into retoma.reads (version, step, position, from_step, what)

@@ -25,9 +25,7 @@ select coalesce((select (e.data ->> 'number')::int
                   order by e.id desc limit 1), 0) as resumes;
 
 -- name: postpone_check
-update retoma.runs r
-   set watch_at = retoma.next_watch_at(r, retoma.now() + :pause::interval)
- where id = :run and ended_at is null;
+select retoma.postpone_check(:run, retoma.now() + :pause::interval);
 
 -- name: mark_stuck
 select retoma.mark_stuck(:run, :last_progress_event, :cause, :data, :pause) as done;

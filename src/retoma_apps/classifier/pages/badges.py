@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from retoma.server import BadgeStyle
 from retoma_apps.classifier.states import DocumentStatus, Status
 
-
-class Badge(NamedTuple):
-    icon: str
-    colour: str
-
-
-EXECUTION_BADGES: dict[Status, Badge] = {
-    "PENDENTE": Badge("ring", "wait"),
-    "EM_ANDAMENTO": Badge("run", "run"),
-    "TRAVADO": Badge("stuck", "stuck"),
-    "CONCLUIDO": Badge("check", "ok"),
-    "CONCLUIDO_COM_ERROS": Badge("checkpart", "warn"),
-    "ERRO": Badge("fail", "fail"),
-    "CANCELADO": Badge("cancel", "wait"),
+EXECUTION_BADGES: dict[Status, BadgeStyle] = {
+    "PENDENTE": BadgeStyle("ring", "wait"),
+    "EM_ANDAMENTO": BadgeStyle("run", "run"),
+    "TRAVADO": BadgeStyle("stuck", "stuck"),
+    "CONCLUIDO": BadgeStyle("check", "ok"),
+    "CONCLUIDO_COM_ERROS": BadgeStyle("checkpart", "warn"),
+    "ERRO": BadgeStyle("fail", "fail"),
+    "CANCELADO": BadgeStyle("cancel", "wait"),
 }
-DOCUMENT_BADGES: dict[DocumentStatus, Badge] = {
-    "PENDENTE": Badge("dash", "wait"),
-    "PROCESSANDO": Badge("run", "run"),
-    "CONCLUIDO": Badge("check", "ok"),
-    "ERRO": Badge("fail", "fail"),
-    "PULADO": Badge("skip", "wait"),
+DOCUMENT_BADGES: dict[DocumentStatus, BadgeStyle] = {
+    "PENDENTE": BadgeStyle("dash", "wait"),
+    "PROCESSANDO": BadgeStyle("run", "run"),
+    "CONCLUIDO": BadgeStyle("check", "ok"),
+    "ERRO": BadgeStyle("fail", "fail"),
+    "PULADO": BadgeStyle("skip", "wait"),
 }
-NEEDS_CHECK_BADGE = Badge("hand", "human")
+NEEDS_CHECK_BADGE = BadgeStyle("hand", "human")
 # In the order of the bar, with the class that fills a part of it.
 BAR_FILLS: dict[DocumentStatus, str] = {
     "CONCLUIDO": "f-ok",

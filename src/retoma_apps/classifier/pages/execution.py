@@ -11,15 +11,15 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from retoma import Client
 from retoma.errors import InvalidInput, NotFound, RunBusy
-from retoma.records import Item, Run
-from retoma.server import Page, PageContext
-from retoma.states import JobState, RunState
-from retoma_apps.classifier import executions
+from retoma.records import ItemStatus, Run
+from retoma.server import Page, PageContext, describe_resolution
+from retoma.states import RunState
 from retoma_apps.classifier.models import ROUTE
+from retoma_apps.classifier.operations import executions
 from retoma_apps.classifier.pages.badges import BAR_FILLS, DOCUMENT_BADGES, EXECUTION_BADGES
 from retoma_apps.classifier.pages.common import common_values
 from retoma_apps.classifier.pages.ended_run_cache import EndedRunCache
-from retoma_apps.classifier.pages.messages import RESOLUTIONS, describe_error_code
+from retoma_apps.classifier.pages.messages import describe_error_code
 from retoma_apps.classifier.pages.overview import Overview, describe_cause, get_overview
 from retoma_apps.classifier.pages.rows import Table, pending_item
 from retoma_apps.classifier.states import DOCUMENT_STATUS_BY_JOB_STATE, DOCUMENT_STATUSES, DocumentStatus, job_states_of
@@ -81,7 +81,7 @@ async def _template_values(context: PageContext, run: Run) -> tuple[dict[str, An
         "last_event": last,
         "overview": overview,
         "execution": overview.execution,
-        "status_badge": EXECUTION_BADGES[overview.status],
+        "status_badge": EXECUTION_BADGES[overview.execution.status],
         "badges": DOCUMENT_BADGES,
         "bar": _bar_segments(overview),
         "describe_cause": describe_cause,
@@ -95,7 +95,7 @@ async def _template_values(context: PageContext, run: Run) -> tuple[dict[str, An
         "q": context.query.get("q", ""),
         "may_change": run.state in CHANGEABLE,
         "describe_error_code": lambda code: describe_error_code(context.translator, code),
-        "resolution": lambda episode: context.translate(RESOLUTIONS[episode.resolution], by=episode.resumed_by),
+        "describe_resolution": lambda episode: describe_resolution(context, episode),
         **common_values(context),
     }
     return values, table
@@ -133,10 +133,6 @@ def _bar_segments(overview: Overview) -> list[tuple[str, DocumentStatus, float, 
     return made
 
 
-def _states(status: DocumentStatus) -> list[JobState]:
-    return [JobState(state) for state in job_states_of(status)]
-
-
 def _no_match_row(context: PageContext, table: Table) -> str:
     """Return the row that shows while there is no other; with filters, all others may disappear later."""
     text = context.gettext("No matching documents.")
@@ -156,7 +152,7 @@ async def _rows(context: PageContext, table: Table, run: Run, overview: Overview
         yield "".join([table.render_row(item, editing=str(item.position) == edited) for item in items])
 
 
-async def _items(context: PageContext, run: Run, overview: Overview) -> AsyncIterator[Sequence[Item]]:
+async def _items(context: PageContext, run: Run, overview: Overview) -> AsyncIterator[Sequence[ItemStatus]]:
     if overview.execution.totals.total == 0:
         yield _filter_pending(context, run)
         return
@@ -174,21 +170,18 @@ async def _items(context: PageContext, run: Run, overview: Overview) -> AsyncIte
 def _filters(context: PageContext) -> dict[str, Any]:
     status = context.query.get("status", "")
     wanted = next((each for each in DOCUMENT_STATUSES if each == status), None)
-    states = _states("CONCLUIDO") if status == NEEDS_CHECK else _states(wanted) if wanted else None
+    states = job_states_of("CONCLUIDO") if status == NEEDS_CHECK else job_states_of(wanted) if wanted else None
     return {"states": states, "search": context.query.get("q") or None}
 
 
-def _filter_pending(context: PageContext, run: Run) -> list[Item]:
+def _filter_pending(context: PageContext, run: Run) -> list[ItemStatus]:
     status, search = context.query.get("status", ""), context.query.get("q", "")
-    return [item for item in _list_pending(run) if _matches(item, status, search)]
-
-
-def _list_pending(run: Run) -> list[Item]:
-    return [pending_item(each, position) for position, each in enumerate(run.input["documentos"], FIRST)]
-
-
-def _matches(item: Item, status: str, search: str) -> bool:
-    return status in ("", DOCUMENT_STATUS_BY_JOB_STATE[item.state]) and search.lower() in item.item.lower()
+    items = [pending_item(each, position) for position, each in enumerate(run.input["documentos"], FIRST)]
+    return [
+        item
+        for item in items
+        if status in ("", DOCUMENT_STATUS_BY_JOB_STATE[item.state]) and search.lower() in item.item.lower()
+    ]
 
 
 async def _render_changed_rows(context: PageContext, table: Table, run: Run, overview: Overview) -> AsyncIterator[str]:
@@ -199,7 +192,7 @@ async def _render_changed_rows(context: PageContext, table: Table, run: Run, ove
         yield table.render_row(item, editing=str(item.position) == edited)
 
 
-async def _list_named(context: PageContext, run: Run, overview: Overview, codes: Sequence[str]) -> list[Item]:
+async def _list_named(context: PageContext, run: Run, overview: Overview, codes: Sequence[str]) -> list[ItemStatus]:
     if overview.execution.totals.total == 0:
         return [item for item in _filter_pending(context, run) if item.item in codes]
     return await context.client.runs.list_items(
@@ -207,10 +200,10 @@ async def _list_named(context: PageContext, run: Run, overview: Overview, codes:
     )
 
 
-async def _list_running(context: PageContext, run: Run) -> list[Item]:
+async def _list_running(context: PageContext, run: Run) -> list[ItemStatus]:
     if run.is_over or context.query.get("status", "PROCESSANDO") != "PROCESSANDO":
         return []
-    at_work, search = _states("PROCESSANDO"), context.query.get("q") or None
+    at_work, search = job_states_of("PROCESSANDO"), context.query.get("q") or None
     return await context.client.runs.list_items(
         run.id, executions.DOCUMENTS_STEP, states=at_work, search=search, limit=MAX_RUNNING_ROWS
     )
@@ -232,7 +225,7 @@ Action = Callable[[PageContext, Run], Awaitable[str]]
 def _action_page(action: Action) -> Callable[[PageContext], Awaitable[Response]]:
     """Wrap an action: it redirects to the page with the same filters and a notice."""
 
-    async def acted(context: PageContext) -> Response:
+    async def perform(context: PageContext) -> Response:
         run = await _get_run(context)
         try:
             notice = await action(context, run)
@@ -240,7 +233,7 @@ def _action_page(action: Action) -> Callable[[PageContext], Awaitable[Response]]
             notice = "ocupada"
         return _redirect_back(context, run, notice)
 
-    return acted
+    return perform
 
 
 def _redirect_back(context: PageContext, run: Run, notice: str) -> Response:
@@ -314,13 +307,10 @@ async def _retry_after_summary(client: Client, run: Run, action: Callable[[Run],
     try:
         await action(run)
     except RunBusy:
-        if not _is_summing_up(await executions.get_execution(client, run)):
+        execution = await executions.get_execution(client, run)
+        if execution.finished_count != execution.total:
             raise
         await action(await client.wait(run.id, SUMMARY_TIMEOUT))
-
-
-def _is_summing_up(execution: executions.Execution) -> bool:
-    return execution.finished_count == execution.total
 
 
 def _requested_code(context: PageContext, run: Run) -> str:
@@ -341,5 +331,5 @@ ACTIONS: Mapping[str, Action] = {
 PAGES = (
     Page(PATH, show),
     Page(f"{PATH}/partes", show_parts),
-    *(Page(f"{PATH}/{name}", submit=_action_page(act)) for name, act in ACTIONS.items()),
+    *(Page(f"{PATH}/{name}", submit=_action_page(action)) for name, action in ACTIONS.items()),
 )

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
-
 from retoma.translations import Translator
-from retoma_apps.classifier.models import DEFAULT_MODEL, Project
+from retoma_apps.classifier.models import DEFAULT_MODEL, Project, find_duplicate
 from retoma_apps.classifier.pages.messages import FIELD_ERRORS
+from retoma_apps.forms import Form, validate_form
 
 FIELDS = (
     "nome",
@@ -30,28 +29,15 @@ _NUMBERS = ("confianca_minima", "max_retries_execucao", "max_retries_documento")
 
 
 @dataclass(frozen=True)
-class Form:
-    """The text of each field and what is wrong with it.
+class ProjectForm(Form):
+    """After a conflict, `newer_fields` are the current values that differ."""
 
-    `has_conflict` if someone else saved in the meantime; `newer_fields` are then the current values that differ.
-    """
-
-    fields: dict[str, str]
-    errors: dict[str, str] = field(default_factory=dict)
     newer_fields: dict[str, str] = field(default_factory=dict)
     has_examples: bool = True
-    has_conflict: bool = False
 
 
-class InvalidForm(Exception):
-    """`errors` are messages by field."""
-
-    def __init__(self, errors: dict[str, str]) -> None:
-        self.errors = errors
-
-
-def empty_form() -> Form:
-    return Form(
+def empty_form() -> ProjectForm:
+    return ProjectForm(
         dict.fromkeys(FIELDS, "")
         | {
             "modelo": DEFAULT_MODEL,
@@ -62,9 +48,9 @@ def empty_form() -> Form:
     )
 
 
-def project_form(project: Project) -> Form:
+def project_form(project: Project) -> ProjectForm:
     fields = project_fields(project)
-    return Form(fields, has_examples=len(fields["exemplos"]) <= LARGEST_TEXT)
+    return ProjectForm(fields, has_examples=len(fields["exemplos"]) <= LARGEST_TEXT)
 
 
 def project_fields(project: Project) -> dict[str, str]:
@@ -106,23 +92,10 @@ def parse_project(fields: Mapping[str, str], translator: Translator, stored: Pro
         given[name] = _parse_number(fields.get(name, ""))
     if given["confianca_minima"] is not None:
         given["confianca_minima"] /= 100
-    twice = _find_duplicate(each["rotulo"] for each in given["taxonomia"])
+    twice = find_duplicate(each["rotulo"] for each in given["taxonomia"])
     if twice is not None:
         wrong["taxonomia"] = translator.gettext("The label “%(label)s” appears twice.", label=twice)
-    return _validate(given, translator, wrong)
-
-
-def _validate(values: dict[str, Any], translator: Translator, errors: dict[str, str]) -> Project:
-    try:
-        made = Project.model_validate(values)
-    except ValidationError as error:
-        for each in error.errors():
-            name = str(each["loc"][0])
-            errors.setdefault(name, translator.translate(FIELD_ERRORS[name]))
-        made = None
-    if errors or made is None:
-        raise InvalidForm(errors)
-    return made
+    return validate_form(Project, given, wrong, FIELD_ERRORS, translator)
 
 
 def _parse_examples(
@@ -163,15 +136,6 @@ def _format_lines(pairs: Iterable[tuple[str, str]]) -> str:
 def _format_line(label: str, text: str) -> str:
     plain = LINE_BREAK_MARK.join(text.splitlines())
     return f"{label.replace(':', chr(92) + ':')}: {plain}".removesuffix(": ")
-
-
-def _find_duplicate(labels: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for label in labels:
-        if label.casefold() in seen:
-            return label
-        seen.add(label.casefold())
-    return None
 
 
 def _parse_number(text: str) -> float | None:

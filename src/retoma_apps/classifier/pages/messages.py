@@ -39,7 +39,7 @@ FIELD_LABELS = {
     "prompt": N_("Instructions for the model"),
     "exemplos": N_("Examples"),
     "modelo": N_("Model"),
-    "confianca_minima": N_("Minimum confidence, in %%"),
+    "confianca_minima": N_("Minimum confidence, in %"),
     "max_retries_execucao": N_("Automatic resumes"),
     "max_retries_documento": N_("Retries per document"),
 }
@@ -47,7 +47,7 @@ FIELD_HINTS = {
     "taxonomia": N_("One per line: label: meaning. The meaning helps the model."),
     "prompt": N_("In your own words: what the documents are, and how to choose between similar labels."),
     "exemplos": N_("One per line: label: text. Where the text has a line break, write ↵."),
-    "modelo": N_("The model's name at OpenRouter."),
+    "modelo": N_("The model's name at its provider."),
     "confianca_minima": N_("Labels below it are marked for a person to check."),
     "max_retries_execucao": N_("How often a stuck execution is resumed without progress, 0 to 10."),
     "max_retries_documento": N_("How often a failed document is retried, 0 to 10."),
@@ -62,16 +62,14 @@ FIELD_ERRORS = {
     "max_retries_execucao": N_("Enter a whole number from 0 to 10."),
     "max_retries_documento": N_("Enter a whole number from 0 to 10."),
 }
+# In the words of a person who classifies documents. Retoma's own messages serve for causes that are not here.
 CAUSES = {
-    "person": N_("it waits for a person"),
     "delayed": N_("failed documents wait for their next attempt"),
-    "external_work": N_("external work is in progress"),
     "undefined_step": N_(
         "no worker has this version of the classifier; start one: retoma worker retoma_apps.classifier"
     ),
     "no_worker": N_("no worker is running; start one: retoma worker retoma_apps.classifier"),
     "not_claimed": N_("no running worker takes these documents; start one: retoma worker retoma_apps.classifier"),
-    "suspect": N_("a document that was in progress when a worker died runs in isolation"),
     "capacity": N_("all workers are busy"),
     "pool": N_("the model already handles as many documents at a time as allowed"),
     "pool_too_small": N_("the pool of the model has no slots"),
@@ -81,16 +79,8 @@ CAUSES = {
     "provider_down": N_("the model's provider does not respond"),
     "provider_rejected": N_("the model's provider rejected our credentials; check the API key and billing"),
     "no_progress": N_("a document exceeded its time limit without a heartbeat"),
-    "nothing_runs": N_("nothing is running although it is not finished"),
 }
 UNKNOWN_CAUSE = N_("it makes no progress")
-RESOLUTIONS = {
-    "still": N_("still stuck"),
-    "itself": N_("resumed when the cause was resolved"),
-    "watchdog": N_("resumed automatically"),
-    "person": N_("resumed by %(by)s"),
-    "not": N_("not resumed"),
-}
 # The outcome of an action, by the name that the address of the next page carries.
 NOTICES = {
     "criado": N_("The project has been created. Now upload documents."),
@@ -127,8 +117,8 @@ ERROR_CODES = {
     "CRASHED": N_("The document crashes its reader. Save it again with another program, or skip it."),
     "OUT_OF_MEMORY": N_("Reading the document takes too much memory. Split or skip it."),
     "QUARANTINED": N_(
-        "The document was in progress each time a worker died, so it is not tried again. Skip it, or upload it in "
-        "another format."
+        "Processes died three times while they handled this document, so it is not tried again. Skip it, or upload it "
+        "in another format."
     ),
     "WORKER_DIED": N_("The worker died while it was processing this document. Rerun it."),
     "INTERRUPTED": N_("It was interrupted. Rerun it."),

@@ -9,12 +9,11 @@ from datetime import datetime
 from typing import Any, Literal
 
 from retoma import Client
-from retoma.records import Run, Stuck, Wait
+from retoma.records import REASON_MESSAGES, Run, StuckRun, Wait
 from retoma.server import PageContext, StuckEpisode, find_fatal_episode, list_stuck_episodes
-from retoma_apps.classifier.executions import Execution, get_execution, get_label_summary
+from retoma_apps.classifier.operations.executions import Execution, get_execution, get_label_summary
 from retoma_apps.classifier.pages.ended_run_cache import EndedRunCache
 from retoma_apps.classifier.pages.messages import CAUSES, UNKNOWN_CAUSE
-from retoma_apps.classifier.states import Status
 
 # Causes that can block an execution permanently, and those that only a person can fix.
 BLOCKING_CAUSES = ("no_worker", "undefined_step", "not_claimed", "provider_down", "provider_rejected")
@@ -30,23 +29,18 @@ class Overview:
     """`turn` says who has to act. A stuck execution continues when someone acts or its cause is resolved."""
 
     execution: Execution
-    status: Status
     turn: Literal["wait", "act", "none"]
     advice: str
     cause: str | None
     since: datetime | None
-    stuck: Stuck | None
+    unsure_count: int
+    """The number of labels with low confidence, once known."""
     summary: dict[str, Any] | None
     episodes: Sequence[StuckEpisode]
 
     @property
-    def unsure_count(self) -> int:
-        """The number of labels with low confidence, once known."""
-        return int((self.summary or {}).get("pouca_confianca", 0))
-
-    @property
     def is_stopped(self) -> bool:
-        return self.status in ("TRAVADO", "ERRO")
+        return self.execution.status in ("TRAVADO", "ERRO")
 
 
 async def get_overview(context: PageContext, run: Run, now: datetime) -> Overview:
@@ -57,9 +51,9 @@ async def get_overview(context: PageContext, run: Run, now: datetime) -> Overvie
     )
     unsure = int((summary or {}).get("pouca_confianca", 0))
     turn, advice = _advice(context, seen, waits, unsure, _estimate(seen, now), now)
-    halts = await _STUCK_EPISODES.get_or_load(run, lambda: list_stuck_episodes(client, run))
-    cause, since = _find_stop_cause(context, seen, find_fatal_episode(halts, run))
-    return Overview(seen, seen.status, turn, advice, cause, since, seen.stuck, summary, halts)
+    episodes = await _STUCK_EPISODES.get_or_load(run, lambda: list_stuck_episodes(client, run))
+    cause, since = _find_stop_cause(context, seen, find_fatal_episode(episodes, run))
+    return Overview(seen, turn, advice, cause, since, unsure, summary, episodes)
 
 
 def _find_stop_cause(
@@ -99,10 +93,8 @@ def _advice(
 ) -> tuple[Literal["wait", "act", "none"], str]:
     """Return who has to act, and a sentence that says so."""
     match execution.status:
-        case "TRAVADO":
-            return _stuck_advice(context, execution.stuck)
-        case "ERRO":
-            return "act", context.gettext("It no longer resumes automatically: continue once the cause is fixed.")
+        case "TRAVADO" | "ERRO":
+            return _stopped_advice(context, execution.stuck)
         case "CANCELADO":
             return "none", _describe_cancellation(context, execution)
         case "CONCLUIDO" | "CONCLUIDO_COM_ERROS":
@@ -111,14 +103,12 @@ def _advice(
             return _running_advice(context, execution, waits, estimate, now)
 
 
-def _stuck_advice(context: PageContext, stuck: Stuck | None) -> tuple[Literal["wait", "act"], str]:
-    if stuck is None:
-        return "act", context.gettext("It no longer resumes automatically: continue once the cause is fixed.")
-    if stuck.cause in BLOCKING_CAUSES:
+def _stopped_advice(context: PageContext, stuck: StuckRun | None) -> tuple[Literal["wait", "act"], str]:
+    if stuck and stuck.cause in BLOCKING_CAUSES:
         return "act", context.gettext(
             "It resumes automatically as soon as this is fixed, and does not fail because of it."
         )
-    if stuck.resumes < stuck.max_resumes:
+    if stuck and stuck.resumes < stuck.max_resumes:
         return "wait", context.gettext(
             "It is about to resume automatically (resumed %(times)s of %(most)s times). You can wait, or continue now.",
             times=stuck.resumes,
@@ -179,4 +169,4 @@ def _describe_cancellation(context: PageContext, execution: Execution) -> str:
 
 
 def describe_cause(context: PageContext, cause: str) -> str:
-    return context.translate(CAUSES.get(cause, UNKNOWN_CAUSE))
+    return context.translate(CAUSES.get(cause) or REASON_MESSAGES.get(cause, UNKNOWN_CAUSE))

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 from starlette.responses import Response
 
 from retoma import Client
 from retoma.errors import Conflict
-from retoma.records import Run
 from retoma.server import Page, PageContext
 from retoma.translations import N_
-from retoma_apps.classifier import executions, projects
-from retoma_apps.classifier.executions import Execution
 from retoma_apps.classifier.models import MOST_DOCUMENTS, ROUTE
+from retoma_apps.classifier.operations import executions, projects
+from retoma_apps.classifier.operations.executions import Execution
+from retoma_apps.classifier.operations.projects import MIN_EXAMPLES_TO_MEASURE, OfflineAccuracies, StoredProject
 from retoma_apps.classifier.pages import forms
 from retoma_apps.classifier.pages.badges import BAR_FILLS, EXECUTION_BADGES
 from retoma_apps.classifier.pages.common import common_values
 from retoma_apps.classifier.pages.ended_run_cache import EndedRunCache
-from retoma_apps.classifier.pages.forms import Form
+from retoma_apps.classifier.pages.forms import ProjectForm
 from retoma_apps.classifier.pages.messages import describe_error_code
-from retoma_apps.classifier.projects import MIN_EXAMPLES_TO_MEASURE, OfflineAccuracies, StoredProject
-from retoma_apps.classifier.reading.errors import Code
+from retoma_apps.classifier.pipeline import classification
+from retoma_apps.classifier.steps.reading.errors import Code
+from retoma_apps.forms import InvalidForm, parse_revision
+from retoma_apps.providers import llm
 from retoma_apps.providers.llm import Accuracy
+from retoma_apps.providers.provider import format_variables
 
 RECENT = 12
 RECENT_OF_PROJECT = 25
@@ -42,11 +46,10 @@ class ProjectPages:
     def pages(self) -> tuple[Page, ...]:
         return (
             Page(ROUTE, self.show_all, self.create, nav=N_("Classifier")),
-            Page(ROUTE.rstrip("/"), _redirect_to_projects),
             Page(f"{ROUTE}{{projeto}}", self.show, self.change),
         )
 
-    async def show_all(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
+    async def show_all(self, context: PageContext, status: int = 200, form: ProjectForm | None = None) -> Response:
         found = await projects.list_projects(context.client, None)
         recent = await self._list_executions(context.client, None, RECENT)
         return context.render(
@@ -65,11 +68,11 @@ class ProjectPages:
             kept = await projects.create_project(
                 context.client, forms.parse_project(context.fields, context.translator), None
             )
-        except forms.InvalidForm as error:
-            return await self.show_all(context, 422, Form(forms.submitted_fields(context.fields), error.errors))
+        except InvalidForm as error:
+            return await self.show_all(context, 422, ProjectForm(forms.submitted_fields(context.fields), error.errors))
         return context.redirect(f"{ROUTE}{kept.id}", "criado")
 
-    async def show(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
+    async def show(self, context: PageContext, status: int = 200, form: ProjectForm | None = None) -> Response:
         kept = await projects.get_project(context.client, context.request.path_params["projeto"])
         context.path = f"{ROUTE}{kept.id}"
         if form is None and "editar" in context.query:
@@ -94,8 +97,10 @@ class ProjectPages:
             return context.redirect(ROUTE, "excluido")
         try:
             value = forms.parse_project(context.fields, context.translator, kept.project)
-            await projects.update_project(context.client, kept.id, value, _submitted_revision(context))
-        except forms.InvalidForm as error:
+            await projects.update_project(
+                context.client, kept.id, value, parse_revision(context.fields.get("revisao", ""))
+            )
+        except InvalidForm as error:
             return await self.show(context, 422, _rejected_form(context, error.errors))
         except Conflict:
             return await self.show(
@@ -110,6 +115,7 @@ class ProjectPages:
             "badges": EXECUTION_BADGES,
             "bar_fills": BAR_FILLS,
             "is_offline": self._is_offline,
+            "llm_variables": format_variables(llm.PROVIDERS),
             "accuracy": accuracy,
             "is_measured": is_measured,
             "fewest": MIN_EXAMPLES_TO_MEASURE,
@@ -123,11 +129,11 @@ class ProjectPages:
         return await self._accuracies.get(stored, SECONDS_TO_MEASURE)
 
     async def _list_executions(self, client: Client, project: str | None, limit: int) -> list[Execution]:
-        found = await executions.list_runs(client, project=project, limit=limit)
-        return [await self._get_execution(client, run) for run in found]
-
-    async def _get_execution(self, client: Client, run: Run) -> Execution:
-        return await self._ended_executions.get_or_load(run, lambda: executions.get_execution(client, run))
+        found = await client.runs.list(tenant=project, pipeline=classification.name, limit=limit)
+        return [
+            await self._ended_executions.get_or_load(run, partial(executions.get_execution, client, run))
+            for run in found
+        ]
 
     async def _latest_executions(
         self, client: Client, stored_projects: list[StoredProject], recent: list[Execution]
@@ -152,21 +158,12 @@ def _refusal_messages(context: PageContext) -> dict[str, str]:
     }
 
 
-async def _redirect_to_projects(context: PageContext) -> Response:
-    return context.redirect(ROUTE)
-
-
-def _rejected_form(context: PageContext, errors: dict[str, str], newer: StoredProject | None = None) -> Form:
+def _rejected_form(context: PageContext, errors: dict[str, str], newer: StoredProject | None = None) -> ProjectForm:
     fields = forms.submitted_fields(context.fields) | {
         "revisao": str(newer.revision) if newer else context.fields.get("revisao", "")
     }
-    form = Form(fields, errors, has_examples="exemplos" in context.fields)
+    form = ProjectForm(fields, errors, has_examples="exemplos" in context.fields)
     if newer is None:
         return form
     theirs = forms.changed_fields(fields, forms.project_fields(newer.project))
     return replace(form, newer_fields=theirs if form.has_examples else theirs | {"exemplos": ""}, has_conflict=True)
-
-
-def _submitted_revision(context: PageContext) -> int:
-    given = context.fields.get("revisao", "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else -1

@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
-from retoma.records import Item
-from retoma.server import PageContext
+from retoma.records import ItemStatus
+from retoma.server import BadgeStyle, PageContext
 from retoma.states import JobState
-from retoma_apps.classifier.executions import document_to_json
-from retoma_apps.classifier.pages.badges import DOCUMENT_BADGES, NEEDS_CHECK_BADGE, Badge
+from retoma_apps.classifier.operations.executions import document_to_json
+from retoma_apps.classifier.pages.badges import DOCUMENT_BADGES, NEEDS_CHECK_BADGE
 from retoma_apps.classifier.pages.messages import DOCUMENT_STATUS_NAMES, describe_error_code
 
 LONGEST_MESSAGE = 160
@@ -40,7 +40,7 @@ class Table:
         query = urlencode(self.query)
         return escape(f"{self.path}{path}{'?' if query else ''}{query}")
 
-    def render_row(self, item: Item, *, editing: bool = False) -> str:
+    def render_row(self, item: ItemStatus, *, editing: bool = False) -> str:
         """Render a row, or nothing if the filters exclude it. `editing` shows the form for its label."""
         shown = document_to_json(item, self.min_confidence)
         if self.only_unsure and not shown["rever"]:
@@ -139,13 +139,13 @@ class Table:
         )
 
 
-def pending_item(entry: Mapping[str, Any], position: int) -> Item:
+def pending_item(entry: Mapping[str, Any], position: int) -> ItemStatus:
     """Return a document of an execution that has not started yet."""
     state = JobState.SKIPPED if entry.get("duplicado_de") else JobState.WAITING
-    return Item(entry["codigo"], position, entry, state, "", 0, None, None, None, None, None, None, None)
+    return ItemStatus(entry["codigo"], position, entry, state, "", 0, None, None, None, None, None, None, None)
 
 
-def _render_badge(badge: Badge, word: str) -> str:
+def _render_badge(badge: BadgeStyle, word: str) -> str:
     return f'<span class="badge plain {badge.colour}">{_render_icon(badge.icon)}{word}</span>'
 
 

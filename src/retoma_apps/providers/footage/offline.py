@@ -21,6 +21,7 @@ from retoma_apps.providers.footage.errors import ClipUnusable
 from retoma_apps.providers.footage.files import write_frame
 from retoma_apps.providers.footage.matching import keywords
 from retoma_apps.providers.footage.port import FoundClip
+from retoma_apps.providers.provider import OfflineProvider
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,7 +44,7 @@ class Frames:
     fps: int = 30
 
 
-class OfflineFootage:
+class OfflineFootage(OfflineProvider):
     """`frames` and `longest` make tiny clips for tests; `longest` is in seconds and may be under SHORTEST."""
 
     name = "offline"
@@ -118,7 +119,7 @@ def _draw_layers(folder: Path, query: str, variant: str, frames: Frames) -> _Cli
     draw_gradient(colours, random, *_background_size(frames)).save(folder / "ground.png", compress_level=1)
     names, paths = [], []
     for number in range(_SHAPES):
-        size = _even(frames.height * random.uniform(0.4, 0.8))
+        size = _round_to_even(frames.height * random.uniform(0.4, 0.8))
         draw_shape(motif, colours, random, size).save(folder / f"shape{number}.png", compress_level=1)
         names.append(f"shape{number}.png")
         paths.append(_path(random, number, size, frames))
@@ -129,7 +130,7 @@ def _draw_layers(folder: Path, query: str, variant: str, frames: Frames) -> _Cli
 def _crop_to_text(letters: Image) -> Image:
     """Crop to the visible text, with room to grow: fewer pixels make every frame cheaper."""
     left, top, right, bottom = letters.getbbox() or (0, 0, 2, 2)
-    wide, high = (_even(length * (1 + 3 * _GROWTH)) for length in (right - left, bottom - top))
+    wide, high = (_round_to_even(length * (1 + 3 * _GROWTH)) for length in (right - left, bottom - top))
     x, y = (left + right - wide) // 2, (top + bottom - high) // 2
     return letters.crop((x, y, x + wide, y + high))
 
@@ -144,7 +145,8 @@ def _path(random: Random, number: int, size: int, frames: Frames) -> tuple[str, 
 
 
 def _loop_arguments(clip: _Clip, frames: Frames, count: int) -> list[str]:
-    inputs = [part for name in clip.pictures for part in _input(name, frames)]
+    rate = str(frames.fps)
+    inputs = [part for name in clip.pictures for part in ("-f", "png_pipe", "-framerate", rate, "-i", name)]
     return [
         *inputs,
         *("-filter_complex", _filter_graph(clip, frames, count), "-map", "[out]", "-frames:v", str(count)),
@@ -156,10 +158,6 @@ def _loop_arguments(clip: _Clip, frames: Frames, count: int) -> list[str]:
 def _repeat_arguments(loops: int, count: int) -> list[str]:
     source = ["-stream_loop", str(loops - 1), "-i", "round.mp4"]
     return [*source, "-c", "copy", "-frames:v", str(count), "-movflags", "+faststart", "clip.mp4"]
-
-
-def _input(name: str, frames: Frames) -> list[str]:
-    return ["-f", "png_pipe", "-framerate", str(frames.fps), "-i", name]
 
 
 def _filter_graph(clip: _Clip, frames: Frames, count: int) -> str:
@@ -193,9 +191,9 @@ def _zoom_filter(count: int) -> str:
 
 
 def _background_size(frames: Frames) -> tuple[int, int]:
-    return _even(frames.width * _SPREAD), _even(frames.height * _SPREAD)
+    return _round_to_even(frames.width * _SPREAD), _round_to_even(frames.height * _SPREAD)
 
 
-def _even(length: float) -> int:
+def _round_to_even(length: float) -> int:
     """Round to an even number: colour is stored for every second pixel."""
     return max(round(length / 2) * 2, 2)

@@ -14,27 +14,26 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_settings import SettingsConfigDict
 
-from retoma import ProviderDown, ProviderRejected, RateLimited, Settings
-from retoma.outgoing import Guard, HttpClient, NoResponse, Response, UnsafeUrl
+from retoma.errors import ProviderDown
+from retoma.outgoing import HttpClient, NoResponse, Response, UnsafeUrl
 from retoma_apps.providers.footage.errors import ClipUnavailable, ClipUnusable, FootageRefused, InvalidAnswer
 from retoma_apps.providers.footage.files import check_video, write_jpeg
 from retoma_apps.providers.footage.port import FoundClip
+from retoma_apps.providers.http_service import HttpService, ServiceSettings
 from retoma_apps.providers.responses import format_provider_message, parse_json_object
-from retoma_apps.providers.retry_after import MAX_DELAY, parse_retry_after
+from retoma_apps.providers.retry_after import MAX_DELAY
 
 DEFAULT_RETRY_DELAY = timedelta(minutes=5)
 """Used if Pexels does not say how long to wait; its usual limit is hourly."""
-_LARGEST_ANSWER = 4 * 1024**2
 _LARGEST_PICTURE = 10 * 1024**2
 _LONGEST_QUERY = 120
 _MOST = 80
 _WANTED = (1920, 1080)
 _NARROWEST = 1280
 _LOCALES = {"pt": "pt-BR", "en": "en-US"}
-_ACCOUNT_STATUSES = (401, 402, 403)
 _PAGE_WORDS = re.compile(r"/([^/?#]+?)(?:-?\d+)?/?(?:[?#]|$)")
 _UNSHOWABLE = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -42,14 +41,13 @@ _UNSHOWABLE = re.compile(r"[\x00-\x1f\x7f]")
 Pixels = Annotated[int, Field(ge=0, le=100_000)]
 
 
-class PexelsSettings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="PEXELS_", env_file=".env", extra="ignore")
+class PexelsSettings(ServiceSettings):
+    model_config = SettingsConfigDict(env_prefix="PEXELS_")
 
-    api_key: SecretStr = SecretStr("")
     base_url: str = "https://api.pexels.com"
     timeout_seconds: float = Field(30.0, gt=0, description="Timeout for one search.")
     download_seconds: float = Field(300.0, gt=0, description="Timeout for one download.")
-    largest_clip: int = Field(300_000_000, gt=0, description="Largest file to download, in bytes.")
+    max_clip_bytes: int = Field(300_000_000, gt=0, description="Largest file to download, in bytes.")
 
 
 class _File(BaseModel):
@@ -73,22 +71,20 @@ class _Video(BaseModel):
     video_files: list[_File]
 
 
-class Pexels:
-    """Create it where it is used: its connections belong to one event loop."""
-
+class Pexels(HttpService[PexelsSettings]):
     name = "pexels"
+    label = "Pexels"
+    no_key = "Pexels needs an API key: set PEXELS_API_KEY"
+    variables: tuple[str, ...] = ("PEXELS_API_KEY",)
+    settings_type = PexelsSettings
+    account_errors = dict.fromkeys((401, 402, 403), "Pexels rejected our key: set PEXELS_API_KEY to a valid one")
 
     def __init__(self, settings: PexelsSettings | None = None, outgoing: HttpClient | None = None) -> None:
-        self._settings = settings or PexelsSettings()
-        self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
-        # Links in answers are not trusted as the service itself is.
-        self._links = outgoing or HttpClient(Guard.from_settings(Settings()))
+        super().__init__(settings, outgoing)
         self.requests_left: int | None = None
         """Requests left this month, as Pexels last reported."""
 
     async def search(self, query: str, *, language: str, seconds: float, limit: int = 10) -> list[FoundClip]:
-        if not self._key:
-            raise ProviderRejected("Pexels needs an API key: set PEXELS_API_KEY")
         answer = await self._search(query, language, limit)
         if not answer.is_success:
             self._raise_error(answer)
@@ -99,7 +95,7 @@ class Pexels:
     async def fetch(self, found: FoundClip, to: Path) -> None:
         part = to.with_name(f"{to.name}.fetched")
         try:
-            await self._download(found.link, part, self._settings.largest_clip)
+            await self._download(found.link, part, self._settings.max_clip_bytes)
             await check_video(part)
             part.rename(to)
         finally:
@@ -113,14 +109,6 @@ class Pexels:
         finally:
             part.unlink(missing_ok=True)
 
-    async def close(self) -> None:
-        await self._outgoing.close()
-        await self._links.close()
-
-    @property
-    def _key(self) -> str:
-        return self._settings.api_key.get_secret_value()
-
     async def _search(self, query: str, language: str, limit: int) -> Response:
         parameters = {
             "query": " ".join(query.split())[:_LONGEST_QUERY],
@@ -129,16 +117,7 @@ class Pexels:
             "locale": _LOCALES.get(language.partition("-")[0].lower(), "en-US"),
             "per_page": min(max(limit, 1), _MOST),
         }
-        try:
-            return await self._outgoing.request(
-                "GET",
-                f"{self._settings.base_url.rstrip('/')}/v1/videos/search?{urlencode(parameters)}",
-                headers={"Authorization": self._key},
-                timeout=self._settings.timeout_seconds,
-                limit=_LARGEST_ANSWER,
-            )
-        except NoResponse as error:
-            raise ProviderDown(f"Pexels did not answer: {error}") from error
+        return await self._request("GET", f"/v1/videos/search?{urlencode(parameters)}", {"Authorization": self._key})
 
     async def _download(self, link: str, to: Path, limit: int) -> None:
         try:
@@ -154,13 +133,10 @@ class Pexels:
 
     def _raise_error(self, answer: Response) -> NoReturn:
         why = format_provider_message((parse_json_object(answer) or {}).get("error"), self._key)
-        if answer.status == 429:
-            usual = MAX_DELAY if self.requests_left == 0 else DEFAULT_RETRY_DELAY
-            raise RateLimited(parse_retry_after(answer) or usual, f"Pexels is rate limiting us{why}")
-        if answer.status in _ACCOUNT_STATUSES:
-            raise ProviderRejected(f"Pexels rejected our key: set PEXELS_API_KEY to a valid one{why}")
         if answer.status >= 500:
             raise ProviderDown(f"Pexels failed with {answer.status}{why}")
+        usual = MAX_DELAY if self.requests_left == 0 else DEFAULT_RETRY_DELAY
+        self._raise_account_error(answer, answer.status, why, usual)
         raise FootageRefused(f"Pexels rejected this search with {answer.status}{why}")
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from retoma_apps.providers.provider import EnvironmentProvider
+
 
 @dataclass(frozen=True)
 class FoundClip:
@@ -28,8 +30,10 @@ class FoundClip:
 
 
 class Footage(Protocol):
-    @property
-    def name(self) -> str: ...
+    """`is_offline` if it runs on this machine, without a service."""
+
+    name: str
+    is_offline: bool
 
     async def search(self, query: str, *, language: str, seconds: float, limit: int = 10) -> list[FoundClip]:
         """Return the best first, clips of at least `seconds` before shorter ones. Empty if there are none.
@@ -43,3 +47,7 @@ class Footage(Protocol):
 
     async def fetch_thumbnail(self, found: FoundClip, to: Path) -> None:
         """Write a frame of it as JPEG. Raise the same errors as `fetch`."""
+
+
+class FootageProvider(Footage, EnvironmentProvider, Protocol):
+    """What a class needs to be registered."""

@@ -13,10 +13,12 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from retoma import PollResult, Settings, private_files
+from retoma.checks import Finding
 from retoma.files import FileSettings
+from retoma_apps.providers.ffmpeg import find_ffmpeg_version
 from retoma_apps.providers.gpu.port import Operation
 from retoma_apps.providers.gpu.render_requests import parse_render_request
 from retoma_apps.providers.gpu.render_store import RenderStore
@@ -28,12 +30,21 @@ _ALLOWED_PREFIXES = ("AWS_",)
 
 
 class LocalHost:
+    name = "local"
+    is_offline = True
+    poll_interval = timedelta(seconds=1)
+    variables: tuple[str, ...] = ()
+
     def __init__(self, settings: Settings | None = None, files: FileSettings | None = None) -> None:
         settings = settings or Settings()
         self._files = files or FileSettings(home=settings.home)
         self._allow_hosts = settings.allow_hosts
         self._renders = RenderStore(settings.home.absolute() / "renders")
         self._children: list[subprocess.Popen[bytes]] = []
+
+    @classmethod
+    def from_environment(cls, settings: Settings, files: FileSettings) -> Self:
+        return cls(settings, files)
 
     async def submit(
         self,
@@ -57,7 +68,7 @@ class LocalHost:
         return await asyncio.to_thread(self._start, key, request)
 
     async def status(self, external_id: str) -> PollResult:
-        self._reap()
+        self._children = [child for child in self._children if child.poll() is None]  # reaps those that ended
         return await asyncio.to_thread(self._renders.poll, external_id)
 
     async def cancel(self, external_id: str) -> None:
@@ -65,6 +76,14 @@ class LocalHost:
 
     async def find(self, key: str) -> str | None:
         return await asyncio.to_thread(self._renders.find, key)
+
+    def check(self) -> Finding:
+        version = find_ffmpeg_version()
+        if version is None:
+            return Finding(
+                "warning", "GPUs", "no GPU provider is set, and ffmpeg, which replaces it offline, does not run"
+            )
+        return Finding("ok", "GPUs", f"no GPU provider is set: {version} on this machine replaces it offline")
 
     def _start(self, key: str, request: dict[str, Any]) -> str:
         external_id, lock = self._renders.open(key, request)
@@ -77,9 +96,6 @@ class LocalHost:
                 os.close(lock)
             self._renders.delete_old(RETENTION)
         return external_id
-
-    def _reap(self) -> None:
-        self._children = [child for child in self._children if child.poll() is None]
 
 
 def _start_renderer(folder: Path, lock: int) -> subprocess.Popen[bytes]:

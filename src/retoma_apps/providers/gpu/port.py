@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
-from retoma import PollResult, ProviderDown
+from retoma import PollResult, Settings
+from retoma.checks import Finding
+from retoma.errors import ProviderDown
+from retoma.files import FileSettings
+from retoma_apps.providers.provider import Provider
 
 Operation = Literal["img2vid", "caption", "addaudio"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
@@ -16,8 +20,13 @@ class GpuHost(Protocol):
 
     The result of `img2vid` is `{"videos": [{"id", "video_url", "filename"}], "failed": [{"id", "code", "message"}]}`;
     that of the other operations is `{"video_url", "filename"}`. Work without any video is reported as failed.
-    `gpu_seconds`, next to them, is the billable GPU time.
+    `gpu_seconds`, next to them, is the billable GPU time. `name` is how charges name the host, and
+    `poll_interval` how often its work should be polled. `is_offline` if this machine renders, without a provider.
     """
+
+    name: str
+    is_offline: bool
+    poll_interval: timedelta
 
     async def submit(
         self,
@@ -40,6 +49,17 @@ class GpuHost(Protocol):
 
     async def find(self, key: str) -> str | None:
         """Return the external id of work with this key that is running or has succeeded."""
+
+    def check(self) -> Finding:
+        """Check its settings, for `retoma doctor`."""
+
+
+class GpuHostProvider(GpuHost, Provider, Protocol):
+    """What a class needs to be registered."""
+
+    @classmethod
+    def from_environment(cls, settings: Settings, files: FileSettings) -> Self | None:
+        """Return None if it is not configured. A host on this machine stores its outputs as `files` says."""
 
 
 class HostUnavailable(ProviderDown):

@@ -116,7 +116,7 @@ class RenderStore:
     def _create_draft(self, request: dict[str, Any]) -> tuple[Path, int]:
         draft = private_files.create_folder(self._root) / f"draft-{uuid4().hex}"
         draft.mkdir(mode=0o700)
-        _write(draft / "order.json", json.dumps(request))
+        private_files.write_file(draft / "order.json", json.dumps(request))
         lock = os.open(draft / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         return draft, lock
@@ -134,14 +134,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
 
 
 def write_status(folder: Path, **status: Any) -> None:
-    part = folder / "status.part"
-    _write(part, json.dumps(status))
-    part.replace(folder / "status.json")
-
-
-def _write(path: Path, text: str) -> None:
-    with open(path, "w", opener=private_files.opener) as file:
-        file.write(text)
+    private_files.write_file(folder / "status.json", json.dumps(status))
 
 
 def _digest(key: str) -> str:

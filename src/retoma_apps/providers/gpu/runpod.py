@@ -14,13 +14,16 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from retoma import GiveUp, PollResult, ProviderRejected, RateLimited, SubmissionUnknown
+from retoma import GiveUp, PollResult, Settings
+from retoma.checks import Finding
+from retoma.errors import ProviderRejected, RateLimited, SubmissionUnknown
+from retoma.files import FileSettings
 from retoma.outgoing import Guard, HttpClient, NoResponse, Response
 from retoma_apps.providers import responses
 from retoma_apps.providers.gpu.port import HostUnavailable, Operation
@@ -72,9 +75,19 @@ class RunPodSettings(BaseSettings):
 class RunPodHost:
     """An external id is `endpoint/job`. Create it where it is used: its connections belong to one event loop."""
 
+    name = "runpod"
+    is_offline = False
+    poll_interval = timedelta(seconds=8)
+    variables: tuple[str, ...] = ("RUNPOD_API_KEY",)
+
     def __init__(self, settings: RunPodSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or RunPodSettings()
         self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
+
+    @classmethod
+    def from_environment(cls, settings: Settings, files: FileSettings) -> Self | None:
+        runpod = RunPodSettings()
+        return cls(runpod) if runpod.api_key.get_secret_value() else None
 
     async def submit(
         self,
@@ -120,6 +133,11 @@ class RunPodHost:
                 if _matches_key(entry, key):
                     return f"{endpoint}/{entry['id']}"
         return None
+
+    def check(self) -> Finding:
+        if not self._settings.endpoints:
+            return Finding("warning", "GPUs", "RunPod API key is set, but no endpoint", "set RUNPOD_ENDPOINT_ID")
+        return Finding("ok", "GPUs", "RunPod API key is set")
 
     async def close(self) -> None:
         await self._outgoing.close()

@@ -7,12 +7,13 @@ from io import BytesIO
 
 from retoma import GiveUp
 from retoma_apps.providers.drawing import MOTIFS, create_palette, draw_gradient, draw_shape, seeded_random
+from retoma_apps.providers.provider import OfflineProvider
 
 LARGEST = 4096
 _SHAPES = 4
 
 
-class OfflineImages:
+class OfflineImages(OfflineProvider):
     name = "offline"
     model = "shapes"
     follows_notes = False

@@ -15,29 +15,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
 
-from retoma import ProviderDown, ProviderRejected, RateLimited, Settings
-from retoma.outgoing import Guard, HttpClient, NoResponse, Response, UnsafeUrl
+from retoma.errors import ProviderDown, ProviderRejected
+from retoma.outgoing import HttpClient, NoResponse, Response, UnsafeUrl
+from retoma_apps.providers.http_service import HttpService, ServiceSettings
 from retoma_apps.providers.images.errors import ImageRefused, ImageUnavailable, InvalidImage
 from retoma_apps.providers.images.resize import resize_to_fill
 from retoma_apps.providers.responses import format_provider_message, parse_json_object
-from retoma_apps.providers.retry_after import parse_retry_after
 
 DEFAULT_RETRY_DELAY = timedelta(seconds=20)
 _LARGEST_PICTURE = 30 * 1024**2
-_LARGEST_ANSWER = _LARGEST_PICTURE * 3 // 2
 _LONGEST_PROMPT = 4_000
-_ACCOUNT_STATUSES = (401, 402, 403)
+_REJECTED = "the image service rejected our credentials: check IMAGES_API_KEY and billing"
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 _FILTERED = ("content_policy_violation", "moderation_blocked", "content_filter")
 
 
-class OpenAiImagesSettings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="IMAGES_", env_file=".env", extra="ignore")
+class OpenAiImagesSettings(ServiceSettings):
+    model_config = SettingsConfigDict(env_prefix="IMAGES_")
 
-    api_key: SecretStr = SecretStr("")
     base_url: str = "https://api.openai.com/v1"
     model: str = "gpt-image-1"
     sizes: str = Field(
@@ -48,50 +46,30 @@ class OpenAiImagesSettings(BaseSettings):
     timeout_seconds: float = Field(180.0, gt=0, description="Timeout for one picture.")
 
 
-class OpenAiImages:
-    """Create it where it is used: its connections belong to one event loop."""
-
+class OpenAiImages(HttpService[OpenAiImagesSettings]):
     name = "openai"
+    variables: tuple[str, ...] = ("IMAGES_API_KEY",)
     follows_notes = True
+    label = "the image service"
+    no_key = "images need an API key: set IMAGES_API_KEY"
+    settings_type = OpenAiImagesSettings
+    account_errors = dict.fromkeys((401, 402, 403), _REJECTED)
+    largest_answer = _LARGEST_PICTURE * 3 // 2
 
     def __init__(self, settings: OpenAiImagesSettings | None = None, outgoing: HttpClient | None = None) -> None:
-        self._settings = settings or OpenAiImagesSettings()
+        super().__init__(settings, outgoing)
         self.model = self._settings.model
-        self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
-        # Links in answers are not trusted as the service itself is.
-        self._links = outgoing or HttpClient(Guard.from_settings(Settings()))
 
     async def make(self, prompt: str, *, width: int, height: int) -> bytes:
-        if not self._key:
-            raise ProviderRejected("images need an API key: set IMAGES_API_KEY")
         size = nearest_size(self._settings.sizes.split(","), width, height)
         body = {"model": self.model, "prompt": prompt[:_LONGEST_PROMPT], "n": 1, "size": size}
-        answer = await self._post(body)
+        headers = {"Authorization": f"Bearer {self._key}"}
+        answer = await self._request("POST", "/images/generations", headers, json=body)
         image = self._first_image(answer)
         return await resize_to_fill(await self._get_picture(image), width, height)
 
-    async def close(self) -> None:
-        await self._outgoing.close()
-        await self._links.close()
-
-    @property
-    def _key(self) -> str:
-        return self._settings.api_key.get_secret_value()
-
-    async def _post(self, body: dict[str, Any]) -> Response:
-        try:
-            return await self._outgoing.request(
-                "POST",
-                f"{self._settings.base_url.rstrip('/')}/images/generations",
-                headers={"Authorization": f"Bearer {self._key}"},
-                json=body,
-                timeout=self._settings.timeout_seconds,
-                limit=_LARGEST_ANSWER,
-            )
-        except NoResponse as error:
-            if isinstance(error.__cause__, TimeoutError):
-                raise ImageUnavailable(f"the image service timed out: {error}", "IMAGE_TIMEOUT") from error
-            raise ProviderDown(f"the image service did not answer: {error}") from error
+    def _timeout_error(self, error: NoResponse) -> Exception:
+        return ImageUnavailable(f"the image service timed out: {error}", "IMAGE_TIMEOUT")
 
     def _first_image(self, answer: Response) -> dict[str, Any]:
         """Return the first picture of a successful answer. Raise the error that each other answer requires."""
@@ -127,15 +105,13 @@ class OpenAiImages:
 
     def _raise_error(self, answer: Response, error: Mapping[str, Any]) -> NoReturn:
         why, kinds = format_provider_message(error.get("message"), self._key), (error.get("code"), error.get("type"))
-        if answer.status in _ACCOUNT_STATUSES or any(kind in _NO_CREDIT for kind in kinds):
-            raise ProviderRejected(f"the image service rejected our credentials: check IMAGES_API_KEY and billing{why}")
-        if any(kind in _FILTERED for kind in kinds):
+        if any(kind in _NO_CREDIT for kind in kinds):
+            raise ProviderRejected(f"{_REJECTED}{why}")
+        if answer.status not in self.account_errors and any(kind in _FILTERED for kind in kinds):
             raise ImageRefused(
                 "the image service refused this prompt under its content policy", "IMAGE_CONTENT_FILTERED"
             )
-        pause = parse_retry_after(answer)
-        if answer.status == 429 or (answer.status == 503 and pause is not None):
-            raise RateLimited(pause or DEFAULT_RETRY_DELAY, f"the image service is rate limiting us{why}")
+        self._raise_account_error(answer, answer.status, why, DEFAULT_RETRY_DELAY)
         if answer.status >= 500:
             raise ProviderDown(f"the image service failed with {answer.status}{why}")
         raise ImageRefused(f"the image service rejected the request with {answer.status}{why}", "IMAGE_BAD_REQUEST")

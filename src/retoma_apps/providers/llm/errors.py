@@ -21,17 +21,16 @@ from retoma_apps.providers.llm.port import Usage
 class LlmError(Exception):
     code = "LLM_ERROR"
 
-    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
+    def __init__(self, message: str, code: str | None = None, *, usage: Usage | None = None) -> None:
         super().__init__(message)
+        self.code = code or self.code
         self.usage = usage or Usage()
 
 
 class LlmUnavailable(LlmError):
     """After LLM_TIMEOUT the call may have been paid for: OpenRouter returns an id only with its answer."""
 
-    def __init__(self, message: str, code: str = "LLM_UNAVAILABLE", *, usage: Usage | None = None) -> None:
-        super().__init__(message, usage=usage)
-        self.code = code
+    code = "LLM_UNAVAILABLE"
 
 
 class InvalidAnswer(LlmError):

@@ -22,6 +22,8 @@ from pydantic import BaseModel
 from retoma import GiveUp
 from retoma_apps.providers.llm.port import Message, Reply, Usage
 from retoma_apps.providers.llm.prompts import find_quoted_text
+from retoma_apps.providers.llm.registry import PROVIDERS
+from retoma_apps.providers.provider import format_variables
 
 MODEL = "offline/tf-idf"
 _MOST_WORDS = 100_000
@@ -95,7 +97,8 @@ def get_trained_model(examples: Sequence[Example]) -> OfflineModel:
     with_words = {example for example in examples if _WORD.search(example.text)}
     if not with_words:
         raise GiveUp(
-            "the offline model needs examples to learn from: add some, or set OPENROUTER_API_KEY", "NO_EXAMPLES"
+            f"the offline model needs examples to learn from: add some, or set {format_variables(PROVIDERS)}",
+            "NO_EXAMPLES",
         )
     return _cached_model(tuple(sorted(with_words, key=lambda example: (example.label, _digest(example.text)))))
 
@@ -111,6 +114,8 @@ def _guess_to_label(guess: Guess) -> dict[str, Any]:
 
 class OfflineLlm:
     """Labels the last quoted document of a conversation. `answer` converts a guess to the requested schema."""
+
+    name = "offline"
 
     def __init__(
         self, examples: Sequence[Example], answer: Callable[[Guess], dict[str, Any]] = _guess_to_label

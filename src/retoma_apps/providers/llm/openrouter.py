@@ -12,11 +12,12 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from pydantic import BaseModel, Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, Field
+from pydantic_settings import SettingsConfigDict
 
-from retoma import ProviderDown, ProviderRejected, RateLimited
-from retoma.outgoing import Guard, HttpClient, NoResponse, Response
+from retoma.errors import ProviderDown
+from retoma.outgoing import NoResponse, Response
+from retoma_apps.providers.http_service import HttpService, ServiceSettings
 from retoma_apps.providers.llm.errors import (
     ContentFiltered,
     CutShort,
@@ -28,11 +29,9 @@ from retoma_apps.providers.llm.errors import (
 from retoma_apps.providers.llm.port import Message, Reply, Usage
 from retoma_apps.providers.llm.schemas import strict_schema
 from retoma_apps.providers.responses import format_provider_message, parse_json_object
-from retoma_apps.providers.retry_after import parse_retry_after
 
 DEFAULT_RETRY_DELAY = timedelta(seconds=10)
 REASONING_TOKENS = 3_500  # tokens of reasoning before an answer; the provider counts them as output
-_LARGEST_ANSWER = 4 * 1024**2
 _MOST_TOKENS = 10**9
 _MOST_COST = 10**12
 _TOO_LONG = (
@@ -44,11 +43,6 @@ _TOO_LONG = (
 )
 _FILTERED = ("content_policy_violation", "refusal")
 _TEMPORARY_ERRORS = ("provider_overloaded", "provider_unavailable", "server", "unmapped")
-_ACCOUNT_ERRORS = {
-    401: "OpenRouter rejected our key: set OPENROUTER_API_KEY to a valid one",
-    402: "the OpenRouter account has no credit left: add credit",
-    403: "the OpenRouter key may not use this model: allow it at OpenRouter, or use another model",
-}
 _STATUS_OF = {
     "authentication": 401,
     "payment_required": 402,
@@ -60,21 +54,25 @@ _STATUS_OF = {
 }
 
 
-class OpenRouterSettings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="OPENROUTER_", env_file=".env", extra="ignore")
+class OpenRouterSettings(ServiceSettings):
+    model_config = SettingsConfigDict(env_prefix="OPENROUTER_")
 
-    api_key: SecretStr = SecretStr("")
     base_url: str = "https://openrouter.ai/api/v1"
     timeout_seconds: float = Field(90.0, gt=0, description="Timeout for one answer.")
     title: str = Field("Retoma", description="The application name that OpenRouter shows for these calls.")
 
 
-class OpenRouter:
-    """Create it where it is used: its connections belong to one event loop."""
-
-    def __init__(self, settings: OpenRouterSettings | None = None, outgoing: HttpClient | None = None) -> None:
-        self._settings = settings or OpenRouterSettings()
-        self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
+class OpenRouter(HttpService[OpenRouterSettings]):
+    name = "openrouter"
+    label = "OpenRouter"
+    no_key = "OpenRouter needs an API key: set OPENROUTER_API_KEY"
+    variables: tuple[str, ...] = ("OPENROUTER_API_KEY",)
+    settings_type = OpenRouterSettings
+    account_errors: Mapping[int, str] = {
+        401: "OpenRouter rejected our key: set OPENROUTER_API_KEY to a valid one",
+        402: "the OpenRouter account has no credit left: add credit",
+        403: "the OpenRouter key may not use this model: allow it at OpenRouter, or use another model",
+    }
 
     async def ask(
         self,
@@ -84,36 +82,16 @@ class OpenRouter:
         schema: type[BaseModel] | None = None,
         max_tokens: int,
     ) -> Reply:
-        if not self._key:
-            raise ProviderRejected("OpenRouter needs an API key: set OPENROUTER_API_KEY")
+        headers = {"Authorization": f"Bearer {self._key}", "X-OpenRouter-Title": self._settings.title}
         body = _request_body(messages, model, schema, max_tokens)
-        answer = await self._post(body)
+        answer = await self._request("POST", "/chat/completions", headers, json=body)
         parsed = self._parse_body(answer)
         choice = self._first_choice(answer, parsed)
         reply = _reply(parsed, choice, self._get_text(parsed, choice))
         return reply if schema is None else _decode_json(reply)
 
-    async def close(self) -> None:
-        await self._outgoing.close()
-
-    @property
-    def _key(self) -> str:
-        return self._settings.api_key.get_secret_value()
-
-    async def _post(self, body: dict[str, Any]) -> Response:
-        try:
-            return await self._outgoing.request(
-                "POST",
-                f"{self._settings.base_url.rstrip('/')}/chat/completions",
-                headers={"Authorization": f"Bearer {self._key}", "X-OpenRouter-Title": self._settings.title},
-                json=body,
-                timeout=self._settings.timeout_seconds,
-                limit=_LARGEST_ANSWER,
-            )
-        except NoResponse as error:
-            if isinstance(error.__cause__, TimeoutError):
-                raise LlmUnavailable(f"OpenRouter did not answer: {error}", "LLM_TIMEOUT") from error
-            raise ProviderDown(f"OpenRouter did not answer: {error}") from error
+    def _timeout_error(self, error: NoResponse) -> Exception:
+        return LlmUnavailable(f"OpenRouter did not answer: {error}", "LLM_TIMEOUT")
 
     def _parse_body(self, answer: Response) -> dict[str, Any]:
         """Return the body of a successful answer. Raise the error that each other answer requires."""
@@ -161,11 +139,7 @@ class OpenRouter:
                 "LLM_TOO_LONG",
                 usage=usage,
             )
-        if status in _ACCOUNT_ERRORS:
-            raise ProviderRejected(f"{_ACCOUNT_ERRORS[status]}{why}")
-        pause = parse_retry_after(answer)
-        if status == 429 or (status == 503 and pause is not None):
-            raise RateLimited(pause or DEFAULT_RETRY_DELAY, f"OpenRouter is rate limiting us{why}")
+        self._raise_account_error(answer, status, why, DEFAULT_RETRY_DELAY)
         if status in (408, 504):
             raise LlmUnavailable(f"OpenRouter timed out waiting for the model{why}", "LLM_TIMEOUT", usage=usage)
         if status >= 500 and answer.is_success:

@@ -8,6 +8,9 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
+from retoma import Context
+from retoma_apps.providers.provider import EnvironmentProvider
+
 Role = Literal["system", "user", "assistant"]
 
 
@@ -35,6 +38,10 @@ class Usage:
             (self.cost or 0) + (other.cost or 0) if is_known else None,
         )
 
+    def charge(self, ctx: Context, provider: str, model: str) -> None:
+        """Record it as a charge of the step."""
+        ctx.charge(provider, model, tokens_in=self.prompt_tokens, tokens_out=self.completion_tokens, micros=self.cost)
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -49,6 +56,10 @@ class Reply:
 
 
 class Llm(Protocol):
+    """`name` is how charges name the provider."""
+
+    name: str
+
     async def ask(
         self,
         messages: Sequence[Message],
@@ -64,3 +75,7 @@ class Llm(Protocol):
         Raise RateLimited, ProviderDown or ProviderRejected to pause the pool; GiveUp if a retry would not help; or an
         error from errors.py, whose `usage` was paid for.
         """
+
+
+class LlmProvider(Llm, EnvironmentProvider, Protocol):
+    """What a class needs to be registered."""

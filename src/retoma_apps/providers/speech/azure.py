@@ -3,88 +3,85 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from xml.sax.saxutils import escape, quoteattr
 
 from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
-from retoma import ProviderRejected
-from retoma.outgoing import Guard, HttpClient, Response
+from retoma.errors import ProviderRejected
+from retoma.outgoing import Response
+from retoma_apps.providers.http_service import ServiceSettings
 from retoma_apps.providers.responses import format_provider_message
-from retoma_apps.providers.speech.error_mapping import raise_error, translate_no_answer
 from retoma_apps.providers.speech.errors import SpeechRefused
 from retoma_apps.providers.speech.port import SpokenAudio
+from retoma_apps.providers.speech.service import SpeechService
 from retoma_apps.providers.speech.texts import clean_speech_text
+from retoma_apps.providers.speech.voices import Speaker
 from retoma_apps.providers.speech.wav import read_pcm, to_spoken_audio
 
 FORMAT = "riff-24khz-16bit-mono-pcm"
 LONGEST_SECONDS = 595.0
 """Azure truncates at ten minutes without an error, so audio near that length may be incomplete."""
-_LARGEST_ANSWER = 32 * 1024**2
 _REGION = re.compile(r"[a-z0-9]{2,40}")
-_ACCOUNT_ERRORS = {
-    401: "Azure rejected our key: set AZURE_SPEECH_KEY to one that is valid in AZURE_SPEECH_REGION",
-    403: "the Azure key may not be used for speech: allow it at Azure, or set another AZURE_SPEECH_KEY",
-    404: "Azure has no speech service at this address: set AZURE_SPEECH_REGION to the key's region",
-}
+_VOICE = re.compile(r"azure_([a-z]{2,3})_([a-z]{2})_([a-z]{2,40})")
 
 
-class AzureSettings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="AZURE_SPEECH_", env_file=".env", extra="ignore")
+class AzureSettings(ServiceSettings):
+    model_config = SettingsConfigDict(env_prefix="AZURE_SPEECH_", populate_by_name=True)
 
-    key: SecretStr = SecretStr("")
+    api_key: SecretStr = Field(SecretStr(""), validation_alias="AZURE_SPEECH_KEY")
     region: str = Field("", description="For example brazilsouth.")
     base_url: str = Field("", description="Default: the region's own address.")
-    timeout_seconds: float = Field(120.0, gt=0, description="Timeout for one answer.")
 
 
-class Azure:
-    """Create it where it is used: its connections belong to one event loop."""
-
+class Azure(SpeechService[AzureSettings]):
     name = "azure"
     max_characters = 4_000
+    has_word_times = False
+    variables: tuple[str, ...] = ("AZURE_SPEECH_KEY",)
+    voices: Mapping[str, Speaker] = {
+        "azure_pt_br_antonio": Speaker("azure", "pt-BR-AntonioNeural", "pt-BR"),
+        "azure_pt_br_francisca": Speaker("azure", "pt-BR-FranciscaNeural", "pt-BR"),
+        "azure_en_us_guy": Speaker("azure", "en-US-GuyNeural", "en-US"),
+        "azure_en_us_jenny": Speaker("azure", "en-US-JennyNeural", "en-US"),
+    }
+    voice_form = "azure_<language>_<country>_<name>"
+    label = "Azure"
+    no_key = "Azure speech needs a key: set AZURE_SPEECH_KEY and AZURE_SPEECH_REGION"
+    settings_type = AzureSettings
+    account_errors: Mapping[int, str] = {
+        401: "Azure rejected our key: set AZURE_SPEECH_KEY to one that is valid in AZURE_SPEECH_REGION",
+        403: "the Azure key may not be used for speech: allow it at Azure, or set another AZURE_SPEECH_KEY",
+        404: "Azure has no speech service at this address: set AZURE_SPEECH_REGION to the key's region",
+    }
+    largest_answer = 32 * 1024**2
 
-    def __init__(self, settings: AzureSettings | None = None, outgoing: HttpClient | None = None) -> None:
-        self._settings = settings or AzureSettings()
-        allowed = self._settings.base_url
-        self._outgoing = outgoing or HttpClient(Guard().with_origin_of(allowed) if allowed else Guard())
+    @staticmethod
+    def parse_voice(name: str) -> Speaker | None:
+        if (found := _VOICE.fullmatch(name)) is None:
+            return None
+        language = f"{found[1]}-{found[2].upper()}"
+        return Speaker("azure", f"{language}-{found[3].capitalize()}Neural", language)
 
     async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
-        url, body = self._url(), ssml(clean_speech_text(text, self.max_characters), voice, language, rate)
-        answer = await translate_no_answer("Azure", self._post(url, body.encode()))
-        if not answer.is_success:
-            raise_error("Azure", answer, _ACCOUNT_ERRORS, format_provider_message(answer.text, self._key))
-        return _check_complete(answer)
-
-    async def close(self) -> None:
-        await self._outgoing.close()
-
-    @property
-    def _key(self) -> str:
-        return self._settings.key.get_secret_value()
-
-    def _url(self) -> str:
-        if not self._key:
-            raise ProviderRejected("Azure speech needs a key: set AZURE_SPEECH_KEY and AZURE_SPEECH_REGION")
-        base = self._settings.base_url.rstrip("/")
-        if not base and not _REGION.fullmatch(self._settings.region):
-            raise ProviderRejected("Azure speech needs a region: set AZURE_SPEECH_REGION, for example to brazilsouth")
-        return f"{base or f'https://{self._settings.region}.tts.speech.microsoft.com'}/cognitiveservices/v1"
-
-    async def _post(self, url: str, body: bytes) -> Response:
+        body = ssml(clean_speech_text(text, self.max_characters), voice, language, rate)
         headers = {
             "Ocp-Apim-Subscription-Key": self._key,
             "Content-Type": "application/ssml+xml",
             "X-Microsoft-OutputFormat": FORMAT,
         }
-        return await self._outgoing.request(
-            "POST",
-            url,
-            headers=headers,
-            content=body,
-            timeout=self._settings.timeout_seconds,
-            limit=_LARGEST_ANSWER,
-        )
+        answer = await self._request("POST", "/cognitiveservices/v1", headers, content=body.encode())
+        if not answer.is_success:
+            self._raise_error(answer, format_provider_message(answer.text, self._key))
+        return _check_complete(answer)
+
+    @property
+    def _origin(self) -> str:
+        base = self._settings.base_url.rstrip("/")
+        if not base and not _REGION.fullmatch(self._settings.region):
+            raise ProviderRejected("Azure speech needs a region: set AZURE_SPEECH_REGION, for example to brazilsouth")
+        return base or f"https://{self._settings.region}.tts.speech.microsoft.com"
 
 
 def ssml(text: str, voice: str, language: str, rate: float) -> str:

@@ -4,76 +4,75 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby, pairwise
 from typing import Any, NoReturn
 from urllib.parse import quote
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
-from retoma import ProviderRejected, RetryLater
-from retoma.outgoing import Guard, HttpClient, Response
+from retoma import RetryLater
+from retoma.errors import ProviderRejected
+from retoma.outgoing import Response
+from retoma_apps.providers.http_service import ServiceSettings
 from retoma_apps.providers.responses import format_provider_message, parse_json_object
-from retoma_apps.providers.speech.error_mapping import raise_error, translate_no_answer
 from retoma_apps.providers.speech.errors import InvalidAudio, SpeechRefused
 from retoma_apps.providers.speech.port import SpokenAudio, Word
+from retoma_apps.providers.speech.service import SpeechService
 from retoma_apps.providers.speech.texts import clean_speech_text
+from retoma_apps.providers.speech.voices import Speaker
 from retoma_apps.providers.speech.wav import to_spoken_audio
 
 BUSY_RETRY_DELAY = timedelta(seconds=1)
 """Delay if only our own calls are in the way: they end one by one, so a longer wait would be idle."""
 MIN_RATE, MAX_RATE = 0.7, 1.2
-_LARGEST_ANSWER = 64 * 1024**2
+_VOICE = re.compile(r"elevenlabs_([A-Za-z0-9]{1,64})")
 # Other models detect the language and reject a request that names one.
 _MODELS_WITH_LANGUAGE = ("eleven_turbo_v2_5", "eleven_flash_v2_5")
 _TOO_LONG = ("max_character_limit_exceeded", "text_too_long")
-_ACCOUNT_ERRORS = {
-    401: "ElevenLabs rejected our key: set ELEVENLABS_API_KEY to a valid one",
-    402: "the ElevenLabs account's plan does not cover this: add credit, or use another voice",
-    403: "the ElevenLabs key may not use this voice: allow it at ElevenLabs, or use another voice",
-}
 _NO_CREDIT = "the ElevenLabs account has no characters left: add credit"
 
 
-class ElevenLabsSettings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="ELEVENLABS_", env_file=".env", extra="ignore")
+class ElevenLabsSettings(ServiceSettings):
+    model_config = SettingsConfigDict(env_prefix="ELEVENLABS_")
 
-    api_key: SecretStr = SecretStr("")
     base_url: str = "https://api.elevenlabs.io"
     model: str = "eleven_multilingual_v2"
-    timeout_seconds: float = Field(120.0, gt=0, description="Timeout for one answer.")
 
 
-class ElevenLabs:
-    """Create it where it is used: its connections belong to one event loop.
-
-    Rates are limited to 0.7 to 1.2, the range of the service.
-    """
+class ElevenLabs(SpeechService[ElevenLabsSettings]):
+    """Rates are limited to 0.7 to 1.2, the range of the service."""
 
     name = "elevenlabs"
     max_characters = 2_500
+    has_word_times = True
+    variables: tuple[str, ...] = ("ELEVENLABS_API_KEY",)
+    voices: Mapping[str, Speaker] = {}
+    voice_form = "elevenlabs_<id>"
+    label = "ElevenLabs"
+    no_key = "ElevenLabs needs an API key: set ELEVENLABS_API_KEY"
+    settings_type = ElevenLabsSettings
+    account_errors: Mapping[int, str] = {
+        401: "ElevenLabs rejected our key: set ELEVENLABS_API_KEY to a valid one",
+        402: "the ElevenLabs account's plan does not cover this: add credit, or use another voice",
+        403: "the ElevenLabs key may not use this voice: allow it at ElevenLabs, or use another voice",
+    }
+    largest_answer = 64 * 1024**2
 
-    def __init__(self, settings: ElevenLabsSettings | None = None, outgoing: HttpClient | None = None) -> None:
-        self._settings = settings or ElevenLabsSettings()
-        self._outgoing = outgoing or HttpClient(Guard().with_origin_of(self._settings.base_url))
+    @staticmethod
+    def parse_voice(name: str) -> Speaker | None:
+        found = _VOICE.fullmatch(name)
+        return None if found is None else Speaker("elevenlabs", found[1], "")
 
     async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
-        if not self._key:
-            raise ProviderRejected("ElevenLabs needs an API key: set ELEVENLABS_API_KEY")
         body = self._body(clean_speech_text(text, self.max_characters), language, rate)
-        answer = await translate_no_answer("ElevenLabs", self._post(voice, body))
+        path = f"/v1/text-to-speech/{quote(voice, safe='')}/with-timestamps?output_format=pcm_24000"
+        answer = await self._request("POST", path, {"xi-api-key": self._key}, json=body)
         if not answer.is_success:
-            self._raise_error(answer)
+            self._raise_own_error(answer)
         return _parse_audio(answer)
-
-    async def close(self) -> None:
-        await self._outgoing.close()
-
-    @property
-    def _key(self) -> str:
-        return self._settings.api_key.get_secret_value()
 
     def _body(self, text: str, language: str, rate: float) -> dict[str, Any]:
         model = self._settings.model
@@ -83,18 +82,7 @@ class ElevenLabs:
             body["language_code"] = language.partition("-")[0].lower()
         return body
 
-    async def _post(self, voice: str, body: dict[str, Any]) -> Response:
-        base = self._settings.base_url.rstrip("/")
-        return await self._outgoing.request(
-            "POST",
-            f"{base}/v1/text-to-speech/{quote(voice, safe='')}/with-timestamps?output_format=pcm_24000",
-            headers={"xi-api-key": self._key},
-            json=body,
-            timeout=self._settings.timeout_seconds,
-            limit=_LARGEST_ANSWER,
-        )
-
-    def _raise_error(self, answer: Response) -> NoReturn:
+    def _raise_own_error(self, answer: Response) -> NoReturn:
         """Raise by ElevenLabs' own error code if it has one, else by the status."""
         word, message = _error_detail(answer)
         why = format_provider_message(message, self._key)
@@ -106,7 +94,7 @@ class ElevenLabs:
             raise ProviderRejected(f"{_NO_CREDIT}{why}")
         if word == "too_many_concurrent_requests":
             raise RetryLater(BUSY_RETRY_DELAY, f"ElevenLabs is busy with our other requests: this one is retried{why}")
-        raise_error("ElevenLabs", answer, _ACCOUNT_ERRORS, why)
+        self._raise_error(answer, why)
 
 
 def _error_detail(answer: Response) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,11 +14,13 @@ from retoma import GiveUp
 from retoma.privileges import drop_privileges
 from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.processes import kill_process
+from retoma_apps.providers.provider import OfflineProvider
 from retoma_apps.providers.speech import espeak_main
 from retoma_apps.providers.speech.errors import InvalidAudio, SpeechRefused, SpeechUnavailable, UnknownVoice
 from retoma_apps.providers.speech.port import SpokenAudio, Word
 from retoma_apps.providers.speech.texts import clean_speech_text
-from retoma_apps.providers.speech.wav import read_pcm, seconds_of, to_spoken_audio
+from retoma_apps.providers.speech.voices import Speaker
+from retoma_apps.providers.speech.wav import seconds_of, to_spoken_audio
 
 WORDS_PER_MINUTE = 185
 """As eSpeak counts, without pauses: about 145 in a narration."""
@@ -28,24 +30,37 @@ _PROGRAM = Path(espeak_main.__file__)
 _FLAGS = ("-I",)
 # eSpeak treats a voice name that looks like a path as one.
 _VOICE = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,40}(\+[A-Za-z0-9]{1,40})?")
+_PUBLIC_NAME = re.compile(r"espeak_([a-z]{2,3}(?:_[a-z0-9]{2,20}){0,3})")
 
 
-class Espeak:
+class Espeak(OfflineProvider):
     """`language` is ignored: an eSpeak voice implies its language, such as pt-br."""
 
     name = "espeak"
     max_characters = 5_000
+    has_word_times = True
+    voices: Mapping[str, Speaker] = {
+        "espeak_pt_br": Speaker("espeak", "pt-br", "pt-BR"),
+        "espeak_en": Speaker("espeak", "en-us", "en-US"),
+    }
+    voice_form = "espeak_<voice>"
 
     def __init__(self, timeout_seconds: float = 60.0) -> None:
         self._timeout = timeout_seconds
+
+    @staticmethod
+    def parse_voice(name: str) -> Speaker | None:
+        if (found := _PUBLIC_NAME.fullmatch(name)) is None:
+            return None
+        voice = found[1].replace("_", "-")
+        return Speaker("espeak", voice, voice)
 
     async def say(self, text: str, *, voice: str, language: str, rate: float = 1.0) -> SpokenAudio:
         text = clean_speech_text(text, self.max_characters)
         if not _VOICE.fullmatch(voice):
             raise UnknownVoice(f"{voice[:60]!r} is not the name of an eSpeak voice; examples are pt-br and en-us")
         pace = min(max(round(WORDS_PER_MINUTE * rate), _SLOWEST), _QUICKEST)
-        audio, log = await self._run(text, voice, str(pace), ffmpeg.find_ffmpeg())
-        pcm = read_pcm(audio)
+        pcm, log = await self._run(text, voice, str(pace), ffmpeg.find_ffmpeg())
         return to_spoken_audio(pcm, time_words(text, _parse_marks(log), seconds_of(pcm)))
 
     async def _run(self, text: str, *arguments: str) -> tuple[bytes, str]:

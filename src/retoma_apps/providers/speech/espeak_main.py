@@ -1,19 +1,18 @@
-"""`python espeak_main.py VOICE WORDS_PER_MINUTE FFMPEG < text > audio.wav`: run eSpeak NG as a separate program.
+"""`python espeak_main.py VOICE WORDS_PER_MINUTE FFMPEG < text > pcm`: run eSpeak NG as a separate program.
 
 eSpeak is GPL and reads untrusted text, so it is loaded here and never into the calling process. Nothing of Retoma is
-imported. FFMPEG is the path of that program, which resamples the sound to 24 kHz. Standard error ends with one line of
-JSON: [character, seconds] for each word that begins, both counted from 0. Exit codes: 3 not installed, 4 no such voice.
+imported. FFMPEG is the path of that program, which resamples the sound to 24 kHz; it is 16-bit mono. Standard error
+ends with one line of JSON: [character, seconds] for each word that begins, both counted from 0. Exit codes: 3 not
+installed, 4 no such voice.
 """
 
 from __future__ import annotations
 
 import ctypes
-import io
 import json
 import resource
 import subprocess
 import sys
-import wave
 from typing import Any
 
 HERTZ = 24_000
@@ -61,7 +60,7 @@ def main() -> int:
         return NO_SUCH_VOICE
     library.espeak_SetParameter(_RATE, int(sys.argv[2]), 0)
     pcm, marks = _synthesize(library, sys.stdin.buffer.read())
-    sys.stdout.buffer.write(_wav(_resample(pcm, hertz)))
+    sys.stdout.buffer.write(_resample(pcm, hertz))
     print(json.dumps([(position - 1, sample / hertz) for position, sample in marks]), file=sys.stderr)
     return 0
 
@@ -101,16 +100,6 @@ def _resample(pcm: bytes, hertz: int) -> bytes:
     before, after = [*mono, "-ar", str(hertz), "-i", "pipe:0"], [*mono, "-ar", str(HERTZ), "pipe:1"]
     command = [sys.argv[3], "-nostdin", "-loglevel", "error", "-threads", "1", *before, *after]
     return subprocess.run(command, input=pcm, stdout=subprocess.PIPE, env={}, check=True).stdout  # noqa: S603
-
-
-def _wav(pcm: bytes) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(HERTZ)
-        out.writeframes(pcm)
-    return file.getvalue()
 
 
 if __name__ == "__main__":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma import GiveUp
+from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma.outgoing import Response
 from retoma_apps.providers.responses import format_provider_message, parse_json_object
-from retoma_apps.providers.retry_after import parse_retry_after
+from retoma_apps.providers.retry_after import get_response_time, parse_retry_after
 
 UPLOAD_LIMIT_DELAY = timedelta(hours=24)
 DEFAULT_RETRY_DELAY = timedelta(minutes=1)
@@ -54,16 +54,9 @@ def raise_error(
 
 def until_midnight(answer: Response) -> timedelta:
     """Return the time until quotas reset: midnight in California, by YouTube's clock."""
-    now = _response_time(answer).astimezone(_pacific_zone())
+    now = (get_response_time(answer) or datetime.now(UTC)).astimezone(_pacific_zone())
     midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return max(midnight.astimezone(UTC) - now.astimezone(UTC), DEFAULT_RETRY_DELAY)
-
-
-def _response_time(answer: Response) -> datetime:
-    try:
-        return parsedate_to_datetime(answer.headers.get("date", "")).astimezone(UTC)
-    except (TypeError, ValueError):
-        return datetime.now(UTC)
 
 
 def _pacific_zone() -> tzinfo:

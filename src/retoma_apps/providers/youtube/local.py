@@ -15,6 +15,7 @@ import filecmp
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -22,21 +23,16 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
-from uuid import uuid4
 
 from retoma import GiveUp, private_files
 from retoma_apps.providers.youtube.errors import SessionGone
-from retoma_apps.providers.youtube.port import Published, State, Status, VideoToPublish
+from retoma_apps.providers.youtube.port import OpenChannel, Published, State, Status, VideoToPublish
 from retoma_apps.providers.youtube.text_limits import fit_texts
 from retoma_apps.providers.youtube.thumbnails import read_thumbnail
 
 CHUNK_BYTES = 8 * 1024**2
 _ID = re.compile(r"local-[0-9a-f]{12}")
 _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg"}
-
-
-def now_utc() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
@@ -60,6 +56,8 @@ class LocalChannel:
     """All processes that share the folder see one channel. `url` is the address of a video's page; `{id}` is its id."""
 
     name = "local"
+    is_offline = True
+    variables: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -67,13 +65,19 @@ class LocalChannel:
         *,
         url: str = "/channel/{id}",
         chunk_bytes: int = CHUNK_BYTES,
-        now: Callable[[], datetime] = now_utc,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._sessions = folder.absolute() / "sessions"
         self._videos = folder.absolute() / "videos"
         self._url = url
         self._chunk_bytes = chunk_bytes
         self._now = now
+
+    @classmethod
+    def from_environment(cls, folder: Path, url: str) -> OpenChannel:
+        """All accounts share the folder."""
+        channel = cls(folder, url=url)
+        return lambda _: channel
 
     async def begin(self, video: VideoToPublish, size: int) -> str:
         return await asyncio.to_thread(self._begin, fit_texts(video), size)
@@ -83,10 +87,14 @@ class LocalChannel:
 
     async def find(self, mark: str) -> Published | None:
         found = _id_of(mark)
-        return self._published(found) if (self._videos / found).is_dir() else None
+        return self._make_published(found) if (self._videos / found).is_dir() else None
 
     async def set_thumbnail(self, video_id: str, path: Path) -> None:
         await asyncio.to_thread(self._set_thumbnail, video_id, path)
+
+    async def delete(self, video_id: str) -> None:
+        with suppress(FileNotFoundError):
+            await asyncio.to_thread(shutil.rmtree, self._videos / _check_id(video_id))
 
     async def status(self, video_id: str) -> Status:
         found = await asyncio.to_thread(self._video, video_id)
@@ -105,12 +113,12 @@ class LocalChannel:
             folder = self._sessions / found
             private_files.create_folder(self._sessions.parent)
             private_files.create_folder(folder)
-            _write(folder / "video.json", json.dumps(_to_json(video, size)).encode())
+            private_files.write_file(folder / "video.json", json.dumps(_to_json(video, size)))
         return f"local:{found}"
 
     def _send(self, session: str, path: Path) -> Published:
         found, size = _check_id(session.removeprefix("local:")), path.stat().st_size
-        with suppress(FileNotFoundError), self._locked(found) as folder:
+        with suppress(FileNotFoundError), self._lock_folder(found) as folder:
             if not (self._videos / found).is_dir():
                 stored = json.loads((folder / "video.json").read_bytes())
                 _check_size(size, stored["size"])
@@ -118,15 +126,15 @@ class LocalChannel:
                 self._publish(folder, stored)
         if not (self._videos / found).is_dir():
             raise SessionGone
-        return self._published(found)
+        return self._make_published(found)
 
     def _publish(self, folder: Path, stored: dict[str, Any]) -> None:
-        _write(folder / "video.json", json.dumps(stored | {"sent_at": self._now().isoformat()}).encode())
+        private_files.write_file(folder / "video.json", json.dumps(stored | {"sent_at": self._now().isoformat()}))
         private_files.create_folder(self._videos)
         folder.rename(self._videos / folder.name)
 
     @contextmanager
-    def _locked(self, found: str) -> Iterator[Path]:
+    def _lock_folder(self, found: str) -> Iterator[Path]:
         """Lock the session's folder for one process at a time. Raise FileNotFoundError if there is none."""
         folder = self._sessions / found
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -159,7 +167,7 @@ class LocalChannel:
         folder = self._videos / _check_id(video_id)
         if not folder.is_dir():
             raise GiveUp("the channel has no such video", "NO_SUCH_VIDEO")
-        _write(folder / f"thumbnail{_SUFFIXES[kind]}", content)
+        private_files.write_file(folder / f"thumbnail{_SUFFIXES[kind]}", content)
         for suffix in _SUFFIXES.values():
             if suffix != _SUFFIXES[kind]:
                 (folder / f"thumbnail{suffix}").unlink(missing_ok=True)
@@ -195,7 +203,7 @@ class LocalChannel:
             next((each for each in sorted(folder.glob("thumbnail.*")) if each.suffix in _SUFFIXES.values()), None),
         )
 
-    def _published(self, video_id: str) -> Published:
+    def _make_published(self, video_id: str) -> Published:
         return Published(video_id, self._url.replace("{id}", video_id))
 
 
@@ -220,10 +228,3 @@ def _check_size(size: int, promised: int) -> None:
 def _to_json(video: VideoToPublish, size: int) -> dict[str, Any]:
     publish_at = video.publish_at.isoformat() if video.publish_at else None
     return asdict(video) | {"publish_at": publish_at, "size": size}
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write atomically."""
-    part = path.with_name(f".{uuid4().hex[:8]}.part")
-    part.write_bytes(content)
-    part.replace(path)

@@ -5,17 +5,21 @@ A video is published once, however often its sender dies, if the caller follows 
     session = await ctx.once("session", lambda: channel.begin(video, size))
     published = await channel.send(session, path)
 
-If `send` raises SessionGone, the caller must call `find` with the video's mark before a new `begin`.
+If `send` raises SessionGone, the caller must call `find` with the video's mark before a new `begin`. The caller can do
+all of this within one `ctx.once` with `find` and `delete`, so that a cancelled run leaves no video.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal, Protocol
+
+from retoma_apps.providers.provider import Provider
 
 State = Literal["uploaded", "processed", "published", "failed", "rejected", "deleted"]
 _MARK = re.compile(r"retoma-[a-z0-9]{8,40}")
@@ -70,7 +74,10 @@ class Status:
 
 
 class Channel(Protocol):
+    """`is_offline` if it is on this machine, without a service."""
+
     name: str
+    is_offline: bool
 
     async def begin(self, video: VideoToPublish, size: int) -> str:
         """Open a session for a file of `size` bytes. Record it before sending any byte. It is a secret."""
@@ -90,4 +97,20 @@ class Channel(Protocol):
         Raise GiveUp if it is rejected or the account may not set any: the video stays published without it.
         """
 
+    async def delete(self, video_id: str) -> None:
+        """Delete a video. Nothing happens if it is already gone."""
+
     async def status(self, video_id: str) -> Status: ...
+
+
+OpenChannel = Callable[[str], Channel]
+"""Returns the channel of an account."""
+
+
+class ChannelProvider(Channel, Provider, Protocol):
+    """What a class needs to be registered."""
+
+    @classmethod
+    def from_environment(cls, folder: Path, url: str) -> OpenChannel | None:
+        """Return None if it is not configured. A channel on this machine keeps its videos in `folder`, each with a page
+        at `url`, in which `{id}` is its id."""

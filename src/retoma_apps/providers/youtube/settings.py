@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from typing import Any, Self
 
 from pydantic import Field, SecretStr, create_model
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import GiveUp
+from retoma_apps.providers.account_names import format_variable, is_account
 
 CHUNK_MULTIPLE = 262_144
 """Chunk sizes must be multiples of this."""
@@ -28,7 +27,7 @@ class YouTubeSettings(BaseSettings):
     timeout_seconds: float = Field(30.0, gt=0, description="Timeout for one request.")
     chunk_seconds: float = Field(600.0, gt=0, description="Timeout for one chunk.")
     chunk_bytes: int = Field(32 * CHUNK_MULTIPLE, ge=CHUNK_MULTIPLE, multiple_of=CHUNK_MULTIPLE)
-    tries: int = Field(5, ge=1, description="Consecutive requests to a session without progress.")
+    max_attempts: int = Field(5, ge=1, description="Consecutive requests to a session without progress.")
     backoff_seconds: float = Field(1.0, ge=0, description="The first delay after a failure; it doubles each time.")
 
     @classmethod
@@ -49,13 +48,6 @@ class YouTubeSettings(BaseSettings):
         return _token_variable(self.account)
 
 
-def is_account(name: str) -> bool:
-    """Return whether the name maps to one variable: all its letters and digits are Latin. The empty name is for a
-    single account."""
-    plain = [letter for letter in unicodedata.normalize("NFKD", name) if letter.isalnum()]
-    return not name or (bool(plain) and all(letter.isascii() for letter in plain))
-
-
 def _load_token(account: str, env_file: Any) -> SecretStr:
     field: Any = (SecretStr, Field(SecretStr(""), validation_alias=_token_variable(account)))
     found: Any = create_model("AccountToken", __base__=_AccountToken, token=field)(_env_file=env_file)
@@ -68,6 +60,4 @@ class _AccountToken(BaseSettings):
 
 
 def _token_variable(account: str) -> str:
-    bare = unicodedata.normalize("NFKD", account).encode("ascii", "ignore").decode()
-    name = re.sub(r"[^A-Z0-9]+", "_", bare.upper()).strip("_")
-    return f"YOUTUBE_REFRESH_TOKEN_{name}" if name else "YOUTUBE_REFRESH_TOKEN"
+    return format_variable("YOUTUBE_REFRESH_TOKEN", account)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
+from unicodedata import category
 
 from retoma_apps.providers.youtube.port import VideoToPublish
 
@@ -30,9 +30,8 @@ def fit_texts(video: VideoToPublish) -> VideoToPublish:
 def _fit_description(video: VideoToPublish) -> str:
     """Cut the text to leave room for the credits below it; credits that are too long alone lose whole lines."""
     below = _fit_credits(video.credits)
-    return f"{_truncate_bytes(_printable(video.description), LONGEST_DESCRIPTION - len(below.encode()))}{below}".lstrip(
-        "\n"
-    )
+    room = LONGEST_DESCRIPTION - len(below.encode())
+    return f"{_printable(video.description).encode()[:room].decode(errors='ignore')}{below}".lstrip("\n")
 
 
 def _fit_credits(lines: Iterable[str]) -> str:
@@ -62,12 +61,4 @@ def _single_line(text: str) -> str:
 
 def _printable(text: str) -> str:
     """Return the text without control characters and lone surrogates."""
-    return "".join(each for each in text.translate(_BRACKETS) if each in "\n\t" or _is_shown(each))
-
-
-def _is_shown(character: str) -> bool:
-    return unicodedata.category(character) not in ("Cc", "Cs")
-
-
-def _truncate_bytes(text: str, max_bytes: int) -> str:
-    return text.encode()[:max_bytes].decode(errors="ignore")
+    return "".join(each for each in text.translate(_BRACKETS) if each in "\n\t" or category(each) not in ("Cc", "Cs"))

@@ -7,7 +7,7 @@ import time
 from typing import Any, NoReturn
 from urllib.parse import urlencode
 
-from retoma import ProviderDown, ProviderRejected, RateLimited
+from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma.outgoing import HttpClient, NoResponse, Response
 from retoma_apps.providers.responses import parse_json_object
 from retoma_apps.providers.retry_after import parse_retry_after
@@ -22,7 +22,9 @@ class AccessTokens:
     def __init__(self, settings: YouTubeSettings, outgoing: HttpClient) -> None:
         self._settings = settings
         self._outgoing = outgoing
-        self._token = self._last = ""
+        self._token = ""
+        self.last = ""
+        """The last token obtained, valid or not: it must be removed from messages."""
         self._expires_at = 0.0
         self._lock = asyncio.Lock()
 
@@ -32,11 +34,6 @@ class AccessTokens:
             if not self._token or time.monotonic() >= self._expires_at:
                 await self._refresh()
             return self._token
-
-    @property
-    def last(self) -> str:
-        """The last token obtained, valid or not: it must be removed from messages."""
-        return self._last
 
     def discard(self, token: str) -> None:
         """Stop using this token. A newer one stays."""
@@ -51,7 +48,7 @@ class AccessTokens:
         token, seconds = body.get("access_token"), body.get("expires_in")
         if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
             raise ProviderDown("Google's answer contains no access token")
-        self._token = self._last = token
+        self._token = self.last = token
         known = seconds if isinstance(seconds, int | float) else _MARGIN
         self._expires_at = time.monotonic() + min(known, _LONGEST) - _MARGIN
 

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from retoma import GiveUp, ProviderDown
+from retoma import GiveUp
+from retoma.errors import ProviderDown
 from retoma.outgoing import NoResponse, Response
 from retoma_apps.providers.responses import parse_json_object
 from retoma_apps.providers.youtube.errors import SessionGone
@@ -38,7 +39,8 @@ class ResumableUpload:
             raise GiveUp("the video is empty: there is nothing to publish", "EMPTY_VIDEO")
         failures = most = 0
         while True:
-            answer = await self._send_remaining(await self._query_progress())
+            query = {"Content-Range": f"bytes */{self._size}"}
+            answer = await self._send_remaining(await self._put_or_none(query, b""))
             if (video := self._completed_video(answer)) is not None:
                 return video
             failures = 1 if self._most_received > most else failures + 1
@@ -52,9 +54,6 @@ class ResumableUpload:
             taken, self._most_received = further, max(further, self._most_received)
             answer = await self._send_chunk(taken)
         return answer
-
-    async def _query_progress(self) -> Response | None:
-        return await self._put_or_none({"Content-Range": f"bytes */{self._size}"}, b"")
 
     async def _send_chunk(self, start: int) -> Response | None:
         chunk = await asyncio.to_thread(_read, self._path, start, self._settings.chunk_bytes)
@@ -90,7 +89,7 @@ class ResumableUpload:
 
     async def _pause(self, failures: int, answer: Response | None) -> None:
         """Wait before the next query, or raise after too many."""
-        if failures < self._settings.tries:
+        if failures < self._settings.max_attempts:
             await asyncio.sleep(self._settings.backoff_seconds * 2 ** (failures - 1))
         elif answer is not None and 400 <= answer.status < 500:
             self._fail(answer)

@@ -11,15 +11,17 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, cast, get_args
 from urllib.parse import quote, urlencode
 
-from retoma import GiveUp, ProviderDown
+from retoma import GiveUp
+from retoma.errors import ProviderDown
 from retoma.outgoing import Guard, HttpClient, NoResponse, Response, strip_path
 from retoma_apps.providers.responses import parse_json_object
 from retoma_apps.providers.youtube.error_mapping import VIDEO_REASONS, raise_error
-from retoma_apps.providers.youtube.port import Published, State, Status, VideoToPublish
+from retoma_apps.providers.youtube.port import OpenChannel, Published, State, Status, VideoToPublish
 from retoma_apps.providers.youtube.settings import YouTubeSettings
 from retoma_apps.providers.youtube.text_limits import fit_texts
 from retoma_apps.providers.youtube.thumbnails import read_thumbnail
@@ -40,11 +42,18 @@ class YouTube:
     """Create it where it is used: its connections belong to one event loop."""
 
     name = "youtube"
+    is_offline = False
+    variables: tuple[str, ...] = ("YOUTUBE_CLIENT_ID", "YOUTUBE_CLIENT_SECRET", "YOUTUBE_REFRESH_TOKEN")
 
     def __init__(self, settings: YouTubeSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or YouTubeSettings()
         self._outgoing = outgoing or HttpClient(_guard(self._settings))
         self._tokens = AccessTokens(self._settings, self._outgoing)
+
+    @classmethod
+    def from_environment(cls, folder: Path, url: str) -> OpenChannel | None:
+        """With an OAuth client, an account without a token waits for it."""
+        return cache(lambda account: cls(YouTubeSettings.for_account(account))) if YouTubeSettings().client_id else None
 
     async def begin(self, video: VideoToPublish, size: int) -> str:
         answer = await self._request_checked(
@@ -90,6 +99,10 @@ class YouTube:
             "POST", url, headers={"Content-Type": kind}, content=content, video_reasons=_NO_THUMBNAIL
         )
 
+    async def delete(self, video_id: str) -> None:
+        url = f"{self._settings.base_url}/videos?{urlencode({'id': video_id})}"
+        await self._request_checked("DELETE", url, may_be_gone=True)
+
     async def status(self, video_id: str) -> Status:
         found = _items(await self._list("videos", part="status,processingDetails", id=video_id))
         return next(
@@ -133,13 +146,14 @@ class YouTube:
         content: bytes | None = None,
         json: Any = None,
         video_reasons: Sequence[str] = VIDEO_REASONS,
+        may_be_gone: bool = False,
     ) -> Response:
-        """Return a successful answer. Raise the error that each other answer requires."""
+        """Return a successful answer, or a 404 if it `may_be_gone`. Raise the error that each other answer requires."""
         try:
             answer = await self._request(method, url, headers or {}, content, self._settings.timeout_seconds, json)
         except NoResponse as error:
             raise ProviderDown(f"YouTube did not answer: {error}") from error
-        if not answer.is_success:
+        if not answer.is_success and not (may_be_gone and answer.status == 404):
             raise_error(answer, self._secrets(), video_reasons)
         return answer
 

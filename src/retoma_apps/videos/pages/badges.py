@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from retoma.server import BadgeStyle
+from retoma_apps.videos.states import Stage
 
-from retoma_apps.videos.stages import Stage
-
-
-class Badge(NamedTuple):
-    icon: str
-    colour: str
-
-
-STAGE_BADGES: dict[Stage, Badge] = {
-    Stage.DRAFT: Badge("ring", "wait"),
-    Stage.RESEARCHING: Badge("search", "run"),
-    Stage.SCRIPTED: Badge("script", "run"),
-    Stage.PRODUCING: Badge("wave", "run"),
-    Stage.ASSEMBLING: Badge("film", "run"),
-    Stage.READY: Badge("checkpart", "human"),
-    Stage.UPLOADED: Badge("send", "run"),
-    Stage.PUBLISHED: Badge("check", "ok"),
-    Stage.FAILED: Badge("fail", "fail"),
-    Stage.REJECTED: Badge("reject", "wait"),
-    Stage.CANCELLED: Badge("cancel", "wait"),
+STAGE_BADGES: dict[Stage, BadgeStyle] = {
+    Stage.DRAFT: BadgeStyle("ring", "wait"),
+    Stage.RESEARCHING: BadgeStyle("search", "run"),
+    Stage.SCRIPTED: BadgeStyle("script", "run"),
+    Stage.PRODUCING: BadgeStyle("wave", "run"),
+    Stage.ASSEMBLING: BadgeStyle("film", "run"),
+    Stage.READY: BadgeStyle("checkpart", "human"),
+    Stage.UPLOADED: BadgeStyle("send", "run"),
+    Stage.PUBLISHED: BadgeStyle("check", "ok"),
+    Stage.FAILED: BadgeStyle("fail", "fail"),
+    Stage.REJECTED: BadgeStyle("reject", "wait"),
+    Stage.CANCELLED: BadgeStyle("cancel", "wait"),
 }

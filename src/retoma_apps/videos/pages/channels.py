@@ -9,19 +9,17 @@ from starlette.responses import Response
 
 from retoma.errors import Conflict, InvalidInput, NotFound
 from retoma.server import Page, PageContext
-from retoma_apps.videos.channels import get_channel, get_channel_and_revision
+from retoma_apps.forms import Form, InvalidForm, parse_revision
 from retoma_apps.videos.models import Channel, is_channel_name
+from retoma_apps.videos.operations.channels import get_channel, get_channel_and_revision
 from retoma_apps.videos.pages import forms
-from retoma_apps.videos.pages.common import PageSupport
-from retoma_apps.videos.pages.forms import CHANNEL_FIELDS, Form, InvalidForm
+from retoma_apps.videos.pages.common import VideoPages
+from retoma_apps.videos.pages.forms import CHANNEL_FIELDS
 
 ROUTE = "/videos/channels"
 
 
-class ChannelPages:
-    def __init__(self, common: PageSupport) -> None:
-        self._common = common
-
+class ChannelPages(VideoPages):
     @property
     def pages(self) -> tuple[Page, ...]:
         return (Page(ROUTE, self.show_all, self.add), Page(f"{ROUTE}/{{name}}", self.show, self.change))
@@ -33,11 +31,11 @@ class ChannelPages:
         return context.render(
             "videos_channels.html",
             status,
-            names=await self._common.list_channels(context.client),
+            names=await self.list_channels(context.client),
             kept=kept,
             usual=Channel(),
             form=form or Form({"channel": ""}),
-            **await self._common.get_values(context),
+            **await self.get_values(context),
         )
 
     async def add(self, context: PageContext) -> Response:
@@ -59,8 +57,8 @@ class ChannelPages:
             action=context.path,
             revision=revision,
             form=form or forms.channel_form(channel),
-            voices=forms.list_voice_choices(self._common.services.voices),
-            **await self._common.get_values(context),
+            voices=forms.list_voice_choices(self.services.voices),
+            **await self.get_values(context),
         )
 
     async def change(self, context: PageContext) -> Response:
@@ -68,8 +66,10 @@ class ChannelPages:
         kept = await get_channel(context.client, name)
         form = Form(given)
         try:
-            channel = forms.parse_channel(given, context.translator, self._common.services.voices, kept.voice)
-            await context.client.tenants.set_profile(name, channel.model_dump(), revision=_submitted_revision(context))
+            channel = forms.parse_channel(given, context.translator, self.services.voices, kept.voice)
+            await context.client.tenants.set_profile(
+                name, channel.model_dump(), revision=parse_revision(context.fields.get("revision", ""))
+            )
         except InvalidForm as error:
             return await self.show(context, 422, replace(form, errors=error.errors))
         except Conflict:
@@ -88,8 +88,3 @@ def _name(context: PageContext) -> str:
     if not is_channel_name(name):
         raise NotFound("there is no such channel")
     return name
-
-
-def _submitted_revision(context: PageContext) -> int:
-    given = context.fields.get("revision", "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else -1

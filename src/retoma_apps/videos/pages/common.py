@@ -1,4 +1,4 @@
-"""Values that all templates of the video pages use."""
+"""What all pages of videos share: the services, and the values that all templates use."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from retoma import Client
 from retoma.server import PageContext
 from retoma_apps.videos.pages import messages
+from retoma_apps.videos.pages.forms import list_voice_forms
 from retoma_apps.videos.pages.offline import offline_variables
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.services import Services
@@ -14,16 +15,17 @@ from retoma_apps.videos.services import Services
 RECENT = 100  # recent videos whose channels are listed even if they were not set up
 
 
-class PageSupport:
+class VideoPages:
     def __init__(self, services: Services) -> None:
         self.services = services
 
     async def get_values(self, context: PageContext) -> dict[str, Any]:
         notice = context.query.get("notice", "")
+        voice_forms = ", ".join(list_voice_forms(self.services.voices))
         return {
             "stage_name": lambda stage: context.translate(messages.STAGE_NAMES[stage]),
             "field_label": lambda name: context.translate(messages.FIELD_LABELS[name]),
-            "field_hint": lambda name: context.translate(messages.FIELD_HINTS[name]),
+            "field_hint": lambda name: context.translate(messages.FIELD_HINTS[name], voice_forms=voice_forms),
             "language_name": lambda language: context.translate(messages.LANGUAGE_NAMES[language]),
             "offline_name": lambda service: context.translate(messages.OFFLINE_NAMES[service]),
             "offline_sentence": lambda service: context.translate(messages.OFFLINE_SENTENCES[service]),

@@ -12,12 +12,13 @@ from starlette.responses import Response
 from retoma.errors import InvalidInput
 from retoma.server import Page, PageContext
 from retoma.translations import N_
-from retoma_apps.videos.channels import TooLate, start_video
-from retoma_apps.videos.overview import get_overview
+from retoma_apps.forms import Form, InvalidForm
+from retoma_apps.videos.operations.channels import TooLate, start_video
+from retoma_apps.videos.operations.overview import get_overview
 from retoma_apps.videos.pages import forms
 from retoma_apps.videos.pages.badges import STAGE_BADGES
-from retoma_apps.videos.pages.common import PageSupport
-from retoma_apps.videos.pages.forms import ORDER_FIELDS, Form, InvalidForm
+from retoma_apps.videos.pages.common import VideoPages
+from retoma_apps.videos.pages.forms import ORDER_FIELDS
 from retoma_apps.videos.pages.messages import TIME_ERRORS
 from retoma_apps.videos.pipeline import longform
 
@@ -25,16 +26,10 @@ ROUTE = "/videos/"
 PAGE_SIZE = 20
 
 
-class VideoListPages:
-    def __init__(self, common: PageSupport) -> None:
-        self._common = common
-
+class VideoListPages(VideoPages):
     @property
     def pages(self) -> tuple[Page, ...]:
-        return (
-            Page(ROUTE, self.show, self.order, nav=N_("Videos")),
-            Page(ROUTE.rstrip("/"), _redirect_to_videos),
-        )
+        return (Page(ROUTE, self.show, self.order, nav=N_("Videos")),)
 
     async def show(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
         found = await context.client.runs.list(pipeline=longform.name, before=_page_start(context), limit=PAGE_SIZE)
@@ -50,15 +45,15 @@ class VideoListPages:
             key=str(uuid4()),
             badges=STAGE_BADGES,
             safe_link=safe_link,
-            channels=await self._common.list_channels(context.client) if form else [],
-            **await self._common.get_values(context),
+            channels=await self.list_channels(context.client) if form else [],
+            **await self.get_values(context),
         )
 
     async def order(self, context: PageContext) -> Response:
         """Order a video. A form that is sent twice orders one."""
         given = forms.submitted_fields(context.fields, ORDER_FIELDS)
         try:
-            order = forms.parse_order(given, context.translator)
+            order = forms.parse_order(given, context.translator, context.time_zone)
             key = context.fields.get("key", "")[:100] or None
             await start_video(context.client, order, key=key and f"page {key}")
         except InvalidForm as error:
@@ -82,7 +77,3 @@ def _page_start(context: PageContext) -> UUID | None:
         return UUID(context.query.get("before", ""))
     except ValueError:
         return None
-
-
-async def _redirect_to_videos(context: PageContext) -> Response:
-    return context.redirect(ROUTE)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from retoma.records import PipelineMetrics, ReviewMetrics
 from retoma.server import Page, PageContext
-from retoma_apps.videos.pages.common import PageSupport
+from retoma_apps.videos.pages.common import VideoPages
 from retoma_apps.videos.pages.messages import METRIC_NAMES, METRIC_RESULTS
 from retoma_apps.videos.pipeline import longform
 
@@ -43,16 +43,13 @@ class Metric:
         return "met" if is_met else "missed"
 
 
-class MetricsPage:
-    def __init__(self, common: PageSupport) -> None:
-        self._common = common
-
+class MetricsPage(VideoPages):
     @property
     def pages(self) -> tuple[Page, ...]:
         return (Page(ROUTE, self.show),)
 
     async def show(self, context: PageContext) -> Response:
-        values = await self._common.get_values(context)
+        values = await self.get_values(context)
         since = values["now"] - PERIOD
         asked = await context.client.reviews.get_metrics(longform.name, since)
         ran = await context.client.metrics.get_pipeline(longform.name, since, exclude_steps=WAITING_STEPS)
@@ -66,12 +63,12 @@ class MetricsPage:
 
 
 def _metrics(context: PageContext, reviews: ReviewMetrics, runs: PipelineMetrics) -> Iterator[Metric]:
-    gettext, number = context.gettext, context.formats.number
+    gettext, ngettext, number = context.gettext, context.ngettext, context.formats.number
 
     def counts(part: int, count: int) -> dict[str, str]:
         return {"part": number(part), "count": number(count)}
 
-    decisions = gettext("%(count)s decisions", count=number(reviews.decided))
+    decisions = ngettext("%(count)s decision", "%(count)s decisions", reviews.decided, count=number(reviews.decided))
     median = context.formats.duration(runs.median_seconds)
     yield Metric("wait", reviews.mean_wait, MAX_REVIEW_WAIT, False, decisions)
     yield Metric(
@@ -79,7 +76,12 @@ def _metrics(context: PageContext, reviews: ReviewMetrics, runs: PipelineMetrics
         _share(reviews.approved_at_once, reviews.first_decided),
         MIN_APPROVED_SHARE,
         True,
-        gettext("%(part)s of %(count)s first decisions", **counts(reviews.approved_at_once, reviews.first_decided)),
+        ngettext(
+            "%(part)s of %(count)s first decision",
+            "%(part)s of %(count)s first decisions",
+            reviews.first_decided,
+            **counts(reviews.approved_at_once, reviews.first_decided),
+        ),
         is_minimum=True,
     )
     yield Metric(
@@ -87,8 +89,11 @@ def _metrics(context: PageContext, reviews: ReviewMetrics, runs: PipelineMetrics
         _share(runs.retried, runs.steps),
         MAX_RETRIED_SHARE,
         True,
-        gettext(
-            "%(part)s of %(count)s finished steps, including videos in progress", **counts(runs.retried, runs.steps)
+        ngettext(
+            "%(part)s of %(count)s finished step, including videos in progress",
+            "%(part)s of %(count)s finished steps, including videos in progress",
+            runs.steps,
+            **counts(runs.retried, runs.steps),
         ),
     )
     yield Metric(
@@ -107,7 +112,12 @@ def _metrics(context: PageContext, reviews: ReviewMetrics, runs: PipelineMetrics
         _share(runs.failed, runs.ended),
         MAX_FAILED_SHARE,
         True,
-        gettext("%(part)s of %(count)s videos that ended", **counts(runs.failed, runs.ended)),
+        ngettext(
+            "%(part)s of %(count)s video that ended",
+            "%(part)s of %(count)s videos that ended",
+            runs.ended,
+            **counts(runs.failed, runs.ended),
+        ),
     )
 
 

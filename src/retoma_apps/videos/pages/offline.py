@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from retoma_apps.providers import footage, images, llm, speech, youtube
+from retoma_apps.providers.provider import Provider
 from retoma_apps.videos.services import Services
 
-VARIABLES = {
-    "writer": ("OPENROUTER_API_KEY",),
-    "speech": ("AZURE_SPEECH_KEY", "ELEVENLABS_API_KEY"),
-    "footage": ("PEXELS_API_KEY",),
-    "images": ("IMAGES_API_KEY",),
-    "youtube": ("YOUTUBE_CLIENT_ID", "YOUTUBE_CLIENT_SECRET", "YOUTUBE_REFRESH_TOKEN"),
+_PROVIDERS: dict[str, Sequence[type[Provider]]] = {
+    "writer": llm.PROVIDERS,
+    "speech": speech.PROVIDERS,
+    "footage": footage.PROVIDERS,
+    "images": images.PROVIDERS,
+    "youtube": youtube.PROVIDERS,
 }
+VARIABLES = {what: tuple(name for each in known for name in each.variables) for what, known in _PROVIDERS.items()}
 
 
 def offline_variables(services: Services) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from starlette.responses import FileResponse, Response
 from retoma.errors import NotFound
 from retoma.server import Page, PageContext
 from retoma_apps.providers.youtube import LocalChannel, LocalVideo, is_mark
-from retoma_apps.videos.pages.common import PageSupport
+from retoma_apps.videos.pages.common import VideoPages
 
 ROUTE = "/videos/channel/{id}"
 MAX_OTHERS = 12
@@ -15,10 +15,7 @@ HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-
 _PICTURES = {".png": "image/png", ".jpg": "image/jpeg"}
 
 
-class WatchPages:
-    def __init__(self, common: PageSupport) -> None:
-        self._common = common
-
+class WatchPages(VideoPages):
     @property
     def pages(self) -> tuple[Page, ...]:
         return (Page(ROUTE, self.show), Page(f"{ROUTE}/video", self.play), Page(f"{ROUTE}/thumbnail", self.picture))
@@ -31,7 +28,7 @@ class WatchPages:
             video=video,
             tags=[tag for tag in video.tags if not is_mark(tag)],
             others=others[:MAX_OTHERS],
-            **await self._common.get_values(context),
+            **await self.get_values(context),
         )
 
     async def play(self, context: PageContext) -> Response:
@@ -47,7 +44,7 @@ class WatchPages:
 
     async def _find_video(self, context: PageContext) -> tuple[LocalChannel, LocalVideo]:
         """Look up the video by its id, which the channel validates."""
-        channel = self._common.services.channel("")
+        channel = self.services.channel("")
         if isinstance(channel, LocalChannel) and (video := await channel.video(context.request.path_params["id"])):
             return channel, video
         raise NotFound(context.gettext("This video does not exist here."))

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from retoma_apps.providers.footage import Frames, OfflineFootage, Pexels, PexelsSettings
-from retoma_apps.providers.footage.standin import StandIn
+from retoma_apps.providers.footage.offline import Frames, OfflineFootage
+from retoma_apps.providers.footage.pexels import Pexels, PexelsSettings
+from standins.footage import StandIn
 
 KEY = "pexels-CANARY1234567890"
 TINY = Frames(64, 36, 10)
@@ -53,8 +54,8 @@ async def pexels(base_url: str) -> AsyncIterator[Pexels]:
 
 
 def settings_for(base_url: str, **changed: Any) -> PexelsSettings:
-    given: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url} | changed
-    return PexelsSettings(_env_file=None, **given)
+    options: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url} | changed
+    return PexelsSettings(_env_file=None, **options)
 
 
 SEARCH: dict[str, Any] = {"language": "pt-BR", "seconds": 5.0}

@@ -10,7 +10,7 @@ from retoma_apps.providers.footage.matching import keywords
 CLIP = FoundClip("pexels-1", "pexels", "", "", "", "", 10, 1920, 1080, ("vulcao", "oceano"))
 
 
-def test_accents_capitals_plurals_and_little_words_do_not_count() -> None:
+def test_accents_case_plurals_and_stop_words_are_ignored() -> None:
     assert keywords("Os VULCÕES e a ação do mar") == ["vulcao", "acao", "mar"]
     assert keywords("The Cities of the animals") == ["city", "animal"]
     assert keywords("imagens de animais, 1999") == ["imagem", "animal", "1999"]
@@ -28,16 +28,16 @@ def test_accents_capitals_plurals_and_little_words_do_not_count() -> None:
         ("", 0.3),
     ],
 )
-def test_relevance_is_how_many_of_the_words_are_among_the_tags(query: str, expected: float) -> None:
+def test_relevance_is_the_share_of_the_words_among_the_tags(query: str, expected: float) -> None:
     assert relevance(query, CLIP) == expected
 
 
-def test_words_with_a_common_beginning_are_not_yet_alike() -> None:
+def test_words_with_a_common_prefix_do_not_match() -> None:
     assert relevance("comer", replace(CLIP, tags=("comércio",))) == 0.3
     assert relevance("história", replace(CLIP, tags=("history",))) == 1.0
 
 
-def test_short_and_small_clips_are_less_relevant_and_none_leaves_the_range() -> None:
+def test_short_and_small_clips_are_less_relevant_and_scores_stay_in_range() -> None:
     short, small = replace(CLIP, seconds=2), replace(CLIP, width=640, height=360)
     assert rank_clips("vulcão", [short, small, CLIP])[0] is CLIP
     assert 0 < relevance("vulcão", short) < 1 > relevance("vulcão", small) > 0
@@ -45,12 +45,12 @@ def test_short_and_small_clips_are_less_relevant_and_none_leaves_the_range() -> 
     assert relevance("vulcão", replace(CLIP, seconds=9999, width=9999)) == 1
 
 
-def test_clips_that_are_alike_stay_in_the_order_of_the_provider() -> None:
+def test_equally_relevant_clips_keep_the_order_of_the_provider() -> None:
     founds = [replace(CLIP, id=str(number)) for number in range(5)]
     assert rank_clips("vulcão", founds) == founds
 
 
-def test_a_clip_is_used_once_as_long_as_there_are_others() -> None:
+def test_a_clip_is_used_once_while_there_are_others() -> None:
     first, second = CLIP, replace(CLIP, id="pexels-2")
     assert choose_clip([first, second], set()) is first
     assert choose_clip([first, second], {"pexels-1"}) is second
@@ -58,7 +58,7 @@ def test_a_clip_is_used_once_as_long_as_there_are_others() -> None:
     assert choose_clip([], {"pexels-1"}) is None
 
 
-def test_coverage_is_in_per_cent_and_never_over_100() -> None:
+def test_coverage_is_a_percentage_and_never_above_100() -> None:
     assert coverage([10, 5.55], 60) == 25.9
     assert coverage([10] * 62, 612) == 100
     assert coverage([], 60) == coverage([10], 0) == 0

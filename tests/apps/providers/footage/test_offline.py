@@ -10,7 +10,8 @@ import pytest
 from PIL import Image, ImageChops
 
 from retoma_apps.providers.drawing import draw_text
-from retoma_apps.providers.footage import ClipUnusable, FoundClip, Frames, OfflineFootage, relevance
+from retoma_apps.providers.footage import ClipUnusable, FoundClip, relevance
+from retoma_apps.providers.footage.offline import Frames, OfflineFootage
 from tests.apps.providers.footage.conftest import TINY, names, tiny
 
 HOSTILE = "a'b:c;[d],e=f\\%{x}\n\x00/../../etc: \ud800 <&>"
@@ -24,7 +25,7 @@ async def test_a_clip_has_the_promised_length_and_size(tmp_path: Path) -> None:
     assert names(tmp_path) == ["clip.mp4"]
 
 
-async def test_a_clip_moves_from_frame_to_frame_and_its_rounds_join_without_a_jump(tmp_path: Path) -> None:
+async def test_a_clip_moves_from_frame_to_frame_and_loops_seamlessly(tmp_path: Path) -> None:
     frames = Frames(160, 90, 10)
     found, *_ = await OfflineFootage(frames, longest=6).search("mar", language="en", seconds=6)
     await OfflineFootage(frames).fetch(found, tmp_path / "clip.mp4")
@@ -34,12 +35,12 @@ async def test_a_clip_moves_from_frame_to_frame_and_its_rounds_join_without_a_ju
     assert steps[29] < max(steps[:29]) * 1.5
 
 
-@pytest.mark.parametrize(("wanted", "given"), [(1, 8), (9, 9), (600, 15)])
-async def test_clips_last_from_8_to_15_seconds(wanted: float, given: float) -> None:
-    assert {found.seconds for found in await OfflineFootage().search("mar", language="en", seconds=wanted)} == {given}
+@pytest.mark.parametrize(("wanted", "values"), [(1, 8), (9, 9), (600, 15)])
+async def test_clips_last_from_8_to_15_seconds(wanted: float, values: float) -> None:
+    assert {found.seconds for found in await OfflineFootage().search("mar", language="en", seconds=wanted)} == {values}
 
 
-async def test_a_search_gives_several_clips_that_fit_and_that_differ(tmp_path: Path) -> None:
+async def test_a_search_returns_several_different_matching_clips(tmp_path: Path) -> None:
     founds = await tiny().search("Ondas do mar", language="pt-BR", seconds=1)
     assert len({found.id for found in founds}) == len(founds) == 6
     assert len(await tiny().search("Ondas do mar", language="pt-BR", seconds=1, limit=2)) == 2
@@ -49,7 +50,7 @@ async def test_a_search_gives_several_clips_that_fit_and_that_differ(tmp_path: P
     assert difference(one, other) > 10
 
 
-async def test_other_words_give_another_clip_and_the_same_words_the_same(tmp_path: Path) -> None:
+async def test_different_words_return_different_clips_and_the_same_words_the_same_clip(tmp_path: Path) -> None:
     sea, again, city = [
         await render_picture((await tiny().search(query, language="en", seconds=1))[0], tmp_path)
         for query in ("mar", "mar", "cidade")
@@ -58,7 +59,7 @@ async def test_other_words_give_another_clip_and_the_same_words_the_same(tmp_pat
     assert difference(sea, city) > 10
 
 
-async def test_words_are_seen_and_their_accents_too(tmp_path: Path) -> None:
+async def test_words_are_drawn_with_their_accents(tmp_path: Path) -> None:
     large = OfflineFootage(Frames(480, 270, 10), longest=0.1)
     plain, accented = [
         await count_white_pixels((await large.search(query, language="pt-BR", seconds=1))[0], large, tmp_path)
@@ -68,21 +69,21 @@ async def test_words_are_seen_and_their_accents_too(tmp_path: Path) -> None:
     assert accented > plain
 
 
-def test_what_has_no_shape_is_not_drawn() -> None:
+def test_characters_without_a_glyph_are_not_drawn() -> None:
     plain = draw_text("a b", 64, 36).tobytes()
     assert draw_text("a\ue000\n\x00b", 64, 36).tobytes() == plain
     assert draw_text("a c", 64, 36).tobytes() != plain
 
 
 @pytest.mark.parametrize("query", ["", " ", HOSTILE, "x" * 5000, "漢字"])
-async def test_no_query_breaks_the_drawing_or_leaves_its_folder(query: str, tmp_path: Path) -> None:
+async def test_no_query_breaks_the_drawing_or_escapes_its_folder(query: str, tmp_path: Path) -> None:
     found, *_ = await tiny().search(query, language="en", seconds=1)
     await tiny(0.2).fetch(found, tmp_path / "clip.mp4")
     assert decode(tmp_path / "clip.mp4")
     assert names(tmp_path) == ["clip.mp4"]
 
 
-async def test_a_clip_of_another_source_is_refused(tmp_path: Path) -> None:
+async def test_a_clip_from_another_source_is_rejected(tmp_path: Path) -> None:
     unauthorised = FoundClip("pexels-1", "pexels", "", "", "https://example.com/1.mp4", "", 8, 64, 36)
     for fetch in (tiny().fetch, tiny().fetch_thumbnail):
         with pytest.raises(ClipUnusable):

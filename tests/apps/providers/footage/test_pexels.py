@@ -11,32 +11,31 @@ from typing import Any
 import av
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma import GiveUp
+from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma.outgoing import Response
-from retoma_apps.providers.footage import (
-    ClipUnavailable,
-    ClipUnusable,
-    FootageRefused,
-    InvalidAnswer,
-    Pexels,
-    relevance,
-)
-from retoma_apps.providers.footage.pexels import _File, choose_file
-from retoma_apps.providers.footage.standin import StandIn
+from retoma_apps.providers.footage import ClipUnavailable, ClipUnusable, relevance
+from retoma_apps.providers.footage.errors import FootageRefused, InvalidAnswer
+from retoma_apps.providers.footage.pexels import Pexels, _File, choose_file
+from standins.footage import StandIn
 from tests.apps.providers.footage.conftest import KEY, SEARCH, names, settings_for
 
 MP4 = "video/mp4"
 HUGE = {"link": "https://videos.example.com/1.mp4", "file_type": MP4, "width": 10**300, "height": 10**300}
 
 
-async def test_a_search_asks_in_the_language_of_the_video_with_the_bare_key(standin: StandIn, pexels: Pexels) -> None:
+async def test_a_search_uses_the_language_of_the_video_and_the_bare_key(standin: StandIn, pexels: Pexels) -> None:
     await pexels.search("  ação\nvulcânica ", limit=3, **SEARCH)
-    [asked] = standin.requests
-    assert (asked["query"], asked["locale"], asked["orientation"]) == ("ação vulcânica", "pt-BR", "landscape")
-    assert asked["per_page"] == "3"
+    [requested] = standin.requests
+    assert (requested["query"], requested["locale"], requested["orientation"]) == (
+        "ação vulcânica",
+        "pt-BR",
+        "landscape",
+    )
+    assert requested["per_page"] == "3"
 
 
-async def test_a_found_clip_says_whose_it_is_and_what_is_on_it(pexels: Pexels) -> None:
+async def test_a_found_clip_names_its_author_and_its_subject(pexels: Pexels) -> None:
     found, *_ = await pexels.search("ondas do mar", **SEARCH)
     assert (found.source, found.author, found.seconds) == ("pexels", "Ana Conceição", 1)
     assert found.url.startswith("https://www.pexels.com/video/onda-mar-")
@@ -63,7 +62,7 @@ async def test_clips_that_last_long_enough_come_first(pexels: Pexels, monkeypatc
         ([(None, None), (426, 240)], (426, 240)),
     ],
 )
-def test_the_file_nearest_to_full_hd_is_taken_and_a_narrow_one_only_for_want_of_others(
+def test_the_file_nearest_to_full_hd_is_chosen_and_a_narrow_one_only_as_a_last_resort(
     sizes: list[tuple[int | None, int | None]], wanted: tuple[int, int]
 ) -> None:
     files = [_File(link="x", file_type=MP4, width=width, height=height) for width, height in sizes]
@@ -72,7 +71,9 @@ def test_the_file_nearest_to_full_hd_is_taken_and_a_narrow_one_only_for_want_of_
     assert (taken.width, taken.height) == wanted
 
 
-async def test_a_clip_is_fetched_whole_and_without_the_key(standin: StandIn, pexels: Pexels, tmp_path: Path) -> None:
+async def test_a_clip_is_downloaded_completely_and_without_the_key(
+    standin: StandIn, pexels: Pexels, tmp_path: Path
+) -> None:
     found, *_ = await pexels.search("mar", **SEARCH)
     await pexels.fetch(found, tmp_path / "clip.mp4")
     await pexels.fetch_thumbnail(found, tmp_path / "clip.jpg")
@@ -88,7 +89,7 @@ async def test_a_clip_is_fetched_whole_and_without_the_key(standin: StandIn, pex
     ("fault", "error", "code"),
     [("not_video", ClipUnusable, "CLIP_UNUSABLE"), ("missing_files", ClipUnavailable, "CLIP_UNAVAILABLE")],
 )
-async def test_a_file_that_is_no_video_or_does_not_come_leaves_nothing_behind(
+async def test_a_file_that_is_not_a_video_or_does_not_arrive_leaves_nothing_behind(
     standin: StandIn, pexels: Pexels, tmp_path: Path, fault: str, error: type[Exception], code: str
 ) -> None:
     found, *_ = await pexels.search("mar", **SEARCH)
@@ -100,7 +101,7 @@ async def test_a_file_that_is_no_video_or_does_not_come_leaves_nothing_behind(
     assert names(tmp_path) == []
 
 
-async def test_a_link_is_not_trusted_because_the_service_is(
+async def test_a_link_is_not_trusted_just_because_the_service_is(
     pexels: Pexels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RETOMA_ALLOW_HOSTS")
@@ -121,15 +122,15 @@ async def test_a_link_to_a_private_address_is_never_called(standin: StandIn, pex
     assert names(tmp_path) == []
 
 
-async def test_a_file_over_the_limit_is_not_taken(base_url: str, tmp_path: Path) -> None:
-    strict = Pexels(settings_for(base_url, largest_clip=100))
+async def test_a_file_over_the_size_limit_is_rejected(base_url: str, tmp_path: Path) -> None:
+    strict = Pexels(settings_for(base_url, max_clip_bytes=100))
     found, *_ = await strict.search("mar", **SEARCH)
     with pytest.raises(ClipUnavailable, match="longer than 100 bytes"):
         await strict.fetch(found, tmp_path / "clip.mp4")
     await strict.close()
 
 
-async def test_a_search_that_finds_nothing_gives_an_empty_list(standin: StandIn, pexels: Pexels) -> None:
+async def test_a_search_without_matches_returns_an_empty_list(standin: StandIn, pexels: Pexels) -> None:
     standin.faults.empty = 1
     assert await pexels.search("mar", **SEARCH) == []
 
@@ -138,7 +139,7 @@ async def test_a_search_that_finds_nothing_gives_an_empty_list(standin: StandIn,
     ("fault", "error"),
     [("broken", ProviderDown), ("html", InvalidAnswer), ("truncated_body", InvalidAnswer)],
 )
-async def test_each_fault_of_a_search_has_its_error(
+async def test_each_search_fault_has_its_own_error(
     standin: StandIn, pexels: Pexels, fault: str, error: type[Exception]
 ) -> None:
     setattr(standin.faults, fault, 1)
@@ -151,7 +152,7 @@ async def test_each_fault_of_a_search_has_its_error(
     ("left", "retry_after", "pause"),
     [(100, None, timedelta(minutes=5)), (1, None, timedelta(hours=1)), (1, 7, timedelta(seconds=7))],
 )
-async def test_429_pauses_as_long_as_is_asked_or_an_hour_once_the_month_is_used_up(
+async def test_429_pauses_as_long_as_requested_or_an_hour_once_the_monthly_quota_is_used_up(
     standin: StandIn, pexels: Pexels, left: int, retry_after: float | None, pause: timedelta
 ) -> None:
     standin.faults.left = left
@@ -163,7 +164,7 @@ async def test_429_pauses_as_long_as_is_asked_or_an_hour_once_the_month_is_used_
     assert raised.value.delay == pause
 
 
-async def test_a_wrong_key_stops_the_pool_and_is_never_shown(base_url: str) -> None:
+async def test_a_wrong_key_pauses_the_pool_and_is_never_shown(base_url: str) -> None:
     wrong = Pexels(settings_for(base_url, api_key="SECRET-of-another"))
     with pytest.raises(ProviderRejected, match="PEXELS_API_KEY") as raised:
         await wrong.search("mar", **SEARCH)
@@ -178,20 +179,20 @@ async def test_without_a_key_nothing_is_sent(standin: StandIn, base_url: str) ->
     assert standin.requests == []
 
 
-async def test_a_provider_that_cannot_be_reached_is_down() -> None:
+async def test_an_unreachable_provider_counts_as_down() -> None:
     away = Pexels(settings_for("http://127.0.0.1:9"))
     with pytest.raises(ProviderDown):
         await away.search("mar", **SEARCH)
     await away.close()
 
 
-async def test_a_request_that_pexels_does_not_understand_fails_for_good(pexels: Pexels) -> None:
+async def test_a_request_that_pexels_rejects_fails_permanently(pexels: Pexels) -> None:
     with pytest.raises(FootageRefused) as raised:
         await pexels.search("", **SEARCH)
     assert isinstance(raised.value, GiveUp)
 
 
-async def test_a_hostile_answer_gives_no_link_that_a_page_could_run(
+async def test_a_hostile_answer_returns_no_link_that_a_page_could_execute(
     pexels: Pexels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = [None, "x", {}, video(1, video_files=[]), video(2, duration=-1), video("no number")]
@@ -206,11 +207,11 @@ async def test_a_hostile_answer_gives_no_link_that_a_page_could_run(
     assert (len(found.author), len(found.tags)) == (200, 50)
 
 
-@pytest.mark.parametrize("told", [[], {}, {"videos": None}, {"videos": {}}, "x", None])
+@pytest.mark.parametrize("reported", [[], {}, {"videos": None}, {"videos": {}}, "x", None])
 async def test_an_answer_in_another_format_is_an_error(
-    pexels: Pexels, monkeypatch: pytest.MonkeyPatch, told: Any
+    pexels: Pexels, monkeypatch: pytest.MonkeyPatch, reported: Any
 ) -> None:
-    search_with_response(monkeypatch, pexels, told)
+    search_with_response(monkeypatch, pexels, reported)
     with pytest.raises(InvalidAnswer):
         await pexels.search("mar", **SEARCH)
 

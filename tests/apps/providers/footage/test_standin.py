@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from retoma.outgoing import LOOPBACK, Guard, HttpClient, Response
-from retoma_apps.providers.footage.standin import StandIn
+from standins.footage import StandIn
 from tests.apps.providers.footage.conftest import KEY
 
 
@@ -27,10 +27,10 @@ async def test_the_quota_is_reported_on_good_answers_and_not_on_429(standin: Sta
     assert (bad.status, "x-ratelimit-remaining" in bad.headers) == (429, False)
 
 
-async def test_faults_are_ordered_over_http_too(standin: StandIn, base_url: str) -> None:
+async def test_faults_can_be_configured_over_http(standin: StandIn, base_url: str) -> None:
     assert (await call(base_url, "PUT", "standin/faults", {"broken": 1})).json()["broken"] == 1
     assert (await call(base_url, "PUT", "standin/faults", {"no_such": 1})).status == 400
     assert (await call(base_url, "GET", "v1/videos/search?query=mar")).status == 500
-    told = (await call(base_url, "GET", "standin/tally")).json()
-    assert told == {"requests": 0, "files": 0, "struck": {"broken": 1}}
+    body = (await call(base_url, "GET", "standin/tally")).json()
+    assert body == {"requests": 0, "files": 0, "struck": {"broken": 1}}
     assert standin.faults.broken == 0

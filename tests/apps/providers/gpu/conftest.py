@@ -8,9 +8,9 @@ import pytest
 from pydantic import SecretStr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from retoma_apps.providers.gpu import RunPodHost, RunPodSettings
-from retoma_apps.providers.gpu.standin import StandIn
-from retoma_apps.providers.standin import served
+from retoma_apps.providers.gpu.runpod import RunPodHost, RunPodSettings
+from standins.gpu import StandIn
+from standins.server import serve_app
 from tests.apps.providers.gpu.file_server import FileServer
 
 KEY = "rpa_CANARY1234567890"
@@ -29,7 +29,7 @@ class Switch:
 @pytest.fixture(scope="session")
 async def switch() -> AsyncIterator[Switch]:
     made = Switch()
-    async with served(made, "127.0.0.1", 0) as made.origin:
+    async with serve_app(made, "127.0.0.1", 0) as made.origin:
         yield made
 
 
@@ -53,8 +53,8 @@ async def runpod(base_url: str) -> AsyncIterator[RunPodHost]:
 
 
 def settings_for(base_url: str, **changed: Any) -> RunPodSettings:
-    given: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url, "endpoint_id": "pod"} | changed
-    return RunPodSettings(_env_file=None, **given)
+    options: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url, "endpoint_id": "pod"} | changed
+    return RunPodSettings(_env_file=None, **options)
 
 
 def img2vid(*ids: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from tests.apps.providers.gpu.conftest import Switch
 KEY = "gpu/job/1/video_1.mp4"
 
 
-def settings(**given: Any) -> FileSettings:
-    return FileSettings(_env_file=None, **given)
+def settings(**values: Any) -> FileSettings:
+    return FileSettings(_env_file=None, **values)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_local_file_has_an_address_of_the_server_and_is_read_back(files: FileStore, source: Path) -> None:
+async def test_a_local_file_has_a_server_url_and_is_read_back(files: FileStore, source: Path) -> None:
     assert await files.put(source, KEY) == f"https://here.example/files/{KEY}"
     opened = await files.open_key(KEY)
     assert opened is not None
@@ -35,7 +35,7 @@ async def test_a_local_file_has_an_address_of_the_server_and_is_read_back(files:
     assert b"".join([chunk async for chunk in opened.chunks]) == b"film" * 100_000
 
 
-async def test_the_same_key_is_written_over_so_that_a_second_render_makes_no_second_file(
+async def test_the_same_key_is_overwritten_so_a_second_render_creates_no_second_file(
     files: FileStore, source: Path, tmp_path: Path
 ) -> None:
     await files.put(source, KEY)
@@ -47,7 +47,7 @@ async def test_the_same_key_is_written_over_so_that_a_second_render_makes_no_sec
     "key",
     ["../made.mp4", "gpu/../../made.mp4", "/etc/passwd", "gpu//x", "gpu/..", "", "gpu/%2e%2e/x", "a\0", "gpu/x\n"],
 )
-async def test_a_key_that_leads_elsewhere_is_no_file_and_cannot_be_written(
+async def test_a_key_that_escapes_the_folder_cannot_be_read_or_written(
     files: FileStore, source: Path, key: str
 ) -> None:
     assert await files.open_key(key) is None
@@ -55,7 +55,7 @@ async def test_a_key_that_leads_elsewhere_is_no_file_and_cannot_be_written(
         await files.put(source, key)
 
 
-async def test_a_part_of_a_file_is_read_from_one_byte_to_before_another(files: FileStore, source: Path) -> None:
+async def test_a_byte_range_of_a_file_excludes_its_end(files: FileStore, source: Path) -> None:
     await files.put(source, KEY)
     opened = await files.open_key(KEY, (1, 6))
     assert opened is not None
@@ -64,12 +64,12 @@ async def test_a_part_of_a_file_is_read_from_one_byte_to_before_another(files: F
     assert await files.get_size("gpu/job/1/video_2.mp4") is None
 
 
-async def test_a_file_that_is_not_there_is_none(files: FileStore) -> None:
+async def test_a_missing_file_is_none(files: FileStore) -> None:
     assert await files.open_key("gpu/job/1/video_2.mp4") is None
     assert await files.open_key("gpu/job") is None
 
 
-async def test_a_bucket_gets_the_file_and_gives_a_link_that_is_signed_for_seven_days(
+async def test_a_bucket_stores_the_file_and_returns_a_link_signed_for_seven_days(
     switch: Switch, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIACANARY")
@@ -93,14 +93,14 @@ async def test_a_bucket_gets_the_file_and_gives_a_link_that_is_signed_for_seven_
     assert "secretCANARY" not in url
 
 
-async def test_a_bucket_that_all_may_read_gives_plain_links(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_public_bucket_returns_plain_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    given = settings(files_url="s3://clips?region=sa-east-1", files_public_url="https://cdn.example")
-    assert await create_file_store(given).get_url(KEY) == f"https://cdn.example/{KEY}"
+    options = settings(files_url="s3://clips?region=sa-east-1", files_public_url="https://cdn.example")
+    assert await create_file_store(options).get_url(KEY) == f"https://cdn.example/{KEY}"
 
 
 @pytest.mark.parametrize("url", ["gs://bucket", "s3://", "/srv/files"])
-def test_another_kind_of_address_is_refused(url: str) -> None:
+def test_an_unsupported_url_scheme_is_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="RETOMA_FILES_URL"):
         create_file_store(settings(files_url=url))

@@ -23,24 +23,24 @@ SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/hostnam
 
 
 @pytest.mark.parametrize("thing", [PLAYLIST, CONCAT, SVG, b"", b"GIF8", b"\xff\xd8\xff", b"BM", plain_picture()[:40]])
-async def test_an_image_that_is_something_else_is_corrupted(renderer: InProcessRenderer, thing: bytes) -> None:  # noqa: F811
+async def test_an_image_with_other_content_is_corrupt(renderer: InProcessRenderer, thing: bytes) -> None:  # noqa: F811
     with pytest.raises(RenderFailed, match="Image 1 is corrupted"):
         await renderer.clips(thing)
 
 
 @pytest.mark.parametrize("thing", [PLAYLIST, CONCAT, SVG, b"", b"\x00\x00\x00\x18ftypmp42"])
-async def test_a_video_that_is_something_else_is_corrupted(renderer: InProcessRenderer, thing: bytes) -> None:  # noqa: F811
+async def test_a_video_with_other_content_is_corrupt(renderer: InProcessRenderer, thing: bytes) -> None:  # noqa: F811
     with pytest.raises(RenderFailed) as raised:
         await renderer.render("caption", video_url=renderer.file_server.put("v", thing), text="x")
     assert raised.value.code == "CORRUPT_VIDEO"
 
 
-async def test_an_image_of_far_too_many_pixels_is_not_unpacked(renderer: InProcessRenderer) -> None:  # noqa: F811
+async def test_an_image_with_far_too_many_pixels_is_not_decoded(renderer: InProcessRenderer) -> None:  # noqa: F811
     with pytest.raises(RenderFailed, match="Image 1 is corrupted"):
         await renderer.clips(_bomb(11_000, 11_000))
 
 
-async def test_an_image_of_too_many_bytes_is_not_taken(
+async def test_an_image_with_too_many_bytes_is_rejected(
     renderer: InProcessRenderer,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -49,7 +49,7 @@ async def test_an_image_of_too_many_bytes_is_not_taken(
         await renderer.clips(plain_picture())
 
 
-async def test_an_address_within_our_network_is_not_asked(renderer: InProcessRenderer) -> None:  # noqa: F811
+async def test_an_address_in_our_network_is_not_called(renderer: InProcessRenderer) -> None:  # noqa: F811
     async with HttpClient() as guarded:
         renderer._work._outgoing = guarded
         with pytest.raises(RenderFailed, match="RETOMA_ALLOW_HOSTS") as raised:
@@ -63,7 +63,7 @@ def image(**changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("operation", "given", "named"),
+    ("operation", "values", "named"),
     [
         ("img2vid", image(image_url="file:///etc/passwd"), "images.0.image_url"),
         ("img2vid", image(image_url="/etc/passwd"), "images.0.image_url"),
@@ -91,9 +91,9 @@ def image(**changed: Any) -> dict[str, Any]:
         ("delete", {}, "no operation"),
     ],
 )
-def test_an_order_that_is_wrong_says_where(operation: Operation, given: dict[str, Any], named: str) -> None:
+def test_an_invalid_request_names_the_faulty_field(operation: Operation, values: dict[str, Any], named: str) -> None:
     with pytest.raises(GiveUp) as raised:
-        parse_render_request(operation, {"prefix": "gpu/job/1/"} | given)
+        parse_render_request(operation, {"prefix": "gpu/job/1/"} | values)
     assert named in str(raised.value)
     assert raised.value.code == "INVALID_INPUT"
 

@@ -17,9 +17,11 @@ import pytest
 from retoma import GiveUp, PollResult, Settings
 from retoma.files import FileSettings
 from retoma.outgoing import LOOPBACK
-from retoma_apps.providers.gpu import LocalHost, RunPodHost, local
+from retoma_apps.providers.gpu import local
+from retoma_apps.providers.gpu.local import LocalHost
 from retoma_apps.providers.gpu.render_store import RenderStore
-from retoma_apps.providers.gpu.standin import StandIn
+from retoma_apps.providers.gpu.runpod import RunPodHost
+from standins.gpu import StandIn
 from tests.apps.providers.gpu.conftest import Switch, settings_for
 from tests.apps.providers.gpu.file_server import FileServer
 from tests.apps.providers.gpu.media import plain_picture, read_video
@@ -89,7 +91,7 @@ async def test_a_request_is_rendered_in_a_separate_process(
     assert not (machine.home / "renders" / handle / "work").exists()
 
 
-async def test_others_can_read_nothing_of_a_render(machine: Machine, host: LocalHost, file_server: FileServer) -> None:
+async def test_other_users_cannot_read_a_render(machine: Machine, host: LocalHost, file_server: FileServer) -> None:
     handle = await host.submit("img2vid", clip(file_server.put("image", plain_picture())), key="key", timeout=MINUTE)
     await wait_for_end(machine, host, handle)
     left = list((machine.home / "renders").rglob("*"))
@@ -97,7 +99,7 @@ async def test_others_can_read_nothing_of_a_render(machine: Machine, host: Local
     assert [path.name for path in left if path.stat().st_mode & 0o077] == []
 
 
-async def test_a_key_whose_work_goes_on_or_has_succeeded_is_not_rendered_again(
+async def test_a_key_whose_work_is_running_or_succeeded_is_not_rendered_again(
     machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
     address = file_server.put("image", plain_picture())
@@ -110,8 +112,8 @@ async def test_a_key_whose_work_goes_on_or_has_succeeded_is_not_rendered_again(
 
 async def test_concurrent_submissions_of_one_key_start_one_process(machine: Machine, file_server: FileServer) -> None:
     hosts = [machine.host() for _ in range(8)]
-    given = clip(f"{file_server.origin}/hangs")
-    handles = await asyncio.gather(*(one.submit("img2vid", given, key="key", timeout=MINUTE) for one in hosts))
+    request_data = clip(f"{file_server.origin}/hangs")
+    handles = await asyncio.gather(*(one.submit("img2vid", request_data, key="key", timeout=MINUTE) for one in hosts))
     assert len(set(handles)) == 1
     assert sum(len(one._children) for one in hosts) == 1
     assert machine.renders == [handles[0]]
@@ -122,9 +124,9 @@ def test_a_second_submission_with_a_key_gets_the_first_external_id(
 ) -> None:
     renders = RenderStore(tmp_path)
     first, lock = renders.open("key", {})
-    look = iter([0])
+    probe = iter([0])
     monkeypatch.setattr(
-        renders, "_last_attempt", lambda _: next(look, 1)
+        renders, "_last_attempt", lambda _: next(probe, 1)
     )  # the first check was before the first arrived
     assert renders.open("key", {}) == (first, None)
     assert lock is not None
@@ -149,7 +151,7 @@ def test_a_folder_that_cannot_be_created_is_reported_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_work_goes_on_without_the_worker_that_submitted_it_and_another_finds_it(
+async def test_work_continues_without_the_worker_that_submitted_it_and_another_finds_it(
     machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
     handle = await host.submit("img2vid", clip(f"{file_server.origin}/hangs"), key="key", timeout=MINUTE)
@@ -174,7 +176,7 @@ async def test_a_killed_process_is_lost_and_its_key_can_be_resubmitted(
     assert (await wait_for_end(machine, host, again)).state == "succeeded"
 
 
-async def test_a_cancel_kills_the_process_and_is_reported_when_it_is_dead(
+async def test_a_cancel_kills_the_process_and_is_reported_once_it_is_dead(
     machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
     handle = await host.submit("img2vid", clip(f"{file_server.origin}/hangs"), key="key", timeout=MINUTE)
@@ -187,7 +189,7 @@ async def test_a_cancel_kills_the_process_and_is_reported_when_it_is_dead(
     assert await host.find("key") is None
 
 
-async def test_a_cancel_before_the_process_is_up_ends_it_too(
+async def test_a_cancel_before_the_process_has_started_also_stops_it(
     machine: Machine, host: LocalHost, file_server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_late(folder: Path, lock: int) -> Any:
@@ -212,11 +214,11 @@ async def test_a_cancel_after_the_end_changes_nothing(
     await host.cancel("no such render")
 
 
-async def test_an_order_that_takes_too_long_fails_with_the_code_timeout(
+async def test_a_request_that_takes_too_long_fails_with_the_code_timeout(
     machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
-    given = clip(f"{file_server.origin}/hangs")
-    handle = await host.submit("img2vid", given, key="key", timeout=timedelta(milliseconds=50))
+    request_data = clip(f"{file_server.origin}/hangs")
+    handle = await host.submit("img2vid", request_data, key="key", timeout=timedelta(milliseconds=50))
     report = await wait_for_end(machine, host, handle)
     assert (report.state, report.code) == ("failed", "TIMEOUT")
 
@@ -231,14 +233,16 @@ async def test_a_corrupt_image_is_named_in_the_failure(
     assert (report.state, report.code, report.message) == ("failed", "CORRUPT_IMAGE", "Image 1 is corrupted")
 
 
-async def test_the_end_is_called_back(machine: Machine, host: LocalHost, file_server: FileServer) -> None:
+async def test_the_end_of_a_render_triggers_the_callback(
+    machine: Machine, host: LocalHost, file_server: FileServer
+) -> None:
     address, back = file_server.put("image", plain_picture()), f"{file_server.origin}/back"
     await host.submit("img2vid", clip(address), key="key", callback_url=back, timeout=MINUTE)
     await machine.processes_end()
     assert file_server.asked == ["/image", "/back"]
 
 
-async def test_the_process_has_no_secret_of_the_worker_in_its_environment(
+async def test_the_process_has_no_secrets_of_the_worker_in_its_environment(
     machine: Machine, host: LocalHost, file_server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("RETOMA_DATABASE_URL", "RUNPOD_API_KEY", "WEBHOOK_SECRET"):
@@ -250,18 +254,18 @@ async def test_the_process_has_no_secret_of_the_worker_in_its_environment(
     assert b"CANARY" not in b"".join(kept)
 
 
-async def test_what_is_no_order_is_refused_before_a_process_starts(machine: Machine, host: LocalHost) -> None:
+async def test_an_invalid_request_is_rejected_before_a_process_starts(machine: Machine, host: LocalHost) -> None:
     with pytest.raises(GiveUp, match=r"images\.0\.image_url"):
         await host.submit("img2vid", clip("file:///etc/passwd"), key="key", timeout=MINUTE)
     assert host._children == []
 
 
 @pytest.mark.parametrize("handle", ["../../etc", "/etc", "", "0" * 32 + ".1"])
-async def test_an_invalid_external_id_is_lost(host: LocalHost, handle: str) -> None:
+async def test_an_invalid_external_id_counts_as_lost(host: LocalHost, handle: str) -> None:
     assert (await host.status(handle)).state == "lost"
 
 
-async def test_ended_renders_are_forgotten_after_a_day_and_live_ones_never(
+async def test_ended_renders_are_deleted_after_a_day_and_running_ones_never(
     machine: Machine, host: LocalHost, file_server: FileServer
 ) -> None:
     live = await host.submit("img2vid", clip(f"{file_server.origin}/hangs"), key="live", timeout=MINUTE)
@@ -273,7 +277,7 @@ async def test_ended_renders_are_forgotten_after_a_day_and_live_ones_never(
     assert machine.renders == [live]
 
 
-async def test_the_stand_in_really_renders_with_a_local_host(machine: Machine, switch: Switch) -> None:
+async def test_the_stand_in_renders_with_a_local_host(machine: Machine, switch: Switch) -> None:
     file_server = FileServer(switch.origin)
     standin = StandIn(manual=True, twin=machine.host())
 
@@ -283,8 +287,8 @@ async def test_the_stand_in_really_renders_with_a_local_host(machine: Machine, s
 
     switch.app = both
     runpod = RunPodHost(settings_for(f"{switch.origin}/v2"))
-    given = clip(file_server.put("image", plain_picture()))
-    handle = await runpod.submit("img2vid", given, key="key", timeout=MINUTE)
+    request_data = clip(file_server.put("image", plain_picture()))
+    handle = await runpod.submit("img2vid", request_data, key="key", timeout=MINUTE)
     await standin.tick()
     await machine.processes_end()
     await standin.tick()
@@ -294,13 +298,13 @@ async def test_the_stand_in_really_renders_with_a_local_host(machine: Machine, s
     await runpod.close()
 
 
-async def test_an_order_that_the_twin_refuses_fails_alone(machine: Machine, switch: Switch) -> None:
+async def test_a_request_that_the_stand_in_rejects_fails_alone(machine: Machine, switch: Switch) -> None:
     standin = StandIn(manual=True, twin=machine.host())
     switch.app = standin.app
     runpod = RunPodHost(settings_for(f"{switch.origin}/v2"))
     handles = [
-        await runpod.submit("img2vid", given, key=str(given), timeout=MINUTE)
-        for given in ({"prefix": "gpu/job/1/"}, clip("http://127.0.0.1:9/nobody"))
+        await runpod.submit("img2vid", request_data, key=str(request_data), timeout=MINUTE)
+        for request_data in ({"prefix": "gpu/job/1/"}, clip("http://127.0.0.1:9/nobody"))
     ]
     await standin.tick()
     refused, rendering = [await runpod.status(handle) for handle in handles]

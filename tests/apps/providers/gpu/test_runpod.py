@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, ProviderRejected, RateLimited, SubmissionUnknown
+from retoma import GiveUp
+from retoma.errors import ProviderRejected, RateLimited, SubmissionUnknown
 from retoma.outgoing import HttpClient, Response
-from retoma_apps.providers.gpu import HostUnavailable, RunPodHost, RunPodSettings
-from retoma_apps.providers.gpu.runpod import _check, _to_poll_result
-from retoma_apps.providers.gpu.standin import StandIn
+from retoma_apps.providers.gpu.port import HostUnavailable
+from retoma_apps.providers.gpu.runpod import RunPodHost, RunPodSettings, _check, _to_poll_result
+from standins.gpu import StandIn
 from tests.apps.providers.gpu.conftest import KEY, img2vid, settings_for, submit
 
 
@@ -23,7 +24,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, runpod: RunPodHost, answer: Respons
     monkeypatch.setattr(runpod._outgoing, "request", request)
 
 
-async def test_a_job_goes_from_the_queue_over_its_progress_to_its_result(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_a_job_goes_from_the_queue_through_progress_to_its_result(standin: StandIn, runpod: RunPodHost) -> None:
     standin.fleet.queue_seconds = 5
     handle = await submit(runpod, "1", "2")
     assert (await runpod.status(handle)).state == "queued"
@@ -44,7 +45,7 @@ async def test_a_job_goes_from_the_queue_over_its_progress_to_its_result(standin
 
 
 @pytest.mark.parametrize("took", [None, -1, True, "900", float("nan"), float("inf"), 10**400])
-def test_a_time_of_work_that_cannot_be_is_not_taken(took: object) -> None:
+def test_an_impossible_execution_time_is_ignored(took: object) -> None:
     output = {"video_url": "https://files.example/1.mp4", "gpu_seconds": 7}
     report = _to_poll_result({"status": "COMPLETED", "output": output, "executionTime": took})
     assert (report.state, report.result["gpu_seconds"]) == ("succeeded", None)
@@ -62,7 +63,7 @@ async def test_no_more_jobs_run_than_there_are_workers(standin: StandIn, runpod:
     assert states == ["running", "running", "queued"]
 
 
-async def test_a_failed_job_tells_its_error(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_a_failed_job_returns_its_error(standin: StandIn, runpod: RunPodHost) -> None:
     standin.faults.bad_images = {"42"}
     handle = await submit(runpod, "41", "42")
     await standin.advance(10)
@@ -70,7 +71,7 @@ async def test_a_failed_job_tells_its_error(standin: StandIn, runpod: RunPodHost
     assert (report.state, report.code, report.message) == ("failed", "PROCESSING_ERROR", "Image 42 is corrupted")
 
 
-async def test_a_handler_that_reports_bad_images_one_by_one_succeeds_with_both_lists(
+async def test_a_handler_that_reports_bad_images_individually_succeeds_with_both_lists(
     standin: StandIn, runpod: RunPodHost
 ) -> None:
     standin.faults.bad_images, standin.faults.partial = {"42"}, True
@@ -81,18 +82,14 @@ async def test_a_handler_that_reports_bad_images_one_by_one_succeeds_with_both_l
     assert report.result["failed"] == [{"id": "42", "code": "CORRUPT_IMAGE", "message": "Image 42 is corrupted"}]
 
 
-async def test_a_job_that_outlives_its_timeout_fails_with_the_code_timeout(
-    standin: StandIn, runpod: RunPodHost
-) -> None:
+async def test_a_job_beyond_its_timeout_fails_with_the_code_timeout(standin: StandIn, runpod: RunPodHost) -> None:
     handle = await submit(runpod, *(str(number) for number in range(20)), timeout=timedelta(seconds=10))
     await standin.advance(10)
     report = await runpod.status(handle)
     assert (report.state, report.code) == ("failed", "TIMEOUT")
 
 
-async def test_a_cancelled_job_is_cancelled_only_when_the_provider_says_so(
-    standin: StandIn, runpod: RunPodHost
-) -> None:
+async def test_a_job_is_cancelled_only_once_the_provider_confirms_it(standin: StandIn, runpod: RunPodHost) -> None:
     standin.fleet.cancel_seconds = 3
     handle = await submit(runpod, *(str(number) for number in range(20)))
     await runpod.cancel(handle)
@@ -101,7 +98,7 @@ async def test_a_cancelled_job_is_cancelled_only_when_the_provider_says_so(
     assert (await runpod.status(handle)).state == "cancelled"
 
 
-async def test_cancelling_what_has_ended_or_is_gone_changes_nothing(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_cancelling_ended_or_missing_work_changes_nothing(standin: StandIn, runpod: RunPodHost) -> None:
     handle = await submit(runpod)
     await standin.advance(10)
     await runpod.cancel(handle)
@@ -109,7 +106,7 @@ async def test_cancelling_what_has_ended_or_is_gone_changes_nothing(standin: Sta
     await runpod.cancel("pod/never-there-u1")
 
 
-async def test_a_result_that_is_past_its_retention_is_lost(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_a_result_past_its_retention_is_lost(standin: StandIn, runpod: RunPodHost) -> None:
     handle = await submit(runpod)
     await standin.advance(10)
     await standin.advance(1790)
@@ -118,7 +115,7 @@ async def test_a_result_that_is_past_its_retention_is_lost(standin: StandIn, run
     assert (await runpod.status(handle)).state == "lost"
 
 
-async def test_a_job_whose_ttl_has_passed_in_the_queue_is_lost(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_a_job_whose_ttl_expired_in_the_queue_is_lost(standin: StandIn, runpod: RunPodHost) -> None:
     standin.fleet.queue_seconds = 1e9
     handle = await submit(runpod, timeout=timedelta(hours=1))
     await standin.advance(timedelta(hours=24.9).total_seconds())
@@ -139,7 +136,7 @@ async def test_a_job_whose_ttl_has_passed_in_the_queue_is_lost(standin: StandIn,
         ("CANCELLED", "cancelled", "CANCELLED"),
     ],
 )
-def test_every_state_of_runpod_has_its_meaning(status: str, state: str, code: str | None) -> None:
+def test_every_runpod_state_is_mapped(status: str, state: str, code: str | None) -> None:
     report = _to_poll_result({"id": "x", "status": status, "output": {"video_url": "https://files.example/1.mp4"}})
     assert (report.state, report.code) == (state, code)
     assert "unknown state" not in (report.message or "")
@@ -158,7 +155,7 @@ def test_every_state_of_runpod_has_its_meaning(status: str, state: str, code: st
         {"video_url": "s3://bucket/1.mp4"},
     ],
 )
-def test_work_that_is_done_and_gives_no_video_has_failed(output: object) -> None:
+def test_completed_work_without_a_video_has_failed(output: object) -> None:
     report = _to_poll_result({"status": "COMPLETED", "output": output})
     assert (report.state, report.code) == ("failed", "NO_VIDEO")
 
@@ -171,13 +168,13 @@ def test_work_that_is_done_and_gives_no_video_has_failed(output: object) -> None
         ({"code": "ODD"}, "NO_VIDEO", "RunPod reports success, but no video"),
     ],
 )
-def test_work_whose_images_all_failed_has_failed_by_the_first_of_them(failed: object, code: str, message: str) -> None:
+def test_work_whose_images_all_failed_reports_the_first_error(failed: object, code: str, message: str) -> None:
     report = _to_poll_result({"status": "COMPLETED", "output": {"videos": [], "failed": failed}})
     assert (report.state, report.code, report.message) == ("failed", code, message)
 
 
 @pytest.mark.parametrize(
-    ("told", "progress"),
+    ("reported", "progress"),
     [
         ("0.4", 0.4),
         ("-1", 0),
@@ -190,8 +187,8 @@ def test_work_whose_images_all_failed_has_failed_by_the_first_of_them(failed: ob
     ],
     ids=range(8),
 )
-def test_progress_stays_between_0_and_1_whatever_is_reported(told: str, progress: float | None) -> None:
-    answer = json.loads(f'{{"status": "IN_PROGRESS", "output": {{"progress": {told}}}}}')
+def test_progress_stays_between_0_and_1_whatever_is_reported(reported: str, progress: float | None) -> None:
+    answer = json.loads(f'{{"status": "IN_PROGRESS", "output": {{"progress": {reported}}}}}')
     assert _to_poll_result(answer).progress == progress
 
 
@@ -202,14 +199,14 @@ def test_an_unknown_state_is_logged_and_counts_as_running(status: object) -> Non
     assert "unknown state" in (report.message or "")
 
 
-def test_an_exception_that_runpods_sdk_packed_is_unpacked_without_its_traceback() -> None:
+def test_an_exception_wrapped_by_runpods_sdk_is_unwrapped_without_its_traceback() -> None:
     packed = json.dumps(
         {"error_type": "ValueError", "error_message": "no such codec", "error_traceback": "File secret.py"}
     )
     assert _to_poll_result({"status": "FAILED", "error": packed}).message == "no such codec"
 
 
-async def test_too_many_requests_pause_for_as_long_as_the_provider_says(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_rate_limiting_pauses_for_as_long_as_the_provider_says(standin: StandIn, runpod: RunPodHost) -> None:
     standin.faults.rate_limited, standin.faults.retry_after = 1, 7
     with pytest.raises(RateLimited) as raised:
         await submit(runpod)
@@ -232,7 +229,7 @@ async def test_too_many_requests_pause_for_as_long_as_the_provider_says(standin:
         ({"retry-after": f"Mon, 02 Jan {'9' * 30} 10:00:30 GMT", "date": "Mon, 02 Jan 2030 10:00:00 GMT"}, 10),
     ],
 )
-def test_retry_after_is_read_in_both_forms_and_bounded(headers: dict[str, str], seconds: float) -> None:
+def test_retry_after_is_parsed_in_both_forms_and_bounded(headers: dict[str, str], seconds: float) -> None:
     with pytest.raises(RateLimited) as raised:
         _check(Response(429, headers, b""))
     assert raised.value.delay == timedelta(seconds=seconds)
@@ -254,7 +251,9 @@ async def test_a_server_error_after_a_submission_leaves_it_unknown(standin: Stan
     assert await runpod.find("run-1")
 
 
-async def test_what_went_wrong_is_not_found_again_but_the_try_after_it_is(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_a_failed_submission_is_not_found_again_but_the_next_attempt_is(
+    standin: StandIn, runpod: RunPodHost
+) -> None:
     standin.faults.fail = {"img2vid"}
     await submit(runpod, key="run-1")
     await standin.advance(10)
@@ -264,16 +263,16 @@ async def test_what_went_wrong_is_not_found_again_but_the_try_after_it_is(standi
     assert standin.duplicates == 0
 
 
-async def test_a_key_is_searched_at_the_endpoint_of_every_operation(standin: StandIn, base_url: str) -> None:
+async def test_a_key_is_searched_for_at_the_endpoint_of_every_operation(standin: StandIn, base_url: str) -> None:
     host = RunPodHost(settings_for(base_url, endpoint_id_caption="captions"))
-    given = {"prefix": "gpu/job/1/", "video_url": "https://example.com/v.mp4", "text": "Olá"}
-    handle = await host.submit("caption", given, key="run-1", timeout=timedelta(minutes=10))
+    body = {"prefix": "gpu/job/1/", "video_url": "https://example.com/v.mp4", "text": "Olá"}
+    handle = await host.submit("caption", body, key="run-1", timeout=timedelta(minutes=10))
     assert handle.startswith("captions/")
     assert await host.find("run-1") == handle
     await host.close()
 
 
-async def test_an_unreachable_provider_has_surely_taken_nothing(runpod: RunPodHost) -> None:
+async def test_an_unreachable_provider_has_certainly_accepted_nothing(runpod: RunPodHost) -> None:
     away = RunPodHost(settings_for("http://127.0.0.1:9/v2"))
     with pytest.raises(HostUnavailable):
         await submit(away)
@@ -282,7 +281,9 @@ async def test_an_unreachable_provider_has_surely_taken_nothing(runpod: RunPodHo
     await away.close()
 
 
-async def test_a_server_error_on_a_question_is_neither_lost_nor_ended(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_a_server_error_on_a_status_request_is_neither_lost_nor_ended(
+    standin: StandIn, runpod: RunPodHost
+) -> None:
     handle = await submit(runpod)
     standin.faults.broken = 2
     with pytest.raises(HostUnavailable):
@@ -291,14 +292,14 @@ async def test_a_server_error_on_a_question_is_neither_lost_nor_ended(standin: S
         await runpod.find("key")
 
 
-async def test_every_request_has_the_key_of_the_environment_as_a_bearer_token(
+async def test_every_request_sends_the_key_from_the_environment_as_a_bearer_token(
     base_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
     request = HttpClient.request
 
     async def noted(self: HttpClient, method: str, url: str, **more: Any) -> Response:
-        asked.append((url.split("/pod/")[1].split("/")[0], more["headers"]["Authorization"]))
+        requests.append((url.split("/pod/")[1].split("/")[0], more["headers"]["Authorization"]))
         return await request(self, method, url, **more)
 
     monkeypatch.setattr(HttpClient, "request", noted)
@@ -309,7 +310,7 @@ async def test_every_request_has_the_key_of_the_environment_as_a_bearer_token(
     await host.find("key")
     await host.cancel(handle)
     await host.close()
-    assert asked == [(verb, f"Bearer {KEY}") for verb in ("run", "status", "requests", "cancel")]
+    assert requests == [(verb, f"Bearer {KEY}") for verb in ("run", "status", "requests", "cancel")]
 
 
 async def test_a_wrong_key_is_reported_and_never_shown(standin: StandIn, base_url: str) -> None:
@@ -321,7 +322,7 @@ async def test_a_wrong_key_is_reported_and_never_shown(standin: StandIn, base_ur
 
 
 @pytest.mark.parametrize(
-    ("status", "asked", "told"),
+    ("status", "requested", "reported"),
     [
         (401, ProviderRejected, "RUNPOD_API_KEY"),
         (402, ProviderRejected, "no credit"),
@@ -330,36 +331,36 @@ async def test_a_wrong_key_is_reported_and_never_shown(standin: StandIn, base_ur
         (400, GiveUp, "with 400"),
     ],
 )
-async def test_a_refusal_says_what_to_do_and_hides_the_key_that_it_echoes(
-    runpod: RunPodHost, status: int, asked: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_rejection_says_what_to_do_and_hides_the_echoed_key(
+    runpod: RunPodHost, status: int, requested: type[Exception], reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers(monkeypatch, runpod, Response(status, {}, json.dumps({"error": f"key {KEY} is bad"}).encode()))
-    with pytest.raises(asked, match=told) as raised:
+    with pytest.raises(requested, match=reported) as raised:
         await submit(runpod)
     assert "(key ... is bad)" in str(raised.value)
 
 
-async def test_the_status_of_a_job_hides_the_key_too(runpod: RunPodHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"status": "FAILED", "error": f"key {KEY} is bad"}
-    answers(monkeypatch, runpod, Response(200, {}, json.dumps(told).encode()))
+async def test_the_status_of_a_job_also_hides_the_key(runpod: RunPodHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    error_body = {"status": "FAILED", "error": f"key {KEY} is bad"}
+    answers(monkeypatch, runpod, Response(200, {}, json.dumps(error_body).encode()))
     assert (await runpod.status("pod/x-u1")).message == "key ... is bad"
 
 
-async def test_an_operation_without_an_endpoint_says_which_setting_is_missing(base_url: str) -> None:
+async def test_an_operation_without_an_endpoint_names_the_missing_setting(base_url: str) -> None:
     host = RunPodHost(settings_for(base_url, endpoint_id=""))
     with pytest.raises(GiveUp, match="RUNPOD_ENDPOINT_ID"):
         await submit(host)
     await host.close()
 
 
-async def test_an_order_that_is_larger_than_runpod_takes_is_not_sent(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_a_request_larger_than_runpods_limit_is_not_sent(standin: StandIn, runpod: RunPodHost) -> None:
     with pytest.raises(GiveUp, match="split"):
         await runpod.submit("img2vid", img2vid() | {"note": "x" * 11_000_000}, key="key", timeout=timedelta(minutes=1))
     assert standin.tally()["submits"] == 0
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"[" * 100_000, b"null", b'{"status": "COMPLETED"', b"\xff"])
-async def test_an_answer_that_is_no_object_ends_nothing(
+async def test_an_answer_that_is_not_an_object_ends_nothing(
     runpod: RunPodHost, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers(monkeypatch, runpod, Response(200, {}, body))
@@ -369,7 +370,7 @@ async def test_an_answer_that_is_no_object_ends_nothing(
         await submit(runpod)
 
 
-async def test_an_external_id_cannot_lead_to_another_path(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_an_external_id_cannot_change_the_request_path(standin: StandIn, runpod: RunPodHost) -> None:
     handle = await submit(runpod)
     for odd in (f"{handle}?x=1", f"pod/../{handle}", "pod/../../standin/tally"):
         assert (await runpod.status(odd)).state == "lost"

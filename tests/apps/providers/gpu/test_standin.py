@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from retoma.outgoing import LOOPBACK, Guard, HttpClient, Response
-from retoma_apps.providers.gpu import RunPodHost
-from retoma_apps.providers.gpu.standin import StandIn
+from retoma_apps.providers.gpu.runpod import RunPodHost
+from standins.gpu import StandIn
 from tests.apps.providers.gpu.conftest import KEY, settings_for, submit
 
 
@@ -38,7 +38,7 @@ async def call(base_url: str, method: str, path: str, body: Any = None, key: str
         return await outgoing.request(method, f"{base_url}/{path}", json=body, headers={"authorization": key})
 
 
-async def test_the_end_of_a_job_is_sent_once_if_it_is_accepted(standin: StandIn, runpod: RunPodHost) -> None:
+async def test_the_end_of_a_job_is_sent_once_if_it_is_accepted_at_once(standin: StandIn, runpod: RunPodHost) -> None:
     async with receiver(200) as (url, taken):
         handle = await submit(runpod, callback_url=url)
         await standin.advance(10)
@@ -46,9 +46,7 @@ async def test_the_end_of_a_job_is_sent_once_if_it_is_accepted(standin: StandIn,
     assert [(each["id"], each["status"]) for each in taken] == [(handle.partition("/")[2], "COMPLETED")]
 
 
-async def test_a_webhook_that_is_not_taken_is_tried_three_times_ten_seconds_apart(
-    standin: StandIn, runpod: RunPodHost
-) -> None:
+async def test_a_rejected_webhook_is_tried_three_times_ten_seconds_apart(standin: StandIn, runpod: RunPodHost) -> None:
     async with receiver(500) as (url, taken):
         await submit(runpod, callback_url=url)
         counts = []
@@ -59,7 +57,7 @@ async def test_a_webhook_that_is_not_taken_is_tried_three_times_ten_seconds_apar
     assert standin.tally()["webhooks"] == {"refused": 3}
 
 
-async def test_a_key_that_is_submitted_twice_while_it_runs_is_a_duplicate(
+async def test_a_key_submitted_twice_while_running_is_a_duplicate(
     standin: StandIn, runpod: RunPodHost, tmp_path: Path
 ) -> None:
     standin._ledger = tmp_path / "ledger"
@@ -77,13 +75,13 @@ async def test_requests_without_the_key_are_refused(base_url: str) -> None:
     assert (await call(base_url, "GET", "pod/health", key=f"Bearer {KEY}")).status == 200
 
 
-async def test_policies_outside_of_runpods_bounds_are_refused(base_url: str) -> None:
+async def test_policies_outside_runpods_bounds_are_rejected(base_url: str) -> None:
     for policy in ({"executionTimeout": 4_999}, {"ttl": 9_999}, {"ttl": 700_000_000}, {"ttl": "x"}):
         assert (await call(base_url, "POST", "pod/run", {"input": {}, "policy": policy})).status == 400
     assert (await call(base_url, "POST", "pod/run", {"prompt": 1})).status == 400
 
 
-async def test_only_what_failed_can_be_retried(standin: StandIn, base_url: str, runpod: RunPodHost) -> None:
+async def test_only_failed_jobs_can_be_retried(standin: StandIn, base_url: str, runpod: RunPodHost) -> None:
     standin.faults.fail = {"img2vid"}
     handle = await submit(runpod)
     job = handle.partition("/")[2]
@@ -95,7 +93,7 @@ async def test_only_what_failed_can_be_retried(standin: StandIn, base_url: str, 
     assert (await runpod.status(handle)).state == "succeeded"
 
 
-async def test_a_purged_queue_leaves_what_runs(standin: StandIn, base_url: str, runpod: RunPodHost) -> None:
+async def test_purging_the_queue_keeps_running_jobs(standin: StandIn, base_url: str, runpod: RunPodHost) -> None:
     handles = [await submit(runpod, key=str(number)) for number in range(4)]
     assert (await call(base_url, "POST", "pod/purge-queue")).json() == {"removed": 2, "status": "completed"}
     assert [(await runpod.status(each)).state for each in handles] == ["running", "running", "lost", "lost"]
@@ -103,20 +101,20 @@ async def test_a_purged_queue_leaves_what_runs(standin: StandIn, base_url: str, 
 
 async def test_health_counts_jobs_and_workers(base_url: str, runpod: RunPodHost) -> None:
     await submit(runpod)
-    told = (await call(base_url, "GET", "pod/health")).json()
-    assert (told["jobs"]["inProgress"], told["workers"]) == (1, {"idle": 1, "running": 1})
+    body = (await call(base_url, "GET", "pod/health")).json()
+    assert (body["jobs"]["inProgress"], body["workers"]) == (1, {"idle": 1, "running": 1})
 
 
-async def test_faults_are_ordered_over_http_too(standin: StandIn, base_url: str) -> None:
+async def test_faults_can_be_configured_over_http(standin: StandIn, base_url: str) -> None:
     control = base_url.removesuffix("/v2") + "/standin"
-    told = await call(control, "PUT", "faults", {"rate_limited": 3, "bad_images": ["7"]})
-    assert told.json()["rate_limited"] == 3
+    body = await call(control, "PUT", "faults", {"rate_limited": 3, "bad_images": ["7"]})
+    assert body.json()["rate_limited"] == 3
     assert standin.faults.bad_images == {"7"}
     assert (await call(control, "PUT", "faults", {"no_such": 1})).status == 400
     assert (await call(control, "GET", "tally")).json()["submits"] == 0
 
 
-async def test_by_itself_time_passes_and_jobs_end() -> None:
+async def test_time_passes_and_jobs_end_automatically() -> None:
     standin = StandIn(seconds_per_image=0)
     async with standin.serving() as base_url:
         host = RunPodHost(settings_for(base_url))

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 from pydantic import SecretStr
 
-from retoma_apps.providers.images import OpenAiImages, OpenAiImagesSettings
-from retoma_apps.providers.images.standin import StandIn
+from retoma_apps.providers.images.openai import OpenAiImages, OpenAiImagesSettings
+from standins.images import StandIn
 
 KEY = "sk-images-CANARY1234567890"
 SIZE: dict[str, Any] = {"width": 64, "height": 36}
@@ -51,8 +51,8 @@ async def images(base_url: str) -> AsyncIterator[OpenAiImages]:
 
 def settings_for(base_url: str, **changed: Any) -> OpenAiImagesSettings:
     """Use small pictures, which the stand-in draws faster."""
-    given: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url, "sizes": "60x60,96x60,60x96"} | changed
-    return OpenAiImagesSettings(_env_file=None, **given)
+    options: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url, "sizes": "60x60,96x60,60x96"} | changed
+    return OpenAiImagesSettings(_env_file=None, **options)
 
 
 def open_picture(picture: bytes) -> Image.Image:

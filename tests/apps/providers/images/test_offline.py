@@ -3,23 +3,23 @@ from __future__ import annotations
 import pytest
 
 from retoma import GiveUp
-from retoma_apps.providers.images import OfflineImages
+from retoma_apps.providers.images.offline import OfflineImages
 from tests.apps.providers.images.conftest import open_picture
 
 
-async def test_the_same_prompt_gives_the_same_picture_and_another_prompt_another() -> None:
+async def test_the_same_prompt_returns_the_same_image_and_another_prompt_another() -> None:
     images = OfflineImages()
     made = [await images.make(prompt, width=64, height=36) for prompt in ("vulcão", "vulcão", "mar")]
     assert made[0] == made[1] != made[2]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (65, 37), (1280, 720)])
-async def test_a_picture_has_the_wanted_size(size: tuple[int, int]) -> None:
+async def test_an_image_has_the_requested_size(size: tuple[int, int]) -> None:
     picture = open_picture(await OfflineImages().make("\ud800\x00'{", width=size[0], height=size[1]))
     assert (picture.format, picture.size) == ("JPEG", size)
 
 
 @pytest.mark.parametrize("size", [(0, 10), (10, 5000)])
-async def test_no_picture_is_drawn_that_would_fill_the_memory(size: tuple[int, int]) -> None:
+async def test_no_image_is_drawn_that_would_exhaust_the_memory(size: tuple[int, int]) -> None:
     with pytest.raises(GiveUp, match="4096"):
         await OfflineImages().make("x", width=size[0], height=size[1])

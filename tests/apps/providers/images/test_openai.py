@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma import GiveUp
+from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma.outgoing import Response
-from retoma_apps.providers.images import ImageRefused, ImageUnavailable, InvalidImage, OpenAiImages
-from retoma_apps.providers.images.openai import nearest_size
-from retoma_apps.providers.images.standin import StandIn
+from retoma_apps.providers.images.errors import ImageRefused, ImageUnavailable, InvalidImage
+from retoma_apps.providers.images.openai import OpenAiImages, nearest_size
+from standins.images import StandIn
 from tests.apps.providers.images.conftest import KEY, SIZE, open_picture, settings_for
 
 
 @pytest.mark.parametrize("links", [False, True])
-async def test_a_picture_has_the_wanted_size_whether_it_comes_in_the_answer_or_by_a_link(
+async def test_an_image_has_the_requested_size_whether_inline_or_linked(
     standin: StandIn, images: OpenAiImages, links: bool
 ) -> None:
     standin.faults.links = links
@@ -37,7 +38,7 @@ async def test_a_link_is_called_without_the_key(standin: StandIn, images: OpenAi
 @pytest.mark.parametrize(
     ("width", "height", "size"), [(1280, 720, "1536x1024"), (720, 1280, "1024x1536"), (9, 10, "1024x1024")]
 )
-def test_the_size_of_the_nearest_shape_is_asked_for(width: int, height: int, size: str) -> None:
+def test_the_nearest_supported_size_is_requested(width: int, height: int, size: str) -> None:
     assert nearest_size(["1024x1024", "1536x1024", "1024x1536"], width, height) == size
 
 
@@ -53,7 +54,7 @@ def test_the_size_of_the_nearest_shape_is_asked_for(width: int, height: int, siz
         ("filtered", ImageRefused),
     ],
 )
-async def test_each_fault_has_its_error(
+async def test_each_fault_has_its_own_error(
     standin: StandIn, images: OpenAiImages, fault: str, error: type[Exception]
 ) -> None:
     setattr(standin.faults, fault, 1)
@@ -68,14 +69,16 @@ async def test_a_link_to_a_private_address_is_never_called(standin: StandIn, ima
         await images.make("x", **SIZE)
 
 
-async def test_what_the_rules_of_the_service_forbid_fails_for_good(standin: StandIn, images: OpenAiImages) -> None:
+async def test_a_prompt_that_violates_the_services_policy_fails_permanently(
+    standin: StandIn, images: OpenAiImages
+) -> None:
     standin.faults.filtered = 1
     with pytest.raises(GiveUp) as raised:
         await images.make("x", **SIZE)
     assert raised.value.code == "IMAGE_CONTENT_FILTERED"
 
 
-async def test_429_pauses_as_long_as_is_asked(standin: StandIn, images: OpenAiImages) -> None:
+async def test_429_pauses_as_long_as_requested(standin: StandIn, images: OpenAiImages) -> None:
     standin.faults.rate_limited, standin.faults.retry_after = 2, 7
     with pytest.raises(RateLimited) as raised:
         await images.make("x", **SIZE)
@@ -86,7 +89,7 @@ async def test_429_pauses_as_long_as_is_asked(standin: StandIn, images: OpenAiIm
     assert raised.value.delay == timedelta(seconds=20)
 
 
-async def test_a_picture_that_does_not_come_in_time_may_be_asked_for_again(standin: StandIn, base_url: str) -> None:
+async def test_an_image_that_does_not_arrive_in_time_may_be_requested_again(standin: StandIn, base_url: str) -> None:
     hasty = OpenAiImages(settings_for(base_url, timeout_seconds=1))
     standin.faults.hangs = 1
     with pytest.raises(ImageUnavailable) as raised:
@@ -96,7 +99,7 @@ async def test_a_picture_that_does_not_come_in_time_may_be_asked_for_again(stand
     standin.release()
 
 
-async def test_a_wrong_key_stops_the_pool_and_is_never_shown(base_url: str) -> None:
+async def test_a_wrong_key_pauses_the_pool_and_is_never_shown(base_url: str) -> None:
     wrong = OpenAiImages(settings_for(base_url, api_key="SECRET-of-another"))
     with pytest.raises(ProviderRejected, match="IMAGES_API_KEY") as raised:
         await wrong.make("x", **SIZE)
@@ -111,28 +114,28 @@ async def test_without_a_key_nothing_is_sent(standin: StandIn, base_url: str) ->
     assert standin.requests == []
 
 
-async def test_a_service_that_cannot_be_reached_is_down() -> None:
+async def test_an_unreachable_service_counts_as_down() -> None:
     away = OpenAiImages(settings_for("http://127.0.0.1:9/v1"))
     with pytest.raises(ProviderDown):
         await away.make("x", **SIZE)
     await away.close()
 
 
-async def test_an_empty_prompt_fails_for_good(images: OpenAiImages) -> None:
+async def test_an_empty_prompt_fails_permanently(images: OpenAiImages) -> None:
     with pytest.raises(ImageRefused) as raised:
         await images.make("", **SIZE)
     assert raised.value.code == "IMAGE_BAD_REQUEST"
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [None, [], {"data": {}}, {"data": [1]}, {"data": [{}]}, {"data": [{"b64_json": "é?"}]}, {"data": [{"url": 1}]}],
 )
-async def test_an_answer_without_a_picture_is_an_error(
-    images: OpenAiImages, monkeypatch: pytest.MonkeyPatch, told: Any
+async def test_an_answer_without_an_image_is_an_error(
+    images: OpenAiImages, monkeypatch: pytest.MonkeyPatch, reported: Any
 ) -> None:
     async def request(*_: Any, **__: Any) -> Response:
-        return Response(200, {}, json.dumps(told).encode())
+        return Response(200, {}, json.dumps(reported).encode())
 
     monkeypatch.setattr(images._outgoing, "request", request)
     with pytest.raises(InvalidImage):

@@ -6,8 +6,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from retoma_apps.providers.llm import Message, OpenRouter, OpenRouterSettings, quote_text, quoting_rule
-from retoma_apps.providers.llm.standin import StandIn
+from retoma_apps.providers.llm import Message, quote_text, quoting_rule
+from retoma_apps.providers.llm.openrouter import OpenRouter, OpenRouterSettings
+from standins.llm import StandIn
 
 KEY = "sk-or-CANARY1234567890"
 TEXT = "Trata-se de uma sentença: julgo procedente o pedido. A sentença transita em julgado."
@@ -50,8 +51,8 @@ async def llm(base_url: str) -> AsyncIterator[OpenRouter]:
 
 
 def settings_for(base_url: str, **changed: Any) -> OpenRouterSettings:
-    given: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url} | changed
-    return OpenRouterSettings(_env_file=None, **given)
+    options: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url} | changed
+    return OpenRouterSettings(_env_file=None, **options)
 
 
 def make_messages(text: str = TEXT) -> list[Message]:

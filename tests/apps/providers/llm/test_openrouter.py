@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma import GiveUp
+from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma.outgoing import Response
-from retoma_apps.providers.llm import (
+from retoma_apps.providers.llm import InvalidJson, Usage
+from retoma_apps.providers.llm.errors import (
     ContentFiltered,
     CutShort,
     InvalidAnswer,
-    InvalidJson,
     LlmError,
     LlmRefused,
     LlmUnavailable,
-    OpenRouter,
-    Usage,
 )
-from retoma_apps.providers.llm.standin import StandIn
+from retoma_apps.providers.llm.openrouter import OpenRouter
+from standins.llm import StandIn
 from tests.apps.providers.llm.conftest import KEY, OPTIONS, Label, make_messages, settings_for
 
 
-async def test_a_question_with_a_schema_is_answered_in_json_with_its_cost(standin: StandIn, llm: OpenRouter) -> None:
+async def test_a_request_with_a_schema_returns_json_with_its_cost(standin: StandIn, llm: OpenRouter) -> None:
     reply = await llm.ask(make_messages(), schema=Label, **OPTIONS)
     assert reply.json == {"label": "sentença", "confidence": 1}
     assert (reply.model, reply.finish_reason, reply.id[:4]) == ("test/model", "stop", "gen-")
@@ -33,7 +33,7 @@ async def test_a_question_with_a_schema_is_answered_in_json_with_its_cost(standi
     assert reply.usage.cost == standin.cost == reply.usage.prompt_tokens + reply.usage.completion_tokens
 
 
-async def test_a_schema_is_sent_strict_and_only_to_models_that_support_it(standin: StandIn, llm: OpenRouter) -> None:
+async def test_a_schema_is_sent_as_strict_and_only_to_models_that_support_it(standin: StandIn, llm: OpenRouter) -> None:
     await llm.ask(make_messages(), schema=Label, **OPTIONS)
     [sent] = standin.requests
     assert sent["provider"] == {"require_parameters": True}
@@ -43,17 +43,13 @@ async def test_a_schema_is_sent_strict_and_only_to_models_that_support_it(standi
     assert wanted["schema"]["required"] == ["label", "confidence"]
 
 
-async def test_a_model_that_thinks_is_left_room_for_it_and_given_no_temperature(
-    standin: StandIn, llm: OpenRouter
-) -> None:
+async def test_a_reasoning_model_gets_extra_tokens_and_no_temperature(standin: StandIn, llm: OpenRouter) -> None:
     reply = await llm.ask(make_messages(), schema=Label, **OPTIONS | {"model": "openai/gpt-5-mini"})
     assert reply.json["label"] == "sentença"
     assert standin.requests[0]["max_tokens"] > 1_000
 
 
-async def test_without_a_schema_the_text_is_given_as_it_is_even_if_it_was_cut(
-    standin: StandIn, llm: OpenRouter
-) -> None:
+async def test_without_a_schema_the_text_is_returned_even_if_truncated(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.cut = 1
     reply = await llm.ask(make_messages(), **OPTIONS)
     assert (reply.json, reply.finish_reason) == (None, "length")
@@ -71,7 +67,7 @@ async def test_without_a_schema_the_text_is_given_as_it_is_even_if_it_was_cut(
         ("filtered", ContentFiltered, "LLM_CONTENT_FILTERED", True),
     ],
 )
-async def test_each_fault_has_its_error_and_its_cost(
+async def test_each_fault_has_its_own_error_and_cost(
     standin: StandIn, llm: OpenRouter, fault: str, error: type[Exception], code: str, is_paid: bool
 ) -> None:
     setattr(standin.faults, fault, 1)
@@ -84,7 +80,7 @@ async def test_each_fault_has_its_error_and_its_cost(
     assert (await llm.ask(make_messages(), schema=Label, **OPTIONS)).json["label"] == "sentença"
 
 
-async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(standin: StandIn, base_url: str) -> None:
+async def test_an_answer_that_does_not_arrive_in_time_may_be_requested_again(standin: StandIn, base_url: str) -> None:
     hasty = OpenRouter(settings_for(base_url, timeout_seconds=1))
     standin.faults.hangs = 1
     with pytest.raises(LlmUnavailable) as raised:
@@ -94,7 +90,7 @@ async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(stand
     standin.release()
 
 
-async def test_a_provider_that_cannot_be_reached_is_down() -> None:
+async def test_an_unreachable_provider_counts_as_down() -> None:
     away = OpenRouter(settings_for("http://127.0.0.1:9/api/v1"))
     with pytest.raises(ProviderDown):
         await away.ask(make_messages(), **OPTIONS)
@@ -102,7 +98,7 @@ async def test_a_provider_that_cannot_be_reached_is_down() -> None:
 
 
 @pytest.mark.parametrize("fault", ["broken", "lost_replies"])
-async def test_a_provider_that_fails_before_any_model_starts_is_down(
+async def test_a_provider_that_fails_before_any_model_starts_counts_as_down(
     standin: StandIn, llm: OpenRouter, fault: str
 ) -> None:
     setattr(standin.faults, fault, 1)
@@ -120,7 +116,7 @@ async def test_a_storm_of_429_pauses_for_as_long_as_the_provider_says(standin: S
     assert standin.tally()["requests"] == 1
 
 
-async def test_an_empty_account_makes_the_pool_wait_and_no_document_fail(standin: StandIn, llm: OpenRouter) -> None:
+async def test_an_empty_account_pauses_the_pool_and_fails_no_document(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.out_of_credit = True
     with pytest.raises(ProviderRejected, match="add credit"):
         await llm.ask(make_messages(), **OPTIONS)
@@ -134,7 +130,7 @@ async def test_without_a_key_nothing_is_sent(standin: StandIn, base_url: str) ->
     await keyless.close()
 
 
-async def test_a_wrong_key_stops_the_pool_and_is_never_shown(base_url: str) -> None:
+async def test_a_wrong_key_pauses_the_pool_and_is_never_shown(base_url: str) -> None:
     unauthorised = OpenRouter(settings_for(base_url, api_key="sk-or-WRONGCANARY"))
     with pytest.raises(ProviderRejected, match="OPENROUTER_API_KEY") as raised:
         await unauthorised.ask(make_messages(), **OPTIONS)
@@ -180,10 +176,12 @@ async def test_an_error_means_the_same_in_status_body_and_choice(
     code: str | None,
     place: str,
 ) -> None:
-    told: dict[str, Any] = {"error": {"code": status, "message": f"key {KEY} no", "metadata": {"error_type": kind}}}
+    error_body: dict[str, Any] = {
+        "error": {"code": status, "message": f"key {KEY} no", "metadata": {"error_type": kind}}
+    }
     if place == "choice":
-        told = {"choices": [told | {"finish_reason": "error", "message": {"content": ""}}]}
-    answers(monkeypatch, llm, Response(status if place == "status" else 200, {}, json.dumps(told).encode()))
+        error_body = {"choices": [error_body | {"finish_reason": "error", "message": {"content": ""}}]}
+    answers(monkeypatch, llm, Response(status if place == "status" else 200, {}, json.dumps(error_body).encode()))
     if error is ProviderDown and place != "status":  # the model had begun, so this text may be at fault
         error, code = LlmUnavailable, "LLM_UNAVAILABLE"
     with pytest.raises(error) as raised:
@@ -197,14 +195,14 @@ async def test_moderation_is_reported_without_the_flagged_words(
     llm: OpenRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = {"reasons": ["violence"], "flagged_input": "secret of a citizen", "provider_name": "x"}
-    told = {"error": {"code": 403, "message": "secret of a citizen", "metadata": metadata}}
-    answers(monkeypatch, llm, Response(403, {}, json.dumps(told).encode()))
+    reported = {"error": {"code": 403, "message": "secret of a citizen", "metadata": metadata}}
+    answers(monkeypatch, llm, Response(403, {}, json.dumps(reported).encode()))
     with pytest.raises(ContentFiltered) as raised:
         await llm.ask(make_messages(), **OPTIONS)
     assert "citizen" not in str(raised.value)
 
 
-async def test_an_overloaded_provider_that_names_a_time_is_left_alone_until_then(
+async def test_an_overloaded_provider_is_not_called_until_the_time_it_names(
     llm: OpenRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers(monkeypatch, llm, Response(503, {"retry-after": "30"}, b""))
@@ -229,7 +227,7 @@ async def test_an_overloaded_provider_that_names_a_time_is_left_alone_until_then
         b'{"choices": [{"finish_reason": "stop", "message": {"content": ["x"]}}], "usage": {"cost": "much"}}',
     ],
 )
-async def test_an_answer_of_another_shape_is_an_error_that_may_pass(
+async def test_an_answer_with_an_unexpected_structure_is_a_retryable_error(
     llm: OpenRouter, monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
     answers(monkeypatch, llm, Response(200, {}, body))
@@ -238,7 +236,7 @@ async def test_an_answer_of_another_shape_is_an_error_that_may_pass(
     assert isinstance(raised.value, LlmError)
 
 
-async def test_an_answer_longer_than_is_read_is_invalid(llm: OpenRouter, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_over_the_size_limit_is_invalid(llm: OpenRouter, monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, llm, Response(200, {}, b'{"choices": [', is_cut=True))
     with pytest.raises(InvalidAnswer, match="too long"):
         await llm.ask(make_messages(), **OPTIONS)
@@ -272,12 +270,12 @@ async def test_a_cost_is_in_millionths_and_unknown_rather_than_wrong(
 @pytest.mark.parametrize(
     "text", ['```json\n{"label": "ofício"}\n```', '```\n{"label": "ofício"}```', ' {"label":"ofício"} ']
 )
-async def test_json_in_a_fence_is_json(llm: OpenRouter, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+async def test_fenced_json_is_parsed_as_json(llm: OpenRouter, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     answers(monkeypatch, llm, completion(text))
     assert (await llm.ask(make_messages(), schema=Label, **OPTIONS)).json == {"label": "ofício"}
 
 
-def test_costs_add_up_and_an_unknown_one_makes_the_sum_unknown() -> None:
+def test_costs_add_up_and_one_unknown_cost_makes_the_sum_unknown() -> None:
     assert Usage(1, 2, 3) + Usage(10, 20, 30) == Usage(11, 22, 33)
     assert Usage(1, 2, 3) + Usage(1, 1, None) == Usage(2, 3, None)
 

@@ -27,6 +27,6 @@ AT = 1_894_010_400_000
         ({"retry-after": "9", "x-ratelimit-reset": str(AT + 45_000), "date": DATE}, 9),
     ],
 )
-def test_a_pause_is_read_in_every_form_and_bounded(headers: dict[str, str], seconds: float | None) -> None:
+def test_a_retry_delay_is_parsed_in_every_form_and_bounded(headers: dict[str, str], seconds: float | None) -> None:
     pause = parse_retry_after(Response(429, headers, b""))
     assert (None if pause is None else pause.total_seconds()) == seconds

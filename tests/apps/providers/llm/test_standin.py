@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from retoma.outgoing import LOOPBACK, Guard, HttpClient, Response
-from retoma_apps.providers.llm import OpenRouter
-from retoma_apps.providers.llm.standin import StandIn
+from retoma_apps.providers.llm.openrouter import OpenRouter
+from standins.llm import StandIn
 from tests.apps.providers.llm.conftest import KEY, OPTIONS, Label, make_messages
 
 
@@ -25,7 +25,7 @@ async def test_requests_without_the_key_are_refused(base_url: str) -> None:
     assert (await call(base_url, "GET", "key")).json()["data"]["usage"] == 0
 
 
-async def test_a_request_of_another_shape_is_refused(base_url: str) -> None:
+async def test_a_request_with_an_invalid_structure_is_refused(base_url: str) -> None:
     loose = {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}
     message = {"role": "user", "content": "x"}
     bodies: list[Any] = [{}, [], {"model": "m"}, {"model": "m", "messages": [{}]}]
@@ -39,38 +39,38 @@ async def test_a_request_of_another_shape_is_refused(base_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "status", "finish_reason"),
+    ("values", "status", "finish_reason"),
     [({"temperature": 0}, 404, None), ({"max_tokens": 400}, 200, "length"), ({"max_tokens": 4_000}, 200, "stop")],
 )
-async def test_a_model_that_thinks_takes_no_temperature_and_needs_tokens_for_it(
-    base_url: str, given: dict[str, Any], status: int, finish_reason: str | None
+async def test_a_reasoning_model_takes_no_temperature_and_needs_extra_tokens(
+    base_url: str, values: dict[str, Any], status: int, finish_reason: str | None
 ) -> None:
-    asked = {"model": "openai/gpt-5-mini", "messages": [{"role": "user", "content": "x"}]}
+    body = {"model": "openai/gpt-5-mini", "messages": [{"role": "user", "content": "x"}]}
     answer = await call(
-        base_url, "POST", "chat/completions", {**asked, **given, "provider": {"require_parameters": True}}
+        base_url, "POST", "chat/completions", {**body, **values, "provider": {"require_parameters": True}}
     )
     assert answer.status == status
     assert answer.json().get("choices", [{}])[0].get("finish_reason") == finish_reason
 
 
-async def test_what_an_answer_cost_can_be_asked_for_afterwards(base_url: str, llm: OpenRouter) -> None:
+async def test_the_cost_of_an_answer_can_be_queried_afterwards(base_url: str, llm: OpenRouter) -> None:
     reply = await llm.ask(make_messages(), **OPTIONS)
-    told = (await call(base_url, "GET", f"generation?id={reply.id}")).json()["data"]
-    assert told["prompt_tokens"] == reply.usage.prompt_tokens
+    body = (await call(base_url, "GET", f"generation?id={reply.id}")).json()["data"]
+    assert body["prompt_tokens"] == reply.usage.prompt_tokens
     assert (await call(base_url, "GET", "generation?id=gen-none")).status == 404
 
 
-async def test_faults_are_ordered_over_http_too(standin: StandIn, base_url: str) -> None:
+async def test_faults_can_be_configured_over_http(standin: StandIn, base_url: str) -> None:
     control = base_url.removesuffix("/api/v1") + "/standin"
-    told = await call(control, "PUT", "faults", {"rate_limited": 3, "shares": {"html": 0.5}})
-    assert told.json()["rate_limited"] == 3
+    body = await call(control, "PUT", "faults", {"rate_limited": 3, "shares": {"html": 0.5}})
+    assert body.json()["rate_limited"] == 3
     assert standin.faults.shares == {"html": 0.5}
     assert (await call(control, "PUT", "faults", {"no_such": 1})).status == 400
     assert (await call(control, "PUT", "faults", {"shares": {"no_such": 1}})).status == 400
     assert (await call(control, "GET", "tally")).json()["requests"] == 0
 
 
-async def test_a_share_of_faults_is_the_same_for_the_same_seed() -> None:
+async def test_a_fault_rate_is_deterministic_for_a_seed() -> None:
     def struck(seed: int) -> list[bool]:
         standin = StandIn(seed=seed)
         standin.faults.shares = {"broken": 0.3}

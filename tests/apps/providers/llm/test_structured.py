@@ -7,44 +7,46 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, Field
 
-from retoma import RateLimited
-from retoma_apps.providers.llm import ContentFiltered, CutShort, InvalidJson, OpenRouter, Usage, ask_structured
+from retoma.errors import RateLimited
+from retoma_apps.providers.llm import InvalidJson, Usage, ask_structured
+from retoma_apps.providers.llm.errors import ContentFiltered, CutShort
+from retoma_apps.providers.llm.openrouter import OpenRouter
 from retoma_apps.providers.llm.schemas import strict_schema
-from retoma_apps.providers.llm.standin import StandIn
+from standins.llm import StandIn
 from tests.apps.providers.llm.conftest import OPTIONS, TEXT, Label, make_messages
 
 
 async def test_a_good_answer_needs_no_repair(standin: StandIn, llm: OpenRouter) -> None:
-    given = await ask_structured(llm, make_messages(), Label, **OPTIONS)
-    assert given.value == Label(label="sentença", confidence=1)
+    result = await ask_structured(llm, make_messages(), Label, **OPTIONS)
+    assert result.value == Label(label="sentença", confidence=1)
     assert len(standin.requests) == 1
-    assert given.usage == given.reply.usage
+    assert result.usage == result.reply.usage
 
 
 @pytest.mark.parametrize("fault", ["invalid_json", "misfit"])
-async def test_a_bad_answer_is_repaired_with_what_was_wrong_and_both_are_paid(
+async def test_an_invalid_answer_is_repaired_with_the_error_and_both_are_charged(
     standin: StandIn, llm: OpenRouter, fault: str
 ) -> None:
     setattr(standin.faults, fault, 1)
-    given = await ask_structured(llm, make_messages(), Label, **OPTIONS)
-    assert given.value.label == "sentença"
-    assert given.usage.cost == standin.cost
-    assert given.usage.prompt_tokens > given.reply.usage.prompt_tokens
+    result = await ask_structured(llm, make_messages(), Label, **OPTIONS)
+    assert result.value.label == "sentença"
+    assert result.usage.cost == standin.cost
+    assert result.usage.prompt_tokens > result.reply.usage.prompt_tokens
     first, second = (request["messages"] for request in standin.requests)
     assert second[: len(first)] == first
     assert [message["role"] for message in second[len(first) :]] == ["assistant", "user"]
 
 
-async def test_the_mistake_is_named_to_the_model(standin: StandIn, llm: OpenRouter) -> None:
+async def test_the_repair_prompt_names_the_mistake(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.misfit = 1
     await ask_structured(llm, make_messages(), Label, **OPTIONS)
-    said = standin.requests[1]["messages"][-1]["content"]
-    assert "label: Field required" in said
-    assert "surprise: Extra inputs are not permitted" in said
-    assert TEXT not in said
+    message = standin.requests[1]["messages"][-1]["content"]
+    assert "label: Field required" in message
+    assert "surprise: Extra inputs are not permitted" in message
+    assert TEXT not in message
 
 
-async def test_what_stays_wrong_is_an_error_with_all_that_it_cost(standin: StandIn, llm: OpenRouter) -> None:
+async def test_an_answer_that_stays_invalid_is_an_error_with_its_total_cost(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.misfit = 2
     with pytest.raises(InvalidJson, match="2 answers") as raised:
         await ask_structured(llm, make_messages(), Label, **OPTIONS)
@@ -53,23 +55,21 @@ async def test_what_stays_wrong_is_an_error_with_all_that_it_cost(standin: Stand
     assert len(standin.requests) == 2
 
 
-async def test_repairs_can_be_none(standin: StandIn, llm: OpenRouter) -> None:
+async def test_repairs_can_be_disabled(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.invalid_json = 1
     with pytest.raises(InvalidJson):
         await ask_structured(llm, make_messages(), Label, repairs=0, **OPTIONS)
     assert len(standin.requests) == 1
 
 
-async def test_a_cut_answer_is_not_repaired(standin: StandIn, llm: OpenRouter) -> None:
+async def test_a_truncated_answer_is_not_repaired(standin: StandIn, llm: OpenRouter) -> None:
     standin.faults.cut = 1
     with pytest.raises(CutShort):
         await ask_structured(llm, make_messages(), Label, **OPTIONS)
     assert len(standin.requests) == 1
 
 
-async def test_a_refusal_of_the_repair_still_tells_what_the_first_answer_cost(
-    standin: StandIn, llm: OpenRouter
-) -> None:
+async def test_a_refused_repair_still_reports_the_cost_of_the_first_answer(standin: StandIn, llm: OpenRouter) -> None:
     def then_filtered(_: object) -> str:
         standin.faults.filtered = int(standin.faults.misfit == 0)
         return "{}"
@@ -96,9 +96,9 @@ async def test_usage_before_a_rate_limit_is_reported_at_once(standin: StandIn, l
 async def test_each_paid_call_is_reported_once(standin: StandIn, llm: OpenRouter) -> None:
     paid: list[Usage] = []
     standin.faults.misfit = 1
-    given = await ask_structured(llm, make_messages(), Label, on_usage=paid.append, **OPTIONS)
+    result = await ask_structured(llm, make_messages(), Label, on_usage=paid.append, **OPTIONS)
     assert len(paid) == 2
-    assert paid[0] + paid[1] == given.usage
+    assert paid[0] + paid[1] == result.usage
 
 
 class Inner(BaseModel):
@@ -123,7 +123,7 @@ class Limited(BaseModel):
     pages: list[Annotated[int, Field(ge=1)]] = Field(max_length=3)
 
 
-def test_a_strict_schema_has_no_limits_and_keeps_fields_that_are_named_like_them() -> None:
+def test_a_strict_schema_has_no_limits_and_keeps_fields_with_the_same_names() -> None:
     fields = strict_schema(Limited)["properties"]
     assert fields["default"] == {"title": "Default", "type": "string"}
     assert fields["pages"] == {"title": "Pages", "type": "array", "items": {"type": "integer"}}

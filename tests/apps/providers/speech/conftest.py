@@ -7,8 +7,9 @@ import pytest
 from pydantic import SecretStr
 
 from retoma.outgoing import Response
-from retoma_apps.providers.speech import Azure, AzureSettings, ElevenLabs, ElevenLabsSettings
-from retoma_apps.providers.speech.standin import StandIn
+from retoma_apps.providers.speech.azure import Azure, AzureSettings
+from retoma_apps.providers.speech.elevenlabs import ElevenLabs, ElevenLabsSettings
+from standins.speech import StandIn
 
 KEY = "CANARY1234567890"
 TEXT = "A renda fixa rende mais, Sr. João?"
@@ -53,13 +54,13 @@ async def elevenlabs(base_url: str) -> AsyncIterator[ElevenLabs]:
 
 
 def azure_settings(base_url: str, **changed: Any) -> AzureSettings:
-    given: dict[str, Any] = {"key": SecretStr(KEY), "base_url": base_url} | changed
-    return AzureSettings(_env_file=None, **given)
+    options: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url} | changed
+    return AzureSettings(_env_file=None, **options)
 
 
 def elevenlabs_settings(base_url: str, **changed: Any) -> ElevenLabsSettings:
-    given: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url} | changed
-    return ElevenLabsSettings(_env_file=None, **given)
+    options: dict[str, Any] = {"api_key": SecretStr(KEY), "base_url": base_url} | changed
+    return ElevenLabsSettings(_env_file=None, **options)
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, client: Azure | ElevenLabs, answer: Response) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from retoma import ProviderRejected
+from retoma.errors import ProviderRejected
 from retoma.outgoing import Response
-from retoma_apps.providers.speech import Azure, InvalidAudio, SpeechRefused
-from retoma_apps.providers.speech.azure import ssml
-from retoma_apps.providers.speech.standin import StandIn
-from retoma_apps.providers.speech.standin.tones import tone
+from retoma_apps.providers.speech import InvalidAudio
+from retoma_apps.providers.speech.azure import Azure, ssml
+from retoma_apps.providers.speech.errors import SpeechRefused
 from retoma_apps.providers.speech.wav import to_wav
+from standins.speech import StandIn
+from standins.speech.tones import tone
 from tests.apps.providers.speech.conftest import IN_AZURE, KEY, TEXT, answers, azure_settings
 
 HOSTILE = """</prosody></voice><voice name='x'>&amp; "R$ 5" ]]> <!-- é\x00\x01\x1b\ud800\ufffe <break time='9s'/>"""
@@ -21,10 +22,10 @@ HOSTILE = """</prosody></voice><voice name='x'>&amp; "R$ 5" ]]> <!-- é\x00\x01\
 
 async def test_text_that_looks_like_ssml_is_spoken_and_not_executed(standin: StandIn, azure: Azure) -> None:
     await azure.say(HOSTILE, **IN_AZURE)
-    [said] = standin.said
-    assert said.text.startswith("""</prosody></voice><voice name='x'>&amp; "R$ 5" ]]> <!-- é""")
-    assert said.text.endswith("<break time='9s'/>")
-    assert (said.voice, said.language, said.rate) == ("pt-BR-AntonioNeural", "pt-BR", 1.0)
+    [message] = standin.said
+    assert message.text.startswith("""</prosody></voice><voice name='x'>&amp; "R$ 5" ]]> <!-- é""")
+    assert message.text.endswith("<break time='9s'/>")
+    assert (message.voice, message.language, message.rate) == ("pt-BR-AntonioNeural", "pt-BR", 1.0)
 
 
 @pytest.mark.parametrize(("rate", "sent"), [(1.0, "Oi."), (1.1, "<prosody rate='+10%'>Oi.</prosody>")])
@@ -32,13 +33,13 @@ def test_text_at_normal_speed_has_no_billed_markup(rate: float, sent: str) -> No
     assert f'<voice name="x">{sent}</voice>' in ssml("Oi.", "x", "pt-BR", rate)
 
 
-async def test_a_voice_or_a_language_cannot_leave_its_attribute(standin: StandIn, azure: Azure) -> None:
+async def test_a_voice_or_a_language_cannot_escape_its_attribute(standin: StandIn, azure: Azure) -> None:
     await azure.say(TEXT, voice="""x'><audio src="y"/>""", language="pt' z='\"")
-    [said] = standin.said
-    assert (said.voice, said.language) == ("""x'><audio src="y"/>""", "pt' z='\"")
+    [message] = standin.said
+    assert (message.voice, message.language) == ("""x'><audio src="y"/>""", "pt' z='\"")
 
 
-async def test_audio_that_fills_the_ten_minutes_is_refused_as_cut(standin: StandIn, azure: Azure) -> None:
+async def test_audio_that_fills_the_ten_minutes_is_rejected_as_truncated(standin: StandIn, azure: Azure) -> None:
     standin.faults.ten_minutes = 1
     with pytest.raises(SpeechRefused, match="split") as raised:
         await azure.say(TEXT, **IN_AZURE)
@@ -46,7 +47,7 @@ async def test_audio_that_fills_the_ten_minutes_is_refused_as_cut(standin: Stand
 
 
 @pytest.mark.parametrize(("seconds", "is_whole"), [(594.9, True), (595.0, False)])
-async def test_the_refusal_begins_at_nine_minutes_and_fifty_five_seconds(
+async def test_audio_is_rejected_from_nine_minutes_and_fifty_five_seconds(
     azure: Azure, monkeypatch: pytest.MonkeyPatch, seconds: float, is_whole: bool
 ) -> None:
     answers(monkeypatch, azure, Response(200, {}, to_wav(tone(seconds))))
@@ -58,7 +59,7 @@ async def test_the_refusal_begins_at_nine_minutes_and_fifty_five_seconds(
 
 
 @pytest.mark.parametrize("size", [0, 0x7FFFFFFF, 0xFFFFFFFF])
-async def test_wav_that_was_sent_before_its_length_was_known_is_taken_whole(
+async def test_streamed_wav_without_a_known_length_is_read_completely(
     azure: Azure, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     audio = bytearray(to_wav(tone(1.0)))
@@ -67,13 +68,13 @@ async def test_wav_that_was_sent_before_its_length_was_known_is_taken_whole(
     assert (await azure.say(TEXT, **IN_AZURE)).audio == to_wav(tone(1.0))
 
 
-async def test_wav_that_ends_before_it_says_is_refused(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wav_shorter_than_its_declared_length_is_rejected(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, azure, Response(200, {}, to_wav(tone(1.0))[:-1000]))
     with pytest.raises(InvalidAudio, match="truncated"):
         await azure.say(TEXT, **IN_AZURE)
 
 
-async def test_wav_of_another_kind_is_refused(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wav_in_another_format_is_rejected(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
     audio = bytearray(to_wav(tone(1.0)))
     struct.pack_into("<I", audio, 24, 16_000)
     answers(monkeypatch, azure, Response(200, {}, bytes(audio)))
@@ -89,7 +90,7 @@ async def test_an_invalid_region_is_reported_before_anything_is_sent(region: str
     await lost.close()
 
 
-async def test_a_region_says_where_the_service_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_region_determines_the_service_url(monkeypatch: pytest.MonkeyPatch) -> None:
     azure = Azure(azure_settings("", region="brazilsouth"))
     met: list[Any] = []
 

@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from retoma_apps.providers.speech import (
-    ImplausibleLength,
-    Piece,
-    SpeechRefused,
-    split_into_pieces,
-    split_sentences,
-    verify_length,
-)
+from retoma_apps.providers.speech import Piece, split_into_pieces, split_sentences, verify_length
+from retoma_apps.providers.speech.errors import ImplausibleLength, SpeechRefused
 
 
 @pytest.mark.parametrize(
@@ -37,7 +31,7 @@ def test_a_sentence_ends_where_a_reader_would_end_it(text: str, expected: list[s
     assert split_sentences(text) == expected
 
 
-def test_pieces_are_as_long_as_whole_sentences_allow_and_know_their_scene() -> None:
+def test_chunks_are_as_long_as_whole_sentences_allow_and_know_their_scene() -> None:
     assert split_into_pieces(["Um dois. Três quatro. Cinco.", "Seis."], 21) == [
         Piece(0, "Um dois. Três quatro."),
         Piece(0, "Cinco."),
@@ -45,7 +39,7 @@ def test_pieces_are_as_long_as_whole_sentences_allow_and_know_their_scene() -> N
     ]
 
 
-def test_a_sentence_that_is_too_long_is_split_at_its_commas_else_between_words() -> None:
+def test_a_sentence_that_is_too_long_is_split_at_commas_else_between_words() -> None:
     assert [each.text for each in split_into_pieces(["Um dois, três quatro cinco."], 12)] == [
         "Um dois,",
         "três quatro",
@@ -53,11 +47,11 @@ def test_a_sentence_that_is_too_long_is_split_at_its_commas_else_between_words()
     ]
 
 
-def test_what_has_nothing_to_say_is_no_piece() -> None:
+def test_text_without_words_is_not_a_chunk() -> None:
     assert split_into_pieces(["", "— … —", "Oi. ..."], 3) == [Piece(2, "Oi.")]
 
 
-def test_a_word_that_is_too_long_is_refused_and_not_broken() -> None:
+def test_a_word_that_is_too_long_is_rejected_and_not_split() -> None:
     with pytest.raises(SpeechRefused, match="one word") as raised:
         split_into_pieces(["Oi. " + "a" * 30], 20)
     assert raised.value.code == "SPEECH_TOO_LONG"
@@ -73,7 +67,7 @@ def test_no_word_is_lost_broken_or_moved_to_another_scene(scenes: list[str], mos
 
 
 @given(some.text(alphabet="aÉ1 .,!\n", max_size=200))
-def test_short_pieces_too_keep_every_word(scene: str) -> None:
+def test_short_chunks_also_keep_every_word(scene: str) -> None:
     most = max([8, *map(len, scene.split())])
     made = split_into_pieces([scene], most)
     assert all(len(each.text) <= most for each in made)
@@ -84,7 +78,7 @@ WORDS = "A renda fixa oferece segurança e liquidez para quem começa. " * 10  #
 
 
 @pytest.mark.parametrize("seconds", [25, 40, 70])
-def test_a_length_that_somebody_may_need_for_the_words_is_right(seconds: float) -> None:
+def test_audio_with_a_plausible_length_for_its_words_is_accepted(seconds: float) -> None:
     verify_length(WORDS, seconds, "pt-BR")
     verify_length(WORDS, seconds, "en")
 
@@ -92,12 +86,12 @@ def test_a_length_that_somebody_may_need_for_the_words_is_right(seconds: float) 
 @pytest.mark.parametrize(
     ("seconds", "why"), [(0, "truncated"), (10, "truncated"), (300, "silence"), (float("nan"), "silence")]
 )
-def test_audio_that_was_cut_or_goes_on_in_silence_is_refused_with_a_sentence(seconds: float, why: str) -> None:
+def test_truncated_audio_or_trailing_silence_is_rejected_with_a_message(seconds: float, why: str) -> None:
     with pytest.raises(ImplausibleLength, match=rf"100 words .*{why}"):
         verify_length(WORDS, seconds, "pt-BR")
 
 
-def test_a_quicker_rate_moves_what_is_right() -> None:
+def test_a_faster_rate_shifts_the_plausible_length() -> None:
     verify_length(WORDS, 14, "pt-BR", rate=1.5)
     with pytest.raises(ImplausibleLength):
         verify_length(WORDS, 14, "pt-BR")

@@ -8,29 +8,31 @@ from typing import Any
 
 import pytest
 
-from retoma import ProviderRejected, RateLimited, RetryLater
+from retoma import RetryLater
+from retoma.errors import ProviderRejected, RateLimited
 from retoma.outgoing import Response
-from retoma_apps.providers.speech import ElevenLabs, SpeechRefused, Word
-from retoma_apps.providers.speech.elevenlabs import BUSY_RETRY_DELAY
-from retoma_apps.providers.speech.standin import StandIn
-from retoma_apps.providers.speech.standin.tones import tone
+from retoma_apps.providers.speech import Word
+from retoma_apps.providers.speech.elevenlabs import BUSY_RETRY_DELAY, ElevenLabs
+from retoma_apps.providers.speech.errors import SpeechRefused
+from standins.speech import StandIn
+from standins.speech.tones import tone
 from tests.apps.providers.speech.conftest import IN_ELEVENLABS, KEY, TEXT, answers, elevenlabs_settings
 
 
-async def test_every_word_of_the_text_has_its_time(elevenlabs: ElevenLabs) -> None:
-    said = await elevenlabs.say(TEXT, **IN_ELEVENLABS)
-    assert " ".join(word.text for word in said.words) == TEXT
-    assert said.words[0].start == 0
-    assert said.words[-1].end == pytest.approx(said.seconds)
-    assert all(before.end <= after.start for before, after in zip(said.words, said.words[1:], strict=False))
+async def test_every_word_of_the_text_has_a_timing(elevenlabs: ElevenLabs) -> None:
+    speech = await elevenlabs.say(TEXT, **IN_ELEVENLABS)
+    assert " ".join(word.text for word in speech.words) == TEXT
+    assert speech.words[0].start == 0
+    assert speech.words[-1].end == pytest.approx(speech.seconds)
+    assert all(before.end <= after.start for before, after in zip(speech.words, speech.words[1:], strict=False))
 
 
 async def test_a_word_lasts_from_its_first_letter_to_its_last(
     elevenlabs: ElevenLabs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers(monkeypatch, elevenlabs, make_alignment(list("Oi, é"), [0, 0.1, 0.3, 0.4, 0.6], [0.1, 0.3, 0.4, 0.6, 0.9]))
-    said = await elevenlabs.say("Oi, é", **IN_ELEVENLABS)
-    assert said.words == (Word("Oi,", 0.0, 0.4), Word("é", 0.6, 0.9))
+    speech = await elevenlabs.say("Oi, é", **IN_ELEVENLABS)
+    assert speech.words == (Word("Oi,", 0.0, 0.4), Word("é", 0.6, 0.9))
 
 
 @pytest.mark.parametrize(
@@ -45,15 +47,15 @@ async def test_a_word_lasts_from_its_first_letter_to_its_last(
         (7, 7),
     ],
 )
-async def test_times_that_cannot_be_are_left_out_and_the_audio_is_kept(
+async def test_impossible_timings_are_omitted_and_the_audio_is_kept(
     elevenlabs: ElevenLabs, monkeypatch: pytest.MonkeyPatch, starts: Any, ends: Any
 ) -> None:
     answers(monkeypatch, elevenlabs, make_alignment(list("Oi"), starts, ends))
-    said = await elevenlabs.say("Oi", **IN_ELEVENLABS)
-    assert (said.words, said.seconds) == ((), 1.0)
+    speech = await elevenlabs.say("Oi", **IN_ELEVENLABS)
+    assert (speech.words, speech.seconds) == ((), 1.0)
 
 
-async def test_a_request_that_waits_for_our_own_others_tries_again_soon_and_stops_nobody(
+async def test_a_request_limited_by_our_own_concurrency_retries_soon_and_pauses_nobody(
     standin: StandIn, elevenlabs: ElevenLabs
 ) -> None:
     standin.faults.too_many = 3
@@ -65,7 +67,7 @@ async def test_a_request_that_waits_for_our_own_others_tries_again_soon_and_stop
     assert (await elevenlabs.say(TEXT, **IN_ELEVENLABS)).words
 
 
-async def test_an_account_without_characters_makes_the_pool_wait(standin: StandIn, elevenlabs: ElevenLabs) -> None:
+async def test_an_account_without_characters_pauses_the_pool(standin: StandIn, elevenlabs: ElevenLabs) -> None:
     standin.faults.out_of_credit = True
     with pytest.raises(ProviderRejected, match="add credit"):
         await elevenlabs.say(TEXT, **IN_ELEVENLABS)
@@ -82,7 +84,7 @@ async def test_an_account_without_characters_makes_the_pool_wait(standin: StandI
         (429, "system_busy", RateLimited, None),
     ],
 )
-async def test_its_own_word_for_an_error_decides(
+async def test_the_services_own_error_code_decides(
     elevenlabs: ElevenLabs,
     monkeypatch: pytest.MonkeyPatch,
     status: int,
@@ -90,8 +92,8 @@ async def test_its_own_word_for_an_error_decides(
     error: type[Exception],
     code: str | None,
 ) -> None:
-    told = {"detail": {"status": word, "message": f"{'x' * 190} {KEY}"}}
-    answers(monkeypatch, elevenlabs, Response(status, {}, json.dumps(told).encode()))
+    error_body = {"detail": {"status": word, "message": f"{'x' * 190} {KEY}"}}
+    answers(monkeypatch, elevenlabs, Response(status, {}, json.dumps(error_body).encode()))
     with pytest.raises(error) as raised:
         await elevenlabs.say(TEXT, **IN_ELEVENLABS)
     assert type(raised.value) is error
@@ -99,7 +101,7 @@ async def test_its_own_word_for_an_error_decides(
     assert "CANARY" not in str(raised.value)
 
 
-async def test_a_voice_cannot_leave_its_place_in_the_address(
+async def test_a_voice_cannot_escape_its_place_in_the_url(
     elevenlabs: ElevenLabs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met: list[str] = []
@@ -113,12 +115,12 @@ async def test_a_voice_cannot_leave_its_place_in_the_address(
     assert met[0].endswith("/v1/text-to-speech/..%2Fuser%3Fx%3D%23/with-timestamps?output_format=pcm_24000")
 
 
-@pytest.mark.parametrize(("asked", "told"), [(0.2, 0.7), (1.1, 1.1), (3.0, 1.2)])
-async def test_a_rate_that_it_does_not_know_becomes_the_nearest_that_it_does(
-    standin: StandIn, elevenlabs: ElevenLabs, asked: float, told: float
+@pytest.mark.parametrize(("requested", "reported"), [(0.2, 0.7), (1.1, 1.1), (3.0, 1.2)])
+async def test_an_unsupported_rate_becomes_the_nearest_supported_one(
+    standin: StandIn, elevenlabs: ElevenLabs, requested: float, reported: float
 ) -> None:
-    await elevenlabs.say(TEXT, rate=asked, **IN_ELEVENLABS)
-    assert standin.said[0].rate == told
+    await elevenlabs.say(TEXT, rate=requested, **IN_ELEVENLABS)
+    assert standin.said[0].rate == reported
 
 
 @pytest.mark.parametrize(("model", "language"), [("eleven_multilingual_v2", ""), ("eleven_flash_v2_5", "pt")])
@@ -133,5 +135,5 @@ async def test_only_models_that_accept_a_language_receive_it(
 
 def make_alignment(characters: list[str], starts: Any, ends: Any) -> Response:
     times = {"characters": characters, "character_start_times_seconds": starts, "character_end_times_seconds": ends}
-    told = {"audio_base64": base64.b64encode(tone(1.0)).decode(), "alignment": times}
-    return Response(200, {}, json.dumps(told).encode())
+    reported = {"audio_base64": base64.b64encode(tone(1.0)).decode(), "alignment": times}
+    return Response(200, {}, json.dumps(reported).encode())

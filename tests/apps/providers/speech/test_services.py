@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma import GiveUp
+from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma.outgoing import Response
-from retoma_apps.providers.speech import (
-    Azure,
-    ElevenLabs,
-    InvalidAudio,
-    Speech,
-    SpeechError,
-    SpeechRefused,
-    SpeechUnavailable,
-)
-from retoma_apps.providers.speech.standin import StandIn
+from retoma_apps.providers.speech import InvalidAudio, Speech
+from retoma_apps.providers.speech.azure import Azure
+from retoma_apps.providers.speech.elevenlabs import ElevenLabs
+from retoma_apps.providers.speech.errors import SpeechError, SpeechRefused, SpeechUnavailable
+from standins.speech import StandIn
 from tests.apps.providers.speech.conftest import (
     IN_AZURE,
     IN_ELEVENLABS,
@@ -44,17 +40,17 @@ def make_request(service: Speech) -> dict[str, Any]:
 def make_client(service: Speech, base_url: str, **changed: Any) -> Azure | ElevenLabs:
     if service.name == "azure":
         return Azure(azure_settings(base_url, **changed))
-    return ElevenLabs(elevenlabs_settings(base_url, **{("api_key" if k == "key" else k): changed[k] for k in changed}))
+    return ElevenLabs(elevenlabs_settings(base_url, **changed))
 
 
-async def test_speech_is_returned_as_wav_of_24_khz(service: Azure | ElevenLabs) -> None:
-    said = await service.say(TEXT, **make_request(service))
-    with wave.open(BytesIO(said.audio)) as audio:
+async def test_speech_is_returned_as_24_khz_wav(service: Azure | ElevenLabs) -> None:
+    speech = await service.say(TEXT, **make_request(service))
+    with wave.open(BytesIO(speech.audio)) as audio:
         assert (audio.getnchannels(), audio.getsampwidth(), audio.getframerate()) == (1, 2, 24_000)
-        assert audio.getnframes() / 24_000 == said.seconds == pytest.approx(7 * 0.4)
+        assert audio.getnframes() / 24_000 == speech.seconds == pytest.approx(7 * 0.4)
 
 
-async def test_a_higher_rate_is_quicker(service: Azure | ElevenLabs) -> None:
+async def test_a_higher_rate_speaks_faster(service: Azure | ElevenLabs) -> None:
     assert (await service.say(TEXT, rate=1.1, **make_request(service))).seconds == pytest.approx(
         7 * 0.4 / 1.1, abs=0.001
     )
@@ -70,7 +66,7 @@ async def test_a_higher_rate_is_quicker(service: Azure | ElevenLabs) -> None:
         ("rate_limited", RateLimited, None),
     ],
 )
-async def test_each_fault_has_its_error_and_passes(
+async def test_each_fault_has_its_own_error_and_is_temporary(
     standin: StandIn, service: Azure | ElevenLabs, fault: str, error: type[Exception], code: str | None
 ) -> None:
     setattr(standin.faults, fault, 1)
@@ -81,7 +77,7 @@ async def test_each_fault_has_its_error_and_passes(
     assert (await service.say(TEXT, **make_request(service))).seconds > 1
 
 
-async def test_a_service_that_is_busy_is_left_alone_for_as_long_as_it_says(
+async def test_a_busy_service_is_not_called_for_as_long_as_it_says(
     standin: StandIn, service: Azure | ElevenLabs
 ) -> None:
     standin.faults.rate_limited, standin.faults.retry_after = 1, 7
@@ -90,7 +86,7 @@ async def test_a_service_that_is_busy_is_left_alone_for_as_long_as_it_says(
     assert raised.value.delay == timedelta(seconds=7)
 
 
-async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(
+async def test_an_answer_that_does_not_arrive_in_time_may_be_requested_again(
     standin: StandIn, service: Azure | ElevenLabs, base_url: str
 ) -> None:
     hasty = make_client(service, base_url, timeout_seconds=1)
@@ -102,7 +98,7 @@ async def test_an_answer_that_does_not_come_in_time_may_be_asked_for_again(
     standin.release()
 
 
-async def test_a_service_that_cannot_be_reached_is_down(service: Azure | ElevenLabs) -> None:
+async def test_an_unreachable_service_counts_as_down(service: Azure | ElevenLabs) -> None:
     away = make_client(service, "http://127.0.0.1:9")
     with pytest.raises(ProviderDown):
         await away.say(TEXT, **make_request(service))
@@ -110,15 +106,15 @@ async def test_a_service_that_cannot_be_reached_is_down(service: Azure | ElevenL
 
 
 async def test_without_a_key_nothing_is_sent(standin: StandIn, service: Azure | ElevenLabs, base_url: str) -> None:
-    keyless = make_client(service, base_url, key="")
+    keyless = make_client(service, base_url, api_key="")
     with pytest.raises(ProviderRejected, match="_KEY"):
         await keyless.say(TEXT, **make_request(service))
     assert standin.tally()["struck"] == {}
     await keyless.close()
 
 
-async def test_a_wrong_key_stops_the_pool_and_is_never_shown(service: Azure | ElevenLabs, base_url: str) -> None:
-    unauthorised = make_client(service, base_url, key="WRONGCANARY")
+async def test_a_wrong_key_pauses_the_pool_and_is_never_shown(service: Azure | ElevenLabs, base_url: str) -> None:
+    unauthorised = make_client(service, base_url, api_key="WRONGCANARY")
     with pytest.raises(ProviderRejected, match="_KEY") as raised:
         await unauthorised.say(TEXT, **make_request(service))
     assert "CANARY" not in repr(raised.value) + repr(unauthorised._settings)
@@ -153,7 +149,7 @@ async def test_text_that_cannot_be_spoken_is_not_sent(
         (504, SpeechUnavailable, "SPEECH_TIMEOUT"),
     ],
 )
-async def test_each_status_means_the_same_with_both(
+async def test_each_status_means_the_same_for_both_services(
     service: Azure | ElevenLabs,
     monkeypatch: pytest.MonkeyPatch,
     status: int,
@@ -169,7 +165,7 @@ async def test_each_status_means_the_same_with_both(
     assert "CANARY" not in str(raised.value)
 
 
-async def test_an_overloaded_service_that_names_a_time_is_left_alone_until_then(
+async def test_an_overloaded_service_is_not_called_until_the_time_it_names(
     service: Azure | ElevenLabs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers(monkeypatch, service, Response(503, {"retry-after": "30"}, b""))
@@ -179,7 +175,7 @@ async def test_an_overloaded_service_that_names_a_time_is_left_alone_until_then(
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"audio_base64": 7}', b"RIFF....WAVE"])
-async def test_an_answer_of_another_shape_is_an_error_that_may_pass(
+async def test_an_answer_with_an_unexpected_structure_is_a_retryable_error(
     service: Azure | ElevenLabs, monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
     answers(monkeypatch, service, Response(200, {}, body))

@@ -24,7 +24,7 @@ def test_a_voice_name_identifies_its_speaker(name: str, expected: tuple[str, str
 
 
 @pytest.mark.parametrize("name", ["", "antonio", "elevenlabs_../x", "azure_pt_br_<x>", "espeak_../../etc", "polly_x"])
-def test_a_name_that_is_none_is_refused_with_those_there_are(name: str) -> None:
+def test_an_unknown_name_is_rejected_and_the_error_lists_the_known_ones(name: str) -> None:
     with pytest.raises(UnknownVoice, match=r"azure_pt_br_antonio.*espeak_pt_br.*elevenlabs_<id>") as raised:
         find_speaker(name)
     assert isinstance(raised.value, GiveUp)
@@ -40,11 +40,11 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(name: str) -> None:
         ("pt-BR", ["azure", "espeak"], "azure_pt_br_antonio"),
     ],
 )
-def test_each_language_has_its_usual_voice(language: str, providers: list[str], expected: str) -> None:
+def test_each_language_has_a_default_voice(language: str, providers: list[str], expected: str) -> None:
     assert default_voice(language, providers) == expected
     assert expected in KNOWN_VOICES
 
 
-def test_a_language_without_a_usual_voice_says_so() -> None:
+def test_a_language_without_a_default_voice_is_reported() -> None:
     with pytest.raises(UnknownVoice, match="'ja'"):
         default_voice("ja", ["espeak"])

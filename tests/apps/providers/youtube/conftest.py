@@ -10,10 +10,11 @@ import pytest
 from pydantic import SecretStr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from retoma_apps.providers.standin import served
-from retoma_apps.providers.youtube import LocalChannel, VideoToPublish, YouTube, YouTubeSettings, mark_of
-from retoma_apps.providers.youtube.settings import CHUNK_MULTIPLE
-from retoma_apps.providers.youtube.standin import StandIn
+from retoma_apps.providers.youtube import LocalChannel, VideoToPublish, mark_of
+from retoma_apps.providers.youtube.settings import CHUNK_MULTIPLE, YouTubeSettings
+from retoma_apps.providers.youtube.youtube import YouTube
+from standins.server import serve_app
+from standins.youtube import StandIn
 
 REFRESH, SECRET = "1//refresh-CANARY", "GOCSPX-CANARY"
 CONTENT = Random(6).randbytes(5 * CHUNK_MULTIPLE + 1000)
@@ -60,7 +61,7 @@ def clock() -> Clock:
 @pytest.fixture(scope="session")
 async def switch() -> AsyncIterator[Switch]:
     made = Switch()
-    async with served(made, "127.0.0.1", 0) as made.origin:
+    async with serve_app(made, "127.0.0.1", 0) as made.origin:
         yield made
 
 
@@ -93,7 +94,7 @@ def picture(tmp_path: Path) -> Path:
 
 
 def settings_for(origin: str, **changed: Any) -> YouTubeSettings:
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "client_id": "client",
         "client_secret": SecretStr(SECRET),
         "refresh_token": SecretStr(REFRESH),
@@ -101,12 +102,12 @@ def settings_for(origin: str, **changed: Any) -> YouTubeSettings:
         "backoff_seconds": 0,
         **StandIn.addresses(origin),
     }
-    return YouTubeSettings(_env_file=None, **given | changed)
+    return YouTubeSettings(_env_file=None, **options | changed)
 
 
-def a_video(**changed: Any) -> VideoToPublish:
-    given: dict[str, Any] = {"title": "Renda fixa em 2026", "mark": MARK, "tags": ("finanças", "renda fixa")}
-    return VideoToPublish(**given | changed)
+def make_video(**changed: Any) -> VideoToPublish:
+    body: dict[str, Any] = {"title": "Renda fixa em 2026", "mark": MARK, "tags": ("finanças", "renda fixa")}
+    return VideoToPublish(**body | changed)
 
 
 def rewrite(path: Path, content: bytes) -> None:

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from retoma_apps.providers.youtube import Channel, LocalChannel, YouTube
+from retoma_apps.providers.youtube import Channel, LocalChannel
+from retoma_apps.providers.youtube.youtube import YouTube
 
 
 class KilledCopy(LocalChannel):

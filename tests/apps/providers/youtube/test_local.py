@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from retoma import GiveUp
-from retoma_apps.providers.youtube import LocalChannel, SessionGone, Status, mark_of
-from tests.apps.providers.youtube.conftest import CONTENT, MARK, PNG, SIZE, Clock, WatchedCopy, a_video, rewrite
+from retoma_apps.providers.youtube import LocalChannel, SessionGone, mark_of
+from retoma_apps.providers.youtube.port import Status
+from tests.apps.providers.youtube.conftest import CONTENT, MARK, PNG, SIZE, Clock, WatchedCopy, make_video, rewrite
 
 
 @pytest.fixture
@@ -18,10 +19,10 @@ def channel(tmp_path: Path, clock: Clock) -> WatchedCopy:
     return WatchedCopy(tmp_path / "channel", chunk_bytes=100_000, now=clock)
 
 
-async def test_a_video_is_shown_with_its_words_and_its_thumbnail(
+async def test_a_video_is_shown_with_its_texts_and_its_thumbnail(
     channel: LocalChannel, film: Path, picture: Path
 ) -> None:
-    published = await channel.send(await channel.begin(a_video(description="a <b>"), SIZE), film)
+    published = await channel.send(await channel.begin(make_video(description="a <b>"), SIZE), film)
     assert [(each.video_id, each.thumbnail) for each in await channel.videos()] == [(published.video_id, None)]
     await channel.set_thumbnail(published.video_id, picture)
     [shown] = await channel.videos()
@@ -34,10 +35,8 @@ async def test_a_video_is_shown_with_its_words_and_its_thumbnail(
     assert published.url == f"/channel/{published.video_id}"
 
 
-async def test_a_new_thumbnail_takes_the_place_of_one_of_another_kind(
-    channel: LocalChannel, film: Path, picture: Path
-) -> None:
-    published = await channel.send(await channel.begin(a_video(), SIZE), film)
+async def test_a_new_thumbnail_replaces_one_in_another_format(channel: LocalChannel, film: Path, picture: Path) -> None:
+    published = await channel.send(await channel.begin(make_video(), SIZE), film)
     for content in (b"\xff\xd8\xffjpeg", PNG):
         rewrite(picture, content)
         await channel.set_thumbnail(published.video_id, picture)
@@ -47,11 +46,11 @@ async def test_a_new_thumbnail_takes_the_place_of_one_of_another_kind(
         assert shown.thumbnail.read_bytes() == content
 
 
-async def test_a_second_beginning_with_the_same_mark_finds_the_first(channel: LocalChannel, film: Path) -> None:
-    session = await channel.begin(a_video(), SIZE)
-    assert await channel.begin(a_video(), SIZE) == session
+async def test_a_second_session_with_the_same_marker_finds_the_first(channel: LocalChannel, film: Path) -> None:
+    session = await channel.begin(make_video(), SIZE)
+    assert await channel.begin(make_video(), SIZE) == session
     published = await channel.send(session, film)
-    assert await channel.begin(a_video(title="another"), SIZE) == session
+    assert await channel.begin(make_video(title="another"), SIZE) == session
     assert await channel.send(session, film) == published
     assert [each.title for each in await channel.videos()] == ["Renda fixa em 2026"]
 
@@ -59,7 +58,7 @@ async def test_a_second_beginning_with_the_same_mark_finds_the_first(channel: Lo
 async def test_a_session_started_during_another_publication_creates_no_second_video(
     channel: LocalChannel, film: Path, tmp_path: Path
 ) -> None:
-    session = await channel.begin(a_video(), SIZE)
+    session = await channel.begin(make_video(), SIZE)
     open_session = tmp_path / "channel/sessions" / session.removeprefix("local:")
     shutil.copytree(open_session, tmp_path / "begun")
     published = await channel.send(session, film)
@@ -68,23 +67,30 @@ async def test_a_session_started_during_another_publication_creates_no_second_vi
     assert len(await channel.videos()) == 1
 
 
+async def test_a_deleted_video_is_gone_and_may_be_deleted_again(channel: LocalChannel, film: Path) -> None:
+    video = (await channel.send(await channel.begin(make_video(), SIZE), film)).video_id
+    await channel.delete(video)
+    await channel.delete(video)
+    assert (await channel.videos(), await channel.find(MARK)) == ([], None)
+
+
 async def test_a_scheduled_video_is_published_at_its_time(channel: LocalChannel, film: Path, clock: Clock) -> None:
     at = clock.now + timedelta(hours=1)
-    video = (await channel.send(await channel.begin(a_video(publish_at=at), SIZE), film)).video_id
+    video = (await channel.send(await channel.begin(make_video(publish_at=at), SIZE), film)).video_id
     assert await channel.status(video) == Status("processed", "", at)
     clock.now = at
     assert (await channel.status(video)).state == "published"
 
 
-async def test_the_newest_come_first(channel: LocalChannel, film: Path, clock: Clock) -> None:
+async def test_the_newest_videos_come_first(channel: LocalChannel, film: Path, clock: Clock) -> None:
     for title in ("first", "second", "third"):
-        await channel.send(await channel.begin(a_video(title=title, mark=mark_of(title)), SIZE), film)
+        await channel.send(await channel.begin(make_video(title=title, mark=mark_of(title)), SIZE), film)
         clock.now += timedelta(seconds=1)
     assert [each.title for each in await channel.videos()] == ["third", "second", "first"]
 
 
-async def test_a_copy_goes_on_where_it_ended(channel: WatchedCopy, film: Path, tmp_path: Path) -> None:
-    session = await channel.begin(a_video(), SIZE)
+async def test_a_copy_resumes_where_it_stopped(channel: WatchedCopy, film: Path, tmp_path: Path) -> None:
+    session = await channel.begin(make_video(), SIZE)
     begun = tmp_path / "channel/sessions" / session.removeprefix("local:") / "video.mp4"
     begun.write_bytes(CONTENT[:250_000])
     await channel.send(session, film)
@@ -95,14 +101,14 @@ async def test_a_copy_goes_on_where_it_ended(channel: WatchedCopy, film: Path, t
 
 @pytest.mark.parametrize("spoilt", [bytes(1000), CONTENT + b"more"])
 async def test_a_damaged_copy_is_repeated(channel: LocalChannel, film: Path, tmp_path: Path, spoilt: bytes) -> None:
-    session = await channel.begin(a_video(), SIZE)
+    session = await channel.begin(make_video(), SIZE)
     (tmp_path / "channel/sessions" / session.removeprefix("local:") / "video.mp4").write_bytes(spoilt)
     await channel.send(session, film)
     [shown] = await channel.videos()
     assert shown.video.read_bytes() == CONTENT
 
 
-async def test_a_session_that_never_existed_is_gone(channel: LocalChannel, film: Path) -> None:
+async def test_an_unknown_session_is_reported_as_gone(channel: LocalChannel, film: Path) -> None:
     with pytest.raises(SessionGone):
         await channel.send("local:local-0123456789ab", film)
     assert await channel.find(MARK) is None
@@ -110,17 +116,17 @@ async def test_a_session_that_never_existed_is_gone(channel: LocalChannel, film:
     assert await channel.videos() == []
 
 
-@pytest.mark.parametrize("given", ["local:../../etc", "local:/etc", "", "local-../x", "local-0123456789AB"])
-async def test_an_id_leads_nowhere_else(channel: LocalChannel, film: Path, picture: Path, given: str) -> None:
+@pytest.mark.parametrize("values", ["local:../../etc", "local:/etc", "", "local-../x", "local-0123456789AB"])
+async def test_an_id_cannot_escape_the_folder(channel: LocalChannel, film: Path, picture: Path, values: str) -> None:
     with pytest.raises(GiveUp):
-        await channel.send(given, film)
+        await channel.send(values, film)
     with pytest.raises(GiveUp):
-        await channel.set_thumbnail(given, picture)
-    assert await channel.video(given) is None
+        await channel.set_thumbnail(values, picture)
+    assert await channel.video(values) is None
 
 
-async def test_a_file_that_the_session_is_not_for_is_refused(channel: LocalChannel, film: Path) -> None:
-    session = await channel.begin(a_video(), SIZE - 1)
+async def test_a_file_that_does_not_match_the_session_is_rejected(channel: LocalChannel, film: Path) -> None:
+    session = await channel.begin(make_video(), SIZE - 1)
     with pytest.raises(GiveUp, match="bytes"):
         await channel.send(session, film)
     assert await channel.videos() == []

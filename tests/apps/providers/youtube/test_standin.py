@@ -4,13 +4,15 @@ from hashlib import sha256
 from pathlib import Path
 
 from retoma.outgoing import Guard, HttpClient
-from retoma_apps.providers.youtube import YouTube
-from retoma_apps.providers.youtube.standin import StandIn
-from tests.apps.providers.youtube.conftest import CONTENT, SIZE, Switch, a_video
+from retoma_apps.providers.youtube.youtube import YouTube
+from standins.youtube import StandIn
+from tests.apps.providers.youtube.conftest import CONTENT, SIZE, Switch, make_video
 
 
-async def test_it_shows_what_it_was_sent(standin: StandIn, switch: Switch, youtube: YouTube, film: Path) -> None:
-    await youtube.send(await youtube.begin(a_video(), SIZE), film)
+async def test_the_stand_in_shows_what_it_received(
+    standin: StandIn, switch: Switch, youtube: YouTube, film: Path
+) -> None:
+    await youtube.send(await youtube.begin(make_video(), SIZE), film)
     async with HttpClient(Guard().with_origin_of(switch.origin)) as outgoing:
         answer = await outgoing.request("GET", f"{switch.origin}/standin/videos")
     [shown] = answer.json()["videos"]
@@ -18,7 +20,7 @@ async def test_it_shows_what_it_was_sent(standin: StandIn, switch: Switch, youtu
     assert shown["snippet"]["title"] == "Renda fixa em 2026"
 
 
-async def test_faults_are_ordered_by_name(standin: StandIn, switch: Switch) -> None:
+async def test_faults_are_configured_by_name(standin: StandIn, switch: Switch) -> None:
     async with HttpClient(Guard().with_origin_of(switch.origin)) as outgoing:
         faults = f"{switch.origin}/standin/faults"
         assert (await outgoing.request("PUT", faults, json={"partial": 2})).status == 200
@@ -27,8 +29,8 @@ async def test_faults_are_ordered_by_name(standin: StandIn, switch: Switch) -> N
     assert (refused.status, "'partly'" in refused.json()["error"]) == (400, True)
 
 
-async def test_it_refuses_what_youtube_refuses(standin: StandIn, switch: Switch, youtube: YouTube) -> None:
-    session = await youtube.begin(a_video(), SIZE)
+async def test_the_stand_in_rejects_what_youtube_rejects(standin: StandIn, switch: Switch, youtube: YouTube) -> None:
+    session = await youtube.begin(make_video(), SIZE)
     headers = {"Authorization": f"Bearer {standin.tokens[-1]}"}
     spans = {"bytes 0-999/1311720": 1000, "bytes 262144-524287/1311720": 262_144, "bytes 0-262143/7": 262_144}
     async with HttpClient(Guard().with_origin_of(switch.origin)) as outgoing:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retoma_apps.providers.youtube.text_limits import fit_texts
-from tests.apps.providers.youtube.conftest import MARK, a_video
+from tests.apps.providers.youtube.conftest import MARK, make_video
 
 
 def count_characters(tags: tuple[str, ...]) -> int:
@@ -14,8 +14,8 @@ def count_characters(tags: tuple[str, ...]) -> int:
 
 
 @given(st.text(max_size=300), st.text(max_size=6000), st.lists(st.text(max_size=120), max_size=30))
-def test_whatever_is_written_fits(title: str, description: str, tags: list[str]) -> None:
-    video = fit_texts(a_video(title=title, description=description, tags=tuple(tags)))
+def test_any_text_is_cut_to_fit(title: str, description: str, tags: list[str]) -> None:
+    video = fit_texts(make_video(title=title, description=description, tags=tuple(tags)))
     assert 0 < len(video.title) <= 100
     assert "\n" not in video.title
     assert len(video.description.encode()) <= 5000
@@ -26,7 +26,7 @@ def test_whatever_is_written_fits(title: str, description: str, tags: list[str])
 
 
 def test_a_description_is_cut_by_bytes_and_between_characters() -> None:
-    assert fit_texts(a_video(description="x" + "ã" * 3000)).description == "x" + "ã" * 2499
+    assert fit_texts(make_video(description="x" + "ã" * 3000)).description == "x" + "ã" * 2499
 
 
 CREDITS = tuple(f"Ana {number} (pexels): https://pexels.example/{number}" for number in range(200))
@@ -34,13 +34,13 @@ CREDITS = tuple(f"Ana {number} (pexels): https://pexels.example/{number}" for nu
 
 @pytest.mark.parametrize("count", [1, 20, 110])
 def test_a_long_description_is_cut_before_its_credits(count: int) -> None:
-    described = fit_texts(a_video(description="ã" * 4500, credits=CREDITS[:count])).description
+    described = fit_texts(make_video(description="ã" * 4500, credits=CREDITS[:count])).description
     assert described.endswith("ã\n\n" + "\n".join(CREDITS[:count]))
     assert 4999 <= len(described.encode()) <= 5000
 
 
-def test_credits_too_long_by_themselves_lose_whole_lines() -> None:
-    described = fit_texts(a_video(description="Text", credits=CREDITS)).description
+def test_credits_that_are_too_long_on_their_own_lose_whole_lines() -> None:
+    described = fit_texts(make_video(description="Text", credits=CREDITS)).description
     assert len(described.encode()) <= 5000
     assert set(described.splitlines()) <= {*CREDITS, *_BEGINNINGS, ""}
 
@@ -48,12 +48,12 @@ def test_credits_too_long_by_themselves_lose_whole_lines() -> None:
 _BEGINNINGS = {"Text"[:length] for length in range(5)}
 
 
-def test_words_that_fit_stay_as_they_are() -> None:
-    video = a_video(description="Linha um\n\nLinha dois: ação 🎬", tags=("renda fixa", "renda fixa", 'a,"b'))
+def test_texts_that_fit_stay_unchanged() -> None:
+    video = make_video(description="Linha um\n\nLinha dois: ação 🎬", tags=("renda fixa", "renda fixa", 'a,"b'))
     assert fit_texts(video).description == video.description
     assert fit_texts(video).tags == (MARK, "renda fixa", "a b")
 
 
-def test_tags_that_do_not_fit_together_are_left_out_and_spaces_cost_quotation_marks() -> None:
-    tags = fit_texts(a_video(tags=tuple(f"{number:02} {'x' * 20}" for number in range(30)))).tags
+def test_tags_that_exceed_the_limit_are_omitted_and_spaces_cost_quotation_marks() -> None:
+    tags = fit_texts(make_video(tags=tuple(f"{number:02} {'x' * 20}" for number in range(30)))).tags
     assert count_characters(tags) <= 500 < count_characters((*tags, tags[-1]))

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from retoma import GiveUp, ProviderDown, ProviderRejected, RateLimited
+from retoma import GiveUp
+from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma.outgoing import NoResponse, Response
-from retoma_apps.providers.youtube import Status, YouTube, YouTubeSettings
 from retoma_apps.providers.youtube.error_mapping import until_midnight
-from retoma_apps.providers.youtube.standin import StandIn
+from retoma_apps.providers.youtube.port import Status
+from retoma_apps.providers.youtube.settings import YouTubeSettings
+from retoma_apps.providers.youtube.youtube import YouTube
+from standins.youtube import StandIn
 from tests.apps.providers.youtube.conftest import (
     MARK,
     PNG,
@@ -23,17 +26,17 @@ from tests.apps.providers.youtube.conftest import (
     SIZE,
     Clock,
     Switch,
-    a_video,
+    make_video,
     rewrite,
     settings_for,
 )
 
 
-async def test_a_video_goes_out_private_until_its_time_and_says_that_it_is_synthetic(
+async def test_a_video_is_private_until_its_publication_time_and_declared_as_synthetic(
     standin: StandIn, youtube: YouTube
 ) -> None:
     at = datetime(2026, 2, 4, 9, tzinfo=timezone(timedelta(hours=-3)))
-    await youtube.begin(a_video(publish_at=at, description="Olá <b>"), SIZE)
+    await youtube.begin(make_video(publish_at=at, description="Olá <b>"), SIZE)
     [session] = standin.sessions.values()
     assert session.size == SIZE
     assert session.resource["status"] == {
@@ -48,8 +51,8 @@ async def test_a_video_goes_out_private_until_its_time_and_says_that_it_is_synth
     assert snippet["description"] == "Olá \u2039b\u203a"
 
 
-async def test_without_a_time_it_is_public_at_once(standin: StandIn, youtube: YouTube) -> None:
-    await youtube.begin(a_video(), SIZE)
+async def test_without_a_publication_time_a_video_is_public_at_once(standin: StandIn, youtube: YouTube) -> None:
+    await youtube.begin(make_video(), SIZE)
     [session] = standin.sessions.values()
     assert session.resource["status"]["privacyStatus"] == "public"
     assert "publishAt" not in session.resource["status"]
@@ -59,7 +62,7 @@ async def test_a_video_is_uploaded_then_processed_then_published_then_deleted(
     standin: StandIn, youtube: YouTube, film: Path, clock: Clock
 ) -> None:
     at = clock.now + timedelta(hours=1)
-    video = (await youtube.send(await youtube.begin(a_video(publish_at=at), SIZE), film)).video_id
+    video = (await youtube.send(await youtube.begin(make_video(publish_at=at), SIZE), film)).video_id
     assert await youtube.status(video) == Status("uploaded", publish_at=at)
     clock.now += timedelta(minutes=2)
     assert (await youtube.status(video)).state == "processed"
@@ -70,11 +73,11 @@ async def test_a_video_is_uploaded_then_processed_then_published_then_deleted(
 
 
 @pytest.mark.parametrize(("ending", "state"), [("failure", "failed"), ("rejection", "rejected")])
-async def test_a_video_that_is_not_taken_says_why(
+async def test_a_rejected_video_reports_why(
     standin: StandIn, youtube: YouTube, film: Path, ending: str, state: str
 ) -> None:
     setattr(standin.faults, ending, "codec")
-    video = (await youtube.send(await youtube.begin(a_video(), SIZE), film)).video_id
+    video = (await youtube.send(await youtube.begin(make_video(), SIZE), film)).video_id
     status = await youtube.status(video)
     assert (status.state, status.reason) == (state, "codec")
 
@@ -82,13 +85,23 @@ async def test_a_video_that_is_not_taken_says_why(
 async def test_a_thumbnail_is_set_and_may_be_set_again(
     standin: StandIn, youtube: YouTube, film: Path, picture: Path
 ) -> None:
-    video = (await youtube.send(await youtube.begin(a_video(), SIZE), film)).video_id
+    video = (await youtube.send(await youtube.begin(make_video(), SIZE), film)).video_id
     await youtube.set_thumbnail(video, picture)
     await youtube.set_thumbnail(video, picture)
     assert standin.videos[video].thumbnail == PNG
 
 
-async def test_a_thumbnail_that_cannot_be_one_is_not_sent(standin: StandIn, youtube: YouTube, picture: Path) -> None:
+async def test_a_deleted_video_is_gone_and_may_be_deleted_again(standin: StandIn, youtube: YouTube, film: Path) -> None:
+    video = (await youtube.send(await youtube.begin(make_video(), SIZE), film)).video_id
+    await youtube.delete(video)
+    await youtube.delete(video)
+    assert (standin.videos, await youtube.find(MARK)) == ({}, None)
+    standin.faults.forbidden = True
+    with pytest.raises(ProviderRejected):
+        await youtube.delete(video)
+
+
+async def test_an_invalid_thumbnail_is_not_sent(standin: StandIn, youtube: YouTube, picture: Path) -> None:
     rewrite(picture, b"<svg/>")
     with pytest.raises(GiveUp, match="neither"):
         await youtube.set_thumbnail("abc", picture)
@@ -101,10 +114,10 @@ async def test_a_thumbnail_that_cannot_be_one_is_not_sent(standin: StandIn, yout
     assert standin.requests["POST set"] == 1
 
 
-async def test_an_account_that_may_set_no_thumbnails_is_no_reason_to_wait(
+async def test_an_account_without_thumbnail_permission_does_not_pause_the_pool(
     standin: StandIn, youtube: YouTube, film: Path, picture: Path
 ) -> None:
-    video = (await youtube.send(await youtube.begin(a_video(), SIZE), film)).video_id
+    video = (await youtube.send(await youtube.begin(make_video(), SIZE), film)).video_id
     standin.faults.forbidden = True
     with pytest.raises(GiveUp, match="403"):
         await youtube.set_thumbnail(video, picture)
@@ -112,33 +125,31 @@ async def test_an_account_that_may_set_no_thumbnails_is_no_reason_to_wait(
         await youtube.status(video)
 
 
-async def test_one_access_token_serves_until_it_is_refused(standin: StandIn, youtube: YouTube) -> None:
+async def test_one_access_token_is_reused_until_it_is_rejected(standin: StandIn, youtube: YouTube) -> None:
     for _ in range(3):
-        await youtube.begin(a_video(), SIZE)
+        await youtube.begin(make_video(), SIZE)
     assert len(standin.tokens) == 1
     standin.faults.refused_tokens = 1
-    await youtube.begin(a_video(), SIZE)
+    await youtube.begin(make_video(), SIZE)
     assert len(standin.tokens) == 2
     standin.faults.refused_tokens = 2
     with pytest.raises(ProviderRejected, match="access token"):
-        await youtube.begin(a_video(), SIZE)
+        await youtube.begin(make_video(), SIZE)
 
 
-async def test_a_refresh_token_that_was_revoked_stops_the_pool_and_names_what_to_set(
-    standin: StandIn, switch: Switch
-) -> None:
+async def test_a_revoked_refresh_token_pauses_the_pool_and_names_the_setting(standin: StandIn, switch: Switch) -> None:
     unauthorised = YouTube(settings_for(switch.origin, refresh_token="1//revoked-CANARY", account="Canal B"))
     with pytest.raises(ProviderRejected, match="YOUTUBE_REFRESH_TOKEN_CANAL_B") as raised:
-        await unauthorised.begin(a_video(), SIZE)
+        await unauthorised.begin(make_video(), SIZE)
     assert "CANARY" not in repr(raised.value) + repr(unauthorised._settings)
     await unauthorised.close()
 
 
 @pytest.mark.parametrize("missing", ["client_id", "client_secret", "refresh_token"])
-async def test_without_an_account_nothing_is_asked(standin: StandIn, switch: Switch, missing: str) -> None:
+async def test_without_an_account_nothing_is_requested(standin: StandIn, switch: Switch, missing: str) -> None:
     nobody = YouTube(settings_for(switch.origin, **{missing: ""}))
     with pytest.raises(ProviderRejected, match=f"YOUTUBE_{missing.upper()}"):
-        await nobody.begin(a_video(), SIZE)
+        await nobody.begin(make_video(), SIZE)
     assert not standin.requests
     await nobody.close()
 
@@ -154,7 +165,7 @@ async def test_each_account_uses_only_its_own_token(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("account", ["日本語", "!!!", "Финансы", "Финансы BR"])
-def test_an_account_after_which_no_variable_can_be_named_has_no_other_token(
+def test_an_account_whose_name_cannot_form_a_variable_has_no_own_token(
     account: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("YOUTUBE_REFRESH_TOKEN", "main")
@@ -163,10 +174,10 @@ def test_an_account_after_which_no_variable_can_be_named_has_no_other_token(
         YouTubeSettings.for_account(account, _env_file=None)
 
 
-async def test_a_quota_that_is_used_up_waits_until_midnight_in_california(standin: StandIn, youtube: YouTube) -> None:
+async def test_an_exhausted_quota_waits_until_midnight_in_california(standin: StandIn, youtube: YouTube) -> None:
     standin.faults.quota = True
     with pytest.raises(RateLimited, match="quota") as raised:
-        await youtube.begin(a_video(), SIZE)
+        await youtube.begin(make_video(), SIZE)
     assert timedelta(0) < raised.value.delay <= timedelta(hours=25)
 
 
@@ -179,21 +190,21 @@ async def test_a_quota_that_is_used_up_waits_until_midnight_in_california(standi
         ("Sun, 08 Mar 2026 09:00:00 GMT", 22),  # clocks go forward that night
     ],
 )
-def test_midnight_is_reckoned_by_the_providers_clock_and_by_summer_time(date: str, hours: int) -> None:
+def test_midnight_is_computed_from_the_providers_clock_and_daylight_saving_time(date: str, hours: int) -> None:
     assert until_midnight(Response(403, {"date": date}, b"")) == timedelta(hours=hours)
 
 
-async def test_a_channel_that_has_uploaded_enough_waits_for_a_day(standin: StandIn, youtube: YouTube) -> None:
+async def test_a_channel_at_its_upload_limit_waits_for_a_day(standin: StandIn, youtube: YouTube) -> None:
     standin.faults.upload_limit = True
     with pytest.raises(RateLimited) as raised:
-        await youtube.begin(a_video(), SIZE)
+        await youtube.begin(make_video(), SIZE)
     assert raised.value.delay == timedelta(hours=24)
 
 
-async def test_too_many_requests_wait_as_long_as_youtube_says(standin: StandIn, youtube: YouTube) -> None:
+async def test_rate_limiting_waits_as_long_as_youtube_says(standin: StandIn, youtube: YouTube) -> None:
     standin.faults.rate_limited = 1
     with pytest.raises(RateLimited) as raised:
-        await youtube.begin(a_video(), SIZE)
+        await youtube.begin(make_video(), SIZE)
     assert raised.value.delay == timedelta(seconds=7)
 
 
@@ -210,16 +221,16 @@ async def test_too_many_requests_wait_as_long_as_youtube_says(standin: StandIn, 
         (503, None, ProviderDown),
     ],
 )
-async def test_each_refusal_has_its_error_and_repeats_no_secret(
+async def test_each_rejection_has_its_own_error_and_repeats_no_secret(
     youtube: YouTube, monkeypatch: pytest.MonkeyPatch, status: int, reason: str | None, error: type[Exception]
 ) -> None:
-    await youtube.begin(a_video(), SIZE)
+    await youtube.begin(make_video(), SIZE)
     token = youtube._tokens.last
     message = f"{token} {SECRET} {REFRESH} no"
-    told = {"error": {"message": message, "errors": [{"reason": reason}] if reason else []}}
-    answers(monkeypatch, youtube, Response(status, {}, json.dumps(told).encode()))
+    reported = {"error": {"message": message, "errors": [{"reason": reason}] if reason else []}}
+    answers(monkeypatch, youtube, Response(status, {}, json.dumps(reported).encode()))
     with pytest.raises(error) as raised:
-        await youtube.begin(a_video(), SIZE)
+        await youtube.begin(make_video(), SIZE)
     assert type(raised.value) is error
     assert "CANARY" not in str(raised.value)
     assert token not in str(raised.value)
@@ -228,29 +239,27 @@ async def test_each_refusal_has_its_error_and_repeats_no_secret(
 @pytest.mark.parametrize(
     "location", [None, "https://evil.example/x", "http://www.googleapis.com/x", "https://evilgoogleapis.com/x"]
 )
-async def test_a_session_elsewhere_is_not_taken_as_our_token_would_go_there(
+async def test_a_session_on_another_host_is_not_used_as_our_token_would_go_there(
     youtube: YouTube, monkeypatch: pytest.MonkeyPatch, location: str | None
 ) -> None:
-    await youtube.begin(a_video(), SIZE)
+    await youtube.begin(make_video(), SIZE)
     answers(monkeypatch, youtube, Response(200, {"location": location} if location else {}, b""))
     with pytest.raises(ProviderDown, match="no session"):
-        await youtube.begin(a_video(), SIZE)
+        await youtube.begin(make_video(), SIZE)
 
 
-async def test_a_lost_answer_to_a_beginning_is_worth_another_try(
-    youtube: YouTube, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await youtube.begin(a_video(), SIZE)
+async def test_a_lost_answer_to_a_session_start_is_retryable(youtube: YouTube, monkeypatch: pytest.MonkeyPatch) -> None:
+    await youtube.begin(make_video(), SIZE)
     answers(monkeypatch, youtube, NoResponse("https://x broke off", maybe_sent=True))
     with pytest.raises(ProviderDown):
-        await youtube.begin(a_video(), SIZE)
+        await youtube.begin(make_video(), SIZE)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"items": 5}', b'{"items": [{"status": 7}]}'])
-async def test_an_answer_that_makes_no_sense_ends_in_no_crash(
+async def test_an_invalid_answer_does_not_crash(
     youtube: YouTube, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, body: bytes
 ) -> None:
-    await youtube.begin(a_video(), SIZE)
+    await youtube.begin(make_video(), SIZE)
     answers(monkeypatch, youtube, Response(200, {}, body))
     try:
         assert (await youtube.status("abc")).state in ("deleted", "uploaded")
@@ -262,17 +271,17 @@ async def test_no_secret_is_logged(
     standin: StandIn, youtube: YouTube, film: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG), caplog.at_level(logging.WARNING, "httpcore2"):  # as in retoma.logs
-        session = await youtube.begin(a_video(), SIZE)
+        session = await youtube.begin(make_video(), SIZE)
         await youtube.send(session, film)
     upload_id = session.rpartition("=")[2]
     assert not any(secret in caplog.text for secret in (upload_id, SECRET, REFRESH, *standin.tokens))
 
 
-def test_a_time_without_a_zone_and_a_mark_of_somebody_elses_are_mistakes() -> None:
+def test_a_time_without_a_zone_and_a_foreign_marker_are_errors() -> None:
     with pytest.raises(ValueError, match="time zone"):
-        a_video(publish_at=datetime.now(UTC).replace(tzinfo=None))
+        make_video(publish_at=datetime.now(UTC).replace(tzinfo=None))
     with pytest.raises(ValueError, match="mark_of"):
-        a_video(mark="finanças")
+        make_video(mark="finanças")
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, youtube: YouTube, answer: Response | NoResponse) -> None:

@@ -15,7 +15,7 @@ import av
 import imageio_ffmpeg  # type: ignore[import-untyped]
 from PIL import Image
 
-from retoma_apps.videos.media.narration import RATE
+from retoma_apps.videos.steps.media.narration import RATE
 
 SMALL = (160, 90)
 
@@ -91,7 +91,7 @@ def mean_volume(path: Path) -> float:
     with av.open(str(path)) as container:
         for packed in container.decode(audio=0):
             for plain in resampler.resample(packed):
-                heard = struct.unpack(f"<{plain.samples}h", bytes(plain.planes[0])[: 2 * plain.samples])
-                power += sum(sample * sample for sample in heard)
-                count += len(heard)
+                audio = struct.unpack(f"<{plain.samples}h", bytes(plain.planes[0])[: 2 * plain.samples])
+                power += sum(sample * sample for sample in audio)
+                count += len(audio)
     return 10 * math.log10(max(power, 1) / count / 32768**2)

@@ -9,11 +9,10 @@ import pytest
 from PIL import ImageChops
 
 from retoma_apps.providers import ffmpeg
-from retoma_apps.providers.ffmpeg import FfmpegFailed
-from retoma_apps.videos.media import assembly
-from retoma_apps.videos.media.assembly import BadShot, Shot, assemble
-from retoma_apps.videos.media.probe import probe
+from retoma_apps.providers.ffmpeg import FfmpegFailed, probe
 from retoma_apps.videos.models import Line
+from retoma_apps.videos.steps.media import assembly
+from retoma_apps.videos.steps.media.assembly import BadShot, Shot, assemble
 from tests.apps.videos.media.material import SMALL, clip, frame, mean_volume, names, pixels, tone
 
 COLOURS = ("red", "lime", "blue")
@@ -45,18 +44,18 @@ def _named(shade: tuple[int, int, int]) -> str | None:
     return near[0] if near else None
 
 
-async def test_a_film_is_as_long_as_its_narration_and_plays_everywhere(tmp_path: Path, sound: Path) -> None:
+async def test_a_video_is_as_long_as_its_narration_and_plays_everywhere(tmp_path: Path, sound: Path) -> None:
     made = await assemble(shots(tmp_path, 1, 1, 1), sound, [], tmp_path / "film.mp4", size=SMALL)
     seen = await probe(tmp_path / "film.mp4")
     assert (seen.width, seen.height, seen.video_codec, seen.audio_codec) == (*SMALL, "h264", "aac")
     assert seen.seconds == made.seconds == pytest.approx(3.0, abs=0.05)
-    assert made.size == seen.size
+    assert made.size == (tmp_path / "film.mp4").stat().st_size
     assert mean_volume(tmp_path / "film.mp4") == pytest.approx(mean_volume(sound), abs=1)
     head = (tmp_path / "film.mp4").read_bytes()
     assert head.index(b"moov") < head.index(b"mdat")
 
 
-async def test_shots_change_at_their_seconds_with_a_fade_around_each_cut(tmp_path: Path, sound: Path) -> None:
+async def test_shots_change_at_their_times_with_a_fade_around_each_cut(tmp_path: Path, sound: Path) -> None:
     seen = await film(tmp_path, shots(tmp_path, 1, 1, 1), sound)
     assert len(seen) == 90
     assert [seen[at] for at in (0, 20, 40, 50, 70, 89)] == ["red", "red", "lime", "lime", "blue", "blue"]
@@ -64,12 +63,14 @@ async def test_shots_change_at_their_seconds_with_a_fade_around_each_cut(tmp_pat
     assert seen[60] is None
 
 
-async def test_a_clip_that_is_too_short_begins_again(tmp_path: Path, sound: Path) -> None:
+async def test_a_clip_that_is_too_short_loops(tmp_path: Path, sound: Path) -> None:
     assert await film(tmp_path, shots(tmp_path, 3, seconds=0.4), sound) == ["red"] * 90
 
 
 @pytest.mark.parametrize("size", ["64x200", "400x40"])
-async def test_a_clip_of_another_shape_and_rate_fills_the_picture(tmp_path: Path, sound: Path, size: str) -> None:
+async def test_a_clip_with_another_aspect_ratio_and_frame_rate_fills_the_frame(
+    tmp_path: Path, sound: Path, size: str
+) -> None:
     await assemble(shots(tmp_path, 3, size=size, rate=50), sound, [], tmp_path / "film.mp4", size=SMALL)
     image = frame(tmp_path / "film.mp4", 1)
     corners = [(0, 0), (SMALL[0] - 1, 0), (0, SMALL[1] - 1), (SMALL[0] - 1, SMALL[1] - 1)]
@@ -77,25 +78,25 @@ async def test_a_clip_of_another_shape_and_rate_fills_the_picture(tmp_path: Path
 
 
 @pytest.mark.parametrize("seconds", [(1.0, 0.5), (2, 9), (0, 3, 0), (0.01, 0.02, 1)])
-async def test_shots_that_do_not_add_up_are_cut_or_held(
+async def test_shots_that_do_not_add_up_are_cut_or_frozen(
     tmp_path: Path, sound: Path, seconds: tuple[float, ...]
 ) -> None:
     assert len(await film(tmp_path, shots(tmp_path, *seconds), sound)) == 90
 
 
-async def test_a_long_film_is_made_in_parts_that_nobody_sees(
+async def test_a_long_video_is_rendered_in_parts_without_visible_seams(
     tmp_path: Path, sound: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = shots(tmp_path, *[0.6] * 5)
+    shot_list = shots(tmp_path, *[0.6] * 5)
     lines = [Line(text="Ação", start=0.2, end=2.8)]
-    whole = await film(tmp_path, given, sound, lines)
+    whole = await film(tmp_path, shot_list, sound, lines)
     monkeypatch.setattr(assembly, "SHOTS_PER_SEGMENT", 2)
-    assert await film(tmp_path, given, sound, lines) == whole
+    assert await film(tmp_path, shot_list, sound, lines) == whole
     assert len(whole) == 90
 
 
 @pytest.mark.parametrize("lengths", [[1], [1, 1], [30, 1, 30, 1, 1, 7, 2, 30, 31, 3, 1, 90, 4, 5, 6, 7, 8, 1]])
-def test_the_parts_hold_every_frame_once(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parts_contain_every_frame_once(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     for most in (1, 2, 3, 8):
         monkeypatch.setattr(assembly, "SHOTS_PER_SEGMENT", most)
         reels = assembly._plan_segments(list(enumerate(lengths)), 15)
@@ -107,14 +108,14 @@ def test_the_parts_hold_every_frame_once(lengths: list[int], monkeypatch: pytest
 
 
 async def test_subtitles_are_burned_in_with_their_accents(tmp_path: Path, sound: Path) -> None:
-    given, bands = shots(tmp_path, 3), set()
+    shot_list, bands = shots(tmp_path, 3), set()
     for text in ("ação", "acao", "a\ue000\ue001o"):  # the last has characters that no font has
-        await assemble(given, sound, [Line(text=text, start=0, end=3)], tmp_path / "film.mp4", size=SMALL, fps=2)
+        await assemble(shot_list, sound, [Line(text=text, start=0, end=3)], tmp_path / "film.mp4", size=SMALL, fps=2)
         bands.add(frame(tmp_path / "film.mp4", 1).crop((0, 55, *SMALL)).tobytes())
     assert len(bands) == 3
 
 
-async def test_subtitles_are_burned_in_for_their_time_only(tmp_path: Path, sound: Path) -> None:
+async def test_subtitles_are_shown_for_their_duration_only(tmp_path: Path, sound: Path) -> None:
     lines = [Line(text="Ação, coração,\npão às três", start=1, end=2)]
     await assemble(shots(tmp_path, 3), sound, lines, tmp_path / "film.mp4", size=SMALL)
     brightest = []
@@ -127,32 +128,34 @@ async def test_subtitles_are_burned_in_for_their_time_only(tmp_path: Path, sound
     assert brightest[2] < 40
 
 
-async def test_a_clip_that_is_no_video_is_named(tmp_path: Path, sound: Path) -> None:
-    given = shots(tmp_path, 1, 1, 1)
-    given[1].path.write_bytes(b"#EXTM3U\nfile:///etc/hostname\n")
+async def test_the_error_names_a_clip_that_is_not_a_video(tmp_path: Path, sound: Path) -> None:
+    shot_list = shots(tmp_path, 1, 1, 1)
+    shot_list[1].path.write_bytes(b"#EXTM3U\nfile:///etc/hostname\n")
     with pytest.raises(BadShot, match="shot 2") as raised:
-        await assemble(given, sound, [], tmp_path / "film.mp4", size=SMALL)
+        await assemble(shot_list, sound, [], tmp_path / "film.mp4", size=SMALL)
     assert raised.value.number == 2
 
 
-async def test_no_shots_are_no_film(tmp_path: Path, sound: Path) -> None:
+async def test_a_video_needs_at_least_one_shot(tmp_path: Path, sound: Path) -> None:
     with pytest.raises(ValueError, match="nothing to show"):
         await assemble([], sound, [], tmp_path / "film.mp4", size=SMALL)
 
 
-async def test_a_stopped_assembly_leaves_the_previous_film_and_nothing_else(
+async def test_a_stopped_assembly_leaves_the_previous_video_and_nothing_else(
     tmp_path: Path, sound: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "film.mp4").write_bytes(b"the former")
-    given = shots(tmp_path, 1, 1, 1)
+    shot_list = shots(tmp_path, 1, 1, 1)
     there = names(tmp_path)
     begun = asyncio.Event()
 
     async def run(arguments: list[str], folder: Path) -> None:
         await ffmpeg.run(arguments, folder, lambda _: begun.set())
 
-    monkeypatch.setattr(assembly, "ffmpeg", SimpleNamespace(run=run, media_input=ffmpeg.media_input))
-    work = asyncio.create_task(assemble(given, sound, [], tmp_path / "film.mp4", size=SMALL))
+    monkeypatch.setattr(
+        assembly, "ffmpeg", SimpleNamespace(run=run, media_input=ffmpeg.media_input, probe=ffmpeg.probe)
+    )
+    work = asyncio.create_task(assemble(shot_list, sound, [], tmp_path / "film.mp4", size=SMALL))
     await begun.wait()
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -161,7 +164,7 @@ async def test_a_stopped_assembly_leaves_the_previous_film_and_nothing_else(
     assert names(tmp_path) == there
 
 
-async def test_a_film_of_the_wrong_length_is_never_put_in_place(
+async def test_a_video_with_the_wrong_length_never_replaces_the_previous_one(
     tmp_path: Path, sound: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_LENGTH_DIFFERENCE", -1)

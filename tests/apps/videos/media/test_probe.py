@@ -9,15 +9,15 @@ from pathlib import Path
 import av
 import pytest
 
-from retoma_apps.videos.media.probe import Media, probe
+from retoma_apps.providers.ffmpeg import Probe, probe
 from tests.apps.videos.media.material import clip, tone
 
 WITHOUT_AV = """
 import asyncio, pathlib, sys
 sys.modules["av"] = None
-from retoma_apps.providers.speech import Espeak
-from retoma_apps.videos.media.narration import join
-from retoma_apps.videos.media.probe import probe
+from retoma_apps.providers.ffmpeg import probe
+from retoma_apps.providers.speech.espeak import Espeak
+from retoma_apps.videos.steps.media.narration import join
 
 async def narrate(to):
     said = await Espeak().say("Renda fixa.", voice="pt-br", language="pt-BR")
@@ -28,24 +28,24 @@ print(asyncio.run(narrate(pathlib.Path(sys.argv[1]))).audio_codec)
 """
 
 
-async def test_a_films_properties_match_another_reader(tmp_path: Path) -> None:
+async def test_the_properties_of_a_video_match_another_reader(tmp_path: Path) -> None:
     path = clip(tmp_path / "film.mp4", "red", seconds=1.5, size="162x90")
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
         size, seconds = (stream.width, stream.height), (container.duration or 0) / av.time_base
     found = await probe(path)
-    assert found == Media(found.seconds, *size, "h264", None, path.stat().st_size)
+    assert found == Probe(found.seconds, "h264", *size, None)
     assert found.seconds == pytest.approx(seconds, abs=0.005)
 
 
-async def test_a_sound_has_no_size_of_a_picture(tmp_path: Path) -> None:
+async def test_an_audio_file_has_no_frame_size(tmp_path: Path) -> None:
     path = tmp_path / "sound.wav"
     path.write_bytes(tone(0.75))
-    assert await probe(path) == Media(0.75, None, None, None, "pcm_s16le", path.stat().st_size)
+    assert await probe(path) == Probe(0.75, None, None, None, "pcm_s16le")
 
 
-def test_narrations_are_made_without_av(tmp_path: Path) -> None:
+def test_narrations_are_joined_without_av(tmp_path: Path) -> None:
     """Its wheels would load GPL libraries into the worker."""
     command = [sys.executable, "-c", WITHOUT_AV, str(tmp_path / "narration.wav")]
-    told = subprocess.run(command, capture_output=True, text=True)
-    assert (told.stdout, told.stderr) == ("pcm_s16le\n", "")
+    output = subprocess.run(command, capture_output=True, text=True)
+    assert (output.stdout, output.stderr) == ("pcm_s16le\n", "")

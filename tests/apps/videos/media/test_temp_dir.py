@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retoma_apps.videos.media.temp_dir import PREFIX, temp_dir
+from retoma_apps.videos.steps.media.temp_dir import PREFIX, temp_dir
 
 
 @pytest.fixture(autouse=True)
@@ -20,13 +20,13 @@ def make_old(folder: Path) -> Path:
     return folder
 
 
-def test_a_temporary_folder_is_removed_when_its_work_is_done(temp_root: Path) -> None:
+def test_a_temporary_folder_is_removed_after_use(temp_root: Path) -> None:
     with temp_dir("film") as room:
         (room / "film.mp4").write_text("x")
     assert list(temp_root.iterdir()) == []
 
 
-def test_folders_of_killed_processes_are_deleted_and_others_stay(temp_root: Path) -> None:
+def test_folders_of_killed_processes_are_deleted_and_others_are_kept(temp_root: Path) -> None:
     left, new = temp_root / f"{PREFIX}left", temp_root / f"{PREFIX}new"
     for folder in (left, new):
         folder.mkdir()
@@ -38,7 +38,7 @@ def test_folders_of_killed_processes_are_deleted_and_others_stay(temp_root: Path
             assert set(temp_root.iterdir()) == {new, used, other}
 
 
-def test_a_link_in_place_of_a_temporary_folder_deletes_nothing(temp_root: Path) -> None:
+def test_a_symlink_in_place_of_a_temporary_folder_deletes_nothing(temp_root: Path) -> None:
     kept = temp_root / "kept"
     kept.mkdir()
     (temp_root / f"{PREFIX}link").symlink_to(kept)

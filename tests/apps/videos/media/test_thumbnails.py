@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageChops
 
-from retoma_apps.videos.media.thumbnails import LAYOUTS, MAX_BYTES, PALETTES, SIZE, Layout, draw_thumbnail
+from retoma_apps.videos.steps.media.thumbnails import LAYOUTS, MAX_BYTES, PALETTES, SIZE, Layout, draw_thumbnail
 
 TEXT = "Ação, coração e pão às três"
 
@@ -23,7 +23,7 @@ def find_text_box(folder: Path, text: str, layout: Layout = "left") -> tuple[int
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("text", [TEXT, "W" * 300, "palavra " * 400, "Ç" * 9])
-def test_words_of_any_length_stay_within_the_picture(tmp_path: Path, layout: Layout, text: str) -> None:
+def test_text_of_any_length_stays_within_the_thumbnail(tmp_path: Path, layout: Layout, text: str) -> None:
     box = find_text_box(tmp_path, text, layout)
     assert box is not None
     assert box[0] > 20
@@ -32,13 +32,13 @@ def test_words_of_any_length_stay_within_the_picture(tmp_path: Path, layout: Lay
     assert box[3] < SIZE[1] - 20
 
 
-def test_few_words_are_large(tmp_path: Path) -> None:
+def test_short_text_is_large(tmp_path: Path) -> None:
     box = find_text_box(tmp_path, "Pão", "centre")
     assert box is not None
     assert box[3] - box[1] > 120
 
 
-def test_accents_are_letters_of_their_own(tmp_path: Path) -> None:
+def test_accented_letters_are_drawn_correctly(tmp_path: Path) -> None:
     shown = [draw_sample(tmp_path, text).tobytes() for text in ("c", "ç", "ã", "a", "\U000f0000", "\U000f0001")]
     assert len(set(shown[:5])) == 5
     assert shown[4] == shown[5], "letters that the font lacks look all the same"
@@ -48,7 +48,7 @@ def test_the_three_layouts_differ(tmp_path: Path) -> None:
     assert len({find_text_box(tmp_path, TEXT, layout) for layout in LAYOUTS}) == 3
 
 
-def test_a_busy_picture_of_another_shape_fills_a_thumbnail_that_is_small_enough(tmp_path: Path) -> None:
+def test_a_busy_image_with_another_aspect_ratio_fills_a_thumbnail_that_is_small_enough(tmp_path: Path) -> None:
     busy = Image.merge("RGB", [Image.effect_noise((700, 900), 120) for _ in range(3)])
     file = io.BytesIO()
     busy.save(file, "PNG")
@@ -59,13 +59,13 @@ def test_a_busy_picture_of_another_shape_fills_a_thumbnail_that_is_small_enough(
 
 
 @pytest.mark.parametrize("thing", [b"", b"no picture", b"\x89PNG\r\n\x1a\n", b"<svg/>", b"%!PS-Adobe-3.0 EPSF-3.0"])
-def test_a_background_that_is_no_picture_is_refused(tmp_path: Path, thing: bytes) -> None:
+def test_a_background_that_is_not_an_image_is_rejected(tmp_path: Path, thing: bytes) -> None:
     with pytest.raises(ValueError, match="the background"):
         draw_thumbnail(thing, TEXT, tmp_path / "t.png")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_background_of_far_too_many_pixels_is_not_unpacked(tmp_path: Path) -> None:
+def test_a_background_with_far_too_many_pixels_is_not_decoded(tmp_path: Path) -> None:
     file = io.BytesIO()
     Image.new("1", (9_000, 9_000)).save(file, "PNG")
     with pytest.raises(ValueError, match="too large"):

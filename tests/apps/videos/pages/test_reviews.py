@@ -4,11 +4,11 @@ import re
 from datetime import timedelta
 from html import unescape
 
-from retoma import Decision
+from retoma.reviews import Decision
 from retoma_apps.videos.models import Script
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, TEMPLATES
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.writing.quality import assess_quality
+from retoma_apps.videos.steps.writing.quality import assess_quality
 from tests.apps.videos.pages.conftest import OpenVideoPages
 from tests.apps.videos.pages.video_pages import FILM, VideoPages
 from tests.server.pages.test_pages import EVERYTHING, Elements
@@ -80,7 +80,7 @@ EXPECTED_TEXTS = {
 }
 
 
-async def test_a_reviewer_sees_all_that_they_decide_by_in_their_language(video_pages: VideoPages) -> None:
+async def test_a_reviewer_sees_everything_needed_to_decide_in_their_language(video_pages: VideoPages) -> None:
     run = await video_pages.begin()
     for step, languages in EXPECTED_TEXTS.items():
         await video_pages.work()
@@ -91,7 +91,7 @@ async def test_a_reviewer_sees_all_that_they_decide_by_in_their_language(video_p
         await video_pages.approve(review)
 
 
-async def test_the_players_of_a_review_get_the_parts_of_files_that_they_ask_for(video_pages: VideoPages) -> None:
+async def test_media_players_in_a_review_get_the_byte_ranges_they_request(video_pages: VideoPages) -> None:
     review = await video_pages.review("final_review", scheduled_for="2031-02-04T12:00:00Z")
     page = await video_pages.read(f"/reviews/{review.id}")
     assert "2031-02-04 12:00:00 UTC" in page
@@ -103,7 +103,7 @@ async def test_the_players_of_a_review_get_the_parts_of_files_that_they_ask_for(
     assert (subtitles.text, subtitles.headers["content-type"].partition(";")[0]) == ("WEBVTT", "text/vtt")
 
 
-async def test_a_final_review_says_that_the_time_of_publication_has_passed_meanwhile(video_pages: VideoPages) -> None:
+async def test_a_final_review_says_that_the_publication_time_has_passed(video_pages: VideoPages) -> None:
     review = await video_pages.review("final_review", scheduled_for="2030-01-01T17:00:00+02:00")
     for hours, is_late in ((2, False), (1, True)):
         await video_pages.visitor.api.sandbox.clock.advance(timedelta(hours=hours))
@@ -112,7 +112,7 @@ async def test_a_final_review_says_that_the_time_of_publication_has_passed_meanw
         assert ("This time has passed" in page) is is_late
 
 
-async def test_a_final_review_shows_the_credits_that_are_published_below_the_description(
+async def test_a_final_review_shows_the_credits_published_below_the_description(
     video_pages: VideoPages,
 ) -> None:
     review = await video_pages.review("final_review")
@@ -137,16 +137,16 @@ async def test_a_script_is_edited_scene_by_scene_in_the_language_of_the_page(vid
     assert "Knowledge reuse rate" not in page
     assert "Em JSON." not in page
     sources = {"value.sources.0.name": "Bank", "value.sources.0.confidence": "1,5"}
-    given = {"action": "edit", "value.title": "Other", **sources}
-    given |= {"value.scenes.0.text": "", "value.scenes.1.text": "Mine", "value.scenes.1.visual": "x" * 201}
-    bounced = await video_pages.send(f"{path}?lang=pt", {**given, "value.scenes.0.visual": ""})
-    told = re.findall(r'id="(value[^"]*)-why" role="alert">.*?</svg>([^<]*)', bounced.text)
-    assert told == [
+    fields = {"action": "edit", "value.title": "Other", **sources}
+    fields |= {"value.scenes.0.text": "", "value.scenes.1.text": "Mine", "value.scenes.1.visual": "x" * 201}
+    bounced = await video_pages.send(f"{path}?lang=pt", {**fields, "value.scenes.0.visual": ""})
+    reported = re.findall(r'id="(value[^"]*)-why" role="alert">.*?</svg>([^<]*)', bounced.text)
+    assert reported == [
         ("value.scenes.1.visual", "Longo demais: no máximo 200 caracteres."),
         ("value.sources.0.confidence", "Deve ser no máximo 1."),
     ]
-    mended = given | {"value.scenes.1.visual": "a coin", "value.sources.0.confidence": "0,5"}
-    assert (await video_pages.send(path, mended)).status_code == 303
+    fixed = fields | {"value.scenes.1.visual": "a coin", "value.sources.0.confidence": "0,5"}
+    assert (await video_pages.send(path, fixed)).status_code == 303
     value = (await video_pages.client.reviews.get(review.id)).value
     assert (value["title"], value["scenes"]) == ("Other", [{"text": "Mine", "visual": "a coin"}])
     assert (value["word_count"], value["facts_used"]) == (1, 12)
@@ -154,23 +154,23 @@ async def test_a_script_is_edited_scene_by_scene_in_the_language_of_the_page(vid
     assert [issue["code"] for issue in value["quality"]["issues"]] == ["much_too_short"]
 
 
-async def test_what_nobody_can_type_is_not_offered_to_be_edited(video_pages: VideoPages) -> None:
+async def test_fields_that_nobody_can_type_are_not_editable(video_pages: VideoPages) -> None:
     for step in ("audio_review", "broll_review"):
         review = await video_pages.review(step)
         assert 'id="edit"' not in await video_pages.read(f"/reviews/{review.id}")
 
 
-async def test_the_lines_of_a_narration_say_when_they_are_spoken(video_pages: VideoPages) -> None:
+async def test_the_lines_of_a_narration_show_their_times(video_pages: VideoPages) -> None:
     review = await video_pages.review("audio_review")
     page = await video_pages.read(f"/reviews/{review.id}")
     assert re.findall(r'data-start="([\d.]+)" data-end="([\d.]+)"', page) == [("0.000", "2.000"), ("62.250", "71.000")]
     assert 'data-transcript="narration"' in page
     assert '<audio class="wide" id="narration" controls' in page
-    script = await video_pages.visitor.get("/static/app/transcript.js")
+    script = await video_pages.visitor.get("/static/apps/videos/transcript.js")
     assert script.headers["content-type"].startswith("text/javascript")
 
 
-async def test_clips_that_are_marked_are_the_items_of_what_is_sent_back(video_pages: VideoPages) -> None:
+async def test_marked_clips_are_the_items_that_are_sent_back(video_pages: VideoPages) -> None:
     review = await video_pages.review("broll_review")
     path = f"/reviews/{review.id}"
     page = await video_pages.read(path)
@@ -193,7 +193,7 @@ async def test_clips_that_are_marked_are_the_items_of_what_is_sent_back(video_pa
     assert closed.count("To be replaced") == 1
 
 
-async def test_a_final_review_is_approved_with_the_thumbnail_that_was_chosen(video_pages: VideoPages) -> None:
+async def test_a_final_review_is_approved_with_the_chosen_thumbnail(video_pages: VideoPages) -> None:
     review = await video_pages.review("final_review")
     path = f"/reviews/{review.id}"
     page = await video_pages.read(path)
@@ -203,39 +203,39 @@ async def test_a_final_review_is_approved_with_the_thumbnail_that_was_chosen(vid
     without = await video_pages.send(path, {"action": "approve"})
     assert without.status_code == 422
     assert (await video_pages.client.reviews.get(review.id)).is_open
-    given = {"value.thumbnail": "2", "value.title": "Another", "value.tags": "one\r\ntwo"}
-    chosen = await video_pages.send(path, {"action": "approve", **given})
+    fields = {"value.thumbnail": "2", "value.title": "Another", "value.tags": "one\r\ntwo"}
+    chosen = await video_pages.send(path, {"action": "approve", **fields})
     assert chosen.status_code == 303, chosen.text
     value = (await video_pages.client.reviews.get(review.id)).value
     assert (value["thumbnail"], value["title"], value["tags"]) == (2, "Another", ["one", "two"])
     assert re.findall(r'value="(\d)" form="approve" required checked disabled', await video_pages.read(path)) == ["2"]
 
 
-async def test_a_final_review_is_sent_back_with_words_for_its_thumbnails_and_subtitles_left_as_they_are(
+async def test_a_final_review_sent_back_with_thumbnail_texts_keeps_its_subtitles(
     video_pages: VideoPages,
 ) -> None:
     review = await video_pages.review("final_review")
-    given = {"action": "send_back", "to": "thumbnail_gen", "feedback.thumbnail_texts": "Um\r\nDois"}
+    fields = {"action": "send_back", "to": "thumbnail_gen", "feedback.thumbnail_texts": "Um\r\nDois"}
     page = await video_pages.read(f"/reviews/{review.id}")
     assert re.findall(r'<option value="(\w*)"( selected)?>', page) == [("", ""), ("yes", ""), ("no", "")]
-    sent = await video_pages.send(f"/reviews/{review.id}", {**given, "feedback.subtitles": ""})
+    sent = await video_pages.send(f"/reviews/{review.id}", {**fields, "feedback.subtitles": ""})
     assert sent.status_code == 303, sent.text
     feedback = (await video_pages.client.reviews.get(review.id)).feedback or {}
     assert feedback["thumbnail_texts"] == ["Um", "Dois"]
     assert "subtitles" not in feedback
 
 
-async def test_a_choice_is_kept_when_the_form_comes_back(video_pages: VideoPages) -> None:
+async def test_a_choice_is_kept_when_the_form_is_rejected(video_pages: VideoPages) -> None:
     review = await video_pages.review("final_review")
-    given = {"action": "approve", "value.thumbnail": "3", "value.title": "x" * 101}
-    bounced = await video_pages.send(f"/reviews/{review.id}", given)
+    fields = {"action": "approve", "value.thumbnail": "3", "value.title": "x" * 101}
+    bounced = await video_pages.send(f"/reviews/{review.id}", fields)
     assert bounced.status_code == 422
     assert re.findall(r'value="(\d)" form="approve" required checked', bounced.text) == ["3"]
     assert re.search(r'name="value.title"[^>]*aria-invalid="true"', bounced.text)
     assert f'value="{"x" * 101}"' in bounced.text
 
 
-async def test_text_of_models_providers_and_people_is_only_ever_text(open_video_pages: OpenVideoPages) -> None:
+async def test_text_of_models_providers_and_people_is_always_escaped(open_video_pages: OpenVideoPages) -> None:
     async with open_video_pages(EVERYTHING) as video_pages:
         run = await video_pages.begin(EVERYTHING, EVERYTHING.replace("/", ""))
         for step in (*REVIEWS, "published"):
@@ -258,24 +258,24 @@ async def test_text_of_models_providers_and_people_is_only_ever_text(open_video_
             await video_pages.approve(reviews[0])
 
 
-async def test_the_history_of_a_review_says_which_clips_were_to_be_replaced(video_pages: VideoPages) -> None:
+async def test_the_history_of_a_review_lists_the_clips_to_replace(video_pages: VideoPages) -> None:
     review = await video_pages.review("broll_review")
     await video_pages.client.reviews.decide(review.id, Decision("send_back", by="ana", items=["1"], notes="darker"))
     await video_pages.work()
     (again,) = await video_pages.client.reviews.list(run=review.run)
-    for language, said in (("en", "darker Items: 1"), ("pt", "darker Itens: 1")):
+    for language, expected in (("en", "darker Items: 1"), ("pt", "darker Itens: 1")):
         pages = [
             text_of(await video_pages.read(f"/reviews/{each}", language=language)) for each in (review.id, again.id)
         ]
-        assert [page.count(said) for page in pages] == [2, 1]  # in the decision and in the history
+        assert [page.count(expected) for page in pages] == [2, 1]  # in the decision and in the history
 
 
-async def test_remarks_on_moments_are_asked_for_only_where_something_is_made_of_them(video_pages: VideoPages) -> None:
+async def test_timed_comments_are_offered_only_where_they_have_an_effect(video_pages: VideoPages) -> None:
     run = await video_pages.begin()
-    asked = {}
+    body = {}
     for step in REVIEWS:
         await video_pages.work()
         (review,) = await video_pages.client.reviews.list(run=run)
-        asked[step] = 'name="comments"' in await video_pages.read(f"/reviews/{review.id}")
+        body[step] = 'name="comments"' in await video_pages.read(f"/reviews/{review.id}")
         await video_pages.approve(review)
-    assert asked == {"script_review": False, "audio_review": True, "broll_review": False, "final_review": False}
+    assert body == {"script_review": False, "audio_review": True, "broll_review": False, "final_review": False}

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from retoma import App, Client, Context, Decision, GiveUp, Pipeline, Retry
+from retoma import App, Client, Context, GiveUp, Pipeline, Retry
 from retoma.records import Review
+from retoma.reviews import Decision
 from retoma.store.database import Database
 from retoma.testing import NOON
 from retoma_apps.providers.youtube import LocalChannel
@@ -54,7 +55,7 @@ def script(says: str) -> Script:
         tags=[f"tag {says}"[:60]],
         word_count=1850,
         sources=[
-            Source(name=f"Bank {says}", url="https://bank.example/a", confidence=0.95),
+            Source(name=f"Bank {says}", url="https://bank.example/a", confidence=0.95, verified=True),
             Source(name="Rumour", url="javascript:alert(1)", confidence=0.2),
         ],
         facts_used=12,
@@ -162,12 +163,12 @@ class VideoPages:
     def client(self) -> Client:
         return self.visitor.client
 
-    async def begin(self, topic: str = "Como investir", tenant: str = "financas", **given: Any) -> Any:
-        return (await self.client.start("longform", {"topic": topic, **given}, tenant=tenant)).id
+    async def begin(self, topic: str = "Como investir", tenant: str = "financas", **values: Any) -> Any:
+        return (await self.client.start("longform", {"topic": topic, **values}, tenant=tenant)).id
 
-    async def review(self, step: str, **given: Any) -> Review:
+    async def review(self, step: str, **values: Any) -> Review:
         """Order a video, work until this review, and return it."""
-        run = await self.begin(**given)
+        run = await self.begin(**values)
         while True:
             await self.work()
             (review,) = await self.client.reviews.list(run=run)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from retoma_apps.videos.models import Scene, Script, Source
-from retoma_apps.videos.writing.quality import _TEXTS, assess_quality, readability, reading_ease
-from tests.apps.videos.writing.texts import a_script, make_sentences
+from retoma_apps.videos.steps.writing.quality import assess_quality, readability, reading_ease
+from tests.apps.videos.writing.texts import make_script, make_sentences
 
 
 def codes(script: Script, seconds: int | None = None) -> list[str]:
@@ -25,11 +25,11 @@ def test_long_words_and_sentences_score_lower_and_the_score_is_from_0_to_10() ->
     assert readability(easy, "pt-BR") == 10
     assert readability(hard, "pt-BR") == 0
     assert readability("", "pt-BR") == 0
-    assert codes(a_script(hard)) == ["hard_to_follow"]
+    assert codes(make_script(hard)) == ["hard_to_follow"]
 
 
 def test_a_good_script_has_no_issues() -> None:
-    found = assess_quality(a_script(make_sentences(8), make_sentences(7, 9)), "pt-BR", 60)
+    found = assess_quality(make_script(make_sentences(8), make_sentences(7, 9)), "pt-BR", 60)
     assert (found.passed, found.issues, found.visual_markers) == (True, [], 2)
 
 
@@ -43,21 +43,21 @@ def test_a_good_script_has_no_issues() -> None:
         (7, "much_too_short", False),
     ],
 )
-def test_the_length_is_held_against_what_was_asked(sentences: int, code: str | None, passed: bool) -> None:
+def test_the_length_is_compared_with_the_requested_length(sentences: int, code: str | None, passed: bool) -> None:
     half = sentences // 2
-    found = assess_quality(a_script(make_sentences(half), make_sentences(sentences - half, 11)), "pt-BR", 60)
+    found = assess_quality(make_script(make_sentences(half), make_sentences(sentences - half, 11)), "pt-BR", 60)
     assert [issue.code for issue in found.issues] == ([code] if code else [])
     assert found.passed is passed
 
 
-def test_a_picture_may_stay_for_75_seconds_of_speech() -> None:
-    assert codes(a_script(make_sentences(18))) == []
-    found = assess_quality(a_script(make_sentences(19)), "pt-BR")
+def test_a_visual_may_stay_for_75_seconds_of_speech() -> None:
+    assert codes(make_script(make_sentences(18))) == []
+    found = assess_quality(make_script(make_sentences(19)), "pt-BR")
     assert ([issue.code for issue in found.issues], found.passed) == (["too_few_visuals"], False)
 
 
-def test_the_same_picture_twice_is_one() -> None:
-    two = a_script(make_sentences(10), make_sentences(10, 9))
+def test_a_repeated_visual_counts_once() -> None:
+    two = make_script(make_sentences(10), make_sentences(10, 9))
     same = two.model_copy(update={"scenes": [Scene(text=scene.text, visual="Céu!") for scene in two.scenes]})
     assert (codes(two), codes(same)) == ([], ["too_few_visuals"])
     assert assess_quality(same, "pt-BR").visual_markers == 1
@@ -77,20 +77,20 @@ def test_the_same_picture_twice_is_one() -> None:
         ("Isto é **forte** aqui.", "leftover_marks"),
     ],
 )
-def test_what_looks_wrong_is_named(text: str, code: str) -> None:
-    assert code in codes(a_script(text))
-    assert assess_quality(a_script(text), "pt-BR").passed is (code != "leftover_marks")
+def test_each_problem_is_reported(text: str, code: str) -> None:
+    assert code in codes(make_script(text))
+    assert assess_quality(make_script(text), "pt-BR").passed is (code != "leftover_marks")
 
 
 @pytest.mark.parametrize(
     "text", [f"{'sol ' * 40}.", "Sim. Sim. Sim.", "É PARA TODO MUNDO.", "Todo dia é dia.", "Ele disse “vou”."]
 )
-def test_what_is_fine_is_not_named(text: str) -> None:
-    assert codes(a_script(text)) == []
+def test_correct_text_is_not_reported(text: str) -> None:
+    assert codes(make_script(text)) == []
 
 
-def test_a_mark_left_in_the_title_is_found_too() -> None:
-    assert codes(a_script("A lua.").model_copy(update={"title": "Sobre {tema}"})) == [
+def test_a_delimiter_left_in_the_title_is_found_too() -> None:
+    assert codes(make_script("A lua.").model_copy(update={"title": "Sobre {tema}"})) == [
         "leftover_marks",
         "leftover_marks",
     ]
@@ -105,18 +105,17 @@ def test_a_mark_left_in_the_title_is_found_too() -> None:
     ],
 )
 def test_a_script_without_a_fact_or_a_source_never_passes(changed: dict[str, Any], codes: list[str]) -> None:
-    found = assess_quality(a_script("A lua é bela.").model_copy(update=changed), "pt-BR")
+    found = assess_quality(make_script("A lua é bela.").model_copy(update=changed), "pt-BR")
     assert ([issue.code for issue in found.issues], found.passed) == (codes, False)
 
 
-def test_what_a_model_remembers_is_a_remark_of_the_report() -> None:
+def test_facts_from_a_models_memory_are_noted_in_the_report() -> None:
     remembered = Source(name="NASA", confidence=0, origin="model_memory")
-    found = assess_quality(a_script("A lua é bela.", sources=[remembered]), "pt-BR")
+    found = assess_quality(make_script("A lua é bela.", sources=[remembered]), "pt-BR")
     assert ([issue.code for issue in found.issues], found.passed) == (["unverified"], True)
 
 
-def test_issues_are_in_the_language_of_the_script_or_of_the_reader() -> None:
-    script = a_script("A lua é bela.", sources=())
+def test_issues_are_in_the_language_of_the_script() -> None:
+    script = make_script("A lua é bela.", sources=())
     assert assess_quality(script, "pt-BR").issues[1].text.startswith("Nenhuma fonte é citada: ")
-    assert assess_quality(script, "pt-BR", report_language="en").issues[1].text.startswith("No source is cited: ")
-    assert all(set(told) == {"pt-BR", "en"} for told in _TEXTS.values())
+    assert assess_quality(script, "en").issues[1].text.startswith("No source is cited: ")

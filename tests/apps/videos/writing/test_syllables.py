@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retoma_apps.videos.writing.syllables import count_syllables
+from retoma_apps.videos.steps.writing.syllables import count_syllables
 
 PORTUGUESE = """
 ra/i/nha ju/iz a/in/da ru/im ra/iz sa/ir sa/ú/de pa/ís sa/í/da mo/i/nho vi/ú/va e/go/ís/ta tri/un/fo con/tri/bu/in/te
@@ -24,17 +24,17 @@ actual:3 society:4 animal:3 year:1 you:1 young:1 little:2 oxygen:3 ancient:2 exp
 
 
 @pytest.mark.parametrize("divided", PORTUGUESE.split())
-def test_a_portuguese_word_has_the_syllables_of_a_dictionary(divided: str) -> None:
+def test_portuguese_words_have_the_syllables_of_a_dictionary(divided: str) -> None:
     assert count_syllables(divided.replace("/", ""), "pt-BR") == len(divided.split("/"))
 
 
 @pytest.mark.parametrize("counted", ENGLISH.split())
-def test_an_english_word_has_the_syllables_of_a_dictionary(counted: str) -> None:
+def test_english_words_have_the_syllables_of_a_dictionary(counted: str) -> None:
     word, count = counted.split(":")
     assert count_syllables(word, "en") == int(count)
 
 
-def test_joined_words_accents_in_two_parts_and_digits_are_counted() -> None:
+def test_joined_words_decomposed_accents_and_digits_are_counted() -> None:
     assert count_syllables("guarda-chuva", "pt-BR") == 4
     assert count_syllables("sau\u0301de", "pt-BR") == 3
     assert count_syllables("2026", "pt-BR") == 8

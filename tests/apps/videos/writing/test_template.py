@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import pytest
 
 from retoma_apps.videos.models import Language, Script
-from retoma_apps.videos.writing import TemplateWriter, Writer, thumbnail_texts
-from retoma_apps.videos.writing.offline_texts import SCRIPT_TEXTS, TOPIC
-from retoma_apps.videos.writing.quality import assess_quality
-from tests.apps.videos.writing.texts import a_brief, a_fact
+from retoma_apps.videos.steps.writing.headlines import thumbnail_texts
+from retoma_apps.videos.steps.writing.offline_texts import SCRIPT_TEXTS, TOPIC
+from retoma_apps.videos.steps.writing.port import Writer
+from retoma_apps.videos.steps.writing.quality import assess_quality
+from retoma_apps.videos.steps.writing.template import TemplateWriter
+from tests.apps.videos.writing.texts import make_brief, make_fact
 
 WRITER: Writer = TemplateWriter()
 TOPICS: list[tuple[str, Language]] = [
@@ -26,21 +28,21 @@ TOPICS: list[tuple[str, Language]] = [
 ]
 
 
-async def a_script(
+async def make_script(
     topic: str = "Fotossíntese",
     language: Language = "pt-BR",
     seconds: int = 60,
     feedback_history: Sequence[str] = (),
 ) -> Script:
-    brief = a_brief(topic, language, seconds)
+    brief = make_brief(topic, language, seconds)
     found = await WRITER.research(brief, [], feedback_history)
-    return (await WRITER.script(brief, found.facts, feedback_history=feedback_history, previous=None)).script
+    return await WRITER.script(brief, found, feedback_history=feedback_history, previous=None)
 
 
 @pytest.mark.parametrize(("topic", "language"), TOPICS)
 @pytest.mark.parametrize("seconds", [20, 60, 120, 240])
-async def test_any_topic_gets_a_script_of_the_wanted_length(topic: str, language: Language, seconds: int) -> None:
-    script = await a_script(topic, language, seconds)
+async def test_any_topic_gets_a_script_of_the_requested_length(topic: str, language: Language, seconds: int) -> None:
+    script = await make_script(topic, language, seconds)
     assert script.quality == assess_quality(script, language, seconds)
     assert {issue.code for issue in script.quality.issues} <= {"no_source", "no_facts", "topic_unknown"}
     assert script.quality.passed is bool(script.facts_used)
@@ -49,8 +51,8 @@ async def test_any_topic_gets_a_script_of_the_wanted_length(topic: str, language
 
 
 @pytest.mark.parametrize(("topic", "language"), TOPICS)
-async def test_every_script_says_that_it_is_offline_material(topic: str, language: Language) -> None:
-    script = await a_script(topic, language)
+async def test_every_script_says_that_it_was_written_offline(topic: str, language: Language) -> None:
+    script = await make_script(topic, language)
     assert "offline" in script.scenes[0].text
     assert SCRIPT_TEXTS[language].offline in script.description
     assert any("offline" in tag for tag in script.tags)
@@ -59,68 +61,68 @@ async def test_every_script_says_that_it_is_offline_material(topic: str, languag
 
 @pytest.mark.parametrize("language", SCRIPT_TEXTS)
 async def test_general_passages_give_no_advice_on_how_to_study(language: Language) -> None:
-    script = await a_script("Xadrez", language, seconds=600)
+    script = await make_script("Xadrez", language, seconds=600)
     assert not re.search(r"\b(?:estud|aprend|anote|study|learn|write down)", script.text, re.IGNORECASE)
 
 
-async def test_a_topic_that_it_does_not_know_has_no_facts_and_no_made_up_sources() -> None:
-    script = await a_script("História do xadrez")
+async def test_an_unknown_topic_has_no_facts_and_no_invented_sources() -> None:
+    script = await make_script("História do xadrez")
     assert (script.sources, script.facts_used) == ([], 0)
     assert "fontes na descrição" not in script.text
 
 
 async def test_facts_are_used_with_their_sources() -> None:
-    fact = a_fact("O xadrez tem sessenta e quatro casas")
-    script = (await WRITER.script(a_brief("Xadrez"), [fact], feedback_history=[], previous=None)).script
+    fact = make_fact("O xadrez tem sessenta e quatro casas")
+    script = await WRITER.script(make_brief("Xadrez"), [fact], feedback_history=[], previous=None)
     assert (script.sources, script.facts_used) == ([fact.source], 1)
     assert "O xadrez tem sessenta e quatro casas." in script.text
     assert "https://example.org/a" in script.description
 
 
-async def test_a_fact_for_which_there_is_no_room_is_not_claimed() -> None:
-    long = a_fact("palavra " * 200)
-    script = (await WRITER.script(a_brief("Xadrez"), [long], feedback_history=[], previous=None)).script
+async def test_a_fact_that_does_not_fit_is_not_claimed() -> None:
+    long = make_fact("palavra " * 200)
+    script = await WRITER.script(make_brief("Xadrez"), [long], feedback_history=[], previous=None)
     assert (script.sources, script.facts_used) == ([], 0)
 
 
-async def test_research_gives_only_what_was_not_known() -> None:
-    first = (await WRITER.research(a_brief("Café"), [], [])).facts
-    again = (await WRITER.research(a_brief("CAFE"), first[:2], [])).facts
+async def test_research_returns_only_new_facts() -> None:
+    first = await WRITER.research(make_brief("Café"), [], [])
+    again = await WRITER.research(make_brief("CAFE"), first[:2], [])
     assert len(first) > 2
     assert again == first[2:]
 
 
-@pytest.mark.parametrize("wish", ["Deixe mais curto, por favor.", "shorter"])
-async def test_it_gets_shorter_when_asked_and_says_nothing_of_it(wish: str) -> None:
-    former = await a_script(seconds=120)
-    script = await a_script(seconds=120, feedback_history=[wish])
-    assert script.word_count == pytest.approx(former.word_count * 0.7, rel=0.15)
+@pytest.mark.parametrize("feedback_note", ["Deixe mais curto, por favor.", "shorter"])
+async def test_a_script_gets_shorter_on_request_without_mentioning_it(feedback_note: str) -> None:
+    previous = await make_script(seconds=120)
+    script = await make_script(seconds=120, feedback_history=[feedback_note])
+    assert script.word_count == pytest.approx(previous.word_count * 0.7, rel=0.15)
     assert script.quality.issues == []
 
 
-@pytest.mark.parametrize("wish", ["Quero um texto mais longo", "please make it longer"])
-async def test_it_gets_longer_when_asked(wish: str) -> None:
-    former = await a_script(seconds=60)
-    script = await a_script(seconds=60, feedback_history=[wish])
-    assert script.word_count == pytest.approx(former.word_count * 1.4, rel=0.15)
+@pytest.mark.parametrize("feedback_note", ["Quero um texto mais longo", "please make it longer"])
+async def test_a_script_gets_longer_on_request(feedback_note: str) -> None:
+    previous = await make_script(seconds=60)
+    script = await make_script(seconds=60, feedback_history=[feedback_note])
+    assert script.word_count == pytest.approx(previous.word_count * 1.4, rel=0.15)
 
 
-async def test_feedback_on_the_length_holds_when_other_feedback_comes() -> None:
-    former = await a_script(seconds=120)
-    later = await a_script(seconds=120, feedback_history=["mais curto", "fale da clorofila"])
-    again = await a_script(seconds=120, feedback_history=["mais curto", "fale da clorofila", "mais curto"])
-    assert later.word_count == pytest.approx(former.word_count * 0.7, rel=0.15)
-    assert again.word_count == pytest.approx(former.word_count * 0.49, rel=0.15)
+async def test_feedback_on_the_length_persists_when_other_feedback_follows() -> None:
+    previous = await make_script(seconds=120)
+    later = await make_script(seconds=120, feedback_history=["mais curto", "fale da clorofila"])
+    again = await make_script(seconds=120, feedback_history=["mais curto", "fale da clorofila", "mais curto"])
+    assert later.word_count == pytest.approx(previous.word_count * 0.7, rel=0.15)
+    assert again.word_count == pytest.approx(previous.word_count * 0.49, rel=0.15)
     assert "A clorofila absorve" in again.text
 
 
-async def test_the_length_is_held_against_what_the_reviewers_asked_for() -> None:
-    script = await a_script(seconds=120, feedback_history=["mais curto", "mais curto", "mais curto"])
+async def test_the_length_is_compared_with_the_length_requested_by_reviewers() -> None:
+    script = await make_script(seconds=120, feedback_history=["mais curto", "mais curto", "mais curto"])
     assert (script.seconds, script.quality.issues) == (41, [])
 
 
 async def test_feedback_selects_a_matching_fact_and_is_not_spoken_itself() -> None:
-    script = await a_script(feedback_history=["mais curto, e fale da clorofila!"])
+    script = await make_script(feedback_history=["mais curto, e fale da clorofila!"])
     assert script.scenes[-2].text.startswith("A clorofila absorve bem a luz azul")
     assert script.text.count("A clorofila absorve") == 1
     assert "fale" not in script.text
@@ -128,43 +130,43 @@ async def test_feedback_selects_a_matching_fact_and_is_not_spoken_itself() -> No
 
 
 @pytest.mark.parametrize(
-    ("language", "wish", "said"),
+    ("language", "feedback_note", "message"),
     [
         ("en", "Please make it shorter and funnier", "Offline, this note was not understood, or only in part"),
         ("pt-BR", "mais curto e mais engraçado", "Offline, esta nota não foi entendida ou foi entendida só em parte"),
     ],
 )
-async def test_a_note_that_it_does_not_understand_is_a_remark_and_leaves_the_film_alone(
-    language: Language, wish: str, said: str
+async def test_a_note_that_is_not_understood_becomes_a_remark_and_leaves_the_script_unchanged(
+    language: Language, feedback_note: str, message: str
 ) -> None:
-    script = await a_script("Xadrez", language, feedback_history=[wish])
-    assert script.scenes == (await a_script("Xadrez", language, feedback_history=["shorter"])).scenes
+    script = await make_script("Xadrez", language, feedback_history=[feedback_note])
+    assert script.scenes == (await make_script("Xadrez", language, feedback_history=["shorter"])).scenes
     (remark,) = [issue for issue in script.quality.issues if issue.code == "not_understood"]
-    assert (remark.text, remark.blocking) == (f"{said}: “{wish}”", False)
+    assert (remark.text, remark.blocking) == (f"{message}: “{feedback_note}”", False)
 
 
-async def test_an_answer_to_an_earlier_note_stays_when_another_comes() -> None:
-    third = await a_script(feedback_history=["fale da clorofila", "fale do oxigênio", "fale do oxigênio"])
+async def test_the_response_to_an_earlier_note_stays_when_another_note_follows() -> None:
+    third = await make_script(feedback_history=["fale da clorofila", "fale do oxigênio", "fale do oxigênio"])
     assert ["clorofila" in scene.text for scene in third.scenes[-3:-1]] == [True, False]
     assert third.quality.issues == []
     assert third.facts_used >= 2
 
 
-async def test_a_fact_that_answered_one_note_does_not_answer_the_next() -> None:
-    second = await a_script(feedback_history=["fale da clorofila", "explique melhor a clorofila"])
+async def test_a_fact_used_for_one_note_is_not_used_for_the_next() -> None:
+    second = await make_script(feedback_history=["fale da clorofila", "explique melhor a clorofila"])
     assert second.text.count("A clorofila absorve") == 1
     assert second.not_understood == ["explique melhor a clorofila"]
 
 
-async def test_facts_in_another_language_are_not_given() -> None:
-    assert (await WRITER.research(a_brief("Café culture", "en"), [], [])).facts == []
+async def test_facts_in_another_language_are_not_returned() -> None:
+    assert await WRITER.research(make_brief("Café culture", "en"), [], []) == []
 
 
 HOSTILE = '{x} <script>alert(1)</script> "a“ [b] \x00\u202e**TODO** ' + "y" * 200
 
 
-async def test_marks_of_a_hostile_topic_or_note_are_not_spoken() -> None:
-    script = await a_script(HOSTILE.replace("\x00", ""), feedback_history=[HOSTILE])
+async def test_markup_in_a_hostile_topic_or_note_is_not_spoken() -> None:
+    script = await make_script(HOSTILE.replace("\x00", ""), feedback_history=[HOSTILE])
     assert not set('{}<>[]*"\x00\u202e') & set(script.text + script.title + script.description)
     assert len(script.title) <= 100
     assert "unbalanced_quotes" not in {issue.code for issue in script.quality.issues}
@@ -172,36 +174,36 @@ async def test_marks_of_a_hostile_topic_or_note_are_not_spoken() -> None:
 
 @pytest.mark.parametrize("topic", ["!1!", "?a?", "日本の歴史", "a" * 300])
 async def test_a_strange_topic_still_gets_a_script(topic: str) -> None:
-    script = await a_script(topic)
+    script = await make_script(topic)
     assert len(script.scenes) > 2
     assert len(thumbnail_texts(script)) == 3
 
 
-async def test_the_same_order_gives_the_same_script() -> None:
-    assert await a_script(feedback_history=["fale do mar"]) == await a_script(feedback_history=["fale do mar"])
+async def test_the_same_order_produces_the_same_script() -> None:
+    assert await make_script(feedback_history=["fale do mar"]) == await make_script(feedback_history=["fale do mar"])
 
 
 async def test_visuals_are_short_and_differ_from_scene_to_scene() -> None:
-    script = await a_script("Como investir em renda fixa em 2026", seconds=120)
+    script = await make_script("Como investir em renda fixa em 2026", seconds=120)
     assert len({scene.visual for scene in script.scenes}) == len(script.scenes)
     assert all(1 <= len(scene.visual.split()) <= 4 for scene in script.scenes)
 
 
 async def test_the_visual_of_a_stored_fact_is_a_phrase_from_it() -> None:
-    fact = a_fact("As abelhas levam o pólen das flores.")
-    script = (await WRITER.script(a_brief("Abelhas"), [fact], feedback_history=[], previous=None)).script
+    fact = make_fact("As abelhas levam o pólen das flores.")
+    script = await WRITER.script(make_brief("Abelhas"), [fact], feedback_history=[], previous=None)
     assert script.scenes[1].visual == "pólen das flores"
 
 
 @pytest.mark.parametrize(("topic", "language"), TOPICS)
 async def test_thumbnails_have_three_different_texts_of_at_most_three_words(topic: str, language: Language) -> None:
-    texts = thumbnail_texts(await a_script(topic, language))
+    texts = thumbnail_texts(await make_script(topic, language))
     assert len(set(texts)) == len(texts) == 3
     assert all(text == text.upper() and 1 <= len(text.split()) <= 3 and len(text) <= 24 for text in texts)
 
 
 async def test_a_thumbnail_names_the_subject_and_a_number_from_the_script() -> None:
-    texts = thumbnail_texts(await a_script("Como investir em renda fixa em 2026"))
+    texts = thumbnail_texts(await make_script("Como investir em renda fixa em 2026"))
     assert texts[:2] == ["RENDA FIXA", "250 MIL"]
 
 
@@ -214,9 +216,9 @@ async def test_a_thumbnail_names_the_subject_and_a_number_from_the_script() -> N
         ("A história do xadrez", "pt-BR", "HISTÓRIA DO XADREZ", ["história xadrez", "história", "xadrez"]),
     ],
 )
-async def test_tags_and_thumbnails_have_the_words_that_say_what_it_is_about(
+async def test_tags_and_thumbnails_contain_the_words_of_the_subject(
     topic: str, language: Language, text: str, tags: list[str]
 ) -> None:
-    script = await a_script(topic, language)
+    script = await make_script(topic, language)
     assert thumbnail_texts(script)[0] == text
     assert script.tags == [*tags, *SCRIPT_TEXTS[language].tags]

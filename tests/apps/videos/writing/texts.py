@@ -15,15 +15,15 @@ PAID = Usage(100, 50, 7)
 SOURCE = Source(name="Enciclopédia", url="https://example.org/a", confidence=0.9)
 
 
-def a_brief(topic: str = "Fotossíntese", language: Language = "pt-BR", seconds: int = 60, style: str = "") -> Brief:
+def make_brief(topic: str = "Fotossíntese", language: Language = "pt-BR", seconds: int = 60, style: str = "") -> Brief:
     return Brief(topic=topic, language=language, seconds=seconds, style=style)
 
 
-def a_fact(text: str = "A lua gira em torno da Terra.", source: Source = SOURCE) -> Fact:
+def make_fact(text: str = "A lua gira em torno da Terra.", source: Source = SOURCE) -> Fact:
     return Fact(text=text, source=source)
 
 
-def a_script(*texts: str, visual: str = "céu azul", sources: Sequence[Source] = (SOURCE,)) -> Script:
+def make_script(*texts: str, visual: str = "céu azul", sources: Sequence[Source] = (SOURCE,)) -> Script:
     scenes = [Scene(text=text, visual=f"{visual} {number}") for number, text in enumerate(texts)]
     return Script(title="Céu", scenes=scenes, sources=list(sources), facts_used=len(sources))
 
@@ -35,6 +35,8 @@ def make_sentences(count: int, words: int = 10) -> str:
 
 class ScriptedLlm:
     """Returns these answers in turn and records its messages."""
+
+    name = "scripted"
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

@@ -1,8 +1,8 @@
 """Build a form from a JSON schema, and parse the submitted form to JSON.
 
 Texts, numbers, booleans, choices, lists of texts and texts by name have their own controls, and so have the fields of
-objects in a list if they are as simple; all others are edited as JSON. A schema can have a title and a description in
-another language: `{"pt": {"title": ..., "description": ...}}`. A `hidden` field is not shown and keeps its value.
+objects in a list if they are as simple; all others are edited as JSON. Titles, descriptions and the names of fields
+without a title are translated. A `hidden` field is not shown and keeps its value.
 """
 
 from __future__ import annotations
@@ -11,17 +11,3 @@ from retoma.server.pages.forms.field import ROOT_NAME, Field, FieldError, iterat
 from retoma.server.pages.forms.parsing import fill_fields, parse_form, parse_json
 from retoma.server.pages.forms.schema_fields import build_fields, build_schema
 from retoma.server.pages.forms.validation_errors import map_validation_errors
-
-__all__ = [
-    "ROOT_NAME",
-    "Field",
-    "FieldError",
-    "build_fields",
-    "build_schema",
-    "fill_fields",
-    "iterate_controls",
-    "map_validation_errors",
-    "parse_form",
-    "parse_json",
-    "visible_fields",
-]

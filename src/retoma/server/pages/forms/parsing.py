@@ -26,16 +26,16 @@ from retoma.translations import N_
 def parse_form(fields: Sequence[Field], submitted: Mapping[str, str]) -> tuple[Any, dict[str, FieldError]]:
     """Return the submitted value as JSON, and the errors by field name."""
     value: dict[str, Any] = {}
-    wrong: dict[str, FieldError] = {}
+    errors: dict[str, FieldError] = {}
     for field in fields:
         try:
             value[field.key or ROOT_NAME] = (
-                _parse_entries(field, submitted, wrong) if field.entries else _parse_field(field, submitted)
+                _parse_entries(field, submitted, errors) if field.entries else _parse_field(field, submitted)
             )
         except FieldError as error:
-            wrong[field.name] = error
+            errors[field.name] = error
     kept = {key: each for key, each in value.items() if each is not MISSING}
-    return (kept.get(ROOT_NAME) if any(field.key is None for field in fields) else kept), wrong
+    return (kept.get(ROOT_NAME) if any(field.key is None for field in fields) else kept), errors
 
 
 def fill_fields(fields: Iterable[Field], submitted: Mapping[str, str], errors: Mapping[str, str]) -> list[Field]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,54 +13,59 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from retoma.server.pages.formats import humanize
 from retoma.server.pages.forms.field import MISSING, ROOT_NAME, TEXT_KINDS, Field, Kind, is_empty_entry
 from retoma.server.pages.forms.parsing import parse_form
+from retoma.translations import N_
 
+Translate = Callable[[str], str]
 MAX_LINE_LENGTH = 200
 MAX_FIELDS = 200
 MAX_ENTRY_FIELDS = 1_000  # of all entries of a list
 EXTRA_ENTRIES = 2  # empty ones, after those that are there
 
 
-def build_schema(form: Any) -> dict[str, Any]:
-    """Return an empty schema for a type without one: it is then edited as JSON."""
+def build_schema(form: Any) -> dict[str, Any] | None:
+    """Return the JSON Schema of a form, or None if there is no form or its type cannot be described."""
     try:
-        return TypeAdapter(form).json_schema()
+        return None if form is None else TypeAdapter(form).json_schema()
     except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError):
-        return {}
+        return None
 
 
 def build_fields(
-    schema: Mapping[str, Any], value: Any = MISSING, *, name: str = ROOT_NAME, language: str = "en"
+    schema: Mapping[str, Any] | None, value: Any = MISSING, *, name: str = ROOT_NAME, translate: Translate = str
 ) -> list[Field]:
-    """Return the fields of an object, or one field for any other value, filled with `value` or the schema's default."""
+    """Return the fields of an object, or one field for any other value, filled with `value` or the schema's default.
+
+    Without a schema, the value is edited as JSON.
+    """
+    schema = schema or {}
     whole = _resolve_reference(schema, schema)
     properties = whole.get("properties")
     if whole.get("hidden") or whole.get("type") != "object" or not properties or len(properties) > MAX_FIELDS:
-        return [_build_field(schema, name, None, whole, value, language)]
-    return list(_build_members(schema, name, properties, value if isinstance(value, Mapping) else {}, language))
+        return [_build_field(schema, name, None, whole, value, translate)]
+    return list(_build_members(schema, name, properties, value if isinstance(value, Mapping) else {}, translate))
 
 
 def _build_members(
-    root: Mapping[str, Any], name: str, properties: Mapping[str, Any], value: Mapping[str, Any], language: str
+    root: Mapping[str, Any], name: str, properties: Mapping[str, Any], value: Mapping[str, Any], translate: Translate
 ) -> Iterator[Field]:
     for key, part in properties.items():
-        yield _build_field(root, f"{name}.{key}", key, part, value.get(key, MISSING), language)
+        yield _build_field(root, f"{name}.{key}", key, part, value.get(key, MISSING), translate)
 
 
 def _build_field(
-    root: Mapping[str, Any], name: str, key: str | None, schema: Mapping[str, Any], value: Any, language: str
+    root: Mapping[str, Any], name: str, key: str | None, schema: Mapping[str, Any], value: Any, translate: Translate
 ) -> Field:
-    said = schema.get(language) or {}
     part, nullable = _strip_null(root, schema)
-    standing = value
+    current = value
     if value is MISSING:
         value = schema.get("default", part.get("default"))
     kind, choices = ("hidden", ()) if schema.get("hidden") else _choose_kind(root, part, value, nullable)
-    entries = _build_entries(root, name, part, value, language) if kind == "json" and not nullable else ()
+    entries = _build_entries(root, name, part, value, translate) if kind == "json" and not nullable else ()
     return Field(
         name=name,
         key=key,
-        label=str(said.get("title") or _make_label(key, part)),
-        hint=str(said.get("description") or schema.get("description") or "") if key else "",
+        label=_translate_text(str(part.get("title") or "") if key is None else _make_label(key, schema), translate),
+        hint=_make_hint(schema, translate) if key else "",
         kind="entries" if entries else kind,
         text="" if entries else _format_value(kind, value),
         nullable=nullable,
@@ -68,24 +73,24 @@ def _build_field(
         choices=choices,
         max_length=part.get("maxLength") if kind in TEXT_KINDS else None,
         entries=entries,
-        hidden_value=standing if kind == "hidden" else None,
+        hidden_value=current if kind == "hidden" else None,
     )
 
 
 def _build_entries(
-    root: Mapping[str, Any], name: str, schema: Mapping[str, Any], value: Any, language: str
+    root: Mapping[str, Any], name: str, schema: Mapping[str, Any], value: Any, translate: Translate
 ) -> tuple[tuple[Field, ...], ...]:
     """Return the fields of each object of a list plus some empty ones; none if that would change the value."""
     properties = _resolve_reference(root, schema.get("items") or {}).get("properties")
-    standing = [] if value is None else value
-    if schema.get("type") != "array" or not properties or not _are_objects(standing):
+    current = [] if value is None else value
+    if schema.get("type") != "array" or not properties or not _are_objects(current):
         return ()
-    made = [
-        tuple(_build_members(root, f"{name}.{number}", properties, each, language))
-        for number, each in enumerate([*standing, *[{}] * EXTRA_ENTRIES])
+    filled = [
+        tuple(_build_members(root, f"{name}.{number}", properties, each, translate))
+        for number, each in enumerate([*current, *[{}] * EXTRA_ENTRIES])
     ]
-    entries = (*made[: len(standing)], *(_clear_texts(entry) for entry in made[len(standing) :]))
-    return entries if _can_edit_entries(entries, standing) else ()
+    entries = (*filled[: len(current)], *(_clear_texts(entry) for entry in filled[len(current) :]))
+    return entries if _can_edit_entries(entries, current) else ()
 
 
 def _are_objects(value: Any) -> bool:
@@ -108,8 +113,25 @@ def _can_edit_entries(entries: Sequence[Sequence[Field]], value: list[Any]) -> b
     ]
 
 
-def _make_label(key: str | None, schema: Mapping[str, Any]) -> str:
-    return str(schema.get("title") or "") if key is None else humanize(key)
+def _translate_text(text: str, translate: Translate) -> str:
+    return translate(text) if text else ""  # gettext has the header of the catalogue under the empty string
+
+
+def _make_hint(schema: Mapping[str, Any], translate: Translate) -> str:
+    hints = [_translate_text(str(schema.get("description") or ""), translate)]
+    if examples := schema.get("examples"):
+        hints.append(translate(N_("For example: %(examples)s")) % {"examples": ", ".join(map(str, examples))})
+    return " ".join(filter(None, hints))
+
+
+def _make_label(key: str, schema: Mapping[str, Any]) -> str:
+    title = str(schema.get("title") or "")
+    return humanize(key) if title in ("", _make_default_title(key)) else title
+
+
+def _make_default_title(key: str) -> str:
+    """Return the title that pydantic derives from the name of a field without one."""
+    return key.title().replace("_", " ").strip()
 
 
 def _choose_kind(

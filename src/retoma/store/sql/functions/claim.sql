@@ -1,71 +1,94 @@
+-- Whether a worker may claim a job, as far as the job decides. The planner inlines it, so it matches the conditions of the indexes
+-- of ready jobs.
+create or replace function retoma.is_claimable(p_job retoma.jobs) returns boolean immutable language sql as $$
+  select p_job.worker is null and p_job.waiting_on = 0 and p_job.ready_at is null;
+$$;
+
+-- The same for a job that needs no pool and is no suspect, within a queue, these versions and ranks.
+create or replace function retoma.is_claimable_unpooled(p_job retoma.jobs, p_queue text, p_versions int[], p_from bigint, p_before bigint)
+returns boolean immutable language sql as $$
+  select p_job.queue = p_queue and p_job.version = any (p_versions) and p_job.rank >= p_from and p_job.rank < p_before
+     and retoma.is_claimable(p_job) and p_job.worker_deaths = 0 and p_job.pool is null;
+$$;
+
 -- Tenants with ready jobs of these versions and ranks in a queue, each once, in turn after `p_after`. One index probe per
 -- tenant.
 create or replace function retoma.tenants_in_turn(
   p_queue text, p_versions int[], p_after int, p_limit int, p_from bigint, p_before bigint) returns setof int
 stable language sql as $$
-  with recursive later as (
-    (select j.tenant from retoma.jobs j
-      where j.queue = p_queue and j.tenant > p_after and j.version = any (p_versions)
-        and j.rank >= p_from and j.rank < p_before
-        and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths = 0 and j.pool is null
-      order by j.tenant limit 1)
+  with recursive later (tenant) as (
+    select p_after
     union all
     select (select j.tenant from retoma.jobs j
-             where j.queue = p_queue and j.tenant > later.tenant and j.version = any (p_versions)
-               and j.rank >= p_from and j.rank < p_before
-               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths = 0 and j.pool is null
+             where j.tenant > later.tenant and retoma.is_claimable_unpooled(j, p_queue, p_versions, p_from, p_before)
              order by j.tenant limit 1)
       from later where later.tenant is not null
-  ), earlier as (
-    (select j.tenant from retoma.jobs j
-      where j.queue = p_queue and j.tenant <= p_after and j.version = any (p_versions)
-        and j.rank >= p_from and j.rank < p_before
-        and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths = 0 and j.pool is null
-      order by j.tenant limit 1)
+  ), earlier (tenant) as (
+    select 0
     union all
     select (select j.tenant from retoma.jobs j
-             where j.queue = p_queue and j.tenant > earlier.tenant and j.tenant <= p_after and j.version = any (p_versions)
-               and j.rank >= p_from and j.rank < p_before
-               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths = 0 and j.pool is null
+             where j.tenant > earlier.tenant and j.tenant <= p_after
+               and retoma.is_claimable_unpooled(j, p_queue, p_versions, p_from, p_before)
              order by j.tenant limit 1)
       from earlier where earlier.tenant is not null
   )
   select tenant from (
-    (select tenant, 1 as half from later where tenant is not null limit p_limit)
+    (select tenant, 1 as half from later where tenant > p_after limit p_limit)
     union all
-    (select tenant, 2 from earlier where tenant is not null limit p_limit)
+    (select tenant, 2 from earlier where tenant > 0 limit p_limit)
   ) as turns order by half, tenant limit p_limit;
 $$;
 
--- Claim up to `p_room` ready jobs of these ranks and of versions that this worker serves: tenants take turns, and the lowest
--- rank of each goes first. At most one of the jobs is a suspect, and none unless `p_suspect`. A job of a stopping run that may
--- have external work is claimed as 'last': its attempt may only find that work, to end it.
+-- A claimed job as its worker receives it. The planner inlines it.
+create or replace function retoma.describe_claim(p_job retoma.jobs) returns setof retoma.claimed_job stable language sql as $$
+  select 'claimed', null::int, null::int, p_job.run, p_job.step, p_job.item, p_job.revision, p_job.fence, p_job.attempt, p_job.failures,
+         p_job.child_crashes, p_job.worker_deaths, p_job.spent_ms, p_job.version, p_job.tenant, p.run_retries, p.run_input, p.item_value,
+         p.results
+    from retoma.job_parameters(p_job.run, p_job.step, p_job.item, p_job.version, p_job.input, retoma.max_revision()) p;
+$$;
+
+-- Claim these jobs, which the caller has locked, with the slots of those that need a pool.
+create or replace function retoma.claim_jobs(p_worker int, p_now timestamptz, p_jobs tid[]) returns setof retoma.claimed_job
+language plpgsql as $$
+begin
+  return query
+  with taken as (
+    update retoma.jobs j
+       set state = 'running', worker = p_worker, fence = j.fence + 1, attempt = j.attempt + 1, started_at = p_now, code = null
+     where j.ctid = any (p_jobs)
+    returning j.*
+  ), held as (
+    insert into retoma.holdings (run, step, item, revision, pool, slots)
+    select t.run, t.step, t.item, t.revision, t.pool, s.slots
+      from taken t
+      join retoma.steps s on s.version = t.version and s.step = t.step
+     where t.pool is not null
+        on conflict do nothing  -- it kept its slots
+  )
+  select c.* from taken t, retoma.describe_claim(row(t.*)::retoma.jobs) c
+   order by t.rank, t.run, t.position;
+end $$;
+
+-- Claim up to `p_limit` ready jobs of these ranks and of versions that this worker serves: tenants take turns, and the lowest
+-- rank of each goes first. At most one of the jobs is a suspect, and none unless `p_suspect`.
 create or replace function retoma.claim_unpooled(
-  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_room int, p_suspect boolean,
+  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_limit int, p_suspect boolean,
   p_from bigint, p_before bigint)
 returns setof retoma.claimed_job language plpgsql as $$
 declare
-  v_left int := p_room;
-  v_got int;
+  v_left int := p_limit;
   v_queue text;
   v_tenants int[];
+  v_jobs tid[];
 begin
   if p_suspect and v_left > 0 then
-    return query
-    with taken as (
-      update retoma.jobs j
-         set state = 'running', worker = p_worker, fence = j.fence + 1, attempt = j.attempt + 1, started_at = p_now, code = null
-       where j.ctid = any (array(
-         select c.ctid from retoma.jobs c
-          where c.queue = any (p_queues) and c.worker is null and c.waiting_on = 0 and c.ready_at is null and c.worker_deaths > 0 and c.pool is null
-            and c.version = any (p_versions)
-          order by c.rank limit 1 for update skip locked))
-      returning j.*)
-    select case when t.stopping then 'last' else 'claimed' end, t.run, t.step, t.item, t.revision, t.fence, t.attempt::int, t.failures::int, t.worker_deaths::int, t.spent_ms, t.version,
-           t.tenant, p.run_input, p.item_value, p.results
-      from taken t, retoma.job_parameters(t.run, t.step, t.item, t.version, t.input, retoma.max_revision()) p;
-    get diagnostics v_got = row_count;
-    v_left := v_left - v_got;
+    v_jobs := array(
+      select c.ctid from retoma.jobs c
+       where c.queue = any (p_queues) and retoma.is_claimable(c) and c.worker_deaths > 0 and c.pool is null
+         and c.version = any (p_versions)
+       order by c.rank limit 1 for update skip locked);
+    return query select * from retoma.claim_jobs(p_worker, p_now, v_jobs);
+    v_left := v_left - cardinality(v_jobs);
   end if;
 
   foreach v_queue in array p_queues loop
@@ -73,48 +96,38 @@ begin
       exit when v_left <= 0;
       v_tenants := array(select retoma.tenants_in_turn(v_queue, p_versions, p_after, v_left, p_from, p_before));
       exit when v_tenants = '{}';
-      return query
-      with taken as (
-        update retoma.jobs j
-           set state = 'running', worker = p_worker, fence = j.fence + 1, attempt = j.attempt + 1, started_at = p_now, code = null
-         where j.ctid = any (array(
-           select r.ctid
-             from unnest(v_tenants) as t (tenant),
-                  lateral (
-                    select c.ctid from retoma.jobs c
-                     where c.queue = v_queue and c.tenant = t.tenant
-                       and c.worker is null and c.waiting_on = 0 and c.ready_at is null and c.worker_deaths = 0 and c.pool is null
-                       and c.rank >= p_from and c.rank < p_before and c.version = any (p_versions)
-                     order by c.rank
-                     limit greatest(1, v_left / cardinality(v_tenants))
-                       for update skip locked) r))
-        returning j.*)
-      select case when t.stopping then 'last' else 'claimed' end, t.run, t.step, t.item, t.revision, t.fence, t.attempt::int, t.failures::int, t.worker_deaths::int, t.spent_ms, t.version,
-             t.tenant, p.run_input, p.item_value, p.results
-        from taken t, retoma.job_parameters(t.run, t.step, t.item, t.version, t.input, retoma.max_revision()) p;
-      get diagnostics v_got = row_count;
-      v_left := v_left - v_got;
+      v_jobs := array(
+        select r.ctid
+          from unnest(v_tenants) as t (tenant),
+               lateral (
+                 select c.ctid from retoma.jobs c
+                  where c.tenant = t.tenant and retoma.is_claimable_unpooled(c, v_queue, p_versions, p_from, p_before)
+                  order by c.rank
+                  limit greatest(1, v_left / cardinality(v_tenants))
+                    for update skip locked) r);
+      return query select * from retoma.claim_jobs(p_worker, p_now, v_jobs);
+      v_left := v_left - cardinality(v_jobs);
       -- With one tenant, one round takes everything. With several, another round distributes the rest.
-      exit when v_got = 0 or cardinality(v_tenants) = 1;
+      exit when v_jobs = '{}' or cardinality(v_tenants) = 1;
     end loop;
   end loop;
 end $$;
 
--- Claim up to `p_room` jobs of these ranks, with and without pools. `p_pooled_first` alternates, so neither kind starves the
+-- Claim up to `p_limit` jobs of these ranks, with and without pools. `p_pooled_first` alternates, so neither kind starves the
 -- other. Pools are locked last.
 create or replace function retoma.claim_by_rank(
-  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_room int, p_suspect boolean,
+  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_limit int, p_suspect boolean,
   p_pooled_first boolean, p_from bigint, p_before bigint)
 returns setof retoma.claimed_job language plpgsql as $$
 declare
-  v_left int := p_room;
+  v_left int := p_limit;
   v_suspect boolean := p_suspect;
   v_job retoma.claimed_job;
 begin
   if not exists (select from retoma.jobs j
-                  where j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+                  where retoma.is_claimable(j) and j.pool is not null
                     and j.rank >= p_from and j.rank < p_before) then
-    return query select * from retoma.claim_unpooled(p_worker, p_now, p_queues, p_versions, p_after, p_room, p_suspect, p_from, p_before);
+    return query select * from retoma.claim_unpooled(p_worker, p_now, p_queues, p_versions, p_after, p_limit, p_suspect, p_from, p_before);
     return;
   end if;
   for v_round in 1 .. 2 loop
@@ -125,7 +138,7 @@ begin
       select * from retoma.claim_pooled(p_worker, p_now, p_queues, p_versions, v_left, v_suspect, p_from, p_before)
        where (v_round = 1) = p_pooled_first
     loop
-      v_left := v_left - (v_job.what in ('claimed', 'last'))::int;
+      v_left := v_left - (v_job.what = 'claimed')::int;
       v_suspect := v_suspect and coalesce(v_job.worker_deaths, 0) = 0;
       return next v_job;
     end loop;
@@ -136,7 +149,7 @@ end $$;
 -- scan must skip the index entries of all jobs that were ready since it began. Once these are many, a link claims from the rank
 -- below which it found nothing, and rescans lower ranks in a tenth of the time, or after ten seconds at the latest.
 create or replace function retoma.claim_for_link(
-  p_link retoma.worker_links, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_room int, p_suspect boolean)
+  p_link retoma.worker_links, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_limit int, p_suspect boolean)
 returns setof retoma.claimed_job language plpgsql as $$
 declare
   c_first constant bigint := -9223372036854775808;
@@ -144,13 +157,13 @@ declare
   c_many constant bigint := 20000;
   v_began timestamptz := clock_timestamp();
   v_entries_before bigint := retoma.ready_entries_read();
-  v_left int := p_room;
+  v_left int := p_limit;
   v_job retoma.claimed_job;
   v_runs uuid[];
 begin
   if p_link.rescan_at is null then
     return query select * from retoma.claim_by_rank(
-      p_link.worker, p_now, p_queues, p_versions, p_after, p_room, p_suspect, p_link.call_number % 2 = 0, c_first, c_last);
+      p_link.worker, p_now, p_queues, p_versions, p_after, p_limit, p_suspect, p_link.call_number % 2 = 0, c_first, c_last);
     if retoma.ready_entries_read() > v_entries_before + c_many then
       p_link.rescan_at := v_began;
       perform retoma.schedule_rescan(p_link);
@@ -160,10 +173,10 @@ begin
   if v_began >= p_link.rescan_at then
     p_link.claim_from_rank := (extract(epoch from p_now - interval '1 second') * 1000000)::bigint;
     for v_job in
-      select * from retoma.claim_by_rank(p_link.worker, p_now, p_queues, p_versions, p_after, p_room, p_suspect, p_link.call_number % 2 = 0,
+      select * from retoma.claim_by_rank(p_link.worker, p_now, p_queues, p_versions, p_after, p_limit, p_suspect, p_link.call_number % 2 = 0,
                                          c_first, p_link.claim_from_rank)
     loop
-      v_left := v_left - (v_job.what in ('claimed', 'last'))::int;
+      v_left := v_left - (v_job.what = 'claimed')::int;
       v_runs := v_runs || v_job.run;
       return next v_job;
     end loop;
@@ -177,7 +190,7 @@ begin
   end if;
   if v_left > 0 then
     return query select * from retoma.claim_by_rank(
-      p_link.worker, p_now, p_queues, p_versions, p_after, v_left, p_suspect and v_left = p_room, p_link.call_number % 2 = 0,
+      p_link.worker, p_now, p_queues, p_versions, p_after, v_left, p_suspect and v_left = p_limit, p_link.call_number % 2 = 0,
       p_link.claim_from_rank, c_last);
   end if;
 end $$;
@@ -195,17 +208,8 @@ $$;
 
 -- The jobs that a worker holds, as claimed: what it receives again after a lost answer.
 create or replace function retoma.claimed_jobs_of_worker(p_worker int) returns setof retoma.claimed_job
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 stable language sql as $$
-  -- A job that was claimed as 'last' stays so.
-  select case when not j.stopping then 'claimed' when retoma.may_have_unwatched_external_work(j, j.started_at) then 'last' else 'over' end, j.run, j.step, j.item,
-         j.revision, j.fence, j.attempt::int, j.failures::int, j.worker_deaths::int, j.spent_ms, j.version,
-         j.tenant, p.run_input, p.item_value, p.results
-    from retoma.running_jobs_of_worker(p_worker) j,
-         retoma.job_parameters(j.run, j.step, j.item, j.version, j.input, retoma.max_revision()) p;
+  select c.* from retoma.running_jobs_of_worker(p_worker) j, retoma.describe_claim(j) c;
 $$;
 
 -- Searches the open runs one by one: no index contains a column that finishing a job writes, and the planner must not scan all

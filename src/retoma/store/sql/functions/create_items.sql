@@ -37,18 +37,18 @@ begin
      where m.edge_kind = 'expand' and m.missing is null
   ), item as (
     select b.*, i.key, i.value, i.ordinal, b.dependency_count - b.final as left,
-           b.dependency_count = 0 and b.self_contained and b.queue = any (p_queues) and row_number() over (order by b.outcome, i.ordinal) <= p_keep as kept
+           b.dependency_count = 0 and b.self_contained and not b.opens_review and b.queue = any (p_queues) and row_number() over (order by b.outcome, i.ordinal) <= p_keep as kept
       from expansions b
       join unnest(p_outcome, p_key, p_value) with ordinality as i (outcome, key, value, ordinal) on i.outcome = b.outcome
   ), created as (
     insert into retoma.jobs as j (run, step, item, revision, version, tenant, queue, rank, position, state, waiting_on, worker,
-                             fence, attempt, created_at, started_at, ended_at, code, input, pool)
+                             fence, attempt, created_at, started_at, ended_at, code, input, pool, review_due)
     select run, to_step, key, revision, version, tenant, queue, rank - head_start, ordinal,
            case when kept then 'running' when "left" > 0 then 'waiting' when code is null then 'ready' else 'skipped'
            end::retoma.job_state,
            "left", case when kept then p_worker when "left" = 0 and code is not null then 0 end,
            kept::int, kept::int, p_now, case when kept then p_now end,
-           case when "left" = 0 and code is not null then p_now end, code, value, pool
+           case when "left" = 0 and code is not null then p_now end, code, value, pool, opens_review
       from item
      order by run, to_step, key
     returning j as job

@@ -2,10 +2,6 @@
 -- to workers without one. Any process may call it at any time; a worker's jobs are released once. Only the time counts in which
 -- the caller could reach the database: the workers may have been cut off together with it.
 create or replace function retoma.reap_dead_workers(p_heartbeat_timeout interval, p_reachable_for interval default null) returns table (worker int, jobs int)
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -25,10 +21,6 @@ end $$;
 
 -- End a worker: it can claim nothing more, and the jobs that it still holds are released. Returns how many.
 create or replace function retoma.deregister_worker(p_worker int, p_outcome text, p_code text) returns int
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
@@ -52,10 +44,7 @@ begin
   if v_outcomes.o_events is not null or v_outcomes.o_failed is not null then
     perform retoma.propagate(v_now, v_outcomes.o_events, v_outcomes.o_failed);
   end if;
-  if v_outcomes.o_stopping is not null then
-    perform retoma.close_stopped_runs(v_now, v_outcomes.o_stopping);
-  end if;
-  perform retoma.refresh_run_state(v_outcomes.runs);
+  perform retoma.refresh_after_outcomes(v_now, v_outcomes.runs, v_outcomes.o_stopping);
   return coalesce(v_outcomes.o_accepted, 0);
 end $$;
 

@@ -1,10 +1,6 @@
 -- Add the webhooks of these runs and enqueue the deliveries of their start. A run that has its webhook already was started by
 -- an earlier try of this call. A run that does not exist belongs to a key that was used before.
 create or replace function retoma.add_run_webhooks(p_now timestamptz, p_id uuid[], p_tenant int[], p_webhook json[]) returns void
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_added uuid[];
@@ -158,11 +154,6 @@ end $$;
 create or replace function retoma.claim_deliveries(p_pipelines text[], p_limit int, p_per_host int, p_lease interval)
 returns table (id uuid, attempt int, schedule_attempt int, run uuid, seq int, event text, schedule text, retries int, body text,
                created_at timestamptz, endpoint int, url text, now timestamptz, secret text, previous_secret text)
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -234,10 +225,6 @@ create or replace function retoma.record_delivery_attempt(
   p_id uuid, p_attempt int, p_outcome text, p_delay interval, p_pause interval,
   p_ms int, p_status int, p_error text, p_answer text)
 returns table (state text, disabled boolean, retry_in interval)
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -330,9 +317,9 @@ begin
    where endpoint = p_endpoint and state = 'due';
 end $$;
 
--- Redrive dead deliveries with the same id and body: one, or all of an endpoint or URL, within a time range. Those of a
+-- Redeliver dead deliveries with the same id and body: one, or all of an endpoint or URL, within a time range. Those of a
 -- disabled endpoint stay dead. Those of one run are sent in their order again. Returns how many.
-create or replace function retoma.redrive_deliveries(
+create or replace function retoma.redeliver(
   p_tenant int, p_id uuid, p_endpoint int, p_url text, p_from timestamptz, p_to timestamptz) returns int
 language plpgsql as $$
 declare

@@ -1,66 +1,3 @@
--- Record that an effect starts, if this lease still owns the job. Returns the state: `new`; `begun` by an earlier attempt with
--- an unknown outcome; `done`, with its value; or `lost`, if another lease owns the job. The callback with the given token can
--- be called from now on. The provider can be asked about a findable effect.
-create or replace function retoma.begin_effect(
-  p_worker int, p_run uuid, p_step text, p_item text, p_revision int, p_fence int, p_name text, p_findable boolean,
-  p_token_hash bytea, p_token_lives interval, out o_state text, out o_value json)
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-language plpgsql as $$
-declare
-  v_effect retoma.effects;
-  v_stopping boolean;
-begin
-  select stopping into v_stopping from retoma.jobs
-    where run = p_run and step = p_step and item = p_item and revision = p_revision
-      and worker = p_worker and fence = p_fence and state = 'running' for no key update;
-  if not found then
-    o_state := 'lost';
-    return;
-  end if;
-  if p_token_hash is not null then
-    insert into retoma.callbacks (token_hash, run, step, item, revision, expires_at)
-    values (p_token_hash, p_run, p_step, p_item, p_revision, retoma.now() + p_token_lives)
-        on conflict do nothing;
-  end if;
-  insert into retoma.effects (run, step, item, revision, name, fence, begun_at, findable)
-  values (p_run, p_step, p_item, p_revision, p_name, p_fence, retoma.now(), p_findable)
-      on conflict do nothing;
-  if found then
-    o_state := 'new';
-    return;
-  end if;
-  select * into v_effect from retoma.effects
-   where run = p_run and step = p_step and item = p_item and revision = p_revision and name = p_name;
-  o_state := case when v_effect.done_at is null then 'begun' else 'done' end;
-  o_value := v_effect.value;
-  if v_effect.done_at is null then
-    -- The attempt that began it can no longer record its outcome.
-    update retoma.effects set fence = p_fence, begun_at = case when v_stopping then begun_at else retoma.now() end
-     where run = p_run and step = p_step and item = p_item and revision = p_revision and name = p_name;
-  end if;
-end $$;
-
--- Whether a job has begun an effect that the provider can be asked about and that is not polled as external work. After a day
--- nobody asks any more. An effect with a recorded result counts only if its step is known to park.
-create or replace function retoma.may_have_unwatched_external_work(p_job retoma.jobs, p_now timestamptz) returns boolean stable language sql as $$
-  select exists (select from retoma.effects e
-                  where e.run = p_job.run and e.step = p_job.step and e.item = p_job.item and e.revision = p_job.revision
-                    and e.findable and e.begun_at > p_now - interval '1 day'
-                    and (e.done_at is null or retoma.step_may_park(p_job.version, p_job.step)))
-     and not exists (select from retoma.external_work o
-                      where o.run = p_job.run and o.step = p_job.step and o.item = p_job.item and o.revision = p_job.revision);
-$$;
-
--- Whether a job of this step was ever parked, in any version of its pipeline.
-create or replace function retoma.step_may_park(p_version int, p_step text) returns boolean stable language sql as $$
-  select exists (select from retoma.versions mine
-                   join retoma.versions v on v.pipeline = mine.pipeline
-                   join retoma.steps s on s.version = v.id and s.step = p_step
-                  where mine.id = p_version and s.may_park);
-$$;
-
 -- Forget failed external work of jobs that are retried: the next attempt submits again.
 create or replace function retoma.forget_external_work(p_jobs retoma.job_key[]) returns void language sql as $$
   with failed as (
@@ -78,34 +15,34 @@ create or replace function retoma.forget_external_work(p_jobs retoma.job_key[]) 
   delete from retoma.effects e
    using failed f
    where e.run = f.run and e.step = f.step and e.item = f.item and e.revision = f.revision
-     -- A worker of an earlier release does not name the effect.
-     and case when f.effect is null then e.value::jsonb = f.external_id::jsonb else e.name = f.effect end;
+     and e.request is not null;
 $$;
 
--- Record the external work of jobs that were just parked. Work is polled at once if its callback arrived already, or if its run
--- is stopping.
-create or replace function retoma.record_external_work(p_now timestamptz, p_jobs retoma.jobs[], p_requests json[]) returns void
-language plpgsql as $$
+-- Record the external work that these jobs submitted, each with the effect of that name. It is polled at once if its callback arrived already, or to end it, if its
+-- job is stopping or has ended. A transaction that parks a job ends with `recheck_children`.
+create or replace function retoma.record_external_work(p_now timestamptz, p_jobs retoma.jobs[], p_effects text[]) returns void language plpgsql as $$
 begin
-  update retoma.steps s set may_park = true from unnest(p_jobs) j where s.version = j.version and s.step = j.step and not s.may_park;
   -- The provider may be calling at the same time: see its callback, or let it see what is written here.
   perform from retoma.callbacks c
     where (c.run, c.step, c.item, c.revision) in (select j.run, j.step, j.item, j.revision from unnest(p_jobs) j)
     order by token_hash for update;
-  insert into retoma.external_work (run, step, item, revision, version, external_id, effect, poll, cancel, poll_interval, queue_timeout, run_timeout,
+  insert into retoma.external_work (run, step, item, revision, version, external_id, poll, cancel, poll_interval, queue_timeout, run_timeout,
                                     total_timeout, next_at, parked_at, started_at)
-  select j.run, j.step, j.item, j.revision, j.version, h -> 'external_id', h ->> 'effect', h ->> 'poll', h ->> 'cancel',
-         make_interval(secs => (h ->> 'poll_interval')::float), make_interval(secs => (h ->> 'queue_timeout')::float),
-         make_interval(secs => (h ->> 'run_timeout')::float), make_interval(secs => (h ->> 'total_timeout')::float),
-         case when j.stopping or exists (select from retoma.callbacks c
-                                        where c.run = j.run and c.step = j.step and c.item = j.item
-                                          and c.revision = j.revision and c.called_at is not null)
+  select j.run, j.step, j.item, j.revision, j.version, e.value, e.request ->> 'poll', e.cancel,
+         make_interval(secs => (e.request ->> 'poll_interval')::float), make_interval(secs => (e.request ->> 'queue_timeout')::float),
+         make_interval(secs => (e.request ->> 'run_timeout')::float), make_interval(secs => (e.request ->> 'total_timeout')::float),
+         case when j.stopping or j.ended_at is not null
+                or exists (select from retoma.callbacks c
+                            where c.run = j.run and c.step = j.step and c.item = j.item
+                              and c.revision = j.revision and c.called_at is not null)
               then p_now
-              else p_now + make_interval(secs => coalesce(case when h ->> 'poll' is null then (h ->> 'total_timeout')::float end,
-                                                          (h ->> 'poll_interval')::float)) end,
+              when e.request ->> 'poll_interval' is null then 'infinity'
+              else p_now + make_interval(secs => coalesce(case when e.request ->> 'poll' is null then (e.request ->> 'total_timeout')::float end,
+                                                          (e.request ->> 'poll_interval')::float)) end,
          p_now, j.started_at
-    from unnest(p_jobs) with ordinality as j
-    join unnest(p_requests) with ordinality as g (h, ordinal) on g.ordinal = j.ordinality
+    from unnest(p_jobs) with ordinality j
+    join retoma.effects e on e.run = j.run and e.step = j.step and e.item = j.item and e.revision = j.revision
+                         and e.name = p_effects[j.ordinality]
       on conflict (run, step, item, revision) do update set next_at = excluded.next_at;
 end $$;
 
@@ -117,10 +54,6 @@ create or replace function retoma.poll_due(
 returns table (
   run uuid, step text, item text, revision int, version int, external_id json, poll text, cancel text, polls int,
   state text, stop text, given_up boolean, callback_received boolean, callback_body json, worker_deaths int, seconds_left float)
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan
 language sql as $$
   with clock as materialized (
     select retoma.now() as at
@@ -151,6 +84,7 @@ language sql as $$
     join retoma.jobs j on j.run = t.run and j.step = t.step and j.item = t.item and j.revision = t.revision
    cross join lateral (
       select case when j.stopping then 'RUN_STOPPED'
+                  when j.ended_at is not null then 'JOB_ENDED'
                   when t.state = 'queued' and t.at >= t.parked_at + t.queue_timeout then 'QUEUE_TIMEOUT'
                   when t.state = 'running' and t.at >= t.running_at + t.run_timeout
                     or t.at >= t.parked_at + t.total_timeout then 'TIMEOUT' end as stop) s
@@ -160,20 +94,18 @@ language sql as $$
        order by b.called_at desc limit 1) c on true;
 $$;
 
--- Record the result of a poll, unless a later poll was made. Returns whether it was accepted.
+-- Record the result of a poll, unless a later poll was made. Returns whether it was accepted. A failed poll with a final state says
+-- that nobody waits for the work any longer, although its end was not confirmed.
 create or replace function retoma.record_poll(
   p_run uuid, p_step text, p_item text, p_revision int, p_polls int,
   p_state text, p_progress real, p_result json, p_error json, p_failed boolean, p_stopping boolean)
 returns boolean
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
   v_job retoma.jobs;
   v_over boolean := p_state in ('succeeded', 'failed', 'cancelled', 'lost');
+  v_is_child boolean;
 begin
   -- Lock jobs before external work, as cancellation does.
   select * into v_job from retoma.jobs
@@ -186,12 +118,19 @@ begin
          ended_at = case when v_over then v_now end,
          next_at = retoma.next_poll_at(v_now, o, p_state, p_failed, p_stopping or v_job.stopping), polling_worker = null, worker_deaths = 0
    where o.run = p_run and o.step = p_step and o.item = p_item and o.revision = p_revision
-     and o.polls = p_polls and o.ended_at is null;
+     and o.polls = p_polls and o.ended_at is null
+  returning o.poll_interval is null into v_is_child;
   if not found then
     return false;
   end if;
+  if v_over and p_failed then
+    perform retoma.orphan_external_work(v_now, array[(p_run, p_step, p_item, p_revision)::retoma.job_key]);
+  end if;
   if v_over and v_job.state = 'parked' then
     perform retoma.resume_parked_job(v_now, v_job);
+  end if;
+  if not v_over and v_is_child then
+    perform retoma.recheck_children(v_now + interval '1 second', array[(p_run, p_step, p_item, p_revision)::retoma.job_key]);
   end if;
   return true;
 end $$;
@@ -203,12 +142,13 @@ create or replace function retoma.fatal_polls(p_worker int) returns retoma.job_k
                 order by o.run, o.step, o.item, o.revision);
 $$;
 
--- End the polls of a worker that has ended. If it died, each of its polls is a suspect from now on. With the third death in a
+-- End the polls and looks of a worker that has ended. If it died, each of its polls is a suspect from now on. With the third death in a
 -- row the work ends as `lost`, and its job is treated as if it had run on that worker, with as many deaths.
 create or replace function retoma.end_worker_polls(p_now timestamptz, p_worker int, p_died boolean) returns void language plpgsql as $$
 declare
   v_fatal retoma.job_key[];
 begin
+  perform retoma.end_worker_looks(p_now, p_worker, p_died);
   if not exists (select from retoma.external_work o where o.polling_worker = p_worker and o.ended_at is null) then
     return;
   end if;
@@ -232,14 +172,18 @@ begin
          error = case when p_died and o.worker_deaths >= 2
                       then json_build_object('code', 'QUARANTINED', 'message', 'three workers died while polling it') end
    where o.polling_worker = p_worker and o.ended_at is null;
+  if p_died then
+    perform retoma.orphan_external_work(p_now, v_fatal);
+  end if;
 end $$;
 
 -- When to poll next: as often as the step asked, less often while the provider does not answer, and in time for the nearest
--- limit.
+-- limit. A child run is not polled until it has ended.
 create or replace function retoma.next_poll_at(p_now timestamptz, p_work retoma.external_work, p_state text, p_failed boolean, p_stopping boolean)
 returns timestamptz immutable language sql as $$
   select case
     when p_stopping then p_now + interval '1 second'
+    when p_work.poll_interval is null then 'infinity'
     when p_work.poll is null then p_work.parked_at + p_work.total_timeout
     else least(
       p_now + case when p_failed then least(p_work.poll_interval * 2 ^ least(p_work.failed_polls + 1, 10),
@@ -259,23 +203,17 @@ $$;
 -- Continue the job of external work that has ended, or end it with its run. Its slots are released.
 create or replace function retoma.resume_parked_job(p_now timestamptz, p_job retoma.jobs) returns void language plpgsql as $$
 begin
-  perform retoma.release_slots(array[(p_job.run, p_job.step, p_job.item, p_job.revision)::retoma.job_key]);
-  update retoma.jobs
-     set state = case when stopping then 'cancelled' else 'ready' end::retoma.job_state, pool = null,
-         worker = case when stopping then 0 end,
-         ended_at = case when stopping then p_now end,
-         code = case when stopping then 'RUN_STOPPED' end
-   where run = p_job.run and step = p_job.step and item = p_job.item and revision = p_job.revision and state = 'parked';
   if p_job.stopping then
-    perform retoma.close_stopped_runs(p_now, array[p_job.run]);
+    perform retoma.end_stopping_job(p_now, p_job);
+    return;
   end if;
+  perform retoma.release_slots(array[(p_job.run, p_job.step, p_job.item, p_job.revision)::retoma.job_key]);
+  update retoma.jobs set state = 'ready', pool = null, worker = null, code = null
+   where run = p_job.run and step = p_job.step and item = p_job.item and revision = p_job.revision and state = 'parked';
 end $$;
 
 -- Record a call of a provider: `taken`, `repeated` (it called before), `expired`, or `unknown`.
 create or replace function retoma.record_callback(p_hash bytea, p_body json) returns text
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();

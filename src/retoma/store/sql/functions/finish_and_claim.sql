@@ -9,29 +9,27 @@ create or replace function retoma.finish_and_claim(
   p_item_outcome int[], p_item_key text[], p_item_value json[],
   -- all other outcomes
   b_run uuid[], b_step text[], b_item text[], b_revision int[], b_fence int[],
-  b_outcome text[], b_delay interval[], b_spent_ms int[], b_code text[], b_error json[],
+  b_outcome text[], b_delay interval[], b_spent_ms int[], b_code text[], b_error json[], b_review json[], b_effect text[],
   -- what may be claimed
-  p_queues text[], p_versions int[], p_after int, p_room int, p_suspect boolean)
+  p_queues text[], p_versions int[], p_after int, p_limit int, p_suspect boolean)
 returns setof retoma.claimed_job
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz;
-  v_room int := p_room;
-  v_keep int := retoma.successors_to_keep(p_room, p_call_number);
+  v_limit int := p_limit;
+  v_keep int := retoma.successors_to_keep(p_limit, p_call_number);
   v_refused int := cardinality(p_run) + cardinality(b_run);
   v_stopping uuid[];
   v_failed uuid[];
   v_events retoma.edge_event[];
   v_pooled retoma.job_key[];
+  v_parked retoma.job_key[];
   v_outcomes record;
   v_results record;
   v_items record;
   v_first int;
   v_link retoma.worker_links;
+  v_note retoma.claimed_job;
 begin
   -- Part of the key changes now and then, so few versions of the row are read while vacuum cannot remove them.
   update retoma.worker_links set call_number = p_call_number, call_block = p_call_number / 1000
@@ -42,8 +40,8 @@ begin
                     where worker = p_worker and link = p_link and call_block = p_call_number / 1000 and call_number = p_call_number) then
       raise exception 'worker % is gone', p_worker using errcode = 'RT001';
     end if;
-    return query select 'replayed', null::uuid, null, null, null::int, null::int, null::int, null::int, null::int,
-                        null::int, null::int, null::int, null::json, null::json, null::json[];
+    v_note.what := 'replayed';
+    return next v_note;
     return;
   end if;
   v_now := retoma.now();
@@ -60,7 +58,7 @@ begin
   end if;
   if cardinality(b_run) > 0 then
     v_outcomes := retoma.record_outcomes(p_worker, v_now, b_run, b_step, b_item, b_revision, b_fence,
-                                         b_outcome, b_delay, b_spent_ms, b_code, b_error);
+                                         b_outcome, b_delay, b_spent_ms, b_code, b_error, b_review, b_effect);
     v_refused := v_refused - v_outcomes.o_accepted;
     v_stopping := v_outcomes.o_stopping;
     v_failed := v_outcomes.o_failed;
@@ -77,7 +75,7 @@ begin
       perform retoma.release_slots(v_pooled);
     end if;
     if v_results.o_kept is not null then
-      v_room := v_room - cardinality(v_results.o_kept);
+      v_limit := v_limit - cardinality(v_results.o_kept);
       v_keep := v_keep - cardinality(v_results.o_kept);
       return query select * from retoma.describe_kept_jobs(v_results.o_kept);
     end if;
@@ -87,7 +85,7 @@ begin
     v_items := retoma.create_items(p_worker, v_now, p_queues, v_keep, v_events, p_item_outcome, p_item_key, p_item_value);
     v_events := v_events || v_items.o_events;
     if v_items.o_kept is not null then
-      v_room := v_room - cardinality(v_items.o_kept);
+      v_limit := v_limit - cardinality(v_items.o_kept);
       return query select * from retoma.describe_kept_jobs(v_items.o_kept);
     end if;
   end if;
@@ -95,47 +93,47 @@ begin
   if v_events is not null or v_failed is not null then
     perform retoma.propagate(v_now, v_events, v_failed);
   end if;
-  if v_stopping is not null then
-    perform retoma.close_stopped_runs(v_now, v_stopping);
-  end if;
-  -- These runs may have open reviews.
-  if exists (select from retoma.reviews v where v.run = any (p_run || b_run) and v.applied_at is null) then
-    perform retoma.refresh_run_state(p_run || b_run);
-  end if;
+  perform retoma.refresh_after_outcomes(v_now, p_run || b_run, v_stopping);
   if v_refused > 0 then
-    return query select 'refused', null::uuid, null, null, null::int, v_refused, null::int, null::int, null::int,
-                        null::int, null::int, null::int, null::json, null::json, null::json[];
+    v_note.what := 'refused';
+    v_note.rejected := v_refused;
+    return next v_note;
   end if;
   if 'RATE_LIMITED' = any (b_code) then
-    perform retoma.pause_pools(v_now, b_run, b_step, b_delay, b_code);
+    perform retoma.pause_pools(v_now, b_run, b_step, b_delay, retoma.codes_for_pools(b_code, b_error));
   end if;
   if b_code && '{PROVIDER_DOWN, PROVIDER_REJECTED}' then
-    perform retoma.record_provider_failures(v_now, b_run, b_step, b_item, b_revision, b_delay, b_code);
+    perform retoma.record_provider_failures(v_now, b_run, b_step, b_item, b_revision, b_delay, retoma.codes_for_pools(b_code, b_error));
   end if;
   if 'parked' = any (b_outcome) then
-    v_pooled := v_pooled || array(
+    v_parked := array(
       select (b.run, b.step, b.item, b.revision)::retoma.job_key
         from unnest(b_run, b_step, b_item, b_revision, b_outcome) as b (run, step, item, revision, outcome)
        where b.outcome = 'parked');
+    v_pooled := v_pooled || v_parked;
   end if;
   if v_pooled is not null then
     perform retoma.record_provider_successes(v_pooled);
   end if;
-  if v_room > 0 then
+  if v_limit > 0 then
     -- Each call starts with another queue, so a busy queue does not starve the others.
     v_first := p_call_number % greatest(1, cardinality(p_queues)) + 1;
     return query select * from retoma.claim_for_link(
-      v_link, v_now, p_queues[v_first:] || p_queues[:v_first - 1], p_versions, p_after, v_room, p_suspect);
+      v_link, v_now, p_queues[v_first:] || p_queues[:v_first - 1], p_versions, p_after, v_limit, p_suspect);
+  end if;
+  if v_parked is not null then
+    perform retoma.recheck_children(v_now, v_parked);
   end if;
 end $$;
 
 -- How many successors may stay with this worker: not all, so other ready jobs never starve.
-create or replace function retoma.successors_to_keep(p_room int, p_call_number bigint) returns int immutable language sql as $$
-  select case when p_room < 8 and p_call_number % 8 = 0 then 0 else p_room - p_room / 8 end;
+create or replace function retoma.successors_to_keep(p_limit int, p_call_number bigint) returns int immutable language sql as $$
+  select case when p_limit < 8 and p_call_number % 8 = 0 then 0 else p_limit - p_limit / 8 end;
 $$;
 
 -- A kept job reads only what its worker has in memory.
 create or replace function retoma.describe_kept_jobs(p_kept retoma.kept_job[]) returns setof retoma.claimed_job stable language sql as $$
-  select 'kept', k.run, k.step, k.item, k.revision, 1, 1, 0, 0, 0, k.version, k.tenant, null::json, null::json, null::json[]
+  select 'kept', null::int, null::int, k.run, k.step, k.item, k.revision, 1, 1, 0, 0, 0, 0, k.version, k.tenant, null::int, null::json,
+         null::json, '{}'::json[]
     from unnest(p_kept) k;
 $$;

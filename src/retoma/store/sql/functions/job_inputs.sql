@@ -9,7 +9,7 @@ $$;
 -- Why the dependents of a job without a result have no result either.
 create or replace function retoma.missing_result_code(p_state retoma.job_state, p_code text) returns text
 immutable language sql as $$
-  select case when p_state = 'skipped' and p_code = 'NOT_WANTED' then 'NOT_WANTED' else 'DEPENDENCY_FAILED' end;
+  select case when p_state = 'skipped' and p_code = 'SKIPPED' then 'SKIPPED' else 'DEPENDENCY_FAILED' end;
 $$;
 
 create or replace function retoma.edge_event(p_job retoma.jobs, p_edge retoma.edges) returns retoma.edge_event
@@ -17,7 +17,7 @@ stable language sql as $$
   select (p_job.run, p_job.version, p_job.tenant, p_job.revision, p_job.rank, p_job.position, p_job.item, p_job.step,
           case when p_job.state <> 'succeeded' then retoma.missing_result_code(p_job.state, p_job.code) end, null, null,
           p_edge.to_step, p_edge.edge_kind, p_edge.via, p_edge.same_item, p_edge.optional, p_edge.self_contained,
-          p_edge.queue, p_edge.head_start, p_edge.dependency_count, p_edge.pool)::retoma.edge_event;
+          p_edge.queue, p_edge.head_start, p_edge.dependency_count, p_edge.pool, p_edge.opens_review)::retoma.edge_event;
 $$;
 
 -- Higher than every revision.
@@ -36,10 +36,11 @@ $$;
 -- The inputs of a job's parameters as of a revision. Simple enough for the planner to inline.
 create or replace function retoma.job_parameters(
   p_run uuid, p_step text, p_item text, p_version int, p_input json, p_through int)
-returns table (run_input json, item_value json, results json[]) stable language sql as $$
+returns table (run_retries int, run_input json, item_value json, results json[]) stable language sql as $$
   select
+    r.retries,
     -- Workers whose steps take a large input fetch it once: it does not travel with every job.
-    (select case when pg_column_size(r.input) <= 8000 then r.input end from retoma.runs r where r.id = p_run),
+    case when pg_column_size(r.input) <= 8000 then r.input end,
     coalesce(p_input, (select i.input
                          from retoma.jobs i
                         where i.run = p_run and i.step = s.item_from and i.item = p_item and i.revision <= p_through
@@ -67,7 +68,8 @@ returns table (run_input json, item_value json, results json[]) stable language 
             from retoma.reads d
            where d.version = p_version and d.step = p_step
            order by d.position)
-    from retoma.steps s
+    from retoma.steps s,
+         lateral (select o.retries, o.input from retoma.runs o where o.id = p_run offset 0) r
    where s.version = p_version and s.step = p_step;
 $$;
 

@@ -2,10 +2,6 @@
 -- there should be none. Checks the first `p_limit` after `p_after`. Returns the runs that were ended, and the last one checked,
 -- null after the last of all.
 create or replace function retoma.repair_runs(p_after uuid, p_limit int, out o_ended uuid[], out o_last uuid)
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_dead uuid[];
@@ -20,12 +16,6 @@ begin
       o_ended := o_ended || v_run;
     end if;
   end loop;
-end $$;
-
--- Whether a run has a job that can still progress. A waiting job cannot without the others.
-create or replace function retoma.has_active_jobs(p_run uuid) returns boolean stable language plpgsql as $$
-begin
-  return exists (select from retoma.jobs j where j.run = p_run and j.state in ('ready', 'running', 'parked'));
 end $$;
 
 create or replace function retoma.repair_run(p_run uuid) returns boolean language plpgsql as $$
@@ -49,18 +39,14 @@ begin
   select id, v_now, revision, 'failure', '', '',
          json_build_object('code', 'NO_ACTIVE_JOBS', 'message', 'the run had no active jobs but had not ended: maintenance ended it')
     from retoma.runs where id = p_run and v_final_state = 'failed';
-  perform retoma.close_stopped_runs(v_now, array[p_run]);
+  perform retoma.refresh_run_state(v_now, array[p_run]);
   return true;
 end $$;
 
 -- Release delayed jobs that are due, start the runs that waited for them, reopen pools whose pause is over, and process due
--- reviews. Returns how many, when the next is due, and when to poll external work and to check runs for progress.
+-- reviews. Returns how many, when the next is due, and when to poll external work or look for effects and to check runs for progress.
 create or replace function retoma.release_due_jobs(p_limit int, out released int, out next_at timestamptz, out poll_at timestamptz,
   out watch_at timestamptz)
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
@@ -73,7 +59,7 @@ begin
     returning j.run)
   select count(*), array_agg(distinct run) into released, v_runs from due;
   if released > 0 then
-    update retoma.runs set state = 'running' where id = any (v_runs) and state = 'pending';
+    perform retoma.refresh_run_state(v_now, array(select id from retoma.runs where id = any (v_runs) and state = 'pending'));
   end if;
   if exists (select from retoma.reviews v where v.next_at <= v_now) then
     released := released + retoma.process_due_reviews(p_limit);
@@ -90,7 +76,8 @@ begin
   select least((select min(ready_at) from retoma.jobs where ready_at is not null),
                (select min(least(paused_until, open_until)) from retoma.pools),
                (select min(v.next_at) from retoma.reviews v where v.next_at is not null)),
-         (select min(o.next_at) from retoma.external_work o where o.ended_at is null),
+         least((select min(o.next_at) from retoma.external_work o where o.ended_at is null and o.next_at < 'infinity'),
+               (select min(e.next_at) from retoma.effects e where e.next_at is not null)),
          (select min(r.watch_at) from retoma.runs r where r.ended_at is null)
     into next_at, poll_at, watch_at;
 end $$;

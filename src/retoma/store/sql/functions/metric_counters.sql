@@ -1,10 +1,6 @@
--- Bring the metric counters up to date, by at most `p_limit` ends at a time. Every reader of the counters calls it; if another
--- call is active, nothing is done. Each end is counted once: perhaps late, but never missed.
+-- Bring the metric counters up to date, by at most `p_limit` ends at a time. Every reader of the counters calls it, and so does
+-- the maintenance loop of workers and servers; if another call is active, nothing is done. Each end is counted once: perhaps late, but never missed.
 create or replace function retoma.update_metric_counters(p_limit int) returns void
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language plpgsql as $$
 declare
   v_cursor retoma.metric_cursor;
@@ -53,20 +49,20 @@ begin
      order by e.id
      limit p_limit
   ), facts as materialized (
-    select v.pipeline, e.state, b.started_at - r.run_at as waited, p.asked, e.at - b.started_at - coalesce(p.asked, '0') as worked
+    select v.pipeline, e.state, b.started_at - r.run_at as waited, p.review_time, e.at - b.started_at - coalesce(p.review_time, '0') as worked
       from ended e
       join retoma.runs r on r.id = e.run
       join retoma.versions v on v.id = r.version
       cross join lateral retoma.find_work_start(r.id, r.version) b
       cross join lateral retoma.review_wait_time(r.id, b.started_at, e.at) p
   ), counts as (
-    select pipeline, 'ended' as what, state as outcome, null::interval as took from facts
+    select pipeline, 'run_end' as what, state as outcome, null::interval as took from facts
     union all
-    select pipeline, 'waited', '', waited from facts where waited is not null
+    select pipeline, 'run_wait', '', waited from facts where waited is not null
     union all
-    select pipeline, 'worked', '', worked from facts where worked is not null
+    select pipeline, 'run_duration', '', worked from facts where worked is not null
     union all
-    select pipeline, 'asked', '', asked from facts where asked is not null
+    select pipeline, 'run_review', '', review_time from facts where review_time is not null
   ), logged as (
     insert into retoma.metric_counters as t (pipeline, what, outcome, bucket, count, seconds)
     select pipeline, what, outcome, retoma.histogram_bucket(took), count(*), coalesce(sum(greatest(extract(epoch from took), 0)), 0)
@@ -80,8 +76,8 @@ begin
   return v_last;
 end $$;
 
--- How long people were asked for a review between two times. Overlapping reviews count once. Null if there was none.
-create or replace function retoma.review_wait_time(p_run uuid, p_from timestamptz, p_to timestamptz) returns table (asked interval)
+-- How long reviews were open between two times. Overlapping reviews count once. Null if there was none.
+create or replace function retoma.review_wait_time(p_run uuid, p_from timestamptz, p_to timestamptz) returns table (review_time interval)
 stable language sql as $$
   select sum(upper(span) - lower(span))
     from (select unnest(range_agg(tstzrange(v.opened_at, least(coalesce(v.decided_at, v.ended_at, p_to), p_to)))
@@ -113,8 +109,4 @@ stable language sql as $$
     left join retoma.external_work o on o.run = j.run and o.step = j.step and o.item = j.item and o.revision = j.revision
     left join retoma.effects f on f.run = j.run and f.step = j.step and f.item = j.item and f.revision = j.revision
    where j.run = p_run and j.started_at is not null and (s.pool is not null or not retoma.uses_pools(p_version));
-$$;
-
-create or replace function retoma.work_started_at(p_run retoma.runs) returns timestamptz stable language sql as $$
-  select started_at from retoma.find_work_start(p_run.id, p_run.version);
 $$;

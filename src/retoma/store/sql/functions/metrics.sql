@@ -1,20 +1,18 @@
 -- Jobs that are not final, by queue. Running, parked and waiting jobs are searched in the oldest open runs, because no index
 -- may contain their state.
 create or replace function retoma.jobs_by_queue(p_max_runs int) returns table (queue text, state text, jobs bigint)
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 stable language sql as $$
   with found as (
     select queue, 'ready' as state, count(*) as jobs
-      from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and worker_deaths = 0 and pool is null
+      from retoma.jobs j where retoma.is_claimable(j) and worker_deaths = 0 and pool is null
      group by queue
     union all
     select queue, 'ready', count(*)
-      from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and worker_deaths > 0 and pool is null
+      from retoma.jobs j where retoma.is_claimable(j) and worker_deaths > 0 and pool is null
      group by queue
     union all
     select queue, 'ready', count(*)
-      from retoma.jobs where worker is null and waiting_on = 0 and ready_at is null and pool is not null
+      from retoma.jobs j where retoma.is_claimable(j) and pool is not null
      group by queue
     union all
     select queue, 'delayed', count(*)
@@ -33,8 +31,6 @@ $$;
 -- The same for one tenant, among its oldest open runs, with how long the next job of each queue has been ready.
 create or replace function retoma.jobs_of_tenant_by_queue(p_tenant int, p_max_runs int)
   returns table (queue text, state text, jobs bigint, age interval)
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 stable language sql as $$
   with open_jobs as (
     select j.*, case when j.ready_at is not null then 'delayed' else j.state::text end as shown_state
@@ -57,49 +53,43 @@ stable language sql as $$
 $$;
 
 create or replace function retoma.jobs_by_pool() returns table (pool text, waiting bigint)
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 stable language sql as $$
   select pool, count(*)
-    from retoma.jobs
-   where worker is null and waiting_on = 0 and ready_at is null and pool is not null
+    from retoma.jobs j
+   where retoma.is_claimable(j) and pool is not null
    group by 1;
 $$;
 
 -- Tenants with ready jobs in a queue that need no pool.
 create or replace function retoma.tenants_ready(p_queue text, p_limit int) returns setof int stable language sql as $$
   with recursive found (tenant) as (
-    (select j.tenant from retoma.jobs j
-      where j.queue = p_queue and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths = 0 and j.pool is null
-      order by j.tenant limit 1)
+    select 0
     union all
     select (select j.tenant from retoma.jobs j
              where j.queue = p_queue and j.tenant > found.tenant
-               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths = 0 and j.pool is null
+               and retoma.is_claimable(j) and j.worker_deaths = 0 and j.pool is null
              order by j.tenant limit 1)
       from found where found.tenant is not null
   )
-  select tenant from found where tenant is not null limit p_limit;
+  select tenant from found where tenant > 0 limit p_limit;
 $$;
 
 -- The next jobs: of each queue and each pool, the first of every tenant.
 create or replace function retoma.next_ready_jobs(p_tenants int) returns setof retoma.jobs
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 stable language sql as $$
   select j.*
     from (select distinct queue from retoma.steps) q,
          retoma.tenants_ready(q.queue, p_tenants) as t (tenant),
          lateral (select * from retoma.jobs j
                    where j.queue = q.queue and j.tenant = t.tenant
-                     and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths = 0 and j.pool is null
+                     and retoma.is_claimable(j) and j.worker_deaths = 0 and j.pool is null
                    order by j.rank limit 1) j
   union all
   select j.*
     from (select distinct queue from retoma.steps) q,
          lateral (select * from retoma.jobs j
                    where j.queue = q.queue
-                     and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.worker_deaths > 0 and j.pool is null
+                     and retoma.is_claimable(j) and j.worker_deaths > 0 and j.pool is null
                    order by j.rank limit 1) j
   union all
   select j.*
@@ -107,15 +97,13 @@ stable language sql as $$
          retoma.tenants_for_pool(p.name, null, null, true, 0, p_tenants) as t (tenant),
          lateral (select * from retoma.jobs j
                    where j.pool = p.name and j.tenant = t.tenant
-                     and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+                     and retoma.is_claimable(j) and j.pool is not null
                    order by j.rank, j.position limit 1) j;
 $$;
 
 -- Since when a ready job could run: since it was created or due, its last dependency or its external work ended, or it was
 -- released.
 create or replace function retoma.ready_since(p_job retoma.jobs) returns timestamptz
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 stable language sql as $$
   select greatest(p_job.created_at,
                   (select r.run_at from retoma.runs r where r.id = p_job.run),
@@ -132,8 +120,6 @@ $$;
 
 -- Runs that are due and whose work has not started, among the oldest open ones.
 create or replace function retoma.runs_not_started(p_max_runs int) returns table (run uuid, version int)
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
 stable language sql as $$
   select r.id, r.version
     from (select id, version, state from retoma.runs where ended_at is null order by id limit p_max_runs) r,

@@ -5,32 +5,28 @@ create or replace function retoma.tenants_for_pool(
   p_from bigint default -9223372036854775808, p_before bigint default 9223372036854775807) returns setof int
 stable language sql as $$
   with recursive found (tenant) as (
-    (select j.tenant from retoma.jobs j
-      where j.pool = p_pool and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
-        and (p_queues is null or j.queue = any (p_queues)) and (p_versions is null or j.version = any (p_versions))
-        and j.rank >= p_from and j.rank < p_before
-        and (j.worker_deaths = 0 or p_suspect)
-      order by j.tenant limit 1)
+    select 0
     union all
     select (select j.tenant from retoma.jobs j
              where j.pool = p_pool and j.tenant > found.tenant
-               and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+               and retoma.is_claimable(j) and j.pool is not null
                and (p_queues is null or j.queue = any (p_queues)) and (p_versions is null or j.version = any (p_versions))
                and j.rank >= p_from and j.rank < p_before
                and (j.worker_deaths = 0 or p_suspect)
              order by j.tenant limit 1)
       from found where found.tenant is not null
   )
-  select tenant from found where tenant is not null order by tenant <= p_after, tenant limit p_limit;
+  select tenant from found where tenant > 0 order by tenant <= p_after, tenant limit p_limit;
 $$;
 
--- Whether a live worker serves this queue.
+-- Whether a running worker serves this queue.
 create or replace function retoma.queue_has_worker(p_queue text) returns boolean stable language sql as $$
   select exists (select from retoma.workers w where w.ended_at is null and p_queue = any (w.queues));
 $$;
 
-create or replace function retoma.free_slots(p_pool text, p_capacity int) returns int stable language sql as $$
-  select p_capacity - coalesce(sum(slots), 0)::int from retoma.holdings where pool = p_pool;
+create or replace function retoma.holds_slots(p_job retoma.jobs) returns boolean stable language sql as $$
+  select exists (select from retoma.holdings h
+                  where h.run = p_job.run and h.step = p_job.step and h.item = p_job.item and h.revision = p_job.revision);
 $$;
 
 -- How many more slots this tenant may take, besides those of the jobs that are about to start.
@@ -43,49 +39,28 @@ create or replace function retoma.tenant_slots_left(p_pool retoma.pools, p_tenan
       union all
       select s.slots from retoma.jobs j
         join retoma.steps s on s.version = j.version and s.step = j.step
-       where j.ctid = any (p_jobs) and j.tenant = p_tenant) t) end;
-$$;
-
--- Claim these jobs with their slots. The caller holds the pool's row.
-create or replace function retoma.claim_with_slots(p_worker int, p_now timestamptz, p_jobs tid[]) returns setof retoma.claimed_job
-language sql as $$
-  with taken as (
-    update retoma.jobs j
-       set state = 'running', worker = p_worker, fence = j.fence + 1, attempt = j.attempt + 1,
-           -- Not before the slots were free: this call may have waited for them.
-           started_at = greatest(p_now, retoma.now()), code = null
-     where j.ctid = any (p_jobs)
-    returning j.*
-  ), held as (
-    insert into retoma.holdings (run, step, item, revision, pool, slots)
-    select t.run, t.step, t.item, t.revision, t.pool, s.slots
-      from taken t
-      join retoma.steps s on s.version = t.version and s.step = t.step
-  )
-  select 'claimed', t.run, t.step, t.item, t.revision, t.fence, t.attempt, t.failures, t.worker_deaths, t.spent_ms, t.version,
-         t.tenant, p.run_input, p.item_value, p.results
-    from taken t, retoma.job_parameters(t.run, t.step, t.item, t.version, t.input, retoma.max_revision()) p
-   order by t.rank, t.run, t.position;
+       where j.ctid = any (p_jobs) and j.tenant = p_tenant and not retoma.holds_slots(j)) t) end;
 $$;
 
 -- Claim jobs that need a pool: tenants take turns, and the lowest rank of each goes first. Smaller jobs may overtake one that
--- does not fit for the pool's patience; after that, free slots are reserved for it. A row 'later' says in how many milliseconds
--- the rate lets the next job start.
+-- does not fit for 60 seconds; after that, free slots are reserved for it. A row 'later' says when the rate lets the next job
+-- start.
 create or replace function retoma.claim_pooled(
-  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_room int, p_suspect boolean,
+  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_limit int, p_suspect boolean,
   p_from bigint, p_before bigint)
 returns setof retoma.claimed_job language plpgsql as $$
 declare
-  v_left int := p_room;
+  v_left int := p_limit;
   v_suspect boolean := p_suspect;
   v_pool retoma.pools;
   v_elapsed double precision;
   v_share record;
+  v_later retoma.claimed_job;
 begin
   for v_pool in
     select p.* from retoma.pools p
      where exists (select from retoma.jobs j
-                    where j.pool = p.name and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+                    where j.pool = p.name and retoma.is_claimable(j) and j.pool is not null
                       and j.rank >= p_from and j.rank < p_before)
      order by p.name for update
   loop
@@ -107,61 +82,78 @@ begin
       v_left := v_left - cardinality(v_share.o_jobs);
       v_suspect := v_suspect and not v_share.o_suspect;
       if retoma.is_tripped(v_pool) then
-        v_pool.open_until := p_now + interval '1 minute';
+        v_pool.open_until := p_now + retoma.probe_timeout();
         v_pool.probed_at := p_now;
       end if;
-      return query select * from retoma.claim_with_slots(p_worker, p_now, v_share.o_jobs);
+      -- They start not before the slots were free: this call may have waited for them.
+      return query select * from retoma.claim_jobs(p_worker, greatest(p_now, retoma.now()), v_share.o_jobs);
     end if;
     if v_pool.rate is not null and v_pool.tokens < 1 then
-      return query select 'later', null::uuid, null, null, null::int, ceil((1 - v_pool.tokens) / v_pool.rate * 1000)::int,
-                          null::int, null::int, null::int, null::int, null::int, null::int, null::json, null::json, null::json[];
+      v_later.what := 'later';
+      v_later.next_claim_ms := ceil((1 - v_pool.tokens) / v_pool.rate * 1000);
+      return next v_later;
     end if;
     -- The next claim reads every version of this row that vacuum cannot remove: create none without need.
     update retoma.pools p
-       set (open_until, probed_at, tokens, tokens_at, last_tenant, reserved_run, reserved_step, reserved_item, reserved_revision,
-            reserved_at, reserved_seen_at)
+       set (open_until, probed_at, tokens, tokens_at, last_tenant, reserved_job, reserved_at, reserved_seen_at)
          = (v_pool.open_until, v_pool.probed_at, v_pool.tokens, v_pool.tokens_at, v_pool.last_tenant,
-            v_pool.reserved_run, v_pool.reserved_step, v_pool.reserved_item, v_pool.reserved_revision, v_pool.reserved_at,
-            v_pool.reserved_seen_at)
+            v_pool.reserved_job, v_pool.reserved_at, v_pool.reserved_seen_at)
      where p.name = v_pool.name
-       and (p.open_until, p.probed_at, p.tokens, p.tokens_at, p.last_tenant, p.reserved_run, p.reserved_step,
-            p.reserved_item, p.reserved_revision, p.reserved_at, p.reserved_seen_at)
+       and (p.open_until, p.probed_at, p.tokens, p.tokens_at, p.last_tenant, p.reserved_job, p.reserved_at, p.reserved_seen_at)
            is distinct from
            (v_pool.open_until, v_pool.probed_at, v_pool.tokens, v_pool.tokens_at, v_pool.last_tenant,
-            v_pool.reserved_run, v_pool.reserved_step, v_pool.reserved_item, v_pool.reserved_revision, v_pool.reserved_at,
-            v_pool.reserved_seen_at);
+            v_pool.reserved_job, v_pool.reserved_at, v_pool.reserved_seen_at);
   end loop;
 end $$;
 
 -- Choose the jobs of one pool that may start, in order. They are locked, but not changed yet.
 create or replace function retoma.allocate_slots(
-  p_now timestamptz, p_pool retoma.pools, p_queues text[], p_versions int[], p_room int, p_suspect boolean,
+  p_now timestamptz, p_pool retoma.pools, p_queues text[], p_versions int[], p_limit int, p_suspect boolean,
   p_from bigint, p_before bigint,
   out o_pool retoma.pools, out o_jobs tid[], out o_suspect boolean)
 language plpgsql as $$
 declare
-  v_free int := retoma.free_slots(p_pool.name, p_pool.capacity);
-  v_left int := least(p_room, case when p_pool.rate is null then p_room else floor(p_pool.tokens)::int end);
+  v_free int := p_pool.capacity - coalesce((select sum(h.slots) from retoma.holdings h where h.pool = p_pool.name), 0);
+  v_left int := least(p_limit, case when p_pool.rate is null then p_limit else floor(p_pool.tokens)::int end);
+  v_reserved retoma.job_key := p_pool.reserved_job;
   v_tenants int[];
   v_tenant int;
   v_job record;
   v_got int;
-  v_room int;                              -- slots that the tenant may take
+  v_tenant_slots int;                      -- that the tenant may still take
   v_passed boolean := false;               -- a job that does not fit was overtaken: consider only those that fit
   v_fitting boolean;
 begin
   o_pool := p_pool;
   o_jobs := '{}';
   o_suspect := false;
-  if p_pool.reserved_run is not null then
+  -- Jobs that kept their slots, because they may have submitted external work, need no free ones.
+  for v_job in
+    select j.ctid as job, j.tenant, j.worker_deaths > 0 as suspect
+      from retoma.holdings h
+      join retoma.jobs j on j.run = h.run and j.step = h.step and j.item = h.item and j.revision = h.revision
+     where h.pool = p_pool.name and j.pool = p_pool.name and retoma.is_claimable(j)
+       and j.rank >= p_from and j.rank < p_before
+       and j.queue = any (p_queues) and j.version = any (p_versions)
+       and (j.worker_deaths = 0 or p_suspect)
+     order by j.rank, j.run, j.position for update of j skip locked
+  loop
+    exit when v_left <= 0;
+    continue when v_job.suspect and o_suspect;
+    o_pool := retoma.pool_after_claim(o_pool, v_job.tenant);
+    o_jobs := o_jobs || v_job.job;
+    o_suspect := o_suspect or v_job.suspect;
+    v_left := v_left - 1;
+  end loop;
+  if v_reserved.run is not null then
     select j.ctid as job, s.slots, j.tenant, j.worker_deaths > 0 as suspect,
            j.queue = any (p_queues) and j.version = any (p_versions) and (j.worker_deaths = 0 or p_suspect) as mine,
-           p_pool.reserved_at <= p_now - p_pool.patience as kept_for
+           p_pool.reserved_at <= p_now - interval '60 seconds' as kept_for
       into v_job
       from retoma.jobs j
       join retoma.steps s on s.version = j.version and s.step = j.step
-     where j.run = p_pool.reserved_run and j.step = p_pool.reserved_step and j.item = p_pool.reserved_item and j.revision = p_pool.reserved_revision
-       and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool = p_pool.name
+     where j.run = v_reserved.run and j.step = v_reserved.step and j.item = v_reserved.item and j.revision = v_reserved.revision
+       and retoma.is_claimable(j) and j.pool = p_pool.name
        and retoma.queue_has_worker(j.queue)
        for update of j skip locked;
     if found and v_job.mine then
@@ -177,10 +169,10 @@ begin
         return;
       end if;
       v_passed := true;
-    elsif v_job.mine and v_left > 0 then
+    elsif v_job.mine and v_left > 0 and not (v_job.suspect and o_suspect) then
       o_pool := retoma.without_reservation(retoma.pool_after_claim(o_pool, v_job.tenant));
-      o_jobs := array[v_job.job];
-      o_suspect := v_job.suspect;
+      o_jobs := o_jobs || v_job.job;
+      o_suspect := o_suspect or v_job.suspect;
       v_free := v_free - v_job.slots;
       v_left := v_left - 1;
     elsif v_job.kept_for then
@@ -197,30 +189,27 @@ begin
     exit when v_tenants = '{}';
     foreach v_tenant in array v_tenants loop
       exit when v_left <= 0 or v_free <= 0;
-      v_room := retoma.tenant_slots_left(p_pool, v_tenant, o_jobs);
+      v_tenant_slots := retoma.tenant_slots_left(p_pool, v_tenant, o_jobs);
       for v_job in
         select j.ctid as job, j.run, j.step, j.item, j.revision, s.slots, j.worker_deaths > 0 as suspect
           from retoma.jobs j
           join retoma.steps s on s.version = j.version and s.step = j.step
          where j.pool = p_pool.name and j.tenant = v_tenant
-           and j.worker is null and j.waiting_on = 0 and j.ready_at is null and j.pool is not null
+           and retoma.is_claimable(j) and j.pool is not null
            and j.rank >= p_from and j.rank < p_before
            and j.queue = any (p_queues) and j.version = any (p_versions)
            and (j.worker_deaths = 0 or p_suspect and not o_suspect)
-           and (not v_fitting or s.slots <= v_free) and s.slots <= v_room
+           and (not v_fitting or s.slots <= v_free) and s.slots <= v_tenant_slots
            and j.ctid <> all (o_jobs)
          order by j.rank, j.run, j.position
          limit greatest(1, least(v_left, v_free) / cardinality(v_tenants)) for update of j skip locked
       loop
         exit when v_left <= 0 or v_free <= 0;
-        continue when v_job.suspect and o_suspect or v_job.slots > v_room;
+        continue when v_job.suspect and o_suspect or v_job.slots > v_tenant_slots;
         if v_job.slots > v_free then
           v_passed := true;
-          if o_pool.reserved_run is null and v_job.slots <= p_pool.capacity then
-            o_pool.reserved_run := v_job.run;
-            o_pool.reserved_step := v_job.step;
-            o_pool.reserved_item := v_job.item;
-            o_pool.reserved_revision := v_job.revision;
+          if o_pool.reserved_job is null and v_job.slots <= p_pool.capacity then
+            o_pool.reserved_job := (v_job.run, v_job.step, v_job.item, v_job.revision);
             o_pool.reserved_at := p_now;
             o_pool.reserved_seen_at := p_now;
           end if;
@@ -230,7 +219,7 @@ begin
         o_jobs := o_jobs || v_job.job;
         o_suspect := o_suspect or v_job.suspect;
         v_free := v_free - v_job.slots;
-        v_room := v_room - v_job.slots;
+        v_tenant_slots := v_tenant_slots - v_job.slots;
         v_left := v_left - 1;
         v_got := v_got + 1;
       end loop;
@@ -251,10 +240,7 @@ end $$;
 
 create or replace function retoma.without_reservation(p_pool retoma.pools) returns retoma.pools language plpgsql immutable as $$
 begin
-  p_pool.reserved_run := null;
-  p_pool.reserved_step := null;
-  p_pool.reserved_item := null;
-  p_pool.reserved_revision := null;
+  p_pool.reserved_job := null;
   p_pool.reserved_at := null;
   p_pool.reserved_seen_at := null;
   return p_pool;
@@ -279,17 +265,16 @@ $$;
 create or replace function retoma.pause_pools(p_now timestamptz, p_run uuid[], p_step text[], p_delay interval[], p_code text[])
 returns void language plpgsql as $$
 begin
-  if not 'RATE_LIMITED' = any (p_code) then
-    return;
-  end if;
   perform retoma.lock_pools();
-  update retoma.pools p
-     set paused_until = greatest(p.paused_until, p_now + w.delay)
-    from (select s.pool, max(w.delay) as delay
-            from unnest(p_run, p_step, p_delay, p_code) as w (run, step, delay, code)
-            join retoma.runs r on r.id = w.run
-            join retoma.steps s on s.version = r.version and s.step = w.step
-           where w.code = 'RATE_LIMITED'
-           group by 1) w
-   where p.name = w.pool;
+  perform retoma.pause_pool(p_now, w.pool, w.delay)
+     from (select s.pool, max(w.delay) as delay
+             from unnest(p_run, p_step, p_delay, p_code) as w (run, step, delay, code)
+             join retoma.runs r on r.id = w.run
+             join retoma.steps s on s.version = r.version and s.step = w.step
+            where w.code = 'RATE_LIMITED'
+            group by 1) w;
 end $$;
+
+create or replace function retoma.pause_pool(p_now timestamptz, p_pool text, p_delay interval) returns void language sql as $$
+  update retoma.pools set paused_until = greatest(paused_until, p_now + p_delay) where name = p_pool;
+$$;

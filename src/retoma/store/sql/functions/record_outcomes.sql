@@ -1,17 +1,17 @@
-create or replace function retoma.state_after_outcome(p_outcome text, p_job retoma.jobs, p_now timestamptz) returns retoma.job_state
+-- Workers decide whether an attempt is retried. The death of a worker is decided here: no worker is left to do it. A job of a
+-- stopping run is not retried, whatever the worker decided. If it leaves something behind that a worker can look for, it is parked until then.
+create or replace function retoma.state_after_outcome(p_outcome text, p_job retoma.jobs) returns retoma.job_state
 stable language sql as $$
   select case
-           when p_outcome in ('failed', 'skipped', 'parked') then p_outcome
-           when p_outcome = 'stopped' then 'cancelled'
-           when p_outcome = 'review' then case when p_job.stopping then 'cancelled' else 'parked' end
-           when p_outcome = 'crashed_for_good' then case when p_job.child_crashes >= 2 then 'quarantined' else 'failed' end
-           when p_job.stopping and not retoma.may_have_unwatched_external_work(p_job, p_now) then 'cancelled'
-           when p_outcome = 'died' and p_job.worker_deaths >= 2 or p_outcome = 'crashed' and p_job.child_crashes >= 2 then 'quarantined'
+           when p_outcome in ('failed', 'quarantined', 'skipped', 'parked') then p_outcome
+           when p_job.stopping then case when retoma.leaves_something_to_look_for(p_job) then 'parked' else 'cancelled' end
+           when p_outcome = 'review' then 'parked'
+           when p_outcome = 'died' and p_job.worker_deaths >= 2 then 'quarantined'
            else 'ready'
          end::retoma.job_state;
 $$;
 
--- The pool whose slots a job needs before it can start again. Null if it needs none, or keeps the slots it has.
+-- The pool whose slots a job needs before it can start again, null if it needs none. It may keep those that it has.
 create or replace function retoma.pool_after_outcome(p_outcome text, p_job retoma.jobs, p_state retoma.job_state) returns text
 stable language plpgsql as $$
 declare
@@ -22,47 +22,29 @@ begin
     return p_job.pool;
   end if;
   select pool into v_pool from retoma.steps where version = p_job.version and step = p_job.step;
-  if v_pool is null or p_job.stopping then
+  if v_pool is null then
     return null;
   end if;
   select o.state into v_external from retoma.external_work o
    where o.run = p_job.run and o.step = p_job.step and o.item = p_job.item and o.revision = p_job.revision;
-  if found then
-    -- Only a retry of failed external work submits again.
-    return case when v_external in ('failed', 'cancelled', 'lost') and p_outcome in ('retry', 'crashed', 'wait') then v_pool end;
-  end if;
-  return case when not retoma.may_have_submitted(p_outcome, p_job) then v_pool end;
+  -- Only a retry of failed external work submits again.
+  return case when not found or v_external in ('failed', 'cancelled', 'lost') and p_outcome in ('retry', 'crashed', 'wait') then v_pool end;
 end $$;
 
--- Whether a released job without recorded external work may have submitted some, which then uses its slots. After a death, or
--- if the step is known to park, every effect that began may be the submission; otherwise only one that the provider can be
--- asked about and whose outcome is unknown.
-create or replace function retoma.may_have_submitted(p_outcome text, p_job retoma.jobs) returns boolean stable language sql as $$
-  select exists (select from retoma.effects e
+-- Whether a job without recorded external work may have submitted some, which then uses its slots: it began to submit, or to do
+-- something else that the provider can be asked about and whose outcome is unknown.
+create or replace function retoma.may_have_submitted(p_job retoma.jobs) returns boolean stable language sql as $$
+  select not exists (select from retoma.external_work o
+                      where o.run = p_job.run and o.step = p_job.step and o.item = p_job.item and o.revision = p_job.revision)
+     and exists (select from retoma.effects e
                   where e.run = p_job.run and e.step = p_job.step and e.item = p_job.item and e.revision = p_job.revision
-                    -- A job that asks to wait needs slots again, so its pool's breaker holds it back.
-                    and p_outcome <> 'wait'
-                    and (p_outcome = 'died' or e.findable and e.done_at is null or retoma.step_may_park(p_job.version, p_job.step)));
-$$;
-
--- The outcomes, without retries of jobs that were retried as often as their run allows.
-create or replace function retoma.limit_retries(p_run uuid[], p_step text[], p_item text[], p_revision int[], p_outcome text[])
-returns text[] stable language sql as $$
-  select case when not exists (select from retoma.runs r where r.id = any (p_run) and r.retries is not null) then p_outcome else
-    array(select case when o.outcome in ('retry', 'crashed') and j.failures >= r.retries
-                      then case o.outcome when 'retry' then 'failed' else 'crashed_for_good' end
-                      else o.outcome end
-            from unnest(p_run, p_step, p_item, p_revision, p_outcome)
-                 with ordinality as o (run, step, item, revision, outcome, ordinal)
-            left join retoma.runs r on r.id = o.run
-            left join retoma.jobs j on j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
-           order by o.ordinal) end;
+                    and (e.request is not null or e.find is not null and e.done_at is null));
 $$;
 
 -- The outcomes, with a review in place of a failure where the step asks for one.
 create or replace function retoma.replace_failures_with_reviews(p_run uuid[], p_step text[], p_item text[], p_revision int[], p_outcome text[])
 returns text[] stable language sql as $$
-  select case when not p_outcome && '{failed, crashed, crashed_for_good, died}' then p_outcome else
+  select case when not p_outcome && '{failed, quarantined, died}' then p_outcome else
     array(select case when retoma.failure_needs_review(o.run, o.step, o.item, o.revision, o.outcome) then 'review' else o.outcome end
             from unnest(p_run, p_step, p_item, p_revision, p_outcome)
                  with ordinality as o (run, step, item, revision, outcome, ordinal)
@@ -75,74 +57,75 @@ declare
   v_job retoma.jobs;
 begin
   select * into v_job from retoma.jobs where run = p_run and step = p_step and item = p_item and revision = p_revision;
-  return (p_outcome in ('failed', 'crashed_for_good') or p_outcome = 'crashed' and v_job.child_crashes >= 2
-          or p_outcome = 'died' and v_job.worker_deaths >= 2)
-     and (select on_failure from retoma.steps where version = v_job.version and step = p_step) = 'review';
+  return (p_outcome in ('failed', 'quarantined') or p_outcome = 'died' and v_job.worker_deaths >= 2)
+     and (select on_failure from retoma.steps where version = v_job.version and step = p_step) = 'review'
+     -- A person is asked once about a job: if they rejected it, it fails.
+     and not exists (select from retoma.reviews v
+                      where v.run = p_run and v.step = p_step and v.item = p_item and v.revision = p_revision);
 end $$;
 
 -- The outcomes that apply, with the locks of the runs that they may stop: stopping a run locks it before its jobs.
 create or replace function retoma.resolve_outcomes(p_run uuid[], p_step text[], p_item text[], p_revision int[], p_outcome text[])
 returns text[] language plpgsql as $$
 begin
-  p_outcome := retoma.replace_failures_with_reviews(p_run, p_step, p_item, p_revision,
-                                                    retoma.limit_retries(p_run, p_step, p_item, p_revision, p_outcome));
+  p_outcome := retoma.replace_failures_with_reviews(p_run, p_step, p_item, p_revision, p_outcome);
   perform retoma.lock_runs('stop', array_agg(o.run))
      from unnest(p_run, p_outcome) as o (run, outcome)
-    where o.outcome in ('failed', 'crashed', 'crashed_for_good', 'died');
+    where o.outcome in ('failed', 'quarantined', 'died');
   return p_outcome;
 end $$;
 
 -- Record every outcome that is not a result, if these leases still own the jobs. The outcomes:
 --   failed, skipped    final
+--   quarantined        final: its child process died for the third time
 --   retry              retried after a delay
+--   crashed            the same, because its child process died
 --   wait, back         the same without counting the attempt: it asked to wait, or its body did not start
---   parked             its external work continues; the attempt is not counted
---   review             a person decides how to continue
+--   parked             its external work continues, which `p_effect` submitted; the attempt is not counted
+--   review             a person decides how to continue, because of `p_review` or, if it failed, of its error
 --   interrupted        its worker stopped while it ran
---   crashed            the same as retry, because its child process died; the third time it is quarantined
---   crashed_for_good   the same as crashed without a retry left: it failed, and the third time it is quarantined
 --   died               its worker died; the third time it is quarantined
---   stopped            its run is stopping, and it has no external work that could be ended
--- A job of a stopping run is not retried, unless it may have external work.
 -- The caller has resolved the outcomes (`resolve_outcomes`).
 create or replace function retoma.record_outcomes(
   p_worker int, p_now timestamptz,
   p_run uuid[], p_step text[], p_item text[], p_revision int[], p_fence int[],
   p_outcome text[], p_delay interval[], p_spent_ms int[], p_code text[], p_error json[],
+  p_review json[] default null, p_effect text[] default null,
   out o_accepted int, out o_stopping uuid[], out o_failed uuid[], out o_events retoma.edge_event[])
 language plpgsql as $$
 declare
   v_stopped uuid[];
   v_released retoma.job_key[];
   v_parked retoma.jobs[];
-  v_requests json[];
+  v_submissions text[];
+  v_abandoning retoma.job_key[];
   v_retried retoma.job_key[];
   v_to_review retoma.jobs[];
   v_review_reasons json[];
 begin
   with changed as (
     update retoma.jobs j
-       set state = retoma.state_after_outcome(o.outcome, j, p_now),
-           ended_at = case when retoma.state_after_outcome(o.outcome, j, p_now) not in ('ready', 'parked') then p_now end,
-           worker = case retoma.state_after_outcome(o.outcome, j, p_now) when 'ready' then null when 'parked' then 0 else j.worker end,
-           pool = retoma.pool_after_outcome(o.outcome, j, retoma.state_after_outcome(o.outcome, j, p_now)),
-           ready_at = case when retoma.state_after_outcome(o.outcome, j, p_now) = 'ready' and o.delay > '0'
-                           then p_now + case when j.stopping then least(o.delay, interval '1 hour') else o.delay end end,
+       set state = retoma.state_after_outcome(o.outcome, j),
+           ended_at = case when retoma.state_after_outcome(o.outcome, j) not in ('ready', 'parked') then p_now end,
+           worker = case retoma.state_after_outcome(o.outcome, j) when 'ready' then null when 'parked' then 0 else j.worker end,
+           pool = retoma.pool_after_outcome(o.outcome, j, retoma.state_after_outcome(o.outcome, j)),
+           ready_at = case when retoma.state_after_outcome(o.outcome, j) = 'ready' and o.delay > '0'
+                           then p_now + o.delay end,
            attempt = j.attempt - (o.outcome in ('wait', 'back', 'parked'))::int,
-           failures = j.failures + (o.outcome in ('retry', 'crashed', 'crashed_for_good'))::int,
-           child_crashes = j.child_crashes + (o.outcome in ('crashed', 'crashed_for_good'))::int,
+           failures = j.failures + (o.outcome in ('retry', 'crashed', 'quarantined'))::int,
+           child_crashes = j.child_crashes + (o.outcome in ('crashed', 'quarantined'))::int,
            worker_deaths = j.worker_deaths + (o.outcome = 'died')::int,
            spent_ms = case when o.outcome in ('retry', 'crashed') then o.spent_ms else j.spent_ms end,
-           code = case retoma.state_after_outcome(o.outcome, j, p_now)
+           code = case retoma.state_after_outcome(o.outcome, j)
                     when 'quarantined' then 'QUARANTINED'
                     when 'cancelled' then 'RUN_STOPPED'
                     when 'parked' then null
                     else o.code end
-      from unnest(p_run, p_step, p_item, p_revision, p_fence, p_outcome, p_delay, p_spent_ms, p_code, p_error)
-           as o (run, step, item, revision, fence, outcome, delay, spent_ms, code, error)
+      from unnest(p_run, p_step, p_item, p_revision, p_fence, p_outcome, p_delay, p_spent_ms, p_code, p_error, p_review, p_effect)
+           as o (run, step, item, revision, fence, outcome, delay, spent_ms, code, error, review, effect)
      where j.run = o.run and j.step = o.step and j.item = o.item and j.revision = o.revision
        and j.worker = p_worker and j.fence = o.fence and j.state = 'running'
-    returning j as job, o.outcome, o.error
+    returning j as job, o.outcome, o.error, o.review, o.effect
   ), logged as (
     insert into retoma.events (run, at, revision, attempt, worker, kind, step, item, data, started_at, retry_at)
     select (c.job).run, p_now, (c.job).revision, (c.job).attempt + (c.outcome = 'wait')::int, p_worker,
@@ -152,7 +135,7 @@ begin
            (c.job).step, (c.job).item, coalesce(c.error, json_build_object('code', (c.job).code)),
            (c.job).started_at, (c.job).ready_at
       from changed c
-     where c.outcome not in ('back', 'parked', 'review') and (c.job).state <> 'cancelled'
+     where c.outcome not in ('back', 'parked', 'review') and (c.job).state not in ('cancelled', 'parked')
   ), final as (
     select c.job, s.on_failure = 'stop' and (c.job).state <> 'skipped' as stops
       from changed c
@@ -169,22 +152,33 @@ begin
          (select array_agg(distinct (f.job).run) from final f where (f.job).state <> 'skipped'),
          (select array_agg(distinct (f.job).run) from final f where f.stops and not (f.job).stopping),
          (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.job_key)
-            from changed c where c.outcome <> 'parked' and ((c.job).state <> 'ready' or (c.job).pool is not null)),
+            from changed c
+           where case (c.job).state when 'ready' then (c.job).pool is not null and not retoma.may_have_submitted(c.job)
+                                    when 'parked' then c.outcome = 'review' and not (c.job).stopping
+                                    else true end),
          (select array_agg(c.job order by (c.job).run, (c.job).step, (c.job).item) from changed c where c.outcome = 'parked'),
-         (select array_agg(c.error order by (c.job).run, (c.job).step, (c.job).item) from changed c where c.outcome = 'parked'),
+         (select array_agg(c.effect order by (c.job).run, (c.job).step, (c.job).item) from changed c where c.outcome = 'parked'),
+         (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.job_key)
+            from changed c
+           where (c.job).state in ('failed', 'quarantined', 'skipped', 'cancelled')
+              or (c.job).state = 'parked' and (c.job).stopping and c.outcome <> 'parked'),
          (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.job_key)
             from changed c where (c.job).state = 'ready' and c.outcome in ('retry', 'crashed', 'wait')),
          (select array_agg(c.job order by (c.job).run, (c.job).step, (c.job).item)
-            from changed c where c.outcome = 'review' and (c.job).state = 'parked'),
-         (select array_agg(c.error order by (c.job).run, (c.job).step, (c.job).item)
-            from changed c where c.outcome = 'review' and (c.job).state = 'parked')
-    into o_accepted, o_stopping, o_events, o_failed, v_stopped, v_released, v_parked, v_requests, v_retried, v_to_review, v_review_reasons;
+            from changed c where c.outcome = 'review' and (c.job).state = 'parked' and not (c.job).stopping),
+         (select array_agg(coalesce(c.review, c.error) order by (c.job).run, (c.job).step, (c.job).item)
+            from changed c where c.outcome = 'review' and (c.job).state = 'parked' and not (c.job).stopping)
+    into o_accepted, o_stopping, o_events, o_failed, v_stopped, v_released, v_parked, v_submissions, v_abandoning, v_retried, v_to_review,
+         v_review_reasons;
 
   if v_released is not null then
     perform retoma.release_slots(v_released);
   end if;
   if v_parked is not null then
-    perform retoma.record_external_work(p_now, v_parked, v_requests);
+    perform retoma.record_external_work(p_now, v_parked, v_submissions);
+  end if;
+  if v_abandoning is not null then
+    perform retoma.abandon_effects(p_now, p_now, v_abandoning);
   end if;
   if v_retried is not null then
     perform retoma.forget_external_work(v_retried);

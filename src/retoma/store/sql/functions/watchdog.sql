@@ -9,10 +9,6 @@ $$;
 create or replace function retoma.claim_runs_to_check(p_limit int, p_lease interval)
 returns table (run uuid, version int, state text, revision int, last_progress_event bigint, still_for interval, stuck_after interval,
                max_resumes int, cause text, resumes int, at timestamptz, is_overdue boolean)
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 language sql as $$
   with clock as materialized (
     select retoma.now() as at
@@ -61,8 +57,7 @@ begin
   if p_last_progress_event <> (retoma.last_progress(p_run)).o_event then
     return false;
   end if;
-  update retoma.runs r set state = 'stuck', watch_at = retoma.next_watch_at(r, v_now + p_pause)
-   where id = p_run and state = 'running' and final_state is null and ended_at is null;
+  perform from retoma.runs where id = p_run and state = 'running' and final_state is null for update;
   if not found then
     return false;
   end if;
@@ -70,7 +65,9 @@ begin
   values (p_run, v_now, p_cause, p_data, p_last_progress_event)
       on conflict (run) do update
      set since = excluded.since, cause = excluded.cause, data = excluded.data, last_progress_event = excluded.last_progress_event,
-         resumes = case when s.last_progress_event = excluded.last_progress_event then s.resumes else 0 end;
+         resumes = case when s.last_progress_event = excluded.last_progress_event then s.resumes else 0 end, resumed_at = null;
+  perform retoma.refresh_run_state(v_now, array[p_run]);
+  perform retoma.postpone_check(p_run, v_now + p_pause);
   insert into retoma.events (run, at, revision, kind, step, item, data)
   select id, v_now, revision, 'stuck', p_data ->> 'step', p_data ->> 'item', p_data from retoma.runs where id = p_run;
   perform retoma.enqueue_pending_events(array[p_run]);
@@ -92,10 +89,10 @@ begin
     return v_run.state;
   end if;
   perform retoma.release_overdue_jobs(v_now, p_run, p_grace);
-  update retoma.runs r set state = 'running', watch_at = retoma.next_watch_at(r, v_now + p_pause)
-   where id = p_run and state = 'stuck';
-  update retoma.stuck_runs set resumes = case when p_automatic then resumes + 1 else 0 end where run = p_run
+  update retoma.stuck_runs set resumes = case when p_automatic then resumes + 1 else 0 end, resumed_at = v_now where run = p_run
   returning resumes into v_resumes;
+  perform retoma.refresh_run_state(v_now, array[p_run]);
+  perform retoma.postpone_check(p_run, v_now + p_pause);
   insert into retoma.events (run, at, revision, kind, data)
   values (p_run, v_now, v_run.revision, 'resume', json_build_object('by', p_by, 'number', v_resumes));
   return (select state from retoma.runs where id = p_run);
@@ -121,14 +118,14 @@ declare
   v_now timestamptz := retoma.now();
 begin
   perform retoma.lock_runs('stop', array[p_run]);
-  with cleared as (
-    update retoma.runs r set state = 'running', watch_at = retoma.next_watch_at(r, v_now + p_pause)
-     where id = p_run and state = 'stuck'
-    returning id, revision
-  )
-  insert into retoma.events (run, at, revision, kind, data)
-  select id, v_now, revision, 'resume', json_build_object('by', 'itself') from cleared;
+  perform from retoma.runs where id = p_run and state = 'stuck' for update;
+  if found then
+    insert into retoma.events (run, at, revision, kind, data)
+    select id, v_now, revision, 'resume', json_build_object('by', 'itself') from retoma.runs where id = p_run;
+  end if;
   delete from retoma.stuck_runs where run = p_run;
+  perform retoma.refresh_run_state(v_now, array[p_run]);
+  perform retoma.postpone_check(p_run, v_now + p_pause);
 end $$;
 
 -- Fail a run that has not progressed after all its resumes. A person may still rerun it.
@@ -143,13 +140,17 @@ begin
   end if;
   perform retoma.stop_runs(v_now, array[p_run], 'failed');
   perform retoma.release_overdue_jobs(v_now, p_run, p_grace);
-  perform retoma.close_stopped_runs(v_now, array[p_run]);
+  perform retoma.refresh_run_state(v_now, array[p_run]);
   return true;
 end $$;
 
 -- When to check a run again: at this time, or at its deadline if that is sooner and still ahead.
 create or replace function retoma.next_watch_at(p_run retoma.runs, p_at timestamptz) returns timestamptz stable language sql as $$
   select case when p_run.deadline_at > retoma.now() then least(p_at, p_run.deadline_at) else p_at end;
+$$;
+
+create or replace function retoma.postpone_check(p_run uuid, p_at timestamptz) returns void language sql as $$
+  update retoma.runs r set watch_at = retoma.next_watch_at(r, p_at) where id = p_run and ended_at is null;
 $$;
 
 -- Fail a run that has not ended by its deadline: nothing new starts, and external work is cancelled.
@@ -167,6 +168,27 @@ begin
   select id, v_now, revision, 'failure', '', '',
          json_build_object('code', 'DEADLINE', 'message', 'the run was not over by its deadline, ' || to_char(deadline_at at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS "UTC"'))
     from retoma.runs where id = p_run;
-  perform retoma.close_stopped_runs(v_now, array[p_run]);
+  perform retoma.refresh_run_state(v_now, array[p_run]);
   return true;
+end $$;
+
+-- Resume a stuck run, or rerun what a failed run lacks, once for each key. Returns the state that the first call returned, and
+-- whether it did anything.
+create or replace function retoma.resume_once(p_run uuid, p_tenant int, p_by text, p_pause interval, p_grace interval, p_action_key jsonb)
+returns jsonb language plpgsql as $$
+declare
+  v_action retoma.begun_action := retoma.begin_action(p_run, p_tenant, p_action_key);
+  v_state text;
+begin
+  if v_action.is_over then
+    return v_action.answer;
+  end if;
+  v_state := retoma.resume_run(p_run, p_tenant, p_by, false, p_pause, p_grace);
+  if v_state = 'failed' then
+    perform retoma.rerun_failed(p_run, p_tenant, p_by, null, null, p_action_key || jsonb_build_object('key', 'resume ' || (p_action_key ->> 'key')));
+    select state into v_state from retoma.runs where id = p_run;
+  elsif (v_action.run).ended_at is not null or (v_action.run).state = 'cancelling' then
+    return jsonb_build_object('state', v_state, 'done', false);
+  end if;
+  return retoma.record_answer(p_run, p_action_key, jsonb_build_object('state', v_state, 'done', true));
 end $$;

@@ -22,7 +22,7 @@ let last = null;
 let heard = Date.now();
 let alarm = null;
 let waiting = null;
-let turning = false;
+let isRefreshing = false;
 const changed = new Set();
 
 function listen() {
@@ -30,8 +30,8 @@ function listen() {
   const [path, asked] = address.split("?");
   last ??= new URLSearchParams(asked).get("after");
   source = new EventSource(`${path}?after=${last}`);
-  source.addEventListener("open", hear);
-  source.addEventListener("ping", (event) => { last = event.lastEventId || last; hear(); });
+  source.addEventListener("open", recordEvent);
+  source.addEventListener("ping", (event) => { last = event.lastEventId || last; recordEvent(); });
   for (const kind of KINDS) source.addEventListener(kind, take);
 }
 
@@ -42,30 +42,30 @@ function stop() {
 
 function take(event) {
   last = event.lastEventId || last;
-  hear();
+  recordEvent();
   const id = rows.get(JSON.parse(event.data).item ?? "");
   if (id) changed.add(id);
-  soon();
+  scheduleRefresh();
 }
 
-function hear() {
+function recordEvent() {
   heard = Date.now();
   clearTimeout(alarm);
-  alarm = setTimeout(tell, QUIET + 1);
-  tell();
+  alarm = setTimeout(showStatus, QUIET + 1);
+  showStatus();
 }
 
-function soon() {
-  waiting ??= setTimeout(turn, SHORTEST);
+function scheduleRefresh() {
+  waiting ??= setTimeout(refreshChanged, SHORTEST);
 }
 
-async function turn() {
+async function refreshChanged() {
   clearTimeout(waiting);
   waiting = null;
   if (document.hidden) return;
-  if (turning) return soon();
-  turning = true;
-  const used = inUse();
+  if (isRefreshing) return scheduleRefresh();
+  isRefreshing = true;
+  const used = listUsedElements();
   const asked = [...changed].filter((id) => !isInUse(document.getElementById(id), used)).slice(0, MOST);
   for (const id of asked) changed.delete(id);
   try {
@@ -73,14 +73,14 @@ async function turn() {
   } catch {
     for (const id of asked) changed.add(id);
   }
-  turning = false;
-  if (asked.length === MOST) soon();
+  isRefreshing = false;
+  if (asked.length === MOST) scheduleRefresh();
 }
 
 async function refresh(ids) {
-  const fresh = await fetched(ids);
-  const seen = looked();
-  const used = inUse();
+  const fresh = await fetchParts(ids);
+  const seen = findVisibleElement();
+  const used = listUsedElements();
   for (const part of document.querySelectorAll("[data-part]")) {
     const next = fresh.getElementById(part.id);
     if (next && !isInUse(part, used) && next.innerHTML !== part.innerHTML) part.replaceChildren(...next.childNodes);
@@ -92,14 +92,14 @@ async function refresh(ids) {
   document.title = document.title.replace(/^[^·]*/, `${head.dataset.status} `);
   draw();
   keep(seen);
-  if (address && !head.dataset.stream) sweep();
+  if (address && !head.dataset.stream) addUnfinishedRows();
   address = head.dataset.stream;
   if (!address || source?.readyState === EventSource.CLOSED) stop();
   listen();
-  tell();
+  showStatus();
 }
 
-async function fetched(ids, edit) {
+async function fetchParts(ids, edit) {
   const asked = new URLSearchParams(query);
   asked.delete("corrigir");
   if (ids.length) asked.set("n", ids.map((id) => id.slice(1)).join(","));
@@ -110,14 +110,14 @@ async function fetched(ids, edit) {
 }
 
 // The stream ends with the execution; fetch the rows whose events were not sent by then.
-function sweep() {
+function addUnfinishedRows() {
   if (isFiltered) for (const id of rows.values()) changed.add(id);
   for (const row of table.querySelectorAll("tr[data-s=PENDENTE], tr[data-s=PROCESSANDO]")) changed.add(row.id);
-  if (changed.size) soon();
+  if (changed.size) scheduleRefresh();
 }
 
 // The element in view, to keep its position after everything above it has changed.
-function looked() {
+function findVisibleElement() {
   if (scrollY === 0) return null;
   const under = document.elementFromPoint(innerWidth / 2, innerHeight / 2);
   const found = under?.closest("tr[id], [data-part][id], #documents");
@@ -156,7 +156,7 @@ function leave(ids, fresh, used) {
 
 // What a person has selected, focused or opened. Read once before changes: each read makes the browser lay out the whole
 // page.
-function inUse() {
+function listUsedElements() {
   const chosen = getSelection();
   const open = [...document.querySelectorAll("#main details[open], form.relabel")];
   return [document.activeElement, ...(chosen && !chosen.isCollapsed ? [chosen.anchorNode] : []), ...open];
@@ -166,7 +166,7 @@ function isInUse(part, used) {
   return used.some((each) => each !== document.body && part?.contains(each));
 }
 
-function tell() {
+function showStatus() {
   const isQuiet = address !== "" && Date.now() - heard >= QUIET;
   silent.hidden = !isQuiet;
   dot?.classList.toggle("off", isQuiet);
@@ -180,20 +180,20 @@ function tell() {
   if (dot) dot.firstElementChild.textContent = said;
 }
 
-function look() {
-  tell();
+function checkStream() {
+  showStatus();
   if (document.hidden) return;
   if (source && Date.now() - heard > QUIET) {
     stop();
     listen();
   }
-  turn();
+  refreshChanged();
 }
 
 function change() {
   if (document.hidden) return stop();
-  hear();
-  turn();
+  recordEvent();
+  refreshChanged();
   listen();
 }
 
@@ -203,7 +203,7 @@ async function edit(event) {
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
   const number = link.dataset.edit ?? link.dataset.leave;
-  const fresh = await fetched([`d${number}`], link.dataset.edit).catch(() => null);
+  const fresh = await fetchParts([`d${number}`], link.dataset.edit).catch(() => null);
   const next = fresh?.getElementById(`d${number}`);
   const row = document.getElementById(`d${number}`);
   if (!next || !row) return location.assign(link.href);
@@ -242,9 +242,9 @@ function draw() {
 }
 
 draw();
-hear();
+recordEvent();
 listen();
-setInterval(look, NET);
+setInterval(checkStream, NET);
 document.addEventListener("visibilitychange", change);
 window.addEventListener("pagehide", stop);
 table.addEventListener("click", edit);

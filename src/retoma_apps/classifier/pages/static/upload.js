@@ -21,7 +21,7 @@ function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((each) => each.toString(16).padStart(2, "0")).join("");
 }
 
-function said(name, values = {}) {
+function formatMessage(name, values = {}) {
   return root.dataset[name].replace(/\{(\w+)\}/g, (all, each) => values[each] ?? all);
 }
 
@@ -63,14 +63,14 @@ function show() {
   part("stop").hidden = !isSending;
   part("progress").hidden = !isSending;
   part("chosen").classList.toggle("errline", tooMany);
-  if (tooMany) tell(said("tooMany", { files: number(chosen.length), most: number(most) }));
-  else if (isSending) tell(said("sending", { done: number(done), files: number(chosen.length), size: size(sent), total: size(total) }));
-  else if (chosen.length) tell(said("chosen", { files: number(chosen.length), size: size(total) }));
-  else tell("");
+  if (tooMany) showMessage(formatMessage("tooMany", { files: number(chosen.length), most: number(most) }));
+  else if (isSending) showMessage(formatMessage("sending", { done: number(done), files: number(chosen.length), size: size(sent), total: size(total) }));
+  else if (chosen.length) showMessage(formatMessage("chosen", { files: number(chosen.length), size: size(total) }));
+  else showMessage("");
   part("progress").querySelector("rect").setAttribute("width", `${total ? (100 * sent / total).toFixed(2) : 0}%`);
 }
 
-function tell(text) {
+function showMessage(text) {
   if (part("chosen").textContent !== text) part("chosen").textContent = text;
 }
 
@@ -82,9 +82,9 @@ async function send() {
   show();
   const waiting = chosen.filter((each) => !each.documents);
   await Promise.all(Array.from({ length: AT_ONCE }, () => sendFrom(waiting)));
-  if (isStopped) return ended(said("stopped"));
+  if (isStopped) return finish(formatMessage("stopped"));
   const refused = listRefused();
-  if (refused.length) return ended(null, refused);
+  if (refused.length) return finish(null, refused);
   await start();
 }
 
@@ -102,7 +102,7 @@ async function sendOne(each) {
       return show();
     }
     each.sent = 0;
-    each.why = refusals[answer.body?.code] ?? answer.body?.detail ?? said("unreachable");
+    each.why = refusals[answer.body?.code] ?? answer.body?.detail ?? formatMessage("unreachable");
     if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) return;
     if (attempt < TRIES) await new Promise((go) => setTimeout(go, FIRST_PAUSE * 2 ** attempt));
   }
@@ -135,22 +135,22 @@ function listRefused() {
   ];
 }
 
-function ended(text, refused = []) {
+function finish(text, refused = []) {
   isSending = false;
   window.removeEventListener("beforeunload", warn);
   show();
-  if (text) tell(text);
+  if (text) showMessage(text);
   if (!refused.length) return;
   const list = part("refused").querySelector("ul");
-  list.replaceChildren(...refused.map(line));
+  list.replaceChildren(...refused.map(createLine));
   const count = chosen.flatMap((each) => each.documents ?? []).length;
-  part("on").textContent = said("goOn", { files: number(count) });
+  part("on").textContent = formatMessage("goOn", { files: number(count) });
   part("on").hidden = !count;
   part("again").hidden = chosen.every((each) => each.documents);
   part("refused").hidden = false;
 }
 
-function line({ name, why }) {
+function createLine({ name, why }) {
   const made = document.createElement("li");
   const strong = document.createElement("b");
   strong.textContent = name;
@@ -161,21 +161,21 @@ function line({ name, why }) {
 async function start() {
   const documentos = chosen.flatMap((each) => each.documents ?? []);
   if (documentos.length > most) {
-    return ended(said("tooManyUnpacked", { files: number(documentos.length), most: number(most) }));
+    return finish(formatMessage("tooManyUnpacked", { files: number(documentos.length), most: number(most) }));
   }
   isSending = true;
-  tell(said("starting"));
-  const answer = await started({ projeto: root.dataset.project, nome: part("name").value.trim(), documentos });
+  showMessage(formatMessage("starting"));
+  const answer = await postExecution({ projeto: root.dataset.project, nome: part("name").value.trim(), documentos });
   if (answer?.ok) {
     window.removeEventListener("beforeunload", warn);
     return location.assign(`/classificador/execucoes/${(await answer.json()).id}`);
   }
-  const why = answer ? (await answer.json().catch(() => ({}))).detail ?? answer.status : said("unreachable");
-  ended(said("notStarted", { why }));
+  const why = answer ? (await answer.json().catch(() => ({}))).detail ?? answer.status : formatMessage("unreachable");
+  finish(formatMessage("notStarted", { why }));
 }
 
 // One key per batch: however often it is sent, it starts one execution.
-async function started(body) {
+async function postExecution(body) {
   for (let attempt = 1; attempt <= TRIES; attempt += 1) {
     const answer = await fetch("/execucoes", {
       method: "POST",
@@ -214,10 +214,10 @@ async function drop(event) {
   if (part("files").disabled) return;
   const entries = [...event.dataTransfer.items].map((each) => each.webkitGetAsEntry?.()).filter(Boolean);
   const files = [...event.dataTransfer.files].map((file) => ({ file, name: file.name }));
-  add(entries.length ? (await Promise.all(entries.map(inside))).flat() : files);
+  add(entries.length ? (await Promise.all(entries.map(listFiles))).flat() : files);
 }
 
-async function inside(entry) {
+async function listFiles(entry) {
   if (entry.isFile) {
     const file = await new Promise((found, failed) => entry.file(found, failed)).catch(() => null);
     return file ? [{ file, name: entry.fullPath.replace(/^\//, "") }] : [];
@@ -227,10 +227,10 @@ async function inside(entry) {
   for (let some = [null]; some.length; found.push(...some)) {
     some = await new Promise((read, failed) => reader.readEntries(read, failed)).catch(() => []);
   }
-  return (await Promise.all(found.map(inside))).flat();
+  return (await Promise.all(found.map(listFiles))).flat();
 }
 
-function over(event) {
+function onDragOver(event) {
   event.preventDefault();
   part("drop").classList.toggle("over", !part("files").disabled);
 }
@@ -238,7 +238,7 @@ function over(event) {
 part("files").addEventListener("change", (event) => take(event.target));
 part("folder").addEventListener("change", (event) => take(event.target));
 for (const name of ["files", "folder"]) if (part(name).files.length) take(part(name)); // selected before this script was loaded
-part("drop").addEventListener("dragover", over);
+part("drop").addEventListener("dragover", onDragOver);
 part("drop").addEventListener("dragleave", () => part("drop").classList.remove("over"));
 part("drop").addEventListener("drop", drop);
 part("send").addEventListener("click", send);

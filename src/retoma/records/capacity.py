@@ -1,0 +1,68 @@
+"""Capacity: pools, and the running workers and servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from pydantic import Field
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The current state of a pool. While its circuit breaker is open, no job starts until `open_until`, and then one at
+    a time."""
+
+    name: str
+    capacity: int
+    used: int
+    holders: Annotated[int, Field(description="The number of jobs that hold the used slots.")]
+    waiting: Annotated[int, Field(description="The number of ready jobs that wait for slots.")]
+    rate: float | None
+    burst: int
+    per_tenant: Annotated[int | None, Field(description="The maximum number of slots that one tenant may hold.")]
+    paused_until: datetime | None
+    failures: Annotated[int, Field(description="Consecutive failures of the provider.")]
+    open_until: Annotated[
+        datetime | None,
+        Field(description="The circuit breaker is open until this time; then one job probes the provider."),
+    ]
+    problem: Annotated[
+        str | None, Field(description="PROVIDER_DOWN or PROVIDER_REJECTED, until a call to the provider succeeds.")
+    ]
+
+    @property
+    def free(self) -> int:
+        return max(0, self.capacity - self.used)
+
+
+@dataclass(frozen=True)
+class Worker:
+    id: int
+    name: str
+    queues: list[str]
+    concurrency: int
+    started_at: datetime
+    heartbeat_age: timedelta
+
+    ended_at: datetime | None
+    heartbeat_timeout: timedelta | None = None  # None for a worker of an earlier release
+    pipelines: list[str] | None = None  # None for a worker of an earlier release, which may serve any
+    allow_hosts: list[str] | None = None  # the private hosts that it may call; None if unknown
+
+    def is_alive(self, timeout: timedelta) -> bool:
+        """Return whether the last heartbeat is within the worker's own timeout, or else within `timeout`."""
+        return self.heartbeat_age <= (self.heartbeat_timeout or timeout)
+
+    def serves(self, pipeline: str) -> bool:
+        """Return whether the worker's application defines this pipeline, so that it can run its jobs."""
+        return self.pipelines is None or pipeline in self.pipelines
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server: the private hosts that it accepts in URLs, and its public URL."""
+
+    allow_hosts: list[str]
+    public_url: str | None

@@ -1,0 +1,106 @@
+"""What all pages of a server share: the client, authentication, sessions and templates."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import monotonic
+from urllib.parse import quote
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
+
+from retoma.app import App
+from retoma.client import Client
+from retoma.define.file import is_file
+from retoma.records import describe_recorded_error
+from retoma.server.auth import Auth
+from retoma.server.pages import badges, formats
+from retoma.server.pages.page import Page
+from retoma.server.sessions import Sessions
+from retoma.translations import CATALOGUES, Translator
+
+COUNT_TTL_SECONDS = 1.0  # seconds
+
+
+class PageServices:
+    def __init__(self, app: App | None, client: Client, auth: Auth, sessions: Sessions) -> None:
+        self.app = app
+        self.client = client
+        self.auth = auth
+        self.sessions = sessions
+        self._cached_count = (0, -COUNT_TTL_SECONDS)
+        self._translators: dict[tuple[str, App | None], Translator] = {}
+        self._templates: dict[tuple[str, App | None], Environment] = {}
+
+    async def count_open_reviews(self) -> int:
+        """Count open reviews; the number is at most a second old."""
+        count, read_at = self._cached_count
+        if monotonic() - read_at >= COUNT_TTL_SECONDS:
+            count = sum(each.open for each in await self.client.reviews.count_open())
+            self._cached_count = (count, monotonic())
+        return count
+
+    @property
+    def applications(self) -> tuple[App, ...]:
+        return () if self.app is None else self.app.applications
+
+    @property
+    def application_pages(self) -> list[tuple[App, Page]]:
+        return [(application, page) for application in self.applications for page in application.pages]
+
+    def find_owner(self, pipeline: str) -> App | None:
+        """Return the application that defines the pipeline, or None if this server does not serve it."""
+        return None if self.app is None else self.app.find_owner(pipeline)
+
+    def get_title(self, application: App | None, language: str) -> str:
+        return (
+            "Retoma" if application is None else self.get_translator(language, application).gettext(application.title)
+        )
+
+    def get_translator(self, language: str, application: App | None) -> Translator:
+        """Strings that the application's own catalogue does not have come from Retoma's."""
+        key = (language, application)
+        if key not in self._translators:
+            own = None if application is None else application.locale
+            self._translators[key] = Translator(language, [CATALOGUES] if own is None else [own, CATALOGUES])
+        return self._translators[key]
+
+    def get_templates(self, language: str, application: App | None) -> Environment:
+        key = (language, application)
+        if key not in self._templates:
+            self._templates[key] = _create_environment(self.get_translator(language, application), application)
+        return self._templates[key]
+
+
+def _create_environment(translator: Translator, application: App | None) -> Environment:
+    """Macros see only the globals of their environment, so each language of each application has its own."""
+    ours = PackageLoader("retoma.server.pages")
+    folder = None if application is None else application.templates
+    environment = Environment(
+        extensions=["jinja2.ext.i18n"],
+        loader=ours if folder is None else ChoiceLoader([ours, FileSystemLoader(folder)]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Plain functions, not those of the extension, which take a source string for HTML.
+    environment.newstyle_gettext = True  # type: ignore[attr-defined]
+    environment.globals.update(
+        _=translator.gettext,
+        gettext=translator.gettext,
+        ngettext=translator.ngettext,
+        pgettext=translator.pgettext,
+        translate=translator.translate,
+        state_name=lambda state: translator.translate(badges.get_state_name(state)),
+        static_url=partial(_build_static_url, application),
+        badge_style=badges.get_badge_style,
+        describe_recorded_error=describe_recorded_error,
+    )
+    environment.filters.update(json=formats.format_json, humanize=formats.humanize)
+    environment.tests.update(file=is_file)
+    return environment
+
+
+def _build_static_url(application: App | None, file: str) -> str:
+    """Return the address of a file in the application's folder `static`."""
+    return f"/static/{file}" if application is None else f"/static/apps/{quote(application.name)}/{file}"

@@ -1,0 +1,33 @@
+"""The list of all pages of Retoma. Each file of pages has its own `PAGES`."""
+
+from __future__ import annotations
+
+from retoma.server.pages import (
+    capacity,
+    deliveries,
+    edit,
+    login,
+    overview,
+    rerun,
+    review,
+    reviews,
+    run,
+    runs,
+    static,
+    style_guide,
+)
+
+PAGES = (
+    *overview.PAGES,
+    *runs.PAGES,
+    *run.PAGES,
+    *edit.PAGES,
+    *rerun.PAGES,
+    *reviews.PAGES,
+    *review.PAGES,
+    *capacity.PAGES,
+    *deliveries.PAGES,
+    *login.PAGES,
+    *style_guide.PAGES,
+    *static.PAGES,
+)

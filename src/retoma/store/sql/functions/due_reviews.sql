@@ -1,0 +1,62 @@
+-- Process due reviews: decisions take effect, assignees are reminded, reviews escalate, and undecided ones expire. Returns how
+-- many.
+create or replace function retoma.process_due_reviews(p_limit int) returns int
+language plpgsql as $$
+declare
+  v_now timestamptz := retoma.now();
+  v_id uuid;
+  v_run uuid;
+  v_review retoma.reviews;
+  v_processed int := 0;
+begin
+  -- In the order of runs, as others that write to several.
+  for v_id, v_run in
+    select d.id, d.run
+      from (select v.id, v.run from retoma.reviews v where v.next_at <= v_now order by v.next_at limit p_limit) d
+     order by d.run, d.id
+  loop
+    -- Another transaction processes this run.
+    continue when not pg_try_advisory_xact_lock(hashtextextended('stop' || v_run::text, 0));
+    select * into v_review from retoma.reviews where id = v_id and next_at <= v_now for update skip locked;
+    continue when not found;
+    v_processed := v_processed + 1;
+    begin
+      perform retoma.process_due_review(v_now, v_review);
+    exception when others then
+      -- A review that cannot be processed must not block the others.
+      raise warning 'review % cannot be processed yet: %', v_id, sqlerrm;
+      update retoma.reviews set next_at = v_now + case when sqlstate like '40%' then interval '1 second' else interval '1 minute' end
+       where id = v_id;
+    end;
+  end loop;
+  return v_processed;
+end $$;
+
+create or replace function retoma.process_due_review(p_now timestamptz, p_review retoma.reviews) returns void language plpgsql as $$
+begin
+  if p_review.state <> 'open' then
+    perform retoma.apply_decision(p_now, p_review.id);
+  elsif p_review.expires_at <= p_now then
+    update retoma.reviews set state = 'expired', ended_at = p_now where id = p_review.id;
+    perform retoma.log_review_event(p_now, p_review, '{"what": "expired"}');
+    perform retoma.apply_decision(p_now, p_review.id);
+  else
+    perform retoma.remind_and_escalate(p_now, p_review);
+    perform retoma.refresh_run_state(p_now, array[p_review.run]);
+  end if;
+end $$;
+
+create or replace function retoma.remind_and_escalate(p_now timestamptz, p_review retoma.reviews) returns void language plpgsql as $$
+declare
+  v_to text := (select s.review ->> 'escalate_to' from retoma.steps s where s.version = p_review.version and s.step = p_review.step);
+begin
+  if p_review.escalate_at <= p_now then
+    update retoma.reviews set assignee = coalesce(v_to, assignee), escalate_at = null where id = p_review.id;
+    perform retoma.log_review_event(p_now, p_review, jsonb_build_object('what', 'escalated', 'to', v_to));
+  end if;
+  if p_review.remind_at <= p_now then
+    update retoma.reviews set remind_at = null where id = p_review.id;
+    perform retoma.log_review_event(p_now, p_review, jsonb_build_object('what', 'reminded', 'assignee', p_review.assignee));
+  end if;
+  update retoma.reviews set next_at = least(remind_at, escalate_at, expires_at) where id = p_review.id;
+end $$;

@@ -1,0 +1,28 @@
+-- The planner settings of every PL/pgSQL function that a statement calls, so they behave the same on every connection, including one
+-- from a transaction pooler; of SQL functions that a statement calls and that must use indexes; and of two inner functions whose
+-- reads are tested alone. The functions called by them run with the same settings, and have none of their own: a function with
+-- settings is never inlined. Applied last, because replacing a function removes its settings.
+do $$
+declare
+  c_indexes_only constant text := 'set enable_seqscan = off set plan_cache_mode = force_generic_plan';
+  c_nested_loops constant text := c_indexes_only || ' set enable_hashjoin = off set enable_mergejoin = off';
+  v_settings text;
+  v_names text[];
+  v_name text;
+begin
+  for v_settings, v_names in values
+    (c_nested_loops, '{add_run_webhooks, begin_effect, cancel_run, claim_deliveries, claim_looks, claim_runs_to_check,
+                       claimed_jobs_of_worker, clear_stuck, decide_review, deregister_worker, edit_result, end_effect, fail_overdue_run,
+                       fail_stuck_run, find_answer, finish_and_claim, fork_run, load_previous_work, mark_stuck, next_mark, poll_due,
+                       process_due_reviews, reap_dead_workers, record_callback, record_delivery_attempt, record_look, record_poll,
+                       record_provider_reports, redeliver, release_due_jobs, repair_runs, rerun_failed, rerun_steps, resolve_orphan, resume_once,
+                       resume_run, skip_items, start_child_runs, start_runs, undo_decision, update_metric_counters}'::text[]),
+    (c_indexes_only, '{jobs_by_pool, jobs_by_queue, jobs_of_tenant_by_queue, next_ready_jobs, ready_since, runs_not_started}'),
+    -- A bitmap would read all due deliveries of a host to send a few.
+    ('set enable_bitmapscan = off', '{claim_deliveries}')
+  loop
+    foreach v_name in array v_names loop
+      execute format('alter function retoma.%I %s', v_name, v_settings);
+    end loop;
+  end loop;
+end $$;

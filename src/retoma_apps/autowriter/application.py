@@ -1,0 +1,68 @@
+"""Assemble the application: with the services that have keys, otherwise with their offline implementations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from retoma import App, Settings
+from retoma.files import FileSettings, FileStore, create_file_store
+from retoma.translations import N_
+from retoma_apps.autowriter.checks import check_environment
+from retoma_apps.autowriter.metrics import collect_metrics
+from retoma_apps.autowriter.pipeline import article, article_import, article_mark
+from retoma_apps.autowriter.routes import LARGE_BODIES, router, webhook_router
+from retoma_apps.autowriter.services import ImportFiles
+from retoma_apps.autowriter.settings import AutoWriterSettings
+from retoma_apps.autowriter.steps.writing.ask import LanguageModel
+from retoma_apps.autowriter.steps.writing.offline import MODEL, OfflineWriter
+from retoma_apps.providers import images as image_providers
+from retoma_apps.providers import keywords as keyword_providers
+from retoma_apps.providers import llm as llm_providers
+from retoma_apps.providers import wordpress
+from retoma_apps.providers.images import Images
+from retoma_apps.providers.keywords import KeywordProvider
+from retoma_apps.providers.wordpress import OpenBlog
+
+LOCALE = Path(__file__).parent / "locale"
+
+
+def make_app(
+    *, llm: LanguageModel, images: Images, keywords: KeywordProvider, open_blog: OpenBlog, files: FileStore
+) -> App:
+    return App(
+        "autowriter",
+        title=N_("AutoWriter"),
+        description=N_("From a line of a CSV file to a draft in WordPress, for many blogs."),
+        pipelines=[article, article_import, article_mark],
+        resources={
+            "llm": llm,
+            "images": images,
+            "keywords": keywords,
+            "open_blog": open_blog,
+            "import_files": ImportFiles(files),
+        },
+        routes=[router, webhook_router],
+        large_bodies=LARGE_BODIES,
+        metrics=collect_metrics,
+        locale=LOCALE,
+        files=files,
+        checks=lambda: check_environment(llm, images, keywords),
+    )
+
+
+def from_environment() -> App:
+    settings = Settings()
+    return make_app(
+        llm=_choose_model(),
+        images=image_providers.configured_providers()[0],
+        keywords=keyword_providers.configured_providers()[0],
+        open_blog=wordpress.configured_providers(settings.home.absolute() / "wordpress")[0],
+        files=create_file_store(FileSettings(home=settings.home, public_url=settings.public_url)),
+    )
+
+
+def _choose_model() -> LanguageModel:
+    providers = llm_providers.configured_providers()
+    if providers:
+        return LanguageModel(providers[0], AutoWriterSettings().model)
+    return LanguageModel(OfflineWriter(), MODEL)

@@ -1,0 +1,110 @@
+"""Request articles, read them, cancel them and rerun their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from retoma import Client
+from retoma.errors import Conflict, NotFound
+from retoma.records import Revision, Run
+from retoma.states import RunState
+from retoma_apps.autowriter.models import ArticleRequest
+from retoma_apps.autowriter.operations.blogs import get_blog
+from retoma_apps.autowriter.pipeline import article
+from retoma_apps.autowriter.states import ArticleState, states_of
+
+FIRST_STEP = "brief_created"
+Group = Literal["images", "seo", "body"]
+
+
+@dataclass(frozen=True)
+class RequestedArticle:
+    """`is_new` if this request has started the article, or a new revision of it."""
+
+    run: Run
+    is_new: bool
+
+
+async def request_article(
+    client: Client, request: ArticleRequest, *, regenerate: bool = False, by: str, key: str | None = None
+) -> RequestedArticle:
+    """Start an article, or return the one that exists.
+
+    With `regenerate`, a finished article gets a new revision, once per `key`. Raise BlogNotFound, or KeyReused if the
+    same article was requested with other optional fields.
+    """
+    await get_blog(client, request.blog_id)
+    started = await client.start(article, request, tenant=request.blog_id, key=request.identity)
+    run = await client.runs.get(started.id)
+    if regenerate and not started.created and run.is_over:
+        await regenerate_article(client, run, by=by, key=key)
+        return RequestedArticle(await client.runs.get(run.id), is_new=True)
+    return RequestedArticle(run, is_new=started.created)
+
+
+async def get_article_run(client: Client, job: UUID, *, tenant: str | None = None) -> Run:
+    """Return the run of an article. Raise NotFound for a run of another pipeline too."""
+    run = await client.runs.get(job, tenant=tenant)
+    if run.pipeline != article.name:
+        raise NotFound(f"there is no article {job}")
+    return run
+
+
+async def list_article_runs(
+    client: Client,
+    *,
+    blog_id: str | None = None,
+    state: ArticleState | None = None,
+    before: UUID | None = None,
+    limit: int = 50,
+) -> list[Run]:
+    """Return articles, newest first. Those that ended with errors are listed both as done and as failed."""
+    states: Sequence[RunState] | None = None if state is None else states_of(state)
+    return await client.runs.list(tenant=blog_id, pipeline=article.name, states=states, before=before, limit=limit)
+
+
+async def cancel_article(client: Client, run: Run, *, by: str, key: str | None = None) -> RunState:
+    return await client.runs.cancel(run.id, by=by, key=key)
+
+
+async def rerun_part(
+    client: Client,
+    run: Run,
+    *,
+    group: Group | None = None,
+    step: str | None = None,
+    from_step: str | None = None,
+    items: Sequence[str] | None = None,
+    downstream: bool = True,
+    by: str,
+    key: str | None = None,
+) -> Revision:
+    """Rerun a group of steps, one step, or everything from a step on, at the next revision.
+
+    Dependents follow, or with `downstream=False` become stale. Raise Conflict for an article that a person ended.
+    """
+    _check_can_rerun(run)
+    return await client.runs.rerun(
+        run.id,
+        *([step] if step else []),
+        group=group,
+        from_step=from_step,
+        items=items,
+        downstream=downstream,
+        by=by,
+        key=key,
+    )
+
+
+async def regenerate_article(client: Client, run: Run, *, by: str, key: str | None = None) -> Revision:
+    """Write the whole article again with the current code, as a new revision of the same post."""
+    _check_can_rerun(run)
+    return await client.runs.rerun(run.id, from_step=FIRST_STEP, by=by, reason="regenerate", key=key)
+
+
+def _check_can_rerun(run: Run) -> None:
+    if run.state in (RunState.CANCELLED, RunState.CANCELLING, RunState.REJECTED):
+        raise Conflict(f"article {run.id} was {run.state}: request it with another theme or objective")

@@ -1,0 +1,167 @@
+"""Read a CSV file of articles: its encoding, its delimiter, and each line with what is wrong with it."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from retoma_apps.autowriter.models import ArticleRequest, ImportedLine
+
+MAX_ROWS = 5_000
+MAX_BYTES = 20 * 1024**2
+DELIMITERS = ",;\t|"
+REQUIRED_COLUMNS = tuple(name for name, field in ArticleRequest.model_fields.items() if field.is_required())
+OPTIONAL_COLUMNS = tuple(name for name, field in ArticleRequest.model_fields.items() if not field.is_required())
+REGENERATE = "regenerate"
+IGNORED_COLUMNS = ("pipeline_version",)
+"""The version of the pipeline identifies no article: a new one alone changes nothing."""
+_TRUE = ("1", "true", "yes", "sim", "si", "sí", "x")
+_FALSE = ("", "0", "false", "no", "não", "nao")
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+@dataclass(frozen=True)
+class LineError:
+    """What is wrong with a line, counted from 1 with the header. Line 0 is the file as a whole."""
+
+    line: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ParsedFile:
+    lines: tuple[ImportedLine, ...]
+    errors: tuple[LineError, ...]
+
+
+def parse_csv(content: bytes) -> ParsedFile:
+    """Return the valid lines of a file, and the errors of the others."""
+    try:
+        rows = _read_rows(content)
+    except InvalidFile as error:
+        return ParsedFile((), (LineError(error.line, "CSV_INVALID", str(error)),))
+    lines: list[ImportedLine] = []
+    errors: list[LineError] = []
+    for number, values in rows:
+        parsed = _parse_line(number, values)
+        (lines if isinstance(parsed, ImportedLine) else errors).append(parsed)  # type: ignore[arg-type]
+    if not rows:
+        errors.append(LineError(0, "CSV_INVALID", "the file has no lines below its header"))
+    return ParsedFile(tuple(lines), tuple(errors))
+
+
+class InvalidFile(Exception):
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def decode_text(content: bytes) -> str:
+    """Return the text: UTF-8 or UTF-16, as their marks say, else UTF-8 if it can be, else UTF-16 or Latin-1.
+
+    Latin-1 decodes any bytes: a text in another 8-bit encoding has wrong accents.
+    """
+    for mark, encoding in _MARKS:
+        if content.startswith(mark):
+            return content.decode(encoding, errors="replace")
+    if (unmarked := _guess_unmarked_utf16(content)) is not None:
+        return content.decode(unmarked, errors="replace")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _guess_unmarked_utf16(content: bytes) -> str | None:
+    """Return the encoding if every other byte of the header is zero, as in UTF-16 without a mark."""
+    start = content[:64]
+    if len(start) < 8 or b"\0" not in start:
+        return None
+    return "utf-16-le" if start[1::2].count(0) > start[0::2].count(0) else "utf-16-be"
+
+
+def _read_rows(content: bytes) -> list[tuple[int, dict[str, str]]]:
+    """Return the values by column of each line that is not empty, with its number in the file."""
+    if len(content) > MAX_BYTES:
+        raise InvalidFile(0, f"the file has {len(content):,} bytes, over the limit of {MAX_BYTES:,}: split it")
+    text = decode_text(content).removeprefix("\ufeff")
+    if "\0" in text:
+        raise InvalidFile(0, "the file contains zero bytes: save it as CSV")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_delimiter(text), strict=True)
+    columns: list[str] | None = None
+    rows: list[tuple[int, dict[str, str]]] = []
+    for number, cells in _number_lines(reader):
+        if columns is None:
+            columns = _check_header(number, cells)
+            continue
+        if len(rows) == MAX_ROWS:
+            raise InvalidFile(number, f"the file has more than {MAX_ROWS:,} lines: split it")
+        rows.append((number, _name_cells(number, columns, cells)))
+    if columns is None:
+        raise InvalidFile(0, "the file is empty")
+    return rows
+
+
+def _number_lines(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
+    """Yield each line with the number of its first line in the file: a quoted cell may contain line breaks."""
+    first = 1
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield first, cells
+            first = reader.line_num + 1  # type: ignore[attr-defined]
+    except csv.Error as error:
+        raise InvalidFile(first, f"the line cannot be read as CSV: {error}") from error
+
+
+def _find_delimiter(text: str) -> str:
+    header = next((line for line in text.splitlines() if line.strip()), "")
+    return max(DELIMITERS, key=header.count)
+
+
+def _check_header(number: int, cells: list[str]) -> list[str]:
+    columns = [cell.strip().lower() for cell in cells]
+    known = {*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, REGENERATE, *IGNORED_COLUMNS}
+    if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
+        raise InvalidFile(number, f"the header lacks {', '.join(missing)}; it needs {', '.join(REQUIRED_COLUMNS)}")
+    if unknown := [name for name in columns if name and name not in known]:
+        raise InvalidFile(number, f"the header has unknown columns: {', '.join(unknown)[:200]}")
+    if repeated := sorted({name for name in columns if name and columns.count(name) > 1}):
+        raise InvalidFile(number, f"the header has {', '.join(repeated)} twice")
+    return columns
+
+
+def _name_cells(number: int, columns: list[str], cells: list[str]) -> dict[str, str]:
+    if any(cell.strip() for cell in cells[len(columns) :]):
+        return {"": f"the line has {len(cells)} cells, but the header has {len(columns)}: quote cells with delimiters"}
+    return {name: cell.strip() for name, cell in zip(columns, cells, strict=False) if name}
+
+
+def _parse_line(number: int, values: Mapping[str, str]) -> ImportedLine | LineError:
+    if "" in values:
+        return LineError(number, "CSV_INVALID", values[""])
+    regenerate = values.get(REGENERATE, "").lower()
+    if regenerate not in (*_TRUE, *_FALSE):
+        return LineError(number, "CSV_INVALID", f"{REGENERATE}: write yes, or leave it empty")
+    fields = {name: value for name, value in values.items() if name in ArticleRequest.model_fields and value}
+    try:
+        article = ArticleRequest.model_validate(fields)
+    except ValidationError as error:
+        return LineError(number, "CSV_INVALID", describe_mistakes(error))
+    return ImportedLine(line=number, article=article, regenerate=regenerate in _TRUE)
+
+
+def describe_mistakes(error: ValidationError) -> str:
+    """Describe what is wrong, field by field, without the values."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found)

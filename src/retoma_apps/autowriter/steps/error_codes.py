@@ -1,0 +1,78 @@
+"""All error codes of the application: their class, whether they are retried, what happens next, and who acts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from retoma_apps.providers.wordpress import CODES
+
+ErrorClass = Literal["input", "provider", "content", "credentials", "rate_limit", "wordpress", "conflict"]
+Actor = Literal["caller", "nobody", "operator", "editor", "developer"]
+
+
+@dataclass(frozen=True)
+class ErrorCode:
+    """`is_retried` says whether the engine repeats the failed call without a person, `actor` who acts if that is not
+    enough."""
+
+    code: str
+    error_class: ErrorClass
+    is_retried: bool
+    next_action: str
+    actor: Actor
+
+
+_TABLE = (
+    ErrorCode("CSV_INVALID", "input", False, "fix the file or the request", "caller"),
+    ErrorCode("BLOG_NOT_FOUND", "input", False, "create the blog, or correct its id", "caller"),
+    ErrorCode("LLM_TIMEOUT", "provider", True, "retry twice, then the next provider", "nobody"),
+    ErrorCode(
+        "LLM_INVALID_JSON", "provider", True, "repair the answer once, retry twice, then the next provider", "nobody"
+    ),
+    ErrorCode("KEYWORDS_API_FAIL", "provider", True, "retry twice, then the next provider", "nobody"),
+    ErrorCode(
+        "IMAGE_API_FAIL", "provider", True, "retry twice, then publish without the image and ask a person", "nobody"
+    ),
+    ErrorCode("QUALITY_GATE_FAIL", "content", False, "rerun the part that failed, or change the request", "editor"),
+    ErrorCode("WP_PUBLISH_FAIL", "wordpress", True, "retry twice, then fail", "nobody"),
+    ErrorCode(
+        "NO_MODEL",
+        "credentials",
+        False,
+        "set the API key of a provider, or choose a theme that has facts, then resume",
+        "operator",
+    ),
+)
+_PLUGIN_CLASSES: dict[str, ErrorClass] = {
+    "AUTH_FAILED": "credentials",
+    "HMAC_INVALID": "credentials",
+    "RATE_LIMIT": "rate_limit",
+    "IDEMPOTENCY_DUPLICATE": "conflict",
+    "STALE_REVISION": "conflict",
+    "POST_EDITED": "conflict",
+    "POST_DELETED": "conflict",
+}
+_PLUGIN_TABLE = (
+    ErrorCode(code, _PLUGIN_CLASSES.get(code, "wordpress"), rule.retryable, rule.next_action, rule.who_acts)
+    for code, rule in CODES.items()
+)
+ERROR_CODES = {each.code: each for each in (*_PLUGIN_TABLE, *_TABLE)}
+
+# Codes of the clients of providers, by the code under which callers know them.
+_STANDARD_CODES = {
+    "LLM_UNAVAILABLE": "LLM_TIMEOUT",
+    "LLM_ERROR": "LLM_TIMEOUT",
+    "LLM_INVALID_ANSWER": "LLM_INVALID_JSON",
+    "LLM_CUT_SHORT": "LLM_INVALID_JSON",
+    "PUBLISH_FAILED": "WP_PUBLISH_FAIL",
+}
+_CODE_BY_PREFIX = {"IMAGE_": "IMAGE_API_FAIL", "KEYWORDS_": "KEYWORDS_API_FAIL", "WP_": "WP_PUBLISH_FAIL"}
+
+
+def standard_code(code: str) -> str:
+    """Return the code of the table for a code of a provider. A code that the table lacks is returned unchanged."""
+    code = _STANDARD_CODES.get(code, code)
+    if code in ERROR_CODES:
+        return code
+    return next((standard for prefix, standard in _CODE_BY_PREFIX.items() if code.startswith(prefix)), code)

@@ -1,0 +1,1 @@
+"""Write the parts of an article: with a language model, or offline from bundled facts."""

@@ -1,0 +1,1 @@
+"""What routes, pages and callbacks do with runs: start, read and change them."""

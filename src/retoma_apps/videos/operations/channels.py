@@ -1,0 +1,76 @@
+"""Channels: tenants with common settings for their videos."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from retoma import Client, Webhook
+from retoma.errors import InvalidInput, NotFound
+from retoma_apps.videos.models import Brief, Channel, Order
+from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.steps.voices import speaks
+
+
+class TooLate(InvalidInput):
+    """A video is ordered for a time in the past, or would start after its publication."""
+
+    def __init__(self, field: str, message_key: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.message_key = message_key
+
+
+async def get_channel(client: Client, name: str) -> Channel:
+    """Return the channel, or defaults: a channel need not be set up before its first video."""
+    return (await get_channel_and_revision(client, name))[0]
+
+
+async def get_channel_and_revision(client: Client, name: str) -> tuple[Channel, int]:
+    """Return the channel and the revision to pass to `set_profile`."""
+    try:
+        profile = await client.tenants.get_profile(name)
+    except NotFound:
+        return Channel(), 0
+    return Channel.model_validate(profile.value), profile.revision
+
+
+async def start_video(client: Client, order: Order, *, key: str | None) -> UUID:
+    """Start a video and return its run; the same order under the same key returns the first run.
+
+    Raise Conflict if the key belongs to another order, or TooLate.
+    """
+    lateness = await _find_lateness(client, order)
+    if lateness and not (key and await client.runs.find_by_key(key, longform, tenant=order.channel)):
+        raise lateness
+    webhook = Webhook(order.webhook_url) if order.webhook_url else None
+    brief = await _create_brief(client, order)
+    started = await client.start(
+        longform, brief, tenant=order.channel, key=key, webhook=webhook, request=order, run_at=order.start_at
+    )
+    return started.id
+
+
+async def _find_lateness(client: Client, order: Order) -> TooLate | None:
+    """Return the problem with the times of an order, or None."""
+    start, public, now = order.start_at, order.scheduled_for, await client.now()
+    if public is not None and public <= now:
+        reason = "this time is in the past; choose a later one, or leave it out to publish after approval"
+        return TooLate("scheduled_for", "too late", reason)
+    if start is not None and start <= now:
+        return TooLate(
+            "start_at", "too late", "this time is in the past; choose a later one, or leave it out to start now"
+        )
+    if start is not None and public is not None and start >= public:
+        return TooLate("start_at", "starts after", "work must start before scheduled_for, when the video is published")
+    return None
+
+
+async def _create_brief(client: Client, order: Order) -> Brief:
+    """Return the order, completed with its channel's current settings."""
+    channel = await get_channel(client, order.channel)
+    values = channel.model_dump(exclude={"account"}) | order.model_dump(
+        exclude_none=True, exclude={"webhook_url", "channel", "start_at"}
+    )
+    if not speaks(channel.voice, values["language"]):
+        values["voice"] = ""
+    return Brief.model_validate(values | {"topic": order.topic.strip()})

@@ -1,0 +1,120 @@
+"""Check which feedback each step of a video can follow, before work is sent back with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from retoma.errors import FeedbackNotSupported
+from retoma.reviews import Feedback
+from retoma.translations import N_
+from retoma_apps.providers import images, llm
+from retoma_apps.providers.provider import Provider, format_variables
+from retoma_apps.videos.models import Language, Research
+from retoma_apps.videos.services import Services
+from retoma_apps.videos.steps.writing.offline_facts import find_facts
+from retoma_apps.videos.steps.writing.phrases import content_words
+from retoma_apps.videos.steps.writing.template import can_follow
+
+_FASTER = r"(?:um pouco )?mais r[áa]pid\w*|\bacele\w+|(?:a (?:little|bit) )?(?:faster|quicker)"
+_SLOWER = r"(?:um pouco )?mais (?:lent\w*|devagar)|\bdesacele\w+|(?:a (?:little|bit) )?slower"
+_SUBTITLES = r"(?:sem|com) (?:as )?legendas|(?:no|without|with) (?:the )?subtitles"
+_OTHERS = r"\boutr[ao]s?\b|\bdiferentes?\b|\b(?:an)?other\b|\bdifferent\b"
+_PICTURE_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "capa capas cor cores imagem imagens figura thumbnail thumbnails colour colours color colors picture pictures "
+        "image images",
+    )
+)
+_FOOTAGE_WORDS = frozenset(("clipe", "clipes", "cena", "cenas", "clip", "clips", "scene", "scenes", "footage"))
+_POLITE_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "faça fazer deixe deixar favor pouco filme vídeo voz narração quero gostaria fale agora aqui "
+        "make please little film video voice narration want would like bit speak now here",
+    )
+)
+
+_SCRIPT = N_(
+    "“%(notes)s” is not supported: without a language model the script can only become shorter or longer, or include a "
+    "fact that is known offline: “shorter”, “longer”, or a few words about that fact (for another topic, send it back "
+    "to research); for anything else edit the text, or set %(variables)s"
+)
+_NARRATION = N_(
+    "“%(notes)s” is not supported: the narration can use another voice or speed: fill in “voice” or “rate”, or write "
+    "“faster” or “slower”; to change the words, edit the script"
+)
+_FOOTAGE = N_(
+    "“%(notes)s” is not supported: clips can be replaced: list their numbers in “clips” and new searches in “queries”, "
+    "or write “other clips” to replace all of them; notes do not change the search"
+)
+_FILM = N_(
+    "“%(notes)s” is not supported: the film can have subtitles or not: fill in “subtitles”, or write “without "
+    "subtitles” or “with subtitles”; other scenes, clips or music cannot be requested here"
+)
+_THUMBNAILS = N_(
+    "“%(notes)s” is not supported: without an image model, thumbnails can have other words or other pictures: fill in "
+    "“thumbnail_texts”, or write “other pictures”; for anything else set %(variables)s"
+)
+
+
+def check_script_feedback(feedback: Feedback, research: Research, *, services: Services) -> None:
+    """Raise FeedbackNotSupported if the offline writer cannot follow this feedback."""
+    if not services.writer.follows_notes and not can_follow(feedback.text, research.facts):
+        raise _not_supported(feedback, _SCRIPT, llm.PROVIDERS)
+
+
+def check_research_feedback(feedback: Feedback, language: Language, *, services: Services) -> None:
+    """Raise FeedbackNotSupported if no offline facts match the request."""
+    if not services.writer.follows_notes and not can_follow(feedback.text, find_facts(feedback.text, language)):
+        raise _not_supported(feedback, _SCRIPT, llm.PROVIDERS)
+
+
+def check_narration_feedback(feedback: Feedback) -> None:
+    """Raise FeedbackNotSupported for notes that have no effect, even if a field is filled in too."""
+    if feedback.text or not {"voice", "rate"} & feedback.extra.keys():
+        other_voice = (_OTHERS,) if "voice" in feedback.extra else ()
+        _check_notes(feedback, _NARRATION, _FASTER, _SLOWER, *other_voice)
+
+
+def check_footage_feedback(feedback: Feedback) -> None:
+    """Raise FeedbackNotSupported for notes: clips are chosen by number and searched for by `queries`."""
+    if feedback.text:
+        _check_notes(feedback, _FOOTAGE, _OTHERS, also_allowed=_PICTURE_WORDS | _FOOTAGE_WORDS)
+
+
+def check_film_feedback(feedback: Feedback) -> None:
+    if feedback.text or "subtitles" not in feedback.extra:
+        _check_notes(feedback, _FILM, _SUBTITLES)
+
+
+def check_thumbnail_feedback(feedback: Feedback, *, services: Services) -> None:
+    if services.images.follows_notes:
+        return
+    if feedback.text or "thumbnail_texts" not in feedback.extra:
+        _check_notes(feedback, _THUMBNAILS, _OTHERS, also_allowed=_PICTURE_WORDS, providers=images.PROVIDERS)
+
+
+def _check_notes(
+    feedback: Feedback,
+    message: str,
+    *known: str,
+    also_allowed: frozenset[str] = frozenset(),
+    providers: Iterable[type[Provider]] = (),
+) -> None:
+    if not _is_fully_understood(feedback.text, *known, also_allowed=also_allowed):
+        raise _not_supported(feedback, message, providers)
+
+
+def _is_fully_understood(notes: str, *known: str, also_allowed: frozenset[str] = frozenset()) -> bool:
+    """Return whether the notes contain a known request and nothing else that could be one."""
+    requests = re.compile("|".join(known), re.IGNORECASE)
+    left = content_words(requests.sub(" ", notes))
+    return bool(requests.search(notes)) and all(word.casefold() in _POLITE_WORDS | also_allowed for word in left)
+
+
+def _not_supported(feedback: Feedback, message: str, providers: Iterable[type[Provider]] = ()) -> FeedbackNotSupported:
+    """Return the error. The variables of `providers` are those that would change it."""
+    notes = " ".join(feedback.text.split())[:120]
+    return FeedbackNotSupported(message, notes=notes, variables=format_variables(providers))

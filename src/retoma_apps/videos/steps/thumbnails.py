@@ -1,0 +1,53 @@
+"""Generate thumbnails: a picture with a few words on it, each paid for once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from retoma import Context
+from retoma_apps.videos.models import Language, Script, Thumbnail, Thumbnails
+from retoma_apps.videos.services import Services
+from retoma_apps.videos.steps.feedback_history import append_feedback, find_previous_result
+from retoma_apps.videos.steps.media.temp_dir import temp_dir
+from retoma_apps.videos.steps.media.thumbnails import LAYOUTS, PALETTES, SIZE, draw_thumbnail
+from retoma_apps.videos.steps.writing.headlines import thumbnail_texts
+
+
+async def generate_thumbnails(
+    topic: str, language: Language, script: Script, services: Services, ctx: Context
+) -> Thumbnails:
+    """Generate thumbnails. A rerun keeps the reviewers' words and feedback."""
+    previous = find_previous_result(Thumbnails, topic, language, ctx) or Thumbnails(variants=[])
+    requested = ctx.feedback.extra.get("thumbnail_texts", []) if ctx.feedback else []
+    texts = [*requested, *previous.texts[len(requested) :]]
+    feedback = append_feedback(previous.feedback_history, ctx)
+    written = [*texts, *thumbnail_texts(script)[len(texts) :]]
+    variants = [
+        await _generate_variant(number, text, script, feedback, services, ctx) for number, text in enumerate(written, 1)
+    ]
+    return Thumbnails(topic=topic, language=language, feedback_history=feedback, variants=variants, texts=texts)
+
+
+async def _generate_variant(
+    number: int, text: str, script: Script, feedback_history: Sequence[str], services: Services, ctx: Context
+) -> Thumbnail:
+    async def draw() -> dict[str, Any]:
+        background = await services.images.make(
+            _prompt(number, script, feedback_history), width=SIZE[0], height=SIZE[1]
+        )
+        ctx.charge(services.images.name, services.images.model, units=1)
+        with temp_dir("thumbnail") as folder:
+            picture = folder / f"variant_{number}.png"
+            await asyncio.to_thread(
+                draw_thumbnail, background, text, picture, PALETTES[number - 1], LAYOUTS[number - 1]
+            )
+            return Thumbnail(image=await ctx.save_file(picture, picture.name), text=text).model_dump(mode="json")
+
+    return Thumbnail.model_validate(await ctx.once(f"thumbnail {number}", draw))
+
+
+def _prompt(number: int, script: Script, feedback_history: Sequence[str]) -> str:
+    """Put the latest feedback first: a service may cut a long prompt."""
+    return " ".join([f"#{number} {script.title}. {script.scenes[0].visual}.", *reversed(feedback_history)])

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, MAX_ROWS, parse_csv
+from tests.apps.autowriter.samples import HEADER, LINE, make_request
+
+FILE = f"{HEADER}\n{LINE}\n"
+
+
+def read_errors(text: str) -> list[tuple[int, str]]:
+    return [(error.line, error.code) for error in parse_csv(text.encode()).errors]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-16-le", "utf-16-be"])
+def test_common_encodings_are_read(encoding: str) -> None:
+    parsed = parse_csv(FILE.encode(encoding))
+    assert parsed.errors == ()
+    assert [each.article for each in parsed.lines] == [make_request()]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_common_delimiters_are_read(delimiter: str) -> None:
+    parsed = parse_csv(FILE.replace(",", delimiter).encode())
+    assert [each.article for each in parsed.lines] == [make_request()]
+
+
+def test_a_quoted_cell_may_contain_delimiters_quotes_and_line_breaks() -> None:
+    line = 'saude,"Café, ""forte""\nou fraco",explicar,pt,400'
+    parsed = parse_csv(f"{HEADER}\n{line}\n{LINE}\n".encode())
+    assert [(each.line, each.article.theme) for each in parsed.lines] == [
+        (2, 'Café, "forte" ou fraco'),
+        (4, "Café e cafeína"),
+    ]
+
+
+def test_each_wrong_line_is_named_with_what_is_wrong() -> None:
+    text = f"{HEADER}\n{LINE}\nsaude,Café,x,pt,400\nsaude,Café,explicar,tlh,dez\n\nsaude,Café,explicar,pt,400,a,b\n"
+    parsed = parse_csv(text.encode())
+    assert [(error.line, error.code) for error in parsed.errors] == [(n, "CSV_INVALID") for n in (3, 4, 6)]
+    assert "objective" in parsed.errors[0].message
+    assert "language" in parsed.errors[1].message
+    assert "word_count" in parsed.errors[1].message
+    assert "7 cells" in parsed.errors[2].message
+    assert [each.line for each in parsed.lines] == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("", 0, "empty"),
+        (f"{HEADER}\n", 0, "no lines"),
+        ("theme,objective\na,b\n", 1, "lacks blog_id"),
+        (f"{HEADER},colour\n{LINE},red\n", 1, "unknown columns: colour"),
+        (f"{HEADER},theme\n{LINE},x\n", 1, "theme twice"),
+        (f'{HEADER}\n{LINE}\nsaude,"Café\n', 3, "cannot be read"),
+        (f"{HEADER}\n{LINE}\0\n", 0, "zero bytes"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_where_and_why(text: str, line: int, message: str) -> None:
+    (error,) = parse_csv(text.encode()).errors
+    assert (error.line, error.code) == (line, "CSV_INVALID")
+    assert message in error.message
+
+
+def test_five_thousand_lines_are_read_in_a_second() -> None:
+    lines = "\n".join(LINE.replace("400", str(200 + number % 4800)) for number in range(MAX_ROWS))
+    started = time.perf_counter()
+    parsed = parse_csv(f"{HEADER}\n{lines}\n".encode())
+    assert len(parsed.lines) == MAX_ROWS
+    assert time.perf_counter() - started < 5
+
+
+def test_a_longer_file_is_refused_as_a_whole() -> None:
+    lines = "\n".join([LINE] * (MAX_ROWS + 1))
+    parsed = parse_csv(f"{HEADER}\n{lines}\n".encode())
+    assert parsed.lines == ()
+    assert [error.line for error in parsed.errors] == [MAX_ROWS + 2]
+    assert parse_csv(b"a" * (MAX_BYTES + 1)).errors[0].line == 0
+
+
+def test_the_version_of_the_pipeline_is_ignored_and_regenerate_is_no_part_of_the_article() -> None:
+    text = f"{HEADER},pipeline_version,regenerate\n{LINE},7,sim\n{LINE},8,\n{LINE},8,perhaps\n"
+    parsed = parse_csv(text.encode())
+    assert [(each.article, each.regenerate) for each in parsed.lines] == [
+        (make_request(), True),
+        (make_request(), False),
+    ]
+    assert read_errors(text) == [(4, "CSV_INVALID")]

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from retoma_apps.autowriter.steps.error_codes import ERROR_CODES, standard_code
+
+DASHBOARD = (
+    "CSV_INVALID BLOG_NOT_FOUND LLM_TIMEOUT LLM_INVALID_JSON KEYWORDS_API_FAIL IMAGE_API_FAIL QUALITY_GATE_FAIL "
+    "WP_PUBLISH_FAIL"
+)
+PLUGIN = (
+    "AUTH_FAILED HMAC_INVALID RATE_LIMIT BLOG_SWITCH_FAIL CATEGORY_CREATE_FAIL MEDIA_UPLOAD_FAIL SEO_APPLY_FAIL "
+    "IDEMPOTENCY_DUPLICATE"
+)
+
+
+def test_the_table_has_every_code_with_its_class_retry_action_and_actor() -> None:
+    assert {*DASHBOARD.split(), *PLUGIN.split()} <= set(ERROR_CODES)
+    for each in ERROR_CODES.values():
+        assert each.error_class
+        assert each.next_action
+        assert each.actor
+
+
+def test_codes_that_a_retry_cannot_fix_are_not_retried() -> None:
+    never = {"AUTH_FAILED", "HMAC_INVALID", "QUALITY_GATE_FAIL", "CSV_INVALID", "BLOG_NOT_FOUND"}
+    assert not [code for code in never if ERROR_CODES[code].is_retried]
+    assert ERROR_CODES["LLM_TIMEOUT"].is_retried
+
+
+@pytest.mark.parametrize(
+    ("code", "standard"),
+    [
+        ("LLM_UNAVAILABLE", "LLM_TIMEOUT"),
+        ("LLM_CUT_SHORT", "LLM_INVALID_JSON"),
+        ("IMAGE_CONTENT_FILTERED", "IMAGE_API_FAIL"),
+        ("KEYWORDS_TIMEOUT", "KEYWORDS_API_FAIL"),
+        ("PUBLISH_FAILED", "WP_PUBLISH_FAIL"),
+        ("RATE_LIMIT", "RATE_LIMIT"),
+        ("TIMEOUT", "TIMEOUT"),
+    ],
+)
+def test_a_providers_code_has_one_standard_code(code: str, standard: str) -> None:
+    assert standard_code(code) == standard

@@ -1,0 +1,147 @@
+"""CSV files become articles, line by line."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from uuid import UUID
+
+from retoma_apps.autowriter.steps.csv_file import MAX_ROWS
+from tests.apps.autowriter.samples import HEADER, LINE, REQUEST
+from tests.apps.autowriter.writer_app import WriterApp
+
+OTHER_LINE = LINE.replace("400", "390")
+IMPORT_STEPS = ("lines_found", "csv_parsed", "article_requested")
+
+
+async def upload(writer_app: WriterApp, text: str, path: str = "", **query: Any) -> tuple[int, dict[str, Any]]:
+    answer = await writer_app.api.post(
+        f"/autowriter/imports{path}", content=text.encode(), params=query, headers={"Content-Type": "text/csv"}
+    )
+    return answer.status_code, dict(answer.json())
+
+
+async def show(writer_app: WriterApp, shown: dict[str, Any]) -> dict[str, Any]:
+    answer = await writer_app.api.get(f"/autowriter/imports/{shown['import_id']}")
+    return dict(answer.json())
+
+
+async def list_articles(writer_app: WriterApp) -> list[dict[str, Any]]:
+    return list((await writer_app.api.get("/autowriter/jobs")).json()["jobs"])
+
+
+async def test_each_line_becomes_an_article_of_its_blog(writer_app: WriterApp) -> None:
+    await writer_app.client.tenants.set_profile("cozinha", {"name": "Cozinha"})
+    text = f"{HEADER}\n{LINE}\n{OTHER_LINE.replace('saude', 'cozinha')}\n"
+    status, started = await upload(writer_app, text)
+    assert status == 202
+    await writer_app.work()
+    shown = await show(writer_app, started)
+    assert (shown["state"], shown["lines"]) == ("completed", {"succeeded": 2})
+    articles = await list_articles(writer_app)
+    assert {(each["blog_id"], each["state"]) for each in articles} == {("saude", "done"), ("cozinha", "done")}
+    assert len(await writer_app.list_drafts("cozinha")) == 1
+    parsed = (await writer_app.get_results(UUID(started["import_id"])))["csv_parsed"]
+    assert list(parsed) == ["2", "3"]
+    assert parsed["2"] == {**REQUEST, "keyword": "", "category": "", "audience": "", "tone": ""}
+
+
+async def test_a_file_with_errors_starts_nothing_and_names_each_line(writer_app: WriterApp) -> None:
+    text = f"{HEADER}\n{LINE}\noutro,Café,explicar,pt,400\nsaude,Café,explicar,pt,nove\n"
+    status, problem = await upload(writer_app, text)
+    assert (status, problem["code"]) == (422, "CSV_INVALID")
+    assert [(each["line"], each["code"]) for each in problem["lines"]] == [(3, "BLOG_NOT_FOUND"), (4, "CSV_INVALID")]
+    assert await list_articles(writer_app) == []
+
+
+async def test_the_valid_lines_of_a_file_with_errors_can_be_imported(writer_app: WriterApp) -> None:
+    text = f"{HEADER}\noutro,Café,explicar,pt,400\n{LINE}\n"
+    status, started = await upload(writer_app, text, skip_invalid=True)
+    assert (status, started["skipped_lines"]) == (202, [2])
+    await writer_app.work()
+    assert [each["state"] for each in await list_articles(writer_app)] == ["done"]
+
+
+async def test_a_preview_starts_nothing(writer_app: WriterApp) -> None:
+    status, preview = await upload(writer_app, f"{HEADER}\n{LINE}\nsaude,x\n", "/preview")
+    assert (status, preview["valid"]) == (200, 1)
+    assert preview["articles"][0]["line"] == 2
+    assert [each["line"] for each in preview["errors"]] == [3]
+    assert await writer_app.client.runs.list() == []
+
+
+async def test_the_same_line_again_is_the_same_article(writer_app: WriterApp) -> None:
+    text = f"{HEADER}\n{LINE}\n{LINE}\n"
+    for _ in range(2):
+        await upload(writer_app, text)
+        await writer_app.work()
+    assert len(await list_articles(writer_app)) == 1
+    assert len(writer_app.blog.sent) == 1
+
+
+async def test_an_article_that_was_requested_before_is_awaited(writer_app: WriterApp) -> None:
+    run = await writer_app.start()
+    _, started = await upload(writer_app, f"{HEADER}\n{LINE}\n")
+    await writer_app.work()
+    assert (await show(writer_app, started))["state"] == "completed"
+    assert [each["job_id"] for each in await list_articles(writer_app)] == [str(run)]
+
+
+async def test_two_lines_of_one_article_with_other_columns_are_refused(writer_app: WriterApp) -> None:
+    status, problem = await upload(writer_app, f"{HEADER},tone\n{LINE},leve\n{LINE},sério\n")
+    assert status == 422
+    assert problem["lines"] == [
+        {"line": 3, "code": "CSV_INVALID", "message": "this is the article of line 2 with other optional columns"}
+    ]
+
+
+async def test_a_line_regenerates_its_article_once_per_file(writer_app: WriterApp) -> None:
+    run = (await writer_app.write()).id
+    text = f"{HEADER},regenerate\n{LINE},yes\n"
+    for _ in range(2):
+        status, _ = await upload(writer_app, text)
+        assert status == 202
+        await writer_app.work()
+        assert (await writer_app.show(run))["revision"] == 2
+    await upload(writer_app, f"{text}\n")  # another file
+    await writer_app.work()
+    assert (await writer_app.show(run))["revision"] == 3
+    (draft,) = await writer_app.list_drafts()
+    assert draft["revision"] == 3
+
+
+async def test_a_failed_article_fails_its_line_and_no_other(writer_app: WriterApp) -> None:
+    text = f"{HEADER}\n{LINE}\n{LINE.replace('Café e cafeína', 'Direito civil')}\n"
+    _, started = await upload(writer_app, text)
+    await writer_app.work()
+    shown = await show(writer_app, started)
+    assert (shown["state"], shown["lines"]) == ("completed_with_errors", {"succeeded": 1, "failed": 1})
+
+
+async def test_cancelling_an_import_cancels_its_articles(writer_app: WriterApp) -> None:
+    _, started = await upload(writer_app, f"{HEADER}\n{LINE}\n{OTHER_LINE}\n")
+    async with writer_app.api.sandbox.manual_worker() as worker:
+        for _ in range(3):
+            claims = [claim for claim in await worker.claim(100) if claim.step in IMPORT_STEPS]
+            await worker.record_outcomes(await worker.attempt(claims))
+    assert [each["state"] for each in await list_articles(writer_app)] == ["pending", "pending"]
+    answer = await writer_app.api.post(f"/autowriter/imports/{started['import_id']}/cancel")
+    assert answer.status_code == 200
+    async with writer_app.api.sandbox.manual_worker() as worker:
+        await worker.poll_external_work()  # a worker does so within a second
+    await writer_app.work()
+    assert [each["state"] for each in await list_articles(writer_app)] == ["canceled", "canceled"]
+    assert (await show(writer_app, started))["state"] == "cancelled"
+
+
+async def test_five_thousand_lines_are_accepted_in_seconds(writer_app: WriterApp) -> None:
+    lines = "\n".join(LINE.replace("cafeína", f"cafeína {number}") for number in range(MAX_ROWS))
+    began = time.perf_counter()
+    status, started = await upload(writer_app, f"{HEADER}\n{lines}\n")
+    assert status == 202
+    async with writer_app.api.sandbox.manual_worker() as worker:
+        await worker.record_outcomes(await worker.attempt(await worker.claim(1)))
+        for _ in range(10):
+            await worker.record_outcomes(await worker.attempt(await worker.claim(500)))
+    assert time.perf_counter() - began < 20
+    assert sum((await show(writer_app, started))["lines"].values()) == MAX_ROWS

@@ -1,0 +1,312 @@
+"""An article from its request to its draft, offline."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from retoma import GiveUp
+from retoma.errors import ProviderDown, ProviderRejected, RateLimited
+from retoma_apps.autowriter.states import STEPS
+from retoma_apps.providers.images.errors import ImageUnavailable
+from retoma_apps.providers.keywords import KeywordsError
+from retoma_apps.providers.llm.errors import InvalidJson, LlmUnavailable
+from retoma_apps.providers.wordpress import PostChanged, PostLink, PublicationFailed, SiteRejected
+from tests.apps.autowriter.samples import make_request
+from tests.apps.autowriter.writer_app import COST, WriterApp
+
+TIMEOUT = LlmUnavailable("no answer", "LLM_TIMEOUT")
+ENGLISH = {
+    "theme": "Coffee and caffeine",
+    "objective": "explain how much coffee is safe",
+    "language": "en",
+}
+
+
+async def test_an_article_becomes_a_draft(writer_app: WriterApp) -> None:
+    run = await writer_app.write()
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["step"], shown["revision"], shown["error"]) == ("done", "published_wp", 1, None)
+    (draft,) = await writer_app.list_drafts()
+    assert (draft["post_id"], draft["job_id"], draft["key"]) == (
+        shown["post_id"],
+        str(run.id),
+        make_request().identity,
+    )
+    assert draft["post_status"] == "draft"
+    assert draft["article"]["title"] == "Café e cafeína: o que dizem as fontes"
+    assert draft["article"]["slug"] == "cafe-e-cafeina-o-que-dizem-as-fontes"
+    assert draft["article"]["categories"] == ("Alimentação",)
+    assert "<h2>Quanta cafeína tem o café</h2>" in draft["article"]["content"]
+    assert "https://www.fda.gov" in draft["article"]["content"]
+    assert [image["kind"] for image in draft["article"]["images"]] == ["featured", "inline"]
+    assert f"autowriter:image {draft['article']['images'][1]['key']}" in draft["article"]["content"]
+
+
+async def test_every_step_has_its_result(writer_app: WriterApp) -> None:
+    run = await writer_app.write()
+    results = await writer_app.get_results(run.id)
+    assert set(STEPS) - {"csv_parsed"} <= set(results)
+    expected = {
+        "brief_created": "facts",
+        "outline_created": "sections",
+        "keywords_resolved": "focus",
+        "title_slug_created": "slug",
+        "meta_created": "description",
+        "headings_created": "headings",
+        "content_created": "introduction",
+        "tags_created": "tags",
+        "faq_created": "questions",
+        "internal_links_created": "links",
+        "images_resolved": "featured",
+        "quality_gate_passed": "findings",
+        "payload_ready": "content",
+        "published_wp": "post_id",
+    }
+    for step, field in expected.items():
+        assert field in results[step], step
+    assert [prompt["type"] for prompt in results["image_prompts_created"]] == ["featured", "inline-planta"]
+
+
+@pytest.mark.parametrize("changes", [ENGLISH, {"theme": "Como dormir melhor"}, {**ENGLISH, "theme": "Better sleep"}])
+async def test_the_other_bundled_themes_become_drafts_too(writer_app: WriterApp, changes: dict[str, Any]) -> None:
+    run = await writer_app.write(make_request(**changes))
+    results = await writer_app.get_results(run.id)
+    assert (run.state, results["quality_gate_passed"]["findings"]) == ("completed", [])
+
+
+async def test_a_theme_without_facts_is_refused_with_the_variable_to_set(writer_app: WriterApp) -> None:
+    run = await writer_app.write(make_request(theme="Direito tributário"))
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["error"]["code"], shown["error"]["actor"]) == ("failed", "NO_MODEL", "operator")
+    assert "no model configured: set OPENROUTER_API_KEY" in shown["error"]["message"]
+    assert writer_app.writer.calls == ["BriefDraft"]
+    assert await writer_app.list_drafts() == []
+
+
+async def test_results_are_readable_while_the_article_is_written(writer_app: WriterApp) -> None:
+    run = await writer_app.start()
+    async with writer_app.api.sandbox.manual_worker() as worker:
+        await worker.record_outcomes(await worker.attempt(await worker.claim(1)))
+        shown = await writer_app.show(run)
+    assert (shown["state"], shown["step"]) == ("running", "brief_created")
+    assert len(shown["outputs"]["brief_created"]["facts"]) == 12
+    assert shown["pipeline_version"] == "1"
+
+
+async def test_an_article_waits_before_its_first_step(writer_app: WriterApp) -> None:
+    shown = await writer_app.show(await writer_app.start())
+    assert (shown["state"], shown["step"], shown["start_time"]) == ("pending", None, None)
+
+
+async def test_a_job_shows_its_times_providers_tokens_cost_and_artifacts(writer_app: WriterApp) -> None:
+    run = await writer_app.write()
+    shown = await writer_app.show(run.id)
+    assert shown["start_time"]
+    assert shown["end_time"]
+    assert {each["step"]: each["seconds"] for each in shown["steps"]}.keys() >= set(STEPS) - {"csv_parsed"}
+    assert all(each["seconds"] is not None for each in shown["steps"])
+    assert shown["providers"] == ["offline", "pictures", "writer"]
+    assert (shown["tokens_in"], shown["tokens_out"], shown["cost_micros"]) == (900, 450, 9 * COST)
+    assert [file["name"] for file in shown["artifacts"]] == ["featured.jpg", "inline-planta.jpg"]
+
+
+async def test_a_timeout_is_retried_after_10_and_30_seconds_and_then_fails(writer_app: WriterApp) -> None:
+    began = await writer_app.api.sandbox.clock.now()
+    writer_app.writer.errors = [TIMEOUT, TIMEOUT, TIMEOUT]
+    run = await writer_app.write()
+    assert await writer_app.api.sandbox.clock.now() - began == timedelta(seconds=40)
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["error"]["code"], shown["error"]["step"]) == (
+        "failed",
+        "LLM_TIMEOUT",
+        "brief_created",
+    )
+    assert writer_app.writer.calls == ["BriefDraft"] * 3
+
+
+async def test_an_invalid_answer_is_repaired_or_retried(writer_app: WriterApp) -> None:
+    writer_app.writer.errors = [InvalidJson("not JSON", "oops")] * 3
+    run = await writer_app.write()
+    assert await writer_app.get_state(run.id) == "done"
+    assert writer_app.writer.calls[:4] == ["BriefDraft"] * 4  # two attempts, each with one repair
+
+
+async def test_an_answer_that_stays_invalid_fails_with_its_code(writer_app: WriterApp) -> None:
+    writer_app.writer.errors = [InvalidJson("not JSON", "oops")] * 6
+    run = await writer_app.write()
+    assert (await writer_app.show(run.id))["error"]["code"] == "LLM_INVALID_JSON"
+
+
+async def test_a_rate_limit_is_waited_for_without_using_up_attempts(writer_app: WriterApp) -> None:
+    writer_app.writer.errors = [RateLimited(5, "slow down")] * 5
+    run = await writer_app.write()
+    assert await writer_app.get_state(run.id) == "done"
+
+
+async def test_a_keyword_provider_that_fails_has_its_code(writer_app: WriterApp) -> None:
+    writer_app.keywords.errors = [KeywordsError("failed")] * 3
+    run = await writer_app.write()
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["error"]["code"]) == ("failed", "KEYWORDS_API_FAIL")
+
+
+async def test_a_warning_waits_for_a_person_before_anything_is_published(writer_app: WriterApp) -> None:
+    run = await writer_app.write(make_request(word_count=600))
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["error"]["code"]) == ("needs_review", "QUALITY_GATE_FAIL")
+    assert "quality_gate_passed" not in shown["outputs"]
+    assert [each["check"] for each in shown["outputs"]["quality_checked"]["findings"]] == ["length"]
+    assert await writer_app.list_drafts() == []
+    await writer_app.decide(run.id, "approve")
+    assert await writer_app.get_state(run.id) == "done"
+    assert len(await writer_app.list_drafts()) == 1
+
+
+async def test_text_in_another_language_needs_a_review(writer_app: WriterApp) -> None:
+    writer_app.writer.changes["Content"] = {"introduction": ["Cafeína e café: the most of it is in the cup. " * 40]}
+    run = await writer_app.write(make_request(word_count=700))
+    report = (await writer_app.show(run.id))["outputs"]["quality_checked"]
+    assert await writer_app.get_state(run.id) == "needs_review"
+    assert "language" in [each["check"] for each in report["findings"]]
+    assert await writer_app.list_drafts() == []
+
+
+async def test_a_warning_can_be_sent_back_to_the_part_that_caused_it(writer_app: WriterApp) -> None:
+    writer_app.writer.changes["TitleDraft"] = {"title": "Outra coisa"}
+    run = await writer_app.write()
+    assert await writer_app.get_state(run.id) == "needs_review"
+    writer_app.writer.changes.clear()
+    await writer_app.decide(run.id, "send_back", to="title_slug_created", notes="use a palavra-chave")
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["revision"]) == ("done", 2)
+    assert writer_app.writer.calls.count("Content") == 1
+
+
+async def test_a_rejected_article_is_canceled_with_person_and_reason(writer_app: WriterApp) -> None:
+    run = await writer_app.write(make_request(word_count=600))
+    await writer_app.decide(run.id, "reject", notes="curto demais")
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["ended"]) == ("canceled", {"by": "ana", "reason": "curto demais"})
+    assert await writer_app.list_drafts() == []
+
+
+async def test_an_article_without_facts_never_passes(writer_app: WriterApp) -> None:
+    sections = [
+        {"section": each, "paragraphs": ["O café é bom. " * 20], "facts": []}
+        for each in ("planta", "cafeina", "limites")
+    ]
+    writer_app.writer.changes["Content"] = {"sections": sections}
+    run = await writer_app.write(make_request(word_count=300))
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["error"]["code"], shown["error"]["retried"]) == ("failed", "QUALITY_GATE_FAIL", False)
+    assert "no fact" in shown["error"]["message"]
+    assert await writer_app.list_drafts() == []
+    quality = next(each for each in await writer_app.client.runs.list_jobs(run.id) if each.step == "quality_checked")
+    assert quality.attempt == 1
+
+
+async def test_a_failed_image_is_published_without_it_and_asked_about_afterwards(writer_app: WriterApp) -> None:
+    writer_app.pictures.errors["larga"] = [ImageUnavailable("no answer")] * 3
+    run = await writer_app.write()
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["step"], shown["error"]["code"]) == ("needs_review", "published_wp", "IMAGE_API_FAIL")
+    (draft,) = await writer_app.list_drafts()
+    assert [image["kind"] for image in draft["article"]["images"]] == ["inline"]
+    await writer_app.decide(run.id, "approve")
+    assert await writer_app.get_state(run.id) == "done"
+
+
+async def test_a_failed_image_can_be_generated_again(writer_app: WriterApp) -> None:
+    writer_app.pictures.errors["larga"] = [ImageUnavailable("no answer")] * 3
+    run = await writer_app.write()
+    await writer_app.decide(run.id, "send_back", to="images_resolved", items=["featured"])
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["revision"]) == ("done", 2)
+    (draft,) = await writer_app.list_drafts()
+    assert (draft["revision"], [image["kind"] for image in draft["article"]["images"]]) == (2, ["featured", "inline"])
+
+
+async def test_links_lead_to_other_posts_of_the_blog(writer_app: WriterApp) -> None:
+    writer_app.blog.posts = [
+        PostLink("https://saude.example/cafeina-e-sono", "Cafeína e adultos saudáveis"),
+        PostLink("https://saude.example/bicicletas", "Bicicletas dobráveis"),
+    ]
+    run = await writer_app.write()
+    (link,) = (await writer_app.get_results(run.id))["internal_links_created"]["links"]
+    assert link["url"] == "https://saude.example/cafeina-e-sono"
+    (draft,) = await writer_app.list_drafts()
+    assert '<a href="https://saude.example/cafeina-e-sono">' in draft["article"]["content"]
+
+
+async def test_markup_in_a_models_text_is_escaped(writer_app: WriterApp) -> None:
+    writer_app.writer.changes["Tags"] = {"tags": ["ok"]}
+    writer_app.writer.changes["Faq"] = {"questions": [{"question": "<b>?</b>", "answer": "<script>x</script>"}]}
+    await writer_app.write()
+    (draft,) = await writer_app.list_drafts()
+    assert "<script>" not in draft["article"]["content"]
+    assert "&lt;script&gt;" in draft["article"]["content"]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("AUTH_FAILED", SiteRejected("no", "AUTH_FAILED")),
+        ("HMAC_INVALID", SiteRejected("no", "HMAC_INVALID")),
+        ("AUTH_FAILED", ProviderRejected("no plugin")),
+        ("BLOG_SWITCH_FAIL", GiveUp("no", "BLOG_SWITCH_FAIL")),
+    ],
+)
+async def test_wrong_settings_of_a_site_are_not_retried_and_stop_no_other_blog(
+    writer_app: WriterApp, code: str, error: Exception
+) -> None:
+    writer_app.blog.errors += [error]
+    run = await writer_app.write()
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["error"]["code"], shown["error"]["actor"]) == ("failed", code, "operator")
+    assert len(writer_app.blog.sent) == 1
+    (pool,) = await writer_app.client.pools.list("autowriter-wordpress")
+    assert pool.paused_until is None
+
+
+@pytest.mark.parametrize(
+    "code", ["WP_PUBLISH_FAIL", "CATEGORY_CREATE_FAIL", "MEDIA_UPLOAD_FAIL", "SEO_APPLY_FAIL", "PUBLISH_FAILED"]
+)
+async def test_other_errors_of_a_site_are_retried_twice(writer_app: WriterApp, code: str) -> None:
+    writer_app.blog.errors += [PublicationFailed("later", code)] * 3
+    run = await writer_app.write()
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], len(writer_app.blog.sent)) == ("failed", 3)
+    assert shown["error"]["code"] == ("WP_PUBLISH_FAIL" if code == "PUBLISH_FAILED" else code)
+
+
+async def test_the_rate_limit_of_a_site_is_waited_for(writer_app: WriterApp) -> None:
+    writer_app.blog.errors += [RateLimited(7, "slow")] * 4
+    run = await writer_app.write()
+    assert await writer_app.get_state(run.id) == "done"
+
+
+async def test_a_lost_answer_of_a_site_makes_no_second_post(writer_app: WriterApp) -> None:
+    writer_app.blog.lost += [ProviderDown("cut")] * 2
+    run = await writer_app.write()
+    assert await writer_app.get_state(run.id) == "done"
+    assert len(writer_app.blog.sent) == 3
+    assert len(await writer_app.list_drafts()) == 1
+
+
+async def test_a_post_that_a_person_edited_is_kept_or_overwritten_as_they_decide(writer_app: WriterApp) -> None:
+    run = await writer_app.write()
+    for action, forced, status in (("approve", [False], "kept"), ("send_back", [False, True], "done")):
+        writer_app.blog.sent.clear()
+        writer_app.blog.errors += [PostChanged("edited", "POST_EDITED")]
+        await writer_app.client.runs.rerun(run.id, group="seo")
+        await writer_app.work()
+        shown = await writer_app.show(run.id)
+        assert (shown["state"], shown["error"]["code"]) == ("needs_review", "POST_EDITED")
+        await writer_app.decide(run.id, action, notes="o meu texto vale menos")
+        assert await writer_app.get_state(run.id) == "done"
+        assert [each.force for each in writer_app.blog.sent] == forced
+        assert (await writer_app.get_results(run.id))["published_wp"]["status"] == status
+    assert len(await writer_app.list_drafts()) == 1

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from retoma_apps.autowriter.models import (
+    Brief,
+    Content,
+    Fact,
+    Heading,
+    Headings,
+    InternalLink,
+    Keywords,
+    Links,
+    Meta,
+    Outline,
+    OutlineSection,
+    SectionText,
+    TitleSlug,
+)
+from retoma_apps.autowriter.steps.language import detect_language
+from retoma_apps.autowriter.steps.quality import check_quality
+from tests.apps.autowriter.samples import SENTENCES, make_article
+
+PORTUGUESE = (
+    "O café é uma bebida que muitas pessoas tomam pela manhã, e não são poucas as que tomam mais de uma xícara. "
+    "Ainda não está claro para todos quanto é demais, mas há estudos sobre isso, e eles dizem que a dose importa."
+)
+SPANISH = (
+    "El café es una bebida que muchas personas toman por la mañana, y no son pocas las que toman más de una taza. "
+    "Todavía no está claro para todos cuánto es demasiado, pero hay estudios según los cuales la dosis importa."
+)
+
+
+def content(*paragraphs: str, facts: tuple[int, ...] = (1,), section: str = "plant") -> Content:
+    return Content(
+        introduction=[paragraphs[0]],
+        sections=[SectionText(section=section, paragraphs=list(paragraphs[1:]), facts=list(facts))],
+        conclusion=[],
+    )
+
+
+def test_a_good_article_has_no_findings() -> None:
+    report = check_quality(make_article())
+    assert (report.findings, report.language, report.blocks) == ([], "en", [])
+
+
+WRONG: list[tuple[str, str, dict[str, Any]]] = [
+    ("length", "warn", {"word_count": 110}),
+    ("length", "block", {"word_count": 500}),
+    ("language", "warn", {"language": "pt-BR"}),
+    ("language", "warn", {"content": content("Coffee plant.", "Seeds."), "word_count": 3}),
+    ("headings", "warn", {"headings": Headings(headings=[Heading(section="plant", level=3, text="The plant")])}),
+    ("headings", "warn", {"headings": Headings(headings=[Heading(section="plant", level=2, text="A plant")] * 2)}),
+    ("sections", "block", {"content": content(*SENTENCES, section="other")}),
+    (
+        "sections",
+        "warn",
+        {
+            "outline": Outline(sections=[OutlineSection(id=each, topic="t", facts=[1]) for each in ("plant", "cup")]),
+            "content": Content(
+                introduction=[SENTENCES[0]],
+                sections=[SectionText(section=each, paragraphs=[SENTENCES[1]], facts=[1]) for each in ("plant", "cup")],
+                conclusion=[SENTENCES[2]],
+            ),
+        },
+    ),
+    ("keyword", "warn", {"keywords": Keywords(focus="green tea", others=[], provider="offline")}),
+    ("keyword", "warn", {"title_slug": TitleSlug(title="Its seeds", slug="its-seeds")}),
+    ("meta", "warn", {"meta": Meta(title="Coffee", description="d" * 100)}),
+    ("meta", "warn", {"meta": Meta(title="The coffee plant and its seeds", description="short")}),
+    ("links", "warn", {"links": Links(links=[InternalLink(section="plant", url="https://gone.example", title="x")])}),
+    ("repetition", "warn", {"content": content(*SENTENCES[:3], SENTENCES[2])}),
+    ("facts", "block", {"content": content(*SENTENCES, facts=())}),
+    ("facts", "block", {"brief": Brief(angle="a", audience="", facts=[], pipeline_version="1")}),
+    (
+        "facts",
+        "warn",
+        {
+            "brief": Brief(
+                angle="a",
+                audience="",
+                facts=[Fact(text="A fact.", source_name="somebody", source_url="")],
+                pipeline_version="1",
+            )
+        },
+    ),
+    ("facts", "warn", {"content": content(*SENTENCES, facts=(1, 7))}),
+]
+
+
+@pytest.mark.parametrize(("check", "level", "changes"), WRONG)
+def test_each_mistake_is_found(check: str, level: str, changes: dict[str, Any]) -> None:
+    found = check_quality(make_article(**changes)).findings
+    assert (check, level) in [(finding.check, finding.level) for finding in found], found
+
+
+def test_a_length_within_fifteen_percent_is_accepted() -> None:
+    words = check_quality(make_article()).words
+    for wanted in (round(words * 0.9), words, round(words * 1.15)):
+        assert check_quality(make_article(word_count=wanted)).findings == []
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [(PORTUGUESE, "pt-BR"), (SPANISH, "es"), (" ".join(SENTENCES), "en"), ("café com leite", None)],
+)
+def test_the_language_of_running_text_is_detected(text: str, language: str | None) -> None:
+    assert detect_language(text) == language
+
+
+def test_text_without_common_words_has_no_language() -> None:
+    assert detect_language("lorem ipsum dolor sit amet " * 10) is None

@@ -1,0 +1,241 @@
+"""The routes: the same article again, cancelling, regenerating, decisions, blogs and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from retoma_apps.autowriter import pipeline
+from retoma_apps.autowriter.steps.writing.offline import MODEL
+from retoma_apps.providers.images.errors import ImageUnavailable
+from retoma_apps.providers.llm.errors import LlmUnavailable
+from tests.apps.autowriter.samples import REQUEST, make_request
+from tests.apps.autowriter.writer_app import COST, WriterApp
+
+
+async def post(writer_app: WriterApp, path: str = "", **options: Any) -> tuple[int, dict[str, Any]]:
+    answer = await writer_app.api.post(f"/autowriter/jobs{path}", **options)
+    return answer.status_code, dict(answer.json())
+
+
+async def test_a_new_article_and_one_in_progress_are_answered_202_and_a_finished_one_200(
+    writer_app: WriterApp,
+) -> None:
+    status, first = await post(writer_app, json=REQUEST)
+    assert (status, first["state"], first["idempotency_key"]) == (202, "pending", make_request().identity)
+    status, again = await post(writer_app, json=REQUEST)
+    assert (status, again["job_id"]) == (202, first["job_id"])
+    await writer_app.work()
+    status, finished = await post(writer_app, json=REQUEST)
+    assert (status, finished["job_id"], finished["state"]) == (200, first["job_id"], "done")
+    assert (await writer_app.api.get("/autowriter/jobs")).json()["jobs"][0]["job_id"] == first["job_id"]
+    assert len(await writer_app.list_drafts()) == 1
+
+
+async def test_the_same_article_with_another_body_is_answered_422(writer_app: WriterApp) -> None:
+    await post(writer_app, json=REQUEST)
+    status, problem = await post(writer_app, json={**REQUEST, "tone": "leve"})
+    assert (status, problem["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+
+
+async def test_fifty_requests_at_once_make_one_article(writer_app: WriterApp) -> None:
+    answers = await asyncio.gather(*(post(writer_app, json=REQUEST) for _ in range(50)))
+    assert {status for status, _ in answers} == {202}
+    assert len({body["job_id"] for _, body in answers}) == 1
+    assert len(await writer_app.client.runs.list(pipeline="article")) == 1
+
+
+async def test_a_new_version_of_the_pipeline_alone_publishes_nothing_again(
+    writer_app: WriterApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await writer_app.write()
+    monkeypatch.setattr(pipeline, "PIPELINE_VERSION", "2")
+    status, shown = await post(writer_app, json={**REQUEST, "pipeline_version": "2"})
+    await writer_app.work()
+    assert (status, shown["revision"], shown["pipeline_version"]) == (200, 1, "1")
+    assert len(writer_app.blog.sent) == 1
+
+
+async def test_regenerating_writes_a_new_revision_of_the_same_post_with_the_new_version(
+    writer_app: WriterApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = (await writer_app.write()).id
+    monkeypatch.setattr(pipeline, "PIPELINE_VERSION", "2")
+    for _ in range(2):  # the same key is the same action
+        status, _body = await post(
+            writer_app, json={**REQUEST, "regenerate": True}, headers={"Idempotency-Key": "once"}
+        )
+        assert status == 202
+    await writer_app.work()
+    shown = await writer_app.show(run)
+    assert (shown["state"], shown["revision"], shown["pipeline_version"]) == ("done", 2, "2")
+    (draft,) = await writer_app.list_drafts()
+    assert draft["revision"] == 2
+    status, started = await post(writer_app, f"/{run}/regenerate")
+    assert (status, started["revision"]) == (202, 3)
+
+
+async def test_regenerating_an_unknown_article_writes_it_once(writer_app: WriterApp) -> None:
+    status, shown = await post(writer_app, json={**REQUEST, "regenerate": True})
+    assert (status, shown["revision"]) == (202, 1)
+
+
+async def test_an_article_of_an_unknown_blog_is_refused(writer_app: WriterApp) -> None:
+    status, problem = await post(writer_app, json={**REQUEST, "blog_id": "outro"})
+    assert (status, problem["code"]) == (404, "BLOG_NOT_FOUND")
+
+
+async def test_a_wrong_request_names_the_field(writer_app: WriterApp) -> None:
+    status, problem = await post(writer_app, json={**REQUEST, "word_count": 7})
+    assert status == 422
+    assert problem["errors"][0]["field"] == "word_count"
+
+
+async def test_a_cancelled_article_says_who_cancelled_it(writer_app: WriterApp) -> None:
+    _, started = await post(writer_app, json=REQUEST)
+    status, shown = await post(writer_app, f"/{started['job_id']}/cancel")
+    assert (status, shown["state"]) == (200, "canceled")
+    assert shown["ended"] == {"by": "key test", "reason": "cancelled"}
+    await writer_app.work()
+    assert await writer_app.list_drafts() == []
+    for path in ("rerun", "regenerate"):
+        body = {"json": {"group": "seo"}} if path == "rerun" else {}
+        assert (await post(writer_app, f"/{started['job_id']}/{path}", **body))[0] == 409
+
+
+async def test_a_rejection_after_publication_leaves_the_draft_and_marks_it(writer_app: WriterApp) -> None:
+    writer_app.pictures.errors["larga"] = [ImageUnavailable("no answer")] * 3
+    run = (await writer_app.write()).id
+    status, shown = await post(
+        writer_app, f"/{run}/decision", json={"action": "reject", "notes": "sem imagem não serve"}
+    )
+    assert status == 200
+    await writer_app.work()
+    shown = await writer_app.show(run)
+    assert (shown["state"], shown["ended"]) == ("canceled", {"by": "key test", "reason": "sem imagem não serve"})
+    (draft,) = await writer_app.list_drafts()
+    assert (draft["post_status"], draft["note"]) == ("draft", "key test: sem imagem não serve")
+
+
+async def test_a_rejection_before_publication_has_no_draft_to_mark(writer_app: WriterApp) -> None:
+    run = (await writer_app.write(make_request(word_count=600))).id
+    await post(writer_app, f"/{run}/decision", json={"action": "reject", "notes": "não"})
+    await writer_app.work()
+    marks = await writer_app.client.runs.list(pipeline="article_mark")
+    assert [mark.state for mark in marks] == ["completed"]
+    assert await writer_app.list_drafts() == []
+
+
+@pytest.mark.parametrize(
+    ("decision", "state"),
+    [
+        ({"action": "accept"}, "done"),
+        ({"action": "rerun", "step": "content_created", "notes": "mais longo"}, "needs_review"),
+        ({"action": "reject", "notes": "não"}, "canceled"),
+    ],
+)
+async def test_each_decision_leads_on(writer_app: WriterApp, decision: dict[str, Any], state: str) -> None:
+    run = (await writer_app.write(make_request(word_count=600))).id
+    shown = await writer_app.show(run)
+    assert "content_created" in shown["review"]["can_rerun"]
+    status, _ = await post(writer_app, f"/{run}/decision", json=decision)
+    assert status == 200
+    await writer_app.work()
+    shown = await writer_app.show(run)
+    assert shown["state"] == state
+    assert shown["revision"] == (2 if decision["action"] == "rerun" else 1)
+
+
+async def test_an_article_without_an_open_review_cannot_be_decided(writer_app: WriterApp) -> None:
+    run = (await writer_app.write()).id
+    status, _ = await post(writer_app, f"/{run}/decision", json={"action": "accept"})
+    assert status == 409
+
+
+async def test_articles_are_listed_by_blog_and_state(writer_app: WriterApp) -> None:
+    run = (await writer_app.write()).id
+    waiting = await writer_app.start(make_request(word_count=401))
+
+    async def listed(**query: str) -> list[str]:
+        answer = await writer_app.api.get("/autowriter/jobs", params=query)
+        return [each["job_id"] for each in answer.json()["jobs"]]
+
+    assert await listed() == [str(waiting), str(run)]
+    assert await listed(state="done") == [str(run)]
+    assert await listed(state="pending") == [str(waiting)]
+    assert await listed(state="running") == []
+    assert await listed(blog_id="outro") == []
+
+
+async def test_a_key_for_one_blog_sees_and_changes_only_that_blog(writer_app: WriterApp) -> None:
+    run = (await writer_app.write()).id
+    key = await writer_app.api.make_key("runs:read", "runs:write", tenant="outro")
+    assert (await writer_app.api.get(f"/autowriter/jobs/{run}", key=key)).status_code == 404
+    assert (await writer_app.api.post("/autowriter/jobs", key=key, json=REQUEST)).status_code == 404
+    assert (await writer_app.api.get("/autowriter/blogs", key=key)).json() == {"blogs": []}
+    answer = await writer_app.api.call("PUT", "/autowriter/blogs/outro", key=key, json={"name": "Outro"})
+    assert answer.status_code == 403
+    assert (await writer_app.api.get("/autowriter/metrics", key=key)).status_code == 403
+
+
+async def test_a_blog_is_created_and_listed(writer_app: WriterApp) -> None:
+    answer = await writer_app.api.call("PUT", "/autowriter/blogs/cozinha", json={"name": "Cozinha", "language": "es"})
+    assert answer.status_code == 200, answer.text
+    found = (await writer_app.api.get("/autowriter/blogs")).json()["blogs"]
+    assert [each["blog_id"] for each in found] == ["cozinha", "saude"]
+
+
+async def test_a_run_of_another_pipeline_is_not_an_article(writer_app: WriterApp) -> None:
+    assert (await writer_app.api.get(f"/autowriter/jobs/{uuid4()}")).status_code == 404
+
+
+async def get_metrics(writer_app: WriterApp) -> dict[str, dict[str, Any]]:
+    answer = await writer_app.api.get("/autowriter/metrics")
+    return {each["period"]: each for each in answer.json()["metrics"]}
+
+
+async def test_the_metrics_cover_the_last_day_and_the_last_week(writer_app: WriterApp) -> None:
+    assert (await get_metrics(writer_app))["24h"]["failure_rate"] is None
+    writer_app.writer.errors = [LlmUnavailable("no answer")] * 3
+    await writer_app.write(make_request(word_count=401))
+    await writer_app.api.sandbox.clock.advance(timedelta(days=2))
+    writer_app.writer.errors = [LlmUnavailable("no answer")]
+    await writer_app.write()
+    found = await get_metrics(writer_app)
+    day, week = found["24h"], found["7d"]
+    assert (day["ended"], day["failure_rate"], day["jobs_per_hour"]) == (1, 0, pytest.approx(1 / 24))
+    assert (week["ended"], week["failure_rate"], week["jobs_per_hour"]) == (2, 0.5, pytest.approx(2 / 168))
+    assert 0 < day["retry_rate"] < week["retry_rate"] < 1
+    assert (day["mean_cost"], week["mean_cost"]) == (9 * COST, 4.5 * COST)
+
+
+async def test_the_metrics_are_in_prometheus_format_too(writer_app: WriterApp) -> None:
+    await writer_app.write()
+    text = (await writer_app.api.get("/metrics")).text
+    for name in ("jobs_per_hour", "failure_rate", "retry_rate", "mean_cost_micros"):
+        assert f'autowriter_{name}{{period="24h"}}' in text
+        assert f'autowriter_{name}{{period="7d"}}' in text
+
+
+async def test_every_attempt_is_charged_in_micros_with_the_version_of_the_price(writer_app: WriterApp) -> None:
+    price = await writer_app.client.costs.set_price("writer", MODEL, tokens_in=15_000_000)
+    writer_app.writer.cost = None  # not reported, so the price list applies
+    writer_app.writer.changes["Outline"] = {"sections": []}  # does not fit: paid for, and repaired
+    run = await writer_app.write()
+    assert await writer_app.get_state(run.id) == "failed"
+    charges = await writer_app.client.costs.list_charges(run.id)
+    paid = [(each.attempt, each.micros, each.price) for each in charges if each.step == "outline_created"]
+    assert paid == [(attempt, 1_500, price.version) for attempt in (1, 1, 2, 2, 3, 3)]
+
+
+async def test_images_are_charged_by_the_version_of_their_price(writer_app: WriterApp) -> None:
+    price = await writer_app.client.costs.set_price("pictures", "tiny", unit=40_000)
+    run = await writer_app.write()
+    charges = await writer_app.client.costs.list_charges(run.id)
+    images = [(each.item, each.micros, each.price) for each in charges if each.step == "images_resolved"]
+    assert sorted(images) == [(item, 40_000, price.version) for item in ("featured", "inline-planta")]
+    assert (await writer_app.show(run.id))["cost_micros"] == 9 * COST + 80_000

@@ -1,0 +1,73 @@
+"""Common to the registries of all capabilities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retoma import Settings
+from retoma.files import FileSettings
+from retoma_apps.providers import footage, gpu, images, keywords, llm, speech, wordpress, youtube
+
+REGISTRIES: list[Any] = [footage, gpu, images, keywords, llm, speech, wordpress, youtube]
+CLASSES = [pytest.param(each, one, id=one.__name__) for each in REGISTRIES for one in each.PROVIDERS]
+
+
+def list_arguments(registry: Any, folder: Path) -> tuple[Any, ...]:
+    if registry is gpu:
+        return Settings(home=folder), FileSettings(home=folder)
+    if registry is youtube:
+        return folder, "/channel/{id}"
+    return (folder,) if registry is wordpress else ()
+
+
+def set_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "https://example.com" if name.endswith("_URL") else "secret")
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (name for each in REGISTRIES for one in each.PROVIDERS for name in one.variables):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("registry", "provider"), CLASSES)
+def test_its_variables_configure_a_provider(
+    registry: Any, provider: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    arguments = list_arguments(registry, tmp_path)
+    assert (provider.from_environment(*arguments) is None) == bool(provider.variables)
+    for name in provider.variables:
+        set_variable(monkeypatch, name)
+    assert provider.from_environment(*arguments) is not None
+
+
+@pytest.mark.parametrize("registry", REGISTRIES)
+def test_configured_providers_come_in_the_order_of_the_registry(
+    registry: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    arguments = list_arguments(registry, tmp_path)
+    free = [one for one in registry.PROVIDERS if not one.variables]
+    assert len(registry.configured_providers(*arguments)) == len(free)
+    for name in (name for one in registry.PROVIDERS for name in one.variables):
+        set_variable(monkeypatch, name)
+    made = registry.configured_providers(*arguments)
+    if registry in (youtube, wordpress):
+        made = [open_account("") for open_account in made]
+    assert [type(each) for each in made] == list(registry.PROVIDERS)
+
+
+@pytest.mark.parametrize(("registry", "provider"), [each for each in CLASSES if each.values[0] is not llm])
+def test_a_provider_without_variables_is_offline(registry: Any, provider: Any) -> None:
+    assert provider.is_offline == (not provider.variables)
+
+
+@pytest.mark.parametrize("provider", speech.PROVIDERS)
+def test_the_voices_of_a_speech_provider_are_found_by_their_names(provider: Any) -> None:
+    for name, speaker in provider.voices.items():
+        assert speech.find_speaker(name) == speaker
+        assert speaker.provider == provider.name
+    assert provider.voice_form.startswith(f"{provider.name}_")

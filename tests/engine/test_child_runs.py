@@ -1,0 +1,500 @@
+"""Child runs: a job starts a run of another pipeline and waits for it without holding a worker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel
+
+from retoma import Context, GiveUp, Items, Pipeline
+from retoma.define.external_work import PollResult
+from retoma.errors import ChildRunFailed
+from retoma.records import Run
+from retoma.reviews import Decision
+from retoma.states import RunState
+from retoma.testing import Sandbox
+from retoma.worker.child_runs import MAX_DEPTH, ChildRuns
+from tests.conftest import OpenSandbox
+from tests.engine.builders import pass_heartbeat_timeout, rows, run_claims, run_next, send_heartbeat, state, value
+from tests.engine.test_leases import killed_worker
+
+
+class Topic(BaseModel):
+    topic: str = "tea"
+
+
+class Topics(BaseModel):
+    topics: list[str] = ["tea", "coffee"]
+
+
+class Writing:
+    """Two pipelines: `article` writes about a topic, and `batch` has an article written for each of its topics.
+
+    Topics in `failing` fail. `attempts` counts how often each article was written.
+    """
+
+    def __init__(self, *, key: str | None = None, review: bool = False) -> None:
+        self.failing: set[str] = set()
+        self.attempts: list[str] = []
+        self.article = article = Pipeline("article", inputs=Topic)
+        self.batch = batch = Pipeline("batch", inputs=Topics)
+
+        @article.step
+        async def text(topic: str) -> str:
+            self.attempts.append(topic)
+            if topic in self.failing:
+                raise GiveUp(f"nothing to say about {topic}", "NO_IDEA")
+            return f"about {topic}"
+
+        if review:
+            article.review("approved", of=text)
+
+        @article.step
+        async def published(text: str) -> str:
+            return f"published {text}"
+
+        @batch.each("topics")
+        async def written(topic: str, *, ctx: Context) -> str:
+            results = await ctx.run_child(article, {"topic": topic}, key=key and f"{key} {topic}")
+            return str(results["published"])
+
+        @batch.step
+        async def all_written(written: Items[str]) -> list[str]:
+            return list(written)
+
+    @asynccontextmanager
+    async def open(self, open_sandbox: OpenSandbox) -> AsyncIterator[Sandbox]:
+        async with open_sandbox(self.article, self.batch) as sandbox:
+            yield sandbox
+
+
+async def list_children(sandbox: Sandbox, parent: UUID) -> list[Run]:
+    found = await sandbox.client.runs.list(parent=parent)
+    return sorted(found, key=lambda run: (str(run.input), run.id))
+
+
+async def test_a_job_returns_the_results_of_its_childs_last_steps(open_sandbox: OpenSandbox) -> None:
+    writing = Writing()
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.batch)
+        assert (run.state, run.results["all_written"]) == (
+            "completed",
+            ["published about tea", "published about coffee"],
+        )
+        children = await list_children(sandbox, run.id)
+        assert [(child.input, child.state, child.tenant) for child in children] == [
+            ({"topic": "coffee"}, "completed", "default"),
+            ({"topic": "tea"}, "completed", "default"),
+        ]
+
+
+async def test_a_job_that_waits_for_its_child_holds_no_worker(open_sandbox: OpenSandbox) -> None:
+    writing = Writing()
+    async with writing.open(open_sandbox) as sandbox, sandbox.manual_worker() as worker:
+        run = (await sandbox.client.start(writing.batch, {"topics": ["tea"]})).id
+        await run_claims(worker, await worker.claim(1), "topics")
+        claims = [claim for claim in await worker.claim(5) if claim.step == "written"]
+        await worker.record_outcomes(await worker.attempt(claims))
+        assert await value(sandbox, "select state::text from retoma.jobs where step = 'written'") == "parked"
+        assert await state(sandbox, run) == "running"
+
+
+async def test_a_parent_whose_child_waits_for_a_person_is_not_stuck(open_sandbox: OpenSandbox) -> None:
+    writing = Writing(review=True)
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.batch, {"topics": ["tea"]})
+        async with sandbox.manual_worker() as worker:
+            await sandbox.clock.advance(timedelta(days=400))
+            await send_heartbeat(sandbox.database, worker.worker)
+            assert await sandbox.run_watchdog() > 0
+        assert await state(sandbox, run.id) == "running"
+        (review,) = await sandbox.client.reviews.list()
+        await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana"))
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+
+
+async def test_a_child_that_fails_fails_its_job_without_a_retry(open_sandbox: OpenSandbox) -> None:
+    writing = Writing()
+    writing.failing = {"tea"}
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.batch)
+        assert (run.state, run.results["all_written"]) == ("completed_with_errors", ["published about coffee"])
+        (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
+        assert error["code"] == "CHILD_FAILED"
+        assert "nothing to say about tea" in error["message"]
+        assert writing.attempts.count("tea") == 1
+
+
+async def test_rerunning_a_failed_job_lets_its_child_continue(open_sandbox: OpenSandbox) -> None:
+    writing = Writing()
+    writing.failing = {"tea"}
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.batch)
+        children = await list_children(sandbox, run.id)
+        writing.failing = set()
+        await sandbox.client.runs.rerun_failed(run.id)
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        assert [child.id for child in await list_children(sandbox, run.id)] == [child.id for child in children]
+        assert sorted(writing.attempts) == ["coffee", "tea", "tea"]
+
+
+async def test_rerunning_a_job_with_the_same_input_starts_no_other_child(open_sandbox: OpenSandbox) -> None:
+    writing = Writing()
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.batch)
+        await sandbox.client.runs.rerun(run.id, "written")
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        assert len(await list_children(sandbox, run.id)) == 2
+
+
+async def test_a_rerun_after_a_person_cancelled_the_child_starts_another(open_sandbox: OpenSandbox) -> None:
+    writing = Writing(review=True)
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.batch, {"topics": ["tea"]})
+        (child,) = await list_children(sandbox, run.id)
+        await sandbox.client.runs.cancel(child.id)
+        await sandbox.work()
+        (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
+        assert error["code"] == "CHILD_CANCELLED"
+        await sandbox.client.runs.rerun_failed(run.id)
+        await sandbox.work()
+        assert [child.state for child in await list_children(sandbox, run.id)] == ["cancelled", "paused"]
+
+
+async def test_cancelling_a_run_cancels_its_children_first(open_sandbox: OpenSandbox) -> None:
+    writing = Writing(review=True)
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.batch)
+        assert await sandbox.client.runs.cancel(run.id) == "cancelling"
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "cancelled"
+        assert {child.state for child in await list_children(sandbox, run.id)} == {RunState.CANCELLED}
+
+
+async def test_a_worker_that_dies_after_the_start_starts_no_second_child(open_sandbox: OpenSandbox) -> None:
+    writing = Writing()
+    async with writing.open(open_sandbox) as sandbox:
+        run = (await sandbox.client.start(writing.batch, {"topics": ["tea"]})).id
+        async with killed_worker(sandbox) as dying:
+            await run_claims(dying, await dying.claim(1), "topics")
+            await dying.attempt(await dying.claim(1))  # its outcome is never reported
+        assert len(await list_children(sandbox, run)) == 1
+        await pass_heartbeat_timeout(sandbox)
+        await sandbox.work()
+        assert (await state(sandbox, run), len(await list_children(sandbox, run))) == ("completed", 1)
+        assert writing.attempts == ["tea"]
+
+
+async def test_a_child_that_ends_before_its_parent_is_parked_is_not_missed(open_sandbox: OpenSandbox) -> None:
+    writing = Writing()
+    async with writing.open(open_sandbox) as sandbox, sandbox.manual_worker() as slow:
+        run = (await sandbox.client.start(writing.batch, {"topics": ["tea"]})).id
+        await run_claims(slow, await slow.claim(1), "topics")
+        parked = await slow.attempt(await slow.claim(1))
+        await sandbox.work()
+        (child,) = await list_children(sandbox, run)
+        assert child.state == "completed"
+        await slow.record_outcomes(parked)
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+
+
+async def test_a_run_that_another_request_started_is_awaited_and_not_cancelled(open_sandbox: OpenSandbox) -> None:
+    writing = Writing(key="article", review=True)
+    async with writing.open(open_sandbox) as sandbox:
+        shared = await sandbox.run(writing.article, {"topic": "tea"}, key="article tea")
+        run = (await sandbox.client.start(writing.batch, {"topics": ["tea"]})).id
+        await sandbox.work(advance_clock=False)
+        assert await list_children(sandbox, run) == []
+        await sandbox.client.runs.cancel(run)
+        await sandbox.work(advance_clock=False)
+        assert await state(sandbox, run) == "cancelled"
+        assert await state(sandbox, shared.id) == "paused"
+
+
+async def test_a_run_that_another_request_completed_is_not_repeated(open_sandbox: OpenSandbox) -> None:
+    writing = Writing(key="article")
+    async with writing.open(open_sandbox) as sandbox:
+        await sandbox.run(writing.article, {"topic": "tea"}, key="article tea")
+        run = await sandbox.run(writing.batch, {"topics": ["tea"]})
+        assert run.results["all_written"] == ["published about tea"]
+        assert writing.attempts == ["tea"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "key", "code"), [({"topic": []}, None, "INVALID_INPUT"), ({"topic": "milk"}, "one", "KEY_REUSED")]
+)
+async def test_a_child_that_cannot_start_fails_its_job_at_once(
+    inputs: dict[str, Any], key: str | None, code: str, open_sandbox: OpenSandbox
+) -> None:
+    writing, parent = Writing(), Pipeline("parent")
+
+    @parent.step
+    async def child(*, ctx: Context) -> dict[str, Any]:
+        return await ctx.run_child(writing.article, inputs, key=key)
+
+    async with open_sandbox(writing.article, parent) as sandbox:
+        await sandbox.client.start(writing.article, {"topic": "tea"}, key="one", run_at=None)
+        run = await sandbox.run(parent)
+        (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
+        assert (error["code"], error["attempt"]) == (code, 1)
+
+
+async def test_a_step_can_handle_the_failure_of_its_child(open_sandbox: OpenSandbox) -> None:
+    writing, parent = Writing(), Pipeline("parent")
+    writing.failing = {"tea"}
+
+    @parent.step
+    async def child(*, ctx: Context) -> str:
+        try:
+            await ctx.run_child(writing.article)
+        except ChildRunFailed as error:
+            return error.code
+        return "completed"
+
+    async with open_sandbox(writing.article, parent) as sandbox:
+        assert (await sandbox.run(parent)).results == {"child": "CHILD_FAILED"}
+
+
+async def test_a_poll_that_fails_after_the_end_of_the_child_is_repeated(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = Writing()
+    polls: list[str] = []
+
+    async def fail_once(children: ChildRuns, external_id: str) -> PollResult:
+        polls.append(external_id)
+        if len(polls) == 1:
+            raise OSError("the connection was lost")
+        return await poll(children, external_id)
+
+    poll = ChildRuns.poll
+    monkeypatch.setattr(ChildRuns, "poll", fail_once)
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.batch, {"topics": ["tea"]})
+        assert (run.state, len(polls)) == ("completed", 2)
+
+
+async def test_the_children_of_a_run_are_listed_in_pages(open_sandbox: OpenSandbox) -> None:
+    writing = Writing()
+    writing.failing = {"milk"}
+    async with writing.open(open_sandbox) as sandbox:
+        await sandbox.run(writing.batch)
+        run = await sandbox.run(writing.batch, {"topics": ["tea", "milk", "rum"]})
+        runs = sandbox.client.runs
+        found = await runs.list(parent=run.id)
+        assert [child.parent for child in found] == [run.id] * 3
+        (first,) = await runs.list(parent=run.id, limit=1)
+        assert [first, *await runs.list(parent=run.id, before=first.id)] == found
+        (failed,) = await runs.list(parent=run.id, states=[RunState.FAILED])
+        assert failed.input == {"topic": "milk"}
+        assert await runs.list(parent=run.id, pipeline="batch") == []
+        assert await runs.count_children(run.id) == {RunState.COMPLETED: 2, RunState.FAILED: 1}
+        assert await runs.count_children(failed.id) == {}
+
+
+async def test_the_costs_of_a_run_include_those_of_its_descendants(open_sandbox: OpenSandbox) -> None:
+    grandparent, parent, child = (Pipeline(name) for name in ("grandparent", "parent", "child"))
+
+    @child.step
+    async def paid(*, ctx: Context) -> int:
+        ctx.charge("openrouter", "small", micros=5)
+        return 1
+
+    @parent.step
+    async def answer(*, ctx: Context) -> int:
+        results = await ctx.run_child(child)
+        ctx.charge("openrouter", "small", micros=30)
+        return int(results["paid"])
+
+    @grandparent.step
+    async def delegated(*, ctx: Context) -> int:
+        results = await ctx.run_child(parent, tenant="other")
+        ctx.charge("openrouter", "small", micros=200)
+        return int(results["answer"])
+
+    async with open_sandbox(grandparent, parent, child) as sandbox:
+        await sandbox.run(grandparent)
+        run = (await sandbox.run(grandparent)).id
+        (total,) = await sandbox.client.costs.get_totals(by=(), run=run)
+        steps = await sandbox.client.costs.get_totals(by=("step",), run=run)
+        assert (total.micros, total.charges) == (235, 3)
+        assert {each.step: each.micros for each in steps} == {"delegated": 200, "answer": 30, "paid": 5}
+        assert [charge.micros for charge in await sandbox.client.costs.list_charges(run)] == [200]
+
+
+async def test_a_wait_names_the_child_run_and_external_work_marks_it(open_sandbox: OpenSandbox) -> None:
+    writing = Writing()
+    async with writing.open(open_sandbox) as sandbox, sandbox.manual_worker() as worker:
+        run = (await sandbox.client.start(writing.batch)).id
+        await run_claims(worker, await worker.claim(1), "topics")
+        first, second = await worker.claim(2)
+        await worker.record_outcomes(await worker.attempt([first]))
+        (child,) = await list_children(sandbox, run)
+        (wait,) = [each for each in await sandbox.client.runs.list_waits(run) if each.child]
+        assert (wait.reason, wait.child, wait.until) == ("child_run", child.id, None)
+        assert wait.explanation == f"written of {first.item}: waiting for its child run {child.id}"
+        (work,) = await sandbox.client.external_work.list(run)
+        assert (work.is_child_run, work.external_id) == (True, str(child.id))
+
+        await worker.record_outcomes(await worker.attempt([second]))
+        (both,) = await sandbox.client.runs.list_waits(run)
+        assert both.explanation == f"2 jobs of written: each waiting for its child run, such as {child.id}"
+
+
+async def test_a_pipeline_that_starts_itself_without_end_is_stopped(open_sandbox: OpenSandbox) -> None:
+    endless = Pipeline("endless")
+
+    @endless.step
+    async def below(*, ctx: Context) -> dict[str, Any]:
+        return await ctx.run_child(endless)
+
+    async with open_sandbox(endless) as sandbox:
+        run = await sandbox.run(endless)
+        found = await sandbox.client.runs.list()
+        assert (run.state, len(found)) == ("failed", 1 + MAX_DEPTH)
+        (error,) = (await sandbox.client.runs.get_errors(found[0].id)).values()
+        assert (error["code"], error["attempt"]) == ("TOO_DEEP", 1)
+        assert "check whether a pipeline starts itself" in error["message"]
+
+
+@pytest.mark.parametrize("waits_through_a_child", [False, True])
+async def test_a_run_does_not_wait_for_itself(open_sandbox: OpenSandbox, waits_through_a_child: bool) -> None:
+    first, second = Pipeline("first"), Pipeline("second")
+
+    @first.step
+    async def answer(*, ctx: Context) -> dict[str, Any]:
+        return await (ctx.run_child(second) if waits_through_a_child else ctx.run_child(first, key="one"))
+
+    @second.step
+    async def answered(*, ctx: Context) -> dict[str, Any]:
+        return await ctx.run_child(first, key="one")
+
+    async with open_sandbox(first, second) as sandbox:
+        await sandbox.run(first, key="one")
+        found = await sandbox.client.runs.list()
+        (error,) = (await sandbox.client.runs.get_errors(found[0].id)).values()
+        assert error["code"] == "WAITS_FOR_ITSELF"
+        assert {run.state for run in found} == {RunState.FAILED}
+
+
+def make_reviewed_parent(writing: Writing) -> Pipeline:
+    """A pipeline whose child waits for a person while its own draft can be sent back."""
+    parent = Pipeline("parent")
+
+    @parent.step
+    async def draft() -> str:
+        return "draft"
+
+    parent.review("good_draft", of=draft)
+
+    @parent.step
+    async def child(draft: str, *, ctx: Context) -> dict[str, Any]:
+        return await ctx.run_child(writing.article)
+
+    return parent
+
+
+async def decide_review_of(sandbox: Sandbox, run: UUID, action: Any) -> None:
+    (review,) = await sandbox.client.reviews.list(run=run)
+    await sandbox.client.reviews.decide(review.id, Decision(action, by="ana", notes="again"))
+    await sandbox.work(advance_clock=False)
+
+
+async def test_a_job_that_is_replaced_while_it_waits_starts_another_child(open_sandbox: OpenSandbox) -> None:
+    writing = Writing(review=True)
+    parent = make_reviewed_parent(writing)
+    async with open_sandbox(writing.article, parent) as sandbox:
+        run = await sandbox.run(parent)
+        await decide_review_of(sandbox, run.id, "send_back")
+        first, second = await list_children(sandbox, run.id)
+        assert (first.state, second.state) == ("cancelled", "paused")
+        await decide_review_of(sandbox, second.id, "approve")
+        await decide_review_of(sandbox, run.id, "approve")
+        assert await state(sandbox, run.id) == "completed"
+
+        await sandbox.client.runs.rerun(run.id, "child")
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        assert len(await list_children(sandbox, run.id)) == 2, "the second one has the results"
+
+
+async def test_a_child_that_a_job_waits_for_is_not_cancelled_by_another(open_sandbox: OpenSandbox) -> None:
+    """An attempt that was replaced may find the child of the job that replaced it, and try to clean up."""
+    writing = Writing(review=True)
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.batch, {"topics": ["tea"]})
+        (child,) = await list_children(sandbox, run.id)
+        children = ChildRuns(sandbox.app, sandbox.database)
+        await children.cancel(str(child.id))
+        assert await state(sandbox, child.id) == "paused"
+        await rows(sandbox, "update retoma.jobs set stopping = true where step = 'written'")
+        await children.cancel(str(child.id))
+        assert await state(sandbox, child.id) == "cancelled"
+        await children.close()
+
+
+async def test_a_child_that_an_attempt_was_starting_when_it_was_replaced_is_cancelled(
+    open_sandbox: OpenSandbox,
+) -> None:
+    writing = Writing(review=True)
+    parent = make_reviewed_parent(writing)
+    async with open_sandbox(writing.article, parent) as sandbox, sandbox.manual_worker() as worker:
+        run = (await sandbox.client.start(parent)).id
+        await run_next(worker, "draft")
+        claims = await worker.claim(1)
+        parked = await worker.attempt(claims)
+        await decide_review_of(sandbox, run, "send_back")
+        await worker.record_outcomes(parked)
+        await sandbox.clock.advance(timedelta(minutes=1))
+        await sandbox.work(advance_clock=False)
+        first, second = await list_children(sandbox, run)
+        assert (first.state, second.state) == ("cancelled", "paused")
+
+
+async def test_an_attempt_that_was_replaced_does_not_make_its_successor_start_twice(
+    open_sandbox: OpenSandbox,
+) -> None:
+    writing = Writing(review=True)
+    parent = make_reviewed_parent(writing)
+    async with open_sandbox(writing.article, parent) as sandbox:
+        run = (await sandbox.client.start(parent)).id
+        async with sandbox.manual_worker() as replaced:
+            await run_next(replaced, "draft")
+            await replaced.attempt(await replaced.claim(1))
+            (review,) = await sandbox.client.reviews.list(run=run)
+            await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="again"))
+            async with killed_worker(sandbox) as dying:
+                await run_claims(dying, [claim for claim in await dying.claim(9) if claim.step == "draft"])
+                await dying.attempt([claim for claim in await dying.claim(9) if claim.step == "child"])
+        assert len(await list_children(sandbox, run)) == 2
+        # It died before it recorded the start.
+        await rows(sandbox, "update retoma.effects set value = null, done_at = null where revision = 2")
+        await pass_heartbeat_timeout(sandbox)
+        await sandbox.work(advance_clock=False)
+        assert len(await list_children(sandbox, run)) == 2
+
+
+async def test_a_run_that_fails_cancels_its_children(open_sandbox: OpenSandbox) -> None:
+    writing, parent = Writing(review=True), Pipeline("parent")
+
+    @parent.step
+    async def child(*, ctx: Context) -> dict[str, Any]:
+        return await ctx.run_child(writing.article)
+
+    @parent.step
+    async def broken() -> str:
+        raise GiveUp("broken")
+
+    async with open_sandbox(writing.article, parent) as sandbox:
+        run = await sandbox.run(parent)
+        (found,) = await list_children(sandbox, run.id)
+        assert (run.state, found.state) == ("failed", "cancelled")
