@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -9,18 +10,22 @@ import re
 import signal
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from rich.console import Console
 
-from retoma import Settings, demo
+from retoma import App, Settings, demo
+from retoma.cli.demo import announcements
 from retoma.cli.demo.board import Board
 from retoma.cli.demo.proof import Proof
 from retoma.cli.dev import suggest_after_demo
+from retoma.cli.dev_links import DevLinks
 from retoma.client import Client
 from retoma.records import StepProgress
 from retoma.states import JobState
@@ -191,6 +196,28 @@ def test_the_demos_of_several_applications_run_side_by_side_and_none_holds_up_th
         dev.wait_for_output("queues default")
         os.kill(dev.pid, signal.SIGINT)
         assert dev.wait_for_exit() == 0
+
+
+async def test_a_demo_that_ignores_its_cancellation_does_not_delay_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announcements, "CLOSE_SECONDS", 0.01)
+    started, may_end = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(*_: object) -> AsyncIterator[str]:
+        yield "of films"
+        started.set()
+        while not may_end.is_set():
+            with suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    app = App("films", pipelines=[*demo.app.pipelines.values()], demo=stubborn)
+    client: Any = SimpleNamespace(scope_to=lambda app: None)
+    board: Any = SimpleNamespace(print_line=lambda *_, **__: None)
+    try:
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            async with announcements.show_demos(app, client, DevLinks("http://here", "token"), board):
+                await started.wait()
+    finally:
+        may_end.set()
 
 
 def test_dev_shows_something_of_every_application_of_the_package(terminal: Terminal) -> None:

@@ -313,6 +313,19 @@ async def test_an_edited_result_replaces_a_failed_one(open_sandbox: OpenSandbox)
         assert await value(sandbox, "select author from retoma.jobs where author is not null") == "ana"
 
 
+async def test_a_rerun_that_replaces_an_edited_result_shows_the_failure_again(open_sandbox: OpenSandbox) -> None:
+    pipeline = labels(World("text b"))
+    async with open_sandbox(pipeline) as sandbox:
+        run = await sandbox.run(pipeline)
+        await sandbox.client.runs.edit(run.id, "label", "by hand", item="b", by="ana")
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed"
+        await sandbox.client.runs.rerun(run.id, "taxonomy", reuse=False)
+        await sandbox.work()
+        assert await state(sandbox, run.id) == "completed_with_errors"
+        assert (await sandbox.client.runs.get_results(run.id))["report"] == ["label a", "label c"]
+
+
 async def test_an_edited_result_without_dependents_leaves_the_run_ended(open_sandbox: OpenSandbox) -> None:
     pipeline = labels(World())
     async with open_sandbox(pipeline) as sandbox:

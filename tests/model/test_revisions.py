@@ -440,8 +440,8 @@ class People(RuleBasedStateMachine):
             for name in run.names()
             if name[0] in named and run.is_known(name) and (items is None or name[1] in ("", *items))
         }
-        if how == "stale":
-            targets = run.stale()
+        if how == "stale":  # an item may be stale on a list that is being replaced
+            targets, named = run.stale(), set(run.graph.names)
         self.apply_rerun(number, run, targets, named, steps, options)
 
     def apply_rerun(

@@ -90,7 +90,8 @@ async def test_the_children_of_a_run_are_found_without_reading_others(open_sandb
             await connection.fetch(charges.sql, *charges.bind(totals))
     assert len(found) == sum(row["runs"] for row in counts) == children
     assert "runs" not in read.whole_tables
-    assert read.entries.get("runs_by_parent", 0) == 3 * children
+    # As nothing was charged, the planner may start with the charges and look up no child for the third statement.
+    assert read.entries.get("runs_by_parent", 0) in (2 * children, 3 * children)
     assert sum(read.entries.values()) <= FEW
 
 

@@ -53,8 +53,13 @@ create or replace function retoma.other_jobs_without_result(p_run retoma.runs, p
    where p_run.final_state = 'failed' and not exists (select from unnest(p_edited) g where g.step = l.step and g.item = l.item);
 $$;
 
--- Whether a person has recorded a downstream result for the item of this failed job.
+-- Whether a person has recorded a downstream result for the item of this failed job, which no rerun has replaced.
 create or replace function retoma.is_resolved_by_person(p_job retoma.jobs) returns boolean stable language sql as $$
+  select retoma.stays_resolved_by_person(p_job, '{}');
+$$;
+
+-- The same after the rerun of these jobs: an item that is null stands for all items of the step.
+create or replace function retoma.stays_resolved_by_person(p_job retoma.jobs, p_rerun retoma.job_key[]) returns boolean stable language sql as $$
   with recursive chain (step) as (
     select p_job.step
     union
@@ -62,5 +67,8 @@ create or replace function retoma.is_resolved_by_person(p_job retoma.jobs) retur
   )
   select exists (select from chain c
                    join retoma.jobs t on t.run = p_job.run and t.step = c.step and t.item = p_job.item
-                  where t.step <> p_job.step and t.author is not null and t.state = 'succeeded' and t.revision >= p_job.revision);
+                  where t.step <> p_job.step and t.author is not null and t.state = 'succeeded' and t.revision >= p_job.revision
+                    and not exists (select from retoma.jobs u
+                                     where u.run = t.run and u.step = t.step and u.item = t.item and u.revision > t.revision)
+                    and not exists (select from unnest(p_rerun) a where a.step = t.step and (a.item = t.item or a.item is null)));
 $$;

@@ -91,7 +91,8 @@ begin
          has_errors = f.lacks
     -- A failure that neither this rerun nor a running job resolves.
     from (select exists (select from retoma.current_jobs(p_run.id) s
-                          where s.state in ('failed', 'quarantined') and s.revision < v_revision and not retoma.is_resolved_by_person(s)
+                          where s.state in ('failed', 'quarantined') and s.revision < v_revision
+                            and not retoma.stays_resolved_by_person(s, v_open)
                             and not exists (select from unnest(v_open) a
                                              where a.step = s.step and (a.item = s.item or a.item is null))) as lacks) f
    where r.id = p_run.id;
