@@ -26,9 +26,7 @@ ORDER = {"videos": [{"channel": channel, "topic": TOPIC} for channel in CHANNELS
 
 
 @pytest.fixture
-async def video_app(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[FastVideoApp]:
+async def video_app(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FastVideoApp]:
     await empty_database(database)
     async with running_fast_video_app(database, tmp_path, monkeypatch) as made:
         yield made
@@ -62,7 +60,8 @@ async def finish(video_app: FastVideoApp, video: str) -> None:
 
 async def test_an_order_for_many_channels_is_one_batch_of_their_videos(video_app: FastVideoApp) -> None:
     await video_app.client.tenants.set_profile("jogos", {"language": "en", "seconds": 25})
-    batch = await order_batch(video_app, {"videos": [*ORDER["videos"], {"channel": "jogos", "topic": "How chess works"}]})
+    videos = [*ORDER["videos"], {"channel": "jogos", "topic": "How chess works"}]
+    batch = await order_batch(video_app, {"videos": videos})
     assert (batch["status"], batch["total"], {one["status"] for one in batch["videos"]}) == ("running", 4, {"pending"})
     await video_app.work()
     batch = await show(video_app, batch)

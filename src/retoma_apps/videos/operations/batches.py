@@ -84,7 +84,11 @@ async def list_batch_videos(client: Client, run: Run) -> list[BatchVideo]:
     items = {each.item: each for each in await client.runs.list_items(run.id, ITEMS_STEP, limit=MAX_BATCH_VIDEOS)}
     return [
         _describe_video(
-            index + 1, planned, children.get(_identify(planned["channel"], planned["brief"])), items.get(str(index)), run
+            index + 1,
+            planned,
+            children.get(_identify(planned["channel"], planned["brief"])),
+            items.get(str(index)),
+            run,
         )
         for index, planned in enumerate(run.input["videos"])
     ]
