@@ -21,7 +21,7 @@ import httpx2
 import imageio_ffmpeg  # type: ignore[import-untyped]
 
 from retoma.client import Client
-from retoma.records import Review, Scope
+from retoma.records import Review, Run, Scope
 from retoma.reviews import Decision
 from retoma.states import RunState
 from retoma.testing import fresh_database
@@ -33,6 +33,7 @@ from tests.ports import free_port
 
 WAIT_TIMEOUT = 120.0
 SHORTER_THAN_THE_FILM = 10.0
+BATCH = [(channel, f"Como funciona {number}") for channel in ("cinema", "jogos", "musica") for number in range(5)]
 VIDEOS = """
 from functools import cache
 from pathlib import Path
@@ -204,6 +205,46 @@ async def test_a_video_is_published_once_though_workers_are_killed_at_every_cost
         assert crew.kills == {"narration": 1, "office": 1, "assembly": 1, "server": 2, "upload": 2}
         await check_published_once(crew, run)
         check_no_partial_files(tmp_path)
+
+
+async def test_a_batch_starts_each_video_once_though_worker_and_server_are_killed(tmp_path: Path) -> None:
+    async with running_video_deployment(tmp_path) as crew:
+        await crew.start_worker()
+        await crew.start_server()
+        batch = await order_batch(crew)
+        crew.kill_server()
+        await wait_for_videos(crew, batch, lambda videos: len(videos) > 0)
+        crew.kill("batch")
+        await crew.replace_killed()
+        await crew.start_server()
+        assert await order_batch(crew) == batch
+        videos = await wait_for_videos(crew, batch, lambda videos: sum(map(is_paused, videos)) == len(BATCH))
+        assert Counter((video.tenant, video.input["topic"]) for video in videos) == Counter(BATCH)
+        assert (await crew.http.post(f"/runs/{batch}/cancel")).status_code == 200
+        assert await crew.wait_for_end(batch) is RunState.CANCELLED
+        videos = await wait_for_videos(crew, batch, lambda videos: all(video.is_over for video in videos))
+        assert [video.state for video in videos] == [RunState.CANCELLED] * len(BATCH)
+
+
+async def order_batch(deployment: VideoDeployment) -> UUID:
+    order = {"videos": [{"channel": channel, "topic": topic} for channel, topic in BATCH]}
+    answer = await deployment.http.post("/videos/batches", json=order, headers={"Idempotency-Key": "pauta"})
+    assert answer.status_code == 202, answer.text
+    return UUID(answer.json()["id"])
+
+
+async def wait_for_videos(deployment: VideoDeployment, batch: UUID, holds: Callable[[list[Run]], bool]) -> list[Run]:
+    """Return the videos of a batch once this holds for them."""
+    async with asyncio.timeout(WAIT_TIMEOUT):
+        while True:
+            videos = await deployment.client.runs.list(parent=batch, limit=len(BATCH) + 1)
+            if holds(videos):
+                return videos
+            await asyncio.sleep(0.02)
+
+
+def is_paused(video: Run) -> bool:
+    return video.state is RunState.PAUSED
 
 
 async def narrate_with_a_kill(deployment: VideoDeployment, run: UUID) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -17,8 +18,10 @@ from retoma.errors import ChildRunFailed
 from retoma.records import Run
 from retoma.reviews import Decision
 from retoma.states import RunState
+from retoma.store.database import Database, DedicatedConnection
+from retoma.store.statements import Statement
 from retoma.testing import Sandbox
-from retoma.worker.child_runs import MAX_DEPTH, ChildRuns
+from retoma.worker.child_runs import MAX_DEPTH, Child, ChildRuns, FoundChild
 from tests.conftest import OpenSandbox
 from tests.engine.builders import pass_heartbeat_timeout, rows, run_claims, run_next, send_heartbeat, state, value
 from tests.engine.test_leases import killed_worker
@@ -498,3 +501,144 @@ async def test_a_run_that_fails_cancels_its_children(open_sandbox: OpenSandbox) 
         run = await sandbox.run(parent)
         (found,) = await list_children(sandbox, run.id)
         assert (run.state, found.state) == ("failed", "cancelled")
+
+
+class Book:
+    """`book` has an item for each chapter, and `chapter` one for each of its scenes. Scenes in `failing` fail."""
+
+    def __init__(self) -> None:
+        self.failing: set[str] = set()
+        self.attempts: list[str] = []
+        self.chapter = chapter = Pipeline("chapter", inputs=Topic)
+        self.book = book = Pipeline("book", inputs=Topics)
+
+        @chapter.step
+        async def scenes(topic: str) -> list[str]:
+            return [f"{topic} 1", f"{topic} 2"]
+
+        @chapter.each(scenes)
+        async def scene_text(scene: str) -> str:
+            self.attempts.append(scene)
+            if scene in self.failing:
+                raise GiveUp("no idea", "NO_IDEA")
+            return scene
+
+        @chapter.step
+        async def chapter_text(scene_text: Items[str]) -> str:
+            return " + ".join(scene_text)
+
+        @book.each("topics", on_failure="continue")
+        async def written_chapter(topic: str, *, ctx: Context) -> str:
+            return str((await ctx.run_child(chapter, {"topic": topic}))["chapter_text"])
+
+        @book.step
+        async def manuscript(written_chapter: Items[str]) -> list[str]:
+            return list(written_chapter)
+
+    def open(self, open_sandbox: OpenSandbox) -> AbstractAsyncContextManager[Sandbox]:
+        return open_sandbox(self.chapter, self.book)
+
+
+async def test_nested_items_are_joined_level_by_level(open_sandbox: OpenSandbox) -> None:
+    writing = Book()
+    async with writing.open(open_sandbox) as sandbox:
+        run = (await sandbox.client.start(writing.book)).id
+        async with sandbox.manual_worker() as worker:
+            late: list[Any] = []
+            while claims := await worker.claim(10):
+                late += [claim for claim in claims if claim.item == "coffee 2"]
+                await worker.record_outcomes(await worker.attempt([each for each in claims if each not in late]))
+                await worker.poll_external_work()
+            coffee, tea = await list_children(sandbox, run)
+            assert (tea.state, (await sandbox.client.runs.get_results(tea.id))["chapter_text"]) == (
+                "completed",
+                "tea 1 + tea 2",
+            )
+            assert "chapter_text" not in await sandbox.client.runs.get_results(coffee.id)
+            assert "manuscript" not in await sandbox.client.runs.get_results(run)
+            await worker.record_outcomes(await worker.attempt(late))
+        await sandbox.work()
+        assert (await sandbox.client.runs.get_results(run))["manuscript"] == ["tea 1 + tea 2", "coffee 1 + coffee 2"]
+
+
+async def test_a_rerun_of_a_nested_failure_reruns_only_the_failed_inner_item(open_sandbox: OpenSandbox) -> None:
+    writing = Book()
+    writing.failing.add("coffee 2")
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.book)
+        assert run.state == "completed_with_errors"
+        writing.failing.clear()
+        writing.attempts.clear()
+        await sandbox.client.runs.rerun_failed(run.id)
+        await sandbox.work()
+        assert writing.attempts == ["coffee 2"]
+        assert (await sandbox.client.runs.get_results(run.id))["manuscript"] == [
+            "tea 1 + tea 2",
+            "coffee 1 + coffee 2",
+        ]
+
+
+async def test_jobs_of_one_run_can_share_a_run(open_sandbox: OpenSandbox) -> None:
+    """It is the child of the job that started it. Its end wakes no other job, so others ask for it."""
+    leaf, batch = Pipeline("leaf", inputs=Topic), Pipeline("batch", inputs=Topics)
+
+    @leaf.step
+    async def text(topic: str) -> str:
+        return topic
+
+    @batch.each("topics")
+    async def shared(topic: str, *, ctx: Context) -> str:
+        return str((await ctx.run_child(leaf, {"topic": "milk"}, key="milk"))["text"])
+
+    async with open_sandbox(leaf, batch) as sandbox:
+        run = await sandbox.run(batch)
+        assert (run.state, run.results["shared"]) == ("completed", {"tea": "milk", "coffee": "milk"})
+        assert len(await list_children(sandbox, run.id)) == 1
+
+
+async def test_a_run_that_another_request_starts_in_between_is_not_adopted(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = Writing(key="shared")
+    find_run = ChildRuns.find_run
+
+    async def find_and_lose(children: ChildRuns, child: Child) -> FoundChild:
+        found = await find_run(children, child)
+        await sandbox.client.start(writing.article, {"topic": "tea"}, key="shared tea")
+        return found
+
+    monkeypatch.setattr(ChildRuns, "find_run", find_and_lose)
+    async with writing.open(open_sandbox) as sandbox:
+        run = await sandbox.run(writing.batch, {"topics": ["tea"]})
+        assert (run.state, writing.attempts) == ("completed", ["tea"])
+        assert await list_children(sandbox, run.id) == []
+
+
+async def test_a_child_run_needs_few_statements(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the children do not share: their number decides how many children a worker starts per second."""
+    counts: Counter[str] = Counter()
+    for kind in (Database, DedicatedConnection):
+        monkeypatch.setattr(kind, "fetch", count_calls(kind.fetch, counts))
+    children = 40
+    writing = Writing()
+    async with writing.open(open_sandbox) as sandbox:
+        run = (await sandbox.client.start(writing.batch, {"topics": [str(number) for number in range(children)]})).id
+        counts.clear()
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+    starting, ending = {"begin_effect", "end_effect"}, {"get_outcome", "record_poll"}
+    resuming = {"get_previous_work", "get_ended_work"}
+    assert {name for name, number in counts.items() if number >= children} - {"start_child_runs"} == {
+        *starting,
+        *ending,
+        *resuming,
+    }
+    assert max(counts.values()) == children
+
+
+def count_calls(fetch: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    async def counted(self: Any, statement: Statement, *arguments: Any, **values: Any) -> Any:
+        counts[statement.name] += 1
+        return await fetch(self, statement, *arguments, **values)
+
+    return counted

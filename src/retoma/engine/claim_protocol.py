@@ -63,6 +63,11 @@ class Claim(Struct, frozen=True, eq=False):
         return self.run, self.step, self.item, self.revision, self.fence
 
     @property
+    def is_first_attempt(self) -> bool:
+        """Return whether nobody has claimed this revision of the job before."""
+        return self.fence == 1
+
+    @property
     def sort_key(self) -> tuple[bytes, str, str]:
         return self.run.bytes, self.step, self.item
 

@@ -8,7 +8,9 @@ from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+from retoma.identifiers import JobKey
 from retoma.records import ExternalWork
+from retoma.states import RunState
 from retoma.store.database import Database
 from retoma.store.rows import make_record, parse_json
 from retoma.store.statements import statements
@@ -52,9 +54,35 @@ async def is_child_run_awaited(database: Database, child: UUID) -> bool:
     return bool(await database.find_value(_SQL["is_child_run_awaited"], child=child))
 
 
-async def is_child_run_abandoned(database: Database, child: UUID, revision: int) -> bool:
-    """Return whether a revision of the job before this one was replaced and will cancel this child run."""
-    return bool(await database.find_value(_SQL["is_child_run_abandoned"], child=child, revision=revision))
+@dataclass(frozen=True)
+class StartedChild:
+    """A run under the key of a child run. `is_own` if this job has started it; `is_abandoned` if an earlier revision of
+    the job was replaced and will cancel it."""
+
+    id: UUID
+    state: RunState
+    is_own: bool
+    is_abandoned: bool
+    has_same_input: bool
+
+
+async def find_child_run(
+    database: Database, job: JobKey, tenant: int, pipeline: str, key: str, digest: bytes
+) -> StartedChild | None:
+    """Return the run that was started with this key. `digest` is that of the input that the job passes now."""
+    run, step, item, revision = job
+    row = await database.fetchrow(
+        _SQL["find_child_run"],
+        run=run,
+        step=step,
+        item=item,
+        revision=revision,
+        tenant=tenant,
+        pipeline=pipeline,
+        key=key,
+        digest=digest,
+    )
+    return None if row is None else make_record(StartedChild, row, state=RunState(row["state"]))
 
 
 @dataclass(frozen=True)

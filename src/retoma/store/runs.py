@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -91,14 +91,6 @@ async def find_by_key(database: Database, tenant: int, pipeline: str, key: str) 
     return run
 
 
-async def has_start_digest(database: Database, tenant: int, pipeline: str, key: str, digest: bytes) -> bool:
-    """Return whether the run under this key was started with an input of this digest."""
-    found = await database.find_value(
-        _SQL["has_start_digest"], tenant=tenant, pipeline=pipeline, key=key, digest=digest
-    )
-    return bool(found)
-
-
 async def find_by_title(database: Database, text: str, limit: int, depth: int) -> list[UUID]:
     """Return the newest runs whose titles contain the text, among the newest `depth` runs. Case does not matter."""
     return await database.fetch_column(_SQL["find_runs_by_title"], text=text, limit=limit, depth=depth)
@@ -126,13 +118,14 @@ async def get_progress(database: Database, run: UUID) -> list[StepProgress]:
 
 async def get_results(database: Database, run: UUID, through: int | None = None) -> dict[str, Any]:
     """Return the current results by step, or those of a revision; for an `each` step, a dictionary by item."""
-    results: dict[str, Any] = {}
-    for row in await database.fetch(_SQL["list_results"], run=run, through=through):
-        if row["each"]:
-            results.setdefault(row["step"], {})[row["item"]] = parse_json(row["output"])
-        else:
-            results[row["step"]] = parse_json(row["output"])
-    return results
+    rows = await database.fetch(_SQL["list_results"], run=run, through=through)
+    return _group_by_step({**row, "output": parse_json(row["output"])} for row in rows)
+
+
+async def get_outcome(database: Database, run: UUID) -> tuple[RunState, dict[str, Any]] | None:
+    """Return the state of a run and, once it has completed, the results of the steps that no other depends on."""
+    row = await database.fetchrow(_SQL["get_outcome"], run=run)
+    return None if row is None else (RunState(row["state"]), _group_by_step(parse_json(row["results"]) or []))
 
 
 async def measure_results(database: Database, run: UUID, through: int) -> int:
@@ -193,6 +186,16 @@ async def get_last_failure(database: Database, run: UUID, through: int) -> dict[
     """Return the last failure through this revision: step, item, code and message, if there is one."""
     row = await database.fetchrow(_SQL["get_last_failure"], run=run, through=through)
     return {name: value for name, value in (row or {}).items() if value}
+
+
+def _group_by_step(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    for row in rows:
+        if row["each"]:
+            results.setdefault(row["step"], {})[row["item"]] = row["output"]
+        else:
+            results[row["step"]] = row["output"]
+    return results
 
 
 def _make_run(row: asyncpg.Record) -> Run:

@@ -19,19 +19,21 @@ class Tenants:
 
     async def get_or_create_id(self, name: str) -> int:
         """Return the tenant's id. Create the tenant if it is new."""
-        if name not in self._ids:
+        found = await self.find_id(name)
+        if found is None:
+            await self._database.fetch(_SQL["add_tenant"], name=name)
             found = await self.find_id(name)
-            if found is None:
-                await self._database.fetch(_SQL["add_tenant"], name=name)
-                found = await self.find_id(name)
-                assert found is not None
-            self._ids[name] = found
-        return self._ids[name]
+            assert found is not None
+        return found
 
     async def find_id(self, name: str) -> int | None:
         """Return the tenant's id, or None if there is no such tenant."""
-        found: int | None = await self._database.find_value(_SQL["find_tenant"], name=name)
-        return found
+        if name not in self._ids:
+            found: int | None = await self._database.find_value(_SQL["find_tenant"], name=name)
+            if found is None:
+                return None
+            self._ids[name] = found
+        return self._ids[name]
 
     async def get_name(self, number: int) -> str:
         if number not in self._names:

@@ -19,15 +19,17 @@ from retoma.client.validation import digest_input, validate_input
 from retoma.define.external_work import PollResult
 from retoma.define.pipeline import Input, Pipeline
 from retoma.engine.claim_protocol import Claim
-from retoma.errors import ChildRunFailed, GiveUp, InvalidInput, KeyReused, RetryLater
+from retoma.errors import ChildRunFailed, GiveUp, InvalidInput, KeyReused, NotFound, RetryLater
+from retoma.identifiers import JobKey
 from retoma.outgoing import Guard
-from retoma.records import Run
 from retoma.settings import HEARTBEAT_TIMEOUT
 from retoma.states import RunState
 from retoma.store import external_work, runs
 from retoma.store.database import Database
+from retoma.store.external_work import StartedChild
 
 LOCATION = "child runs"  # stands for the name of a resource; no parameter can have it
+MAX_KNOWN_PARENTS = 1_000  # whose ancestors a worker remembers
 MAX_DEPTH = 10  # of a child run below the run that no job started
 SHARED_DELAY = 15.0  # seconds between two looks at a run that another request started
 
@@ -36,28 +38,37 @@ SHARED_DELAY = 15.0  # seconds between two looks at a run that another request s
 class ChildKey:
     """How a child run is found again: by its pipeline, its tenant, and the key of its start.
 
-    Without a key of the caller, the parent's job and the input identify the child, so a rerun of the job finds it. A
-    child that ended without a result, or is about to, is replaced by another one under the next key. `revision` is that
-    of the job; None with a key of the caller, under which there is one run.
+    Without a key of the caller, the job and the input identify the child, so a rerun of the job finds it. A child that
+    ended without a result, or is about to, is replaced by another one under the next key. There is one run under a key
+    of the caller, which `is_shared`: it is a child of the job only if this job has started it.
     """
 
     pipeline: str
     tenant: str
     key: str
-    revision: int | None
+    is_shared: bool
+    job: JobKey
 
     def list_keys(self) -> Iterator[str]:
         """Yield the keys of the child and of those that replace it."""
-        return (
-            iter([self.key]) if self.revision is None else chain([self.key], map(f"{self.key}:{{}}".format, count(2)))
-        )
+        return iter([self.key]) if self.is_shared else chain([self.key], map(f"{self.key}:{{}}".format, count(2)))
 
     def to_text(self) -> str:
-        return json.dumps([self.pipeline, self.tenant, self.key, self.revision])
+        run, *job = self.job
+        return json.dumps([self.pipeline, self.tenant, self.key, self.is_shared, [str(run), *job]])
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        return cls(*json.loads(text))
+        pipeline, tenant, key, is_shared, (run, step, item, revision) = json.loads(text)
+        return cls(pipeline, tenant, key, is_shared, (UUID(run), step, item, revision))
+
+
+@dataclass(frozen=True)
+class FoundChild:
+    """The run under a key that was not replaced; without one, the key for the next one."""
+
+    run: StartedChild | None
+    unused_key: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,7 @@ class Child:
     claim: Claim
     key: ChildKey
     inputs: BaseModel | None
+    digest: bytes
 
     @property
     def action_key(self) -> str:
@@ -80,6 +92,7 @@ class ChildRuns:
     def __init__(self, app: App, database: Database) -> None:
         self._core = Core(app, database, Guard(), HEARTBEAT_TIMEOUT)
         self._runs = Runs(self._core)
+        self._ancestors: dict[UUID, list[UUID]] = {}
 
     async def close(self) -> None:
         await self._core.close()
@@ -91,35 +104,52 @@ class ChildRuns:
             checked = validate_input(chosen, inputs)
         except InvalidInput as error:
             raise GiveUp(str(error), "INVALID_INPUT") from error
-        if key is not None:
-            return Child(claim, ChildKey(chosen.name, tenant, key, None), checked)
-        own = f"{claim.run}:{claim.step}:{claim.item}:{digest_input(checked).hex()[:32]}"
-        return Child(claim, ChildKey(chosen.name, tenant, own, claim.revision), checked)
+        digest, job = digest_input(checked), (claim.run, claim.step, claim.item, claim.revision)
+        own_key = f"{claim.run}:{claim.step}:{claim.item}:{digest.hex()[:32]}"
+        is_shared = key is not None
+        return Child(
+            claim, ChildKey(chosen.name, tenant, own_key if key is None else key, is_shared, job), checked, digest
+        )
 
-    async def get_known_results(self, child: Child) -> dict[str, Any] | None:
+    async def find_run(self, child: Child) -> FoundChild:
+        """Return the run that the job would start, if there is one already."""
+        if child.claim.is_first_attempt and child.claim.revision == 1 and not child.key.is_shared:
+            return FoundChild(None, child.key.key)  # nobody has started it yet: save the query
+        return await self._find_run(child.key, child.digest)
+
+    async def get_known_results(self, child: Child, found: FoundChild) -> dict[str, Any] | None:
         """Return the results of a run that has completed before. Return None if the job must start or await one.
 
-        A run that another request started is not a child: raise RetryLater until it has ended, and ChildRunFailed if it
-        did not complete. Raise GiveUp if it is this run itself, or waits for it.
+        A run that another job or request started is not a child: raise RetryLater until it has ended, and
+        ChildRunFailed if it did not complete. Raise GiveUp if it is this run itself, or waits for it, or was started
+        with another input.
         """
-        run, _ = await self._find_run(child.key)
-        if run is None or (run.parent == child.claim.run and run.state is not RunState.COMPLETED):
+        run = found.run
+        if run is None:
             return None
-        await self._check_same_input(child, run)
-        if not run.is_over:
+        if child.key.is_shared and not run.has_same_input:
+            raise GiveUp(
+                f"the key {child.key.key!r} belongs to run {run.id}, which was started with another input", "KEY_REUSED"
+            )
+        if run.is_own and run.state is not RunState.COMPLETED:
+            return None
+        if not run.state.is_over:
             await self._check_not_itself(child, run)
-            raise RetryLater(SHARED_DELAY, f"waiting for run {run.id}, which another request started")
+            raise _build_wait(run.id)
         result = await self.poll(str(run.id))
         if result.state != "succeeded":
             raise ChildRunFailed(result.message or "", result.code or "CHILD_FAILED")
         results: dict[str, Any] = result.result
         return results
 
-    async def start(self, child: Child) -> str:
-        """Start the child, or let it continue if it has failed before. Return its id."""
-        run, unused_key = await self._find_run(child.key)
+    async def start(self, child: Child, found: FoundChild) -> str:
+        """Start the child, or let it continue if it has failed before. Return its id.
+
+        If it was started since it was looked for, the key finds it.
+        """
+        run = found.run
         if run is None:
-            return await self._start_new(child, unused_key)
+            return await self._start_new(child, found.unused_key)
         if run.state is RunState.FAILED:
             await self._runs.resume(run.id, by="retoma", key=child.action_key)
         elif run.state is RunState.COMPLETED_WITH_ERRORS:
@@ -127,20 +157,25 @@ class ChildRuns:
         return str(run.id)
 
     async def find(self, key: str) -> str | None:
-        run, _ = await self._find_run(ChildKey.from_text(key))
-        return None if run is None else str(run.id)
+        """Return the child that this job has started, if any. A run of another job must not be cancelled with it."""
+        run = (await self._find_run(ChildKey.from_text(key))).run
+        return str(run.id) if run is not None and run.is_own else None
 
     async def poll(self, external_id: str) -> PollResult:
         """Return the state of a run. Its result are the results of the steps that no other step depends on."""
-        run = await self._runs.get(UUID(external_id), with_input=False)
-        if not run.is_over:
+        outcome = await runs.get_outcome(self._core.database, UUID(external_id))
+        if outcome is None:
+            raise NotFound(f"there is no run {external_id}")
+        state, results = outcome
+        if not state.is_over:
             return PollResult("running")
-        if run.state is not RunState.COMPLETED:
-            code = f"CHILD_{run.state.value.upper()}"
-            return PollResult("failed", code=code, message=await describe_failure(self._runs, run))
-        sinks = (await self._runs.get_graph(run)).sinks
-        results = await self._runs.get_results(run.id)
-        return PollResult("succeeded", result={step: value for step, value in results.items() if step in sinks})
+        if state is RunState.COMPLETED:
+            return PollResult("succeeded", result=results)
+        run = await self._runs.get(UUID(external_id), with_input=False)
+        if run.state is not state:  # somebody has just let it continue
+            return PollResult("running")
+        code = f"CHILD_{state.value.upper()}"
+        return PollResult("failed", code=code, message=await describe_failure(self._runs, run))
 
     async def cancel(self, external_id: str) -> None:
         """Cancel a child, unless another revision of its job waits for it. Its late starter must not end it."""
@@ -149,7 +184,7 @@ class ChildRuns:
 
     async def _start_new(self, child: Child, unused_key: str) -> str:
         claim, key = child.claim, child.key
-        if len(await runs.list_ancestors(self._core.database, claim.run, MAX_DEPTH)) >= MAX_DEPTH:
+        if len(await self._list_ancestors(claim.run)) >= MAX_DEPTH:
             raise GiveUp(
                 f"this run is already {MAX_DEPTH} child runs deep, so it cannot start a child run of {key.pipeline!r}: "
                 "check whether a pipeline starts itself without end",
@@ -164,40 +199,42 @@ class ChildRuns:
             parent=(claim.run, claim.step, claim.item, claim.revision),
         )
         try:
-            return str((await self._core.starter.start(start)).id)
+            started = await self._core.starter.start(start)
         except KeyReused as error:
             raise GiveUp(str(error), "KEY_REUSED") from error
+        if key.is_shared and not started.created:
+            run = (await self._find_run(key)).run
+            if run is not None and not run.is_own:
+                raise _build_wait(run.id)
+        return str(started.id)
 
-    async def _check_not_itself(self, child: Child, run: Run) -> None:
-        waiting = await runs.list_ancestors(self._core.database, child.claim.run, MAX_DEPTH)
-        if run.id in (child.claim.run, *waiting):
+    async def _check_not_itself(self, child: Child, run: StartedChild) -> None:
+        if run.id in (child.claim.run, *await self._list_ancestors(child.claim.run)):
             raise GiveUp(
                 f"the key {child.key.key!r} belongs to run {run.id}, which waits for this job: use another key",
                 "WAITS_FOR_ITSELF",
             )
 
-    async def _check_same_input(self, child: Child, run: Run) -> None:
-        key, owner = child.key, await self._core.tenants.find_id(child.key.tenant)
-        digest = digest_input(child.inputs)
-        if key.revision is None and not await runs.has_start_digest(
-            self._core.database, owner or NO_TENANT, key.pipeline, key.key, digest
-        ):
-            raise GiveUp(
-                f"the key {key.key!r} belongs to run {run.id}, which was started with another input", "KEY_REUSED"
-            )
+    async def _list_ancestors(self, run: UUID) -> list[UUID]:
+        """Return the runs that wait for this one. They never change, and many jobs of one run ask for them."""
+        if run not in self._ancestors:
+            if len(self._ancestors) >= MAX_KNOWN_PARENTS:
+                self._ancestors.clear()
+            self._ancestors[run] = await runs.list_ancestors(self._core.database, run, MAX_DEPTH)
+        return self._ancestors[run]
 
-    async def _find_run(self, key: ChildKey) -> tuple[Run | None, str]:
-        """Return the run under this key that was not replaced, and else None with the key for the next one."""
+    async def _find_run(self, key: ChildKey, digest: bytes = b"") -> FoundChild:
+        database, owner = self._core.database, await self._core.tenants.find_id(key.tenant) or NO_TENANT
         for each in key.list_keys():
-            found = await self._runs.find_by_key(each, key.pipeline, tenant=key.tenant)
-            if found is None:
-                return None, each
-            run = await self._runs.get(found, with_input=False)
-            if key.revision is None or not await self._must_be_replaced(run, key.revision):
-                return run, each
+            run = await external_work.find_child_run(database, key.job, owner, key.pipeline, each, digest)
+            if run is None or key.is_shared or not _must_be_replaced(run):
+                return FoundChild(run, each)
         raise AssertionError("a child can be replaced without end")
 
-    async def _must_be_replaced(self, run: Run, revision: int) -> bool:
-        if run.is_over:
-            return run.state in (RunState.CANCELLED, RunState.REJECTED)
-        return await external_work.is_child_run_abandoned(self._core.database, run.id, revision)
+
+def _must_be_replaced(run: StartedChild) -> bool:
+    return run.state in (RunState.CANCELLED, RunState.REJECTED) if run.state.is_over else run.is_abandoned
+
+
+def _build_wait(run: UUID) -> RetryLater:
+    return RetryLater(SHARED_DELAY, f"waiting for run {run}, which another job or request started")

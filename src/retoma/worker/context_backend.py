@@ -164,7 +164,8 @@ class AttemptContextBackend:
         child = children.describe(self._claim, pipeline, inputs, tenant, key)
         ended = await self._get_ended_work()
         if ended is None:
-            known = await children.get_known_results(child)
+            found = await children.find_run(child)
+            known = await children.get_known_results(child, found)
             if known is not None:
                 return known
             functions = effects.EffectFunctions(
@@ -173,7 +174,7 @@ class AttemptContextBackend:
                 cancel=f"{child_runs.LOCATION}.cancel",
                 request=CHILD_REQUEST.to_json(),
             )
-            await self._run_effect(SUBMISSION, functions, lambda: children.start(child), children.find)
+            await self._run_effect(SUBMISSION, functions, lambda: children.start(child, found), children.find)
             raise ParkJob(SUBMISSION)
         if ended.state == "succeeded":
             results: dict[str, Any] = ended.result
@@ -188,6 +189,8 @@ class AttemptContextBackend:
                 f"{claim.step!r} waits for external work twice: move the second piece of external work to its own step"
             )
         self._has_external_work = True
+        if claim.is_first_attempt:
+            return None
         return await external_work.get_ended_work(
             self._backends.database, claim.run, claim.step, claim.item, claim.revision
         )

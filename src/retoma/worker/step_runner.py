@@ -149,7 +149,7 @@ class JobAttempt:
         """Return the previous work of the job, or None if there is none. The first attempt at the first revision has
         none, except in reviews."""
         claim = self.claim
-        if claim.revision == 1 and claim.fence == 1 and self._step_call.step.review is None:
+        if claim.revision == 1 and claim.is_first_attempt and self._step_call.step.review is None:
             return None
         return await revisions.get_previous_work(
             self._runner.database, claim.run, claim.step, claim.item, claim.revision

@@ -13,7 +13,7 @@ from retoma_apps.providers.ffmpeg import check_ffmpeg
 from retoma_apps.videos.demo import run_demo
 from retoma_apps.videos.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
-from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.pipeline import longform, video_batch
 from retoma_apps.videos.routes import router
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.settings import VideoSettings
@@ -27,7 +27,7 @@ def make_app(services: Services) -> App:
         "videos",
         title=N_("Videos"),
         description=N_("From a topic to a published video, with four reviews on the way."),
-        pipelines=[longform],
+        pipelines=[longform, video_batch],
         resources={"services": services},
         routes=[router],
         pages=create_pages(services),

@@ -80,6 +80,7 @@ def _check_voice(name: str | None) -> str | None:
 UtcDatetime = Annotated[AwareDatetime, AfterValidator(_to_utc)]
 Topic = Annotated[str, Field(min_length=SHORTEST_TOPIC, max_length=300), AfterValidator(_check_topic)]
 MOST_THUMBNAILS = 3
+MAX_BATCH_VIDEOS = 200
 HIDDEN: dict[str, JsonValue] = {"hidden": True}  # in the form for editing a result
 WITHOUT_COMMENTS: dict[str, JsonValue] = {"comments": False}  # comments on moments would have no effect
 LONGEST_THUMBNAIL_TEXT = 300
@@ -441,16 +442,48 @@ class Publication(FrozenModel):
     published_at: datetime
 
 
-class Order(BaseModel):
-    """A request for a video."""
+class VideoOrder(BaseModel):
+    """A request for one video of a batch."""
 
     model_config = ConfigDict(extra="forbid")
 
     topic: Topic
     channel: ChannelName = "principal"
     language: Language | None = None
+    scheduled_for: UtcDatetime | None = None
+
+
+class Order(VideoOrder):
+    """A request for a video."""
+
     start_at: UtcDatetime | None = Field(
         None, description="When work starts; default: now. Until then the video is `pending`."
     )
-    scheduled_for: UtcDatetime | None = None
     webhook_url: str | None = Field(None, max_length=2000, description="The URL to notify when the video ends.")
+
+
+class BatchOrder(BaseModel):
+    """A request for many videos, of one channel or of several."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    videos: list[VideoOrder] = Field(min_length=1, max_length=MAX_BATCH_VIDEOS)
+    start_at: UtcDatetime | None = Field(None, description="When work starts on all of them; default: now.")
+    webhook_url: str | None = Field(None, max_length=2000, description="The URL to notify when all videos have ended.")
+
+
+class PlannedVideo(FrozenModel):
+    """A video of a batch: its channel, and the input of its run."""
+
+    channel: ChannelName
+    brief: Brief
+
+
+class Batch(FrozenModel):
+    """The input of a batch, in the order of the request."""
+
+    videos: list[PlannedVideo] = Field(min_length=1, max_length=MAX_BATCH_VIDEOS)
+
+    @property
+    def channels(self) -> list[str]:
+        return list(dict.fromkeys(video.channel for video in self.videos))

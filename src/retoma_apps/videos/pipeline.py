@@ -1,4 +1,4 @@
-"""The fifteen steps of a video, four of them reviews, and a final check that it is public."""
+"""The fifteen steps of a video, four of them reviews, and a final check that it is public; and batches of videos."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from retoma.records import Fact as Learnt
 from retoma_apps.videos.models import (
     Analytics,
     Assembly,
+    Batch,
     Brief,
     Broll,
     Fact,
@@ -20,6 +21,7 @@ from retoma_apps.videos.models import (
     Language,
     Narration,
     NarrationFeedback,
+    PlannedVideo,
     Publication,
     Research,
     Script,
@@ -54,6 +56,7 @@ FILMS = Pool("films", capacity=2, per_tenant=1)
 RETRY = Retry(3, backoff=exponential(5))  # of a call to a provider
 
 longform = Pipeline("longform", Brief, title="{topic}", retry=Retry(2, backoff=fixed_delay(5)))
+video_batch = Pipeline("video_batch", Batch, title=lambda batch: ", ".join(batch.channels))
 
 
 @longform.step(retry=Retry(3, backoff=exponential(2)))
@@ -237,3 +240,10 @@ async def publication(upload: Upload, *, services: Services, ctx: Context) -> Pu
 
 longform.group("images", [thumbnail_gen])
 longform.group("video", [video_assembly, subtitle_gen])
+
+
+@video_batch.each("videos", on_failure="continue")
+async def published_video(video: PlannedVideo, *, ctx: Context) -> Publication:
+    """Wait for a video, which belongs to its channel: it takes its turn among the other videos of all channels."""
+    results = await ctx.run_child(longform, video.brief, tenant=video.channel)
+    return Publication.model_validate(results["publication"])

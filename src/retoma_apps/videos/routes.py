@@ -25,8 +25,8 @@ from retoma.server import (
     send_file,
     to_problem,
 )
-from retoma_apps.videos.models import Channel, ChannelName, Order
-from retoma_apps.videos.operations import channels, checkpoints
+from retoma_apps.videos.models import BatchOrder, Channel, ChannelName, Order
+from retoma_apps.videos.operations import batches, channels, checkpoints
 from retoma_apps.videos.operations.checkpoints import TYPES, Kind
 from retoma_apps.videos.operations.decisions import (
     WHO_DECIDED,
@@ -35,9 +35,17 @@ from retoma_apps.videos.operations.decisions import (
     build_decision,
     format_author,
 )
-from retoma_apps.videos.operations.overview import Overview, get_overview
-from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.schemas import Checkpoint, CheckpointOutcomes, CheckpointPage, Video, VideoPage
+from retoma_apps.videos.operations.overview import Overview, get_overview, get_start_at
+from retoma_apps.videos.pipeline import longform, video_batch
+from retoma_apps.videos.schemas import (
+    Batch,
+    BatchPage,
+    Checkpoint,
+    CheckpointOutcomes,
+    CheckpointPage,
+    Video,
+    VideoPage,
+)
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.states import Stage
 from retoma_apps.videos.steps.voices import check_voice
@@ -50,6 +58,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 Name = Annotated[str, Path(min_length=1, max_length=100)]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Key = Annotated[str | None, idempotency_key_header("The same key and body always return the same video.")]
+BatchKey = Annotated[str | None, idempotency_key_header("The same key and body always return the same batch.")]
 DecisionKey = Annotated[
     str | None, idempotency_key_header("The same key is the same decision: repeats have no effect.")
 ]
@@ -100,6 +109,29 @@ async def list_videos(
 @router.get("/videos/{video:uuid}", summary="Get a video", response_model=Video)
 async def get_video(video: UUID, by: Reader) -> dict[str, Any]:
     return await _describe_video(by, await _get_run(by, video))
+
+
+@router.post("/videos/batches", status_code=202, summary="Order many videos", response_model=Batch)
+async def order_batch(order: BatchOrder, by: Writer, key: BatchKey = None) -> Response:
+    for video in order.videos:
+        _check_own_channel(by, video.channel)
+    batch = await batches.start_batch(by.client, order, tenant=by.tenant, key=key)
+    shown = await _describe_batch(by, await by.client.runs.get(batch))
+    return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/batches/{batch}"})
+
+
+@router.get("/videos/batches", summary="List batches, newest first", response_model=BatchPage)
+async def list_batches(by: Reader, before: UUID | None = None, limit: Limit = 20) -> dict[str, Any]:
+    runs = await by.client.runs.list(tenant=by.tenant, pipeline=video_batch.name, before=before, limit=limit)
+    return {
+        "batches": [await _summarize_batch(by, run) for run in runs],
+        "next": str(runs[-1].id) if len(runs) == limit else None,
+    }
+
+
+@router.get("/videos/batches/{batch:uuid}", summary="Get a batch with its videos", response_model=Batch)
+async def get_batch(batch: UUID, by: Reader) -> dict[str, Any]:
+    return await _describe_batch(by, await batches.get_batch_run(by.client, batch, tenant=by.tenant))
 
 
 @router.get("/channels/{channel}", summary="Get a channel's settings")
@@ -278,11 +310,13 @@ async def _get_run(by: Principal, video: UUID) -> Run:
 
 async def _describe_video(by: Principal, run: Run) -> dict[str, Any]:
     overview = await get_overview(by.client, run)
+    start_at = get_start_at(run)
     return {
         "id": str(run.id),
         "topic": run.input["topic"],
         "title": overview.title,
         "channel": run.tenant,
+        "batch_id": str(run.parent) if run.parent else None,
         "language": run.input["language"],
         "stage": overview.stage,
         "status": run.state,
@@ -290,7 +324,7 @@ async def _describe_video(by: Principal, run: Run) -> dict[str, Any]:
         "error_message": _describe_error(overview),
         "revision": run.revision,
         "steps_done": list(overview.done),
-        "start_at": overview.start_at.isoformat() if overview.start_at else None,
+        "start_at": start_at.isoformat() if start_at else None,
         "scheduled_for": run.input.get("scheduled_for"),
         "checkpoint": {"id": str(overview.review.id), "type": overview.review.step} if overview.review else None,
         "url": overview.upload.get("url"),
@@ -298,6 +332,41 @@ async def _describe_video(by: Principal, run: Run) -> dict[str, Any]:
         "analytics": overview.done.get("analytics_init"),
         "created_at": run.created_at.isoformat(),
         "ended_at": run.ended_at.isoformat() if run.ended_at else None,
+    }
+
+
+async def _summarize_batch(by: Principal, run: Run) -> dict[str, Any]:
+    summary = await batches.get_batch_summary(by.client, run)
+    start_at = get_start_at(run)
+    return {
+        "id": str(run.id),
+        "status": run.state,
+        "total": summary.total,
+        "published": summary.published,
+        "failed": summary.failed,
+        "cost_micros": await batches.get_cost(by.client, run),
+        "start_at": start_at.isoformat() if start_at else None,
+        "created_at": run.created_at.isoformat(),
+        "ended_at": run.ended_at.isoformat() if run.ended_at else None,
+    }
+
+
+async def _describe_batch(by: Principal, run: Run) -> dict[str, Any]:
+    videos = await batches.list_batch_videos(by.client, run)
+    return await _summarize_batch(by, run) | {
+        "videos": [
+            {
+                "number": video.number,
+                "channel": video.channel,
+                "topic": video.brief["topic"],
+                "language": video.brief["language"],
+                "scheduled_for": video.brief.get("scheduled_for"),
+                "video_id": str(video.run.id) if video.run else None,
+                "status": video.state,
+                "error_message": video.error,
+            }
+            for video in videos
+        ]
     }
 
 

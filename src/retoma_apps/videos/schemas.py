@@ -24,6 +24,7 @@ class Video(BaseModel):
     topic: str
     title: str | None
     channel: str
+    batch_id: str | None = Field(description="The batch that ordered it, if any.")
     language: Language
     stage: Stage
     status: RunState
@@ -45,6 +46,40 @@ class Video(BaseModel):
 
 class VideoPage(BaseModel):
     videos: list[Video]
+    next: str | None = Field(description="The value for `before`; null on the last page.")
+
+
+class BatchSummary(BaseModel):
+    """The id is that of the batch's run, which the routes of runs accept too."""
+
+    id: str
+    status: RunState
+    total: int = Field(description="The number of videos in the order.")
+    published: int
+    failed: int = Field(description="The number of videos that failed, were rejected or were cancelled.")
+    cost_micros: int = Field(description="What all its videos have cost so far, in millionths of a US dollar.")
+    start_at: Timestamp | None = Field(description="When work starts or started, if the batch was ordered for later.")
+    created_at: Timestamp
+    ended_at: Timestamp | None
+
+
+class BatchVideo(BaseModel):
+    number: int = Field(description="The place in the order, from 1.")
+    channel: str
+    topic: str
+    language: Language
+    scheduled_for: Timestamp | None
+    video_id: str | None = Field(description="Null until the video has started.")
+    status: RunState = Field(description="`pending` until the video has started.")
+    error_message: str | None
+
+
+class Batch(BatchSummary):
+    videos: list[BatchVideo]
+
+
+class BatchPage(BaseModel):
+    batches: list[BatchSummary]
     next: str | None = Field(description="The value for `before`; null on the last page.")
 
 

@@ -21,20 +21,24 @@ select exists (
   from retoma.runs r
  where r.id = :child;
 
--- name: is_child_run_abandoned
--- Whether an earlier revision of the job that started this child run will cancel it: the job was replaced while it waited for the
--- child, or while it started the child.
-select exists (
-    select from retoma.external_work o
-     where o.run = (r.parent).run and o.step = (r.parent).step and o.item = (r.parent).item and o.revision < :revision
-       and o.ended_at is null and o.external_id #>> '{}' = r.id::text)
-    or exists (
-    select from retoma.effects e
-     where e.run = (r.parent).run and e.step = (r.parent).step and e.item = (r.parent).item and e.revision < :revision
-       and e.request is not null and e.next_at is not null
-       and (e.value #>> '{}' = r.id::text or e.value is null and e.revision = (r.parent).revision)) as is_abandoned
-  from retoma.runs r
- where r.id = :child;
+-- name: find_child_run
+-- The run that a key has started, as the job sees it that asks for a child run: whether this job has started it; whether an earlier
+-- revision of the job will cancel it, because the job was replaced while it waited for the child, or while it started the child;
+-- and whether its input has this digest.
+select r.id, r.state::text as state, k.digest = :digest as has_same_input,
+       coalesce((r.parent).run = :run and (r.parent).step = :step and (r.parent).item = :item, false) as is_own,
+       exists (
+         select from retoma.external_work o
+          where o.run = (r.parent).run and o.step = (r.parent).step and o.item = (r.parent).item and o.revision < :revision
+            and o.ended_at is null and o.external_id #>> '{}' = r.id::text)
+       or exists (
+         select from retoma.effects e
+          where e.run = (r.parent).run and e.step = (r.parent).step and e.item = (r.parent).item and e.revision < :revision
+            and e.request is not null and e.next_at is not null
+            and (e.value #>> '{}' = r.id::text or e.value is null and e.revision = (r.parent).revision)) as is_abandoned
+  from retoma.start_keys k
+  join retoma.runs r on r.id = k.run
+ where k.tenant = :tenant and k.pipeline = :pipeline and k.key = :key;
 
 -- name: poll_due
 select run, step, item, revision, version, external_id::text as external_id, poll, cancel, polls, state, stop, given_up, callback_received,

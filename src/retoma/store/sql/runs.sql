@@ -7,6 +7,19 @@ select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.
   join retoma.versions v on v.id = r.version
  where r.id = :run and (:tenant::int is null or r.tenant = :tenant);
 
+-- name: get_outcome
+-- The state of a run and, once it has completed, the results of its last steps.
+select r.state::text as state,
+       case when r.state = 'completed' then (
+         select json_agg(json_build_object('step', c.step, 'item', c.item, 'each', s.each, 'output', c.output)
+                         order by s.position, c.position)
+           from retoma.jobs_at_revision(r.id, retoma.max_revision()) c
+           join retoma.steps s on s.version = c.version and s.step = c.step
+          where c.state = 'succeeded' and c.step in (select json_array_elements_text(v.graph -> 'sinks'))) end::text as results
+  from retoma.runs r
+  join retoma.versions v on v.id = r.version
+ where r.id = :run;
+
 -- name: get_input
 select input::text as input
   from retoma.runs
@@ -241,11 +254,6 @@ select e.step, e.item, e.started_at, e.at as ended_at, e.retry_at, e.data ->> 'p
    and (e.item = '' or e.step = :step and e.item = :item)
  order by e.id
  limit :limit;
-
--- name: has_start_digest
-select digest = :digest as is_same
-  from retoma.start_keys
- where tenant = :tenant and pipeline = :pipeline and key = :key;
 
 -- name: find_run_by_key
 -- The run that a key has started.

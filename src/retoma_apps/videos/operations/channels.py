@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
 from retoma import Client, Webhook
 from retoma.errors import InvalidInput, NotFound
-from retoma_apps.videos.models import Brief, Channel, Order
+from retoma_apps.videos.models import Brief, Channel, Order, VideoOrder
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.steps.voices import speaks
 
@@ -18,6 +19,7 @@ class TooLate(InvalidInput):
         super().__init__(f"{field}: {reason}")
         self.field = field
         self.message_key = message_key
+        self.reason = reason
 
 
 async def get_channel(client: Client, name: str) -> Channel:
@@ -39,20 +41,20 @@ async def start_video(client: Client, order: Order, *, key: str | None) -> UUID:
 
     Raise Conflict if the key belongs to another order, or TooLate.
     """
-    lateness = await _find_lateness(client, order)
+    lateness = find_lateness(order, order.start_at, await client.now())
     if lateness and not (key and await client.runs.find_by_key(key, longform, tenant=order.channel)):
         raise lateness
     webhook = Webhook(order.webhook_url) if order.webhook_url else None
-    brief = await _create_brief(client, order)
+    brief = create_brief(order, await get_channel(client, order.channel))
     started = await client.start(
         longform, brief, tenant=order.channel, key=key, webhook=webhook, request=order, run_at=order.start_at
     )
     return started.id
 
 
-async def _find_lateness(client: Client, order: Order) -> TooLate | None:
+def find_lateness(order: VideoOrder, start: datetime | None, now: datetime) -> TooLate | None:
     """Return the problem with the times of an order, or None."""
-    start, public, now = order.start_at, order.scheduled_for, await client.now()
+    public = order.scheduled_for
     if public is not None and public <= now:
         reason = "this time is in the past; choose a later one, or leave it out to publish after approval"
         return TooLate("scheduled_for", "too late", reason)
@@ -65,11 +67,10 @@ async def _find_lateness(client: Client, order: Order) -> TooLate | None:
     return None
 
 
-async def _create_brief(client: Client, order: Order) -> Brief:
+def create_brief(order: VideoOrder, channel: Channel) -> Brief:
     """Return the order, completed with its channel's current settings."""
-    channel = await get_channel(client, order.channel)
     values = channel.model_dump(exclude={"account"}) | order.model_dump(
-        exclude_none=True, exclude={"webhook_url", "channel", "start_at"}
+        exclude_none=True, include={"language", "scheduled_for"}
     )
     if not speaks(channel.voice, values["language"]):
         values["voice"] = ""

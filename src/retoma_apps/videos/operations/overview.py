@@ -41,11 +41,6 @@ class Overview:
         return title_of(self.done)
 
     @property
-    def start_at(self) -> datetime | None:
-        """Return when work starts or started, if the video was ordered for later."""
-        return self.run.run_at if self.run.run_at > self.run.created_at else None
-
-    @property
     def upload(self) -> dict[str, Any]:
         return self.done.get("upload") or {}
 
@@ -54,6 +49,11 @@ class Overview:
         """Return the data recorded after the upload."""
         recorded = self.done.get("analytics_init")
         return None if recorded is None else Analytics.model_validate(recorded)
+
+
+def get_start_at(run: Run) -> datetime | None:
+    """Return when work starts or started, if the run was ordered for later."""
+    return run.run_at if run.run_at > run.created_at else None
 
 
 async def get_overview(client: Client, run: Run) -> Overview:

@@ -1,19 +1,20 @@
-"""The forms of an order and of a channel."""
+"""The forms of an order, of a batch and of a channel."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 
 from retoma.translations import Translator
-from retoma_apps.forms import Form, validate_form
+from retoma_apps.forms import Form, InvalidForm, validate_form
 from retoma_apps.providers.speech import KNOWN_VOICES, VOICE_FORMS
-from retoma_apps.videos.models import Channel, Order
+from retoma_apps.videos.models import BatchOrder, Channel, Order, VideoOrder
 from retoma_apps.videos.pages.messages import FIELD_ERRORS
 from retoma_apps.videos.steps.voices import can_speak
 
 TIME_FIELDS = ("start_at", "scheduled_for")
 ORDER_FIELDS = ("topic", "channel", "language", *TIME_FIELDS)
+BATCH_FIELDS = ("language", *TIME_FIELDS)
 CHANNEL_FIELDS = ("language", "voice", "style", "seconds", "budget", "account")
 
 
@@ -36,6 +37,46 @@ def parse_order(fields: Mapping[str, str], translator: Translator, zone: tzinfo)
     values |= {name: _parse_time(fields[name], zone) or fields[name] for name in TIME_FIELDS if fields[name]}
     errors = _describe_errors({"topic"} - values.keys(), translator)
     return validate_form(Order, values, errors, FIELD_ERRORS, translator)
+
+
+def empty_batch_form(channels: Sequence[str]) -> Form:
+    """Return a form with a row for each channel, and one for a new channel."""
+    rows = {f"channel-{number}": name for number, name in enumerate([*channels, ""])}
+    return Form(dict.fromkeys(BATCH_FIELDS, "") | rows)
+
+
+def list_batch_rows(fields: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return the number of each row, its channel and its topics, one per line."""
+    numbers = [name.removeprefix("channel-") for name in fields if name.startswith("channel-")]
+    return [(number, fields[f"channel-{number}"], fields.get(f"topic-{number}", "")) for number in numbers]
+
+
+def submitted_batch_fields(fields: Mapping[str, str]) -> dict[str, str]:
+    rows = [name for name in fields if name.startswith(("channel-", "topic-"))]
+    return submitted_fields(fields, (*BATCH_FIELDS, *rows))
+
+
+def parse_batch(fields: Mapping[str, str], translator: Translator, zone: tzinfo) -> BatchOrder:
+    """Return one video for each topic. Raise `InvalidForm` if a field is wrong; rows without topics are ignored."""
+    times = {name: _parse_time(fields[name], zone) or fields[name] or None for name in TIME_FIELDS}
+    common = {"language": fields["language"] or None, "scheduled_for": times["scheduled_for"]}
+    errors: dict[str, str] = {}
+    videos: list[VideoOrder] = []
+    for number, channel, topics in list_batch_rows(fields):
+        for topic in filter(None, map(str.strip, topics.splitlines())):
+            values = common | {"channel": channel, "topic": topic}
+            try:
+                videos.append(validate_form(VideoOrder, values, {}, FIELD_ERRORS, translator))
+            except InvalidForm as error:
+                errors |= {
+                    f"{name}-{number}" if name in ("topic", "channel") else name: message
+                    for name, message in error.errors.items()
+                }
+    if errors:
+        raise InvalidForm(errors)
+    return validate_form(
+        BatchOrder, {"videos": videos, "start_at": times["start_at"]}, errors, FIELD_ERRORS, translator
+    )
 
 
 def parse_channel(

@@ -38,6 +38,7 @@ STEP_LABELS = {
     "knowledge_store": N_("Storing new facts"),
     "analytics_init": N_("Initial metrics"),
     "publication": N_("Publication"),
+    "published_video": N_("Videos of the batch"),
 }
 FIELD_LABELS = {
     "topic": N_("Topic"),
@@ -74,6 +75,7 @@ FIELD_ERRORS = {
     "seconds": N_("Enter a whole number from 20 to 3,600."),
     "budget": N_("Enter a number from 0 to 10,000."),
     "account": N_("At most 100 characters, all Latin."),
+    "videos": N_("Enter at least 1 and at most 200 topics."),
 }
 TIME_ERRORS = {
     "too late": N_("This time has passed."),
@@ -86,6 +88,8 @@ LANGUAGE_NAMES = {
 # The outcome of an action, by the name that the address of the next page carries.
 NOTICES = {
     "ordered": N_("The video has been ordered."),
+    "batch_ordered": N_("The videos have been ordered."),
+    "batch_cancelled": N_("The batch is being cancelled, with all its videos."),
     "saved": N_("Saved. It applies to videos that are ordered from now on."),
 }
 # What this machine does in place of a service: as an entry of a list, and as a sentence.

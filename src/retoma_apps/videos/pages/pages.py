@@ -6,6 +6,7 @@ from pathlib import Path
 
 from retoma.server import Page
 from retoma_apps.videos.operations.checkpoints import TYPES
+from retoma_apps.videos.pages.batches import BatchPages
 from retoma_apps.videos.pages.channels import ChannelPages
 from retoma_apps.videos.pages.listing import VideoListPages
 from retoma_apps.videos.pages.metrics import MetricsPage
@@ -19,5 +20,5 @@ REVIEW_TEMPLATES = {review: f"videos_{review}.html" for review in TYPES}
 
 
 def create_pages(services: Services) -> list[Page]:
-    kinds = (VideoListPages, ChannelPages, MetricsPage, WatchPages)
+    kinds = (VideoListPages, BatchPages, ChannelPages, MetricsPage, WatchPages)
     return [page for kind in kinds for page in kind(services).pages]

@@ -15,7 +15,7 @@ from retoma_apps.videos.operations.channels import get_channel
 from retoma_apps.videos.pages import forms, messages
 from retoma_apps.videos.pages.badges import STAGE_BADGES
 from retoma_apps.videos.pages.offline import VARIABLES
-from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.pipeline import longform, video_batch
 from retoma_apps.videos.states import Stage
 from tests.apps.videos.pages.test_reviews import text_of
 from tests.apps.videos.pages.video_pages import FILM, PNG, VideoPages
@@ -42,7 +42,8 @@ PLAINLY = "local-0123456789ab"
 
 def test_every_stage_step_and_offline_service_has_a_message() -> None:
     assert set(STAGE_BADGES) == set(messages.STAGE_NAMES) == set(Stage)
-    assert set(longform.steps) == set(messages.STEP_LABELS)
+    named = {step for pipeline in (longform, video_batch) for step in pipeline.steps}
+    assert named - {"videos"} == set(messages.STEP_LABELS)
     assert set(VARIABLES) == set(messages.OFFLINE_NAMES) == set(messages.OFFLINE_SENTENCES)
 
 

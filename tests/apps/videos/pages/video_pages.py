@@ -36,6 +36,7 @@ from retoma_apps.videos.models import (
 )
 from retoma_apps.videos.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
+from retoma_apps.videos.pipeline import video_batch
 from retoma_apps.videos.services import Services
 from tests.apps.videos.small_services import make_small_services
 from tests.server.api import an_api
@@ -203,13 +204,13 @@ async def running_video_pages(database: Database, folder: Path, says: str = "pla
     pipeline = make_canned_services(says)
     app = App(
         "videos",
-        pipelines=[pipeline],
+        pipelines=[pipeline, video_batch],
         resources={"services": services},
         pages=create_pages(services),
         templates=TEMPLATES,
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,
-        labels={step: label for step, label in STEP_LABELS.items() if step in pipeline.steps},
+        labels={step: label for step, label in STEP_LABELS.items() if step in {*pipeline.steps, *video_batch.steps}},
         locale=LOCALE,
         files=services.files,
     )
