@@ -61,7 +61,8 @@ def main(folder: Path) -> None:
         sys.exit(0 if os.read(ready, 1) else 1)
     os.setsid()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with run_sites() as sites, announce(folder, sites), (folder / "users").open("a") as users:
+    # In this order, the announcement ends before the lock does: who gets the lock next must not find it any more.
+    with run_sites() as sites, (folder / "users").open("a") as users, announce(folder, sites):
         os.write(started, b"1")
         fcntl.flock(users, fcntl.LOCK_EX)
 
