@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +36,8 @@ BLOGS = {
 PATHS = {"casa": "/", "viagens": "/viagens/", "receitas": "/receitas/"}
 THEMES = (("Café e cafeína", "pt-BR"), ("Coffee and caffeine", "en"))
 READ_POSTS = """
-return $wpdb->get_results( "SELECT ID, guid, post_status FROM $wpdb->posts WHERE guid LIKE 'urn:autowriter:%'", ARRAY_A );
+$sql = "SELECT ID, guid, post_status FROM $wpdb->posts WHERE guid LIKE 'urn:autowriter:%'";
+return $wpdb->get_results( $sql, ARRAY_A );
 """
 READ_IMAGES = """
 return $wpdb->get_results(
@@ -61,11 +62,18 @@ class Deployment:
     wordpress: WordPress
     processes: ExitStack
     web_server: ExitStack
+    servers: list[Process] = field(default_factory=list)
     workers: list[Process] = field(default_factory=list)
 
-    async def start_server(self, port: int) -> None:
-        server = self.processes.enter_context(self.terminal.process("serve", APPLICATION, "--port", str(port)))
+    async def start_server(self) -> None:
+        port = str(self.http.base_url.port)
+        server = self.processes.enter_context(self.terminal.process("serve", APPLICATION, "--port", port))
+        self.servers.append(server)
         await asyncio.to_thread(server.wait_for_output, "server_ready")
+
+    async def replace_server(self) -> None:
+        await kill(self.servers.pop())
+        await self.start_server()
 
     async def start_worker(self) -> None:
         worker = self.processes.enter_context(self.terminal.process("worker", APPLICATION))
@@ -74,9 +82,7 @@ class Deployment:
 
     async def replace_worker(self) -> None:
         """Kill the oldest worker in the middle of its jobs, and start another one."""
-        killed = self.workers.pop(0)
-        os.kill(killed.pid, signal.SIGKILL)
-        await asyncio.to_thread(killed.wait_for_exit)
+        await kill(self.workers.pop(0))
         await self.start_worker()
 
     async def restart_wordpress(self) -> None:
@@ -90,15 +96,15 @@ class Deployment:
         return dict(answer.json())
 
     async def wait_for_drafts(self, import_id: str, count: int) -> None:
-        async with asyncio.timeout(SECONDS):
-            while (await self._count_lines(import_id)).get("succeeded", 0) < count:
-                await asyncio.sleep(0.2)
+        await self.wait_until(import_id, lambda shown: shown["lines"].get("succeeded", 0) >= count)
 
-    async def wait_for_end(self, import_id: str) -> dict[str, Any]:
+    async def wait_until(self, import_id: str, is_reached: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         async with asyncio.timeout(SECONDS):
-            while not (shown := await self.send("GET", f"/imports/{import_id}"))["end_time"]:
+            while True:
+                shown = await self.send("GET", f"/imports/{import_id}")
+                if is_reached(shown):
+                    return shown
                 await asyncio.sleep(0.2)
-        return shown
 
     async def list_articles(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -110,8 +116,10 @@ class Deployment:
                 return found
             before = {"before": page["next"]}
 
-    async def _count_lines(self, import_id: str) -> dict[str, int]:
-        return dict((await self.send("GET", f"/imports/{import_id}"))["lines"])
+
+async def kill(process: Process) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+    await asyncio.to_thread(process.wait_for_exit)
 
 
 @contextmanager
@@ -150,12 +158,11 @@ async def deployment(wordpress_sites: Sites, tmp_path: Path) -> AsyncIterator[De
         }
         processes = stack.enter_context(ExitStack())
         made = Deployment(Terminal(tmp_path, variables), http, proxy, network, processes, web_server)
-        await made.start_server(port)
+        await asyncio.gather(made.start_server(), made.start_worker(), made.start_worker())
         yield made
 
 
 async def test_every_row_becomes_one_draft_whatever_fails(deployment: Deployment) -> None:
-    await asyncio.gather(deployment.start_worker(), deployment.start_worker())
     for blog_id, blog in BLOGS.items():
         await deployment.send("PUT", f"/blogs/{blog_id}", json=blog)
     sent = await deployment.send("POST", "/imports", content=make_file(), headers={"Content-Type": "text/csv"})
@@ -166,8 +173,8 @@ async def test_every_row_becomes_one_draft_whatever_fails(deployment: Deployment
     await deployment.wait_for_drafts(import_id, 50)
     await deployment.restart_wordpress()
     await deployment.wait_for_drafts(import_id, 90)
-    await deployment.replace_worker()
-    shown = await deployment.wait_for_end(import_id)
+    await asyncio.gather(deployment.replace_worker(), deployment.replace_server())
+    shown = await deployment.wait_until(import_id, lambda shown: shown["end_time"])
 
     assert (shown["state"], shown["lines"]) == ("completed", {"succeeded": ROWS})
     assert deployment.proxy.lost

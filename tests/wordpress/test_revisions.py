@@ -117,6 +117,13 @@ def test_an_update_never_changes_the_status_of_a_post(dashboard: Dashboard, stat
     assert post["slug"] == (f"outro-{key[:8]}" if status == "pending" else slug)
 
 
+def test_no_other_plugin_publishes_a_draft_while_it_is_written(dashboard: Dashboard) -> None:
+    key = new_key()
+    for revision in (1, 2):
+        answer = dashboard.publish(make_publication(key, revision=revision), fault="status=publish")
+        assert read_post(dashboard.site, answer.json()["post_id"])["status"] == "draft"
+
+
 def test_a_scheduled_post_whose_time_has_passed_is_not_published_by_an_update(dashboard: Dashboard) -> None:
     key = new_key()
     post_id = dashboard.publish(make_publication(key)).json()["post_id"]

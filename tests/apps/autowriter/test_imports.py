@@ -142,9 +142,24 @@ async def test_cancelling_an_import_cancels_its_articles(writer_app: WriterApp) 
     assert (await show(writer_app, started))["state"] == "cancelled"
 
 
+async def test_every_accepted_line_ends_published_failed_canceled_or_in_need_of_review(writer_app: WriterApp) -> None:
+    kinds = (LINE, LINE.replace("Café e cafeína", "Direito civil"), LINE.replace("400", "600"))
+    lines = [kinds[number % 3].replace("explicar", f"explicar {number}:") for number in range(90)]
+    status, started = await upload(writer_app, "\n".join([HEADER, *lines]))
+    assert (status, started["skipped_lines"]) == (202, [])
+    await writer_app.work()
+    in_review = (await writer_app.api.get("/autowriter/jobs?state=needs_review&limit=100")).json()["jobs"]
+    for each in in_review[:10]:
+        await writer_app.api.post(f"/autowriter/jobs/{each['job_id']}/cancel")
+    await writer_app.work()
+    articles = (await writer_app.api.get("/autowriter/jobs?limit=100")).json()["jobs"]
+    assert Counter(each["state"] for each in articles) == {"done": 30, "failed": 30, "needs_review": 20, "canceled": 10}
+    assert len(await writer_app.list_drafts()) == 30
+
+
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """What is done from now on: statements sent to the database, files parsed by the server, files parsed by workers."""
+    """What is done from now on: statements sent to the database, and files parsed by the server and by workers."""
     counted: Counter[str] = Counter()
     run, connection = Database._run_with_retries, Database.connection
 

@@ -101,6 +101,17 @@ if ( isset( $faults['now'] ) ) {
 	);
 }
 
+// A plugin of somebody else gives every post another status.
+if ( isset( $faults['status'] ) ) {
+	add_filter(
+		'wp_insert_post_data',
+		function ( $data ) use ( $faults ) {
+			return 'post' === $data['post_type'] ? array( 'post_status' => $faults['status'] ) + $data : $data;
+		},
+		99
+	);
+}
+
 // The database refuses terms, SEO data; the disk refuses files.
 if ( isset( $faults['terms'] ) ) {
 	add_filter(
