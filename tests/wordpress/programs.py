@@ -58,6 +58,7 @@ def run_command(command: list[str], text: str = "", variables: Mapping[str, str]
         input=text,
         capture_output=True,
         text=True,
+        timeout=SECONDS_TO_START,
         check=False,
     )
     if ended.returncode != 0:
