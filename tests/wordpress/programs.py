@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.ports import free_port
 
 SOURCE = Path("/usr/share/wordpress")
-SECONDS_TO_START = 60
+SECONDS_TO_START = 180  # the machine may be busy with other tests
 ATTEMPTS_TO_LISTEN = 5
 MODULES = ("mysqli", "curl", "gd", "xml", "mbstring")
 PACKAGES = "wordpress mariadb-server php-cli php-mysql php-curl php-gd php-xml php-mbstring"
@@ -31,10 +31,15 @@ PHP_OPTIONS = {
 DATABASE_OPTIONS = (
     "--skip-networking",
     "--skip-grant-tables",
+    "--innodb-use-native-aio=0",  # the system has few of its slots, for all databases together
     "--innodb-flush-log-at-trx-commit=0",
     "--innodb-log-file-size=8M",
     "--innodb-buffer-pool-size=64M",
 )
+
+
+class ProgramFailed(Exception):
+    """The message is what the program printed."""
 
 
 def are_installed() -> bool:
@@ -43,6 +48,22 @@ def are_installed() -> bool:
         return False
     listed = subprocess.run(["php", "-m"], capture_output=True, text=True, check=True).stdout.split()
     return set(MODULES) <= set(listed)
+
+
+def run_command(command: list[str], text: str = "", variables: Mapping[str, str] | None = None) -> str:
+    """Return what a program prints. Raise ProgramFailed with all of it if it fails."""
+    ended = subprocess.run(
+        command,
+        env={**os.environ, **(variables or {})},
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_TO_START,
+        check=False,
+    )
+    if ended.returncode != 0:
+        raise ProgramFailed(f"{command[0]} ended with {ended.returncode}: {(ended.stdout + ended.stderr)[-2_000:]}")
+    return ended.stdout
 
 
 def php_command(root: Path) -> list[str]:
@@ -58,8 +79,9 @@ def run_database(folder: Path) -> Iterator[Path]:
     """Run a MariaDB with its data in `folder`, and yield its socket: who can open the folder can use it."""
     account = f"--user={pwd.getpwuid(os.getuid()).pw_name}"
     data, at = folder / "data", folder / "mariadb.sock"
-    install = [_find_program("mariadb-install-db"), "--no-defaults", f"--datadir={data}", account, "--skip-test-db"]
-    subprocess.run(install, check=True, capture_output=True)
+    # `--force` spares it the look-up of this machine's name, without which it fails if there is no name server.
+    install = [_find_program("mariadb-install-db"), "--no-defaults", f"--datadir={data}", account]
+    run_command([*install, "--skip-test-db", "--force"])
     command = [_find_program("mariadbd"), "--no-defaults", f"--datadir={data}", f"--socket={at}", account]
     with run_process([*command, *DATABASE_OPTIONS], folder / "mariadb.log") as process:
         _wait_until(lambda: _answers_ping(at), process, folder / "mariadb.log")
@@ -73,7 +95,9 @@ def run_web_server(
     """Serve a copy of WordPress, and yield its port: a free one, which no other process of tests took meanwhile."""
     for _ in range(ATTEMPTS_TO_LISTEN):
         port = fixed_port or free_port()
-        variables = {**environment, "WORDPRESS_PORT": str(port), "PHP_CLI_SERVER_WORKERS": str(workers)}
+        variables = {**environment, "PHP_CLI_SERVER_WORKERS": str(workers)}
+        if variables["WORDPRESS_PORT"] == "0":
+            variables["WORDPRESS_PORT"] = str(port)
         command = [*php_command(root), "-S", f"127.0.0.1:{port}", "-t", str(root), str(root / "router.php")]
         log.unlink(missing_ok=True)
         with run_process(command, log, variables) as process:

@@ -16,6 +16,7 @@ from tests.wordpress.programs import PACKAGES, are_installed
 from tests.wordpress.site import Sites
 
 ROOT = Path(__file__).resolve().parents[2]
+ATTEMPTS_TO_START = 2
 
 
 @contextmanager
@@ -48,9 +49,13 @@ def _start_once(folder: Path) -> Sites:
 
 
 def _start(folder: Path, log: Path) -> None:
-    """Return when the sites are ready. If they are not, note it, so that no other process tries again."""
+    """Return when the sites are ready. If they are not twice, note it, so that no other process tries again."""
     command = [sys.executable, "-m", "tests.wordpress.supervisor", str(folder)]
-    with log.open("ab") as output:
-        started = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
-    if started.returncode != 0:
-        (folder / "failed").touch()
+    for _ in range(ATTEMPTS_TO_START):
+        with log.open("ab") as output:
+            ended = subprocess.run(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
+            )
+        if ended.returncode == 0:
+            return
+    (folder / "failed").touch()

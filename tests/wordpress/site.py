@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +12,7 @@ from uuid import uuid4
 
 import httpx2
 
-from tests.wordpress.programs import php_command, run_web_server
+from tests.wordpress.programs import php_command, run_command, run_web_server
 
 PHP = Path(__file__).parent / "php"
 SECONDS = 120
@@ -30,13 +28,15 @@ class WordPress:
     """`network` is empty for a single site, `new` until the network exists, then `installed`.
 
     `credentials` are the secrets of its sites, by their paths: `/` is the main or only one. `port` is 0 until a web
-    server serves it. With `cron`, requests start WP-Cron, as in production; without, only tests do.
+    server serves it, and `proxy_port` is the one of its addresses if a proxy is in front of that server. With `cron`,
+    requests start WP-Cron, as in production; without, only tests do.
     """
 
     root: Path
     socket: Path
     database: str
     port: int = 0
+    proxy_port: int = 0
     network: str = ""
     cron: bool = False
     credentials: dict[str, str] = field(default_factory=dict)
@@ -69,21 +69,10 @@ class WordPress:
         return httpx2.post(f"{self.address}{path}", content=request, headers=headers, timeout=SECONDS).text
 
     def run_script(self, name: str, text: str = "") -> str:
-        ended = subprocess.run(
-            [*php_command(self.root), str(PHP / name)],
-            env={**os.environ, **self.environment()},
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ended.returncode != 0:
-            raise PhpFailed((ended.stdout + ended.stderr)[-2_000:])
-        return ended.stdout
+        return run_command([*php_command(self.root), str(PHP / name)], text, self.environment())
 
     def run_sql(self, statements: str) -> None:
-        command = ["mariadb", "--no-defaults", f"--socket={self.socket}"]
-        subprocess.run(command, input=statements, text=True, check=True, capture_output=True)
+        run_command(["mariadb", "--no-defaults", f"--socket={self.socket}"], statements)
 
     def create_database(self) -> None:
         self.run_sql(f"create database {self.database} character set utf8mb4")
@@ -92,18 +81,22 @@ class WordPress:
         """Return a copy with its own database. Nothing serves it yet."""
         made = replace(self, database=database, port=0)
         made.create_database()
-        dump = ["mariadb-dump", "--no-defaults", f"--socket={self.socket}", self.database]
-        copied = subprocess.run(dump, check=True, capture_output=True, text=True).stdout
+        copied = run_command(["mariadb-dump", "--no-defaults", f"--socket={self.socket}", self.database])
         made.run_sql(f"use {made.database};\n{copied}")
         return made
 
     @contextmanager
     def clone(self, *, cron: bool = False) -> Iterator[WordPress]:
         """Yield a copy with its own database and web server, for a test that changes what others rely on."""
-        made = replace(self.copy(f"{self.database}_{uuid4().hex[:12]}"), cron=cron)
+        with self.borrow_copy() as made, replace(made, cron=cron).serve(workers=2) as served:
+            yield served
+
+    @contextmanager
+    def borrow_copy(self) -> Iterator[WordPress]:
+        """Yield a copy with its own database, which is dropped afterwards. Nothing serves it yet."""
+        made = self.copy(f"{self.database}_{uuid4().hex[:12]}")
         try:
-            with made.serve(workers=2) as served:
-                yield served
+            yield made
         finally:
             made.run_sql(f"drop database {made.database}")
 
@@ -119,7 +112,7 @@ class WordPress:
             "WORDPRESS_FOLDER": str(self.root),
             "WORDPRESS_SOCKET": str(self.socket),
             "WORDPRESS_DATABASE": self.database,
-            "WORDPRESS_PORT": str(self.port),
+            "WORDPRESS_PORT": str(self.proxy_port or self.port),
             "WORDPRESS_NETWORK": self.network,
             "WORDPRESS_CRON": "yes" if self.cron else "",
             "WORDPRESS_LOG": str(self.log),

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from tests.wordpress.programs import SOURCE, run_database
 from tests.wordpress.site import PHP, PLUGIN, Sites, WordPress
@@ -61,7 +62,7 @@ def main(folder: Path) -> None:
         sys.exit(0 if os.read(ready, 1) else 1)
     os.setsid()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with run_sites() as sites, announce(folder, sites), (folder / "users").open("a") as users:
+    with run_sites() as sites, announce(folder, sites) as users:
         os.write(started, b"1")
         fcntl.flock(users, fcntl.LOCK_EX)
 
@@ -83,14 +84,19 @@ def run_sites() -> Iterator[Sites]:
 
 
 @contextmanager
-def announce(folder: Path, sites: Sites) -> Iterator[None]:
+def announce(folder: Path, sites: Sites) -> Iterator[IO[str]]:
+    """Tell where the sites are, and yield the file to lock.
+
+    The lock ends after the announcement: a process that gets it next must not find sites that are about to stop.
+    """
     ready, part = folder / "ready.json", folder / "ready.json.part"
     part.write_text(sites.to_json())
-    part.rename(ready)
-    try:
-        yield
-    finally:
-        ready.unlink()
+    with (folder / "users").open("a") as users:
+        part.rename(ready)
+        try:
+            yield users
+        finally:
+            ready.unlink()
 
 
 def copy_wordpress(folder: Path) -> Path:

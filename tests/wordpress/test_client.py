@@ -213,3 +213,11 @@ async def test_posts_of_one_site_of_a_network_are_listed(network: Server) -> Non
         assert "Só em viagens" not in [post.title for post in await blog.list_posts(sites["receitas"])]
         with pytest.raises(GiveUp, match="no site 99"):
             await blog.list_posts(99)
+
+
+async def test_the_addresses_of_a_network_are_asked_for_once(own_network: Server) -> None:
+    async with opened(own_network) as blog:
+        for site_id in (1, 2, 3, 2):
+            await blog.list_posts(site_id)
+    count = 'return (int) $wpdb->get_var( "SELECT COUNT(*) FROM {$wpdb->base_prefix}autowriter_nonces" );'
+    assert await asyncio.to_thread(own_network.run_php, count) == 1

@@ -29,6 +29,10 @@ try {
 }
 return array( $failed, get_current_blog_id(), ms_is_switched(), get_current_user_id() === $user );
 """
+DELETE_SITE = """
+$wpdb->delete( $wpdb->blogs, array( 'blog_id' => 2 ) );
+return $wpdb->query( "DROP TABLE {$wpdb->base_prefix}2_posts, {$wpdb->base_prefix}2_postmeta" );
+"""
 SITES = {"/": 1, "/viagens/": 2, "/receitas/": 3}
 
 
@@ -121,6 +125,16 @@ def test_a_closed_site_is_not_entered(own_network: WordPress, state: str) -> Non
     main = Dashboard(own_network)
     assert read_error(main.publish(blog_id=3)) == (404, "BLOG_SWITCH_FAIL", False)
     assert [each["blog_id"] for each in main.send("GET", "/ping").json()["sites"]] == [1, 2]
+
+
+def test_the_job_of_a_deleted_site_stays_readable(own_network: WordPress) -> None:
+    main, key = Dashboard(own_network), new_key()
+    main.publish(make_publication(key, blog_id=2))
+    assert own_network.run_php(DELETE_SITE)
+    status = main.get_job(key).json()
+    assert (status["status"], status["post_status"], status["edited"]) == ("done", None, False)
+    assert main.mark(key, "não serve").json()["note"] == "não serve"
+    assert own_network.list_complaints("database error") == []
 
 
 @pytest.mark.parametrize("fault", ["", "failure", "error"])

@@ -20,6 +20,9 @@ return count( get_posts( array(
 	'post_type' => 'attachment', 'numberposts' => -1, 'meta_key' => '_autowriter_image_key', 'meta_value' => $key,
 ) ) );
 """
+COUNT_IMAGES_OF_POST = """
+return count( get_posts( array( 'post_type' => 'attachment', 'numberposts' => -1, 'post_parent' => $id ) ) );
+"""
 COUNT_JOBS = """
 $table = $wpdb->base_prefix . 'autowriter_jobs';
 return (int) $wpdb->get_var( $wpdb->prepare( "SELECT COUNT(*) FROM $table WHERE idempotency_key = %s", $key ) );
@@ -114,6 +117,13 @@ def test_an_update_never_changes_the_status_of_a_post(dashboard: Dashboard, stat
     assert post["slug"] == (f"outro-{key[:8]}" if status == "pending" else slug)
 
 
+def test_no_other_plugin_publishes_a_draft_while_it_is_written(dashboard: Dashboard) -> None:
+    key = new_key()
+    for revision in (1, 2):
+        answer = dashboard.publish(make_publication(key, revision=revision), fault="status=publish")
+        assert read_post(dashboard.site, answer.json()["post_id"])["status"] == "draft"
+
+
 def test_a_scheduled_post_whose_time_has_passed_is_not_published_by_an_update(dashboard: Dashboard) -> None:
     key = new_key()
     post_id = dashboard.publish(make_publication(key)).json()["post_id"]
@@ -185,6 +195,28 @@ def test_a_post_that_a_person_edited_is_not_overwritten(
     assert (status["edited"], status["revision"], status["status"]) == (True, 1, "done")
 
 
+@pytest.mark.parametrize("revision", [1, 2])
+def test_an_edit_while_the_images_are_stored_is_not_overwritten(
+    dashboard: Dashboard, tmp_path: Path, revision: int
+) -> None:
+    key = new_key()
+    if revision > 1:
+        dashboard.publish(make_publication(key))
+    publication = make_publication(key, revision=revision, title="Da máquina")
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(dashboard.publish, publication, fault=f"wait_before=terms:{tmp_path}")
+        try:
+            wait_until((tmp_path / "waiting").exists, WAIT_TIMEOUT)
+            post_id = dashboard.get_job(key).json()["post_id"]
+            edit_post(dashboard.site, post_id, post_title="Meu título")
+        finally:
+            (tmp_path / "go").touch()
+        assert read_error(sent.result()) == (409, "POST_EDITED", False)
+    assert read_post(dashboard.site, post_id)["title"] == "Meu título"
+    assert dashboard.publish({**publication, "force": True}).json()["status"] == "done"
+    assert read_post(dashboard.site, post_id)["title"] == "Da máquina"
+
+
 def test_force_overwrites_what_a_person_edited(dashboard: Dashboard) -> None:
     key = new_key()
     post_id = dashboard.publish(make_publication(key)).json()["post_id"]
@@ -245,6 +277,30 @@ def test_a_publication_that_died_before_a_step_is_resumed_with_its_post(dashboar
     assert dashboard.site.run_php(COUNT_ATTACHMENTS, key=image["key"]) == 1
     assert [event["kind"] for event in answer["events"]] == ["media_ok", "seo_applied", "done"]
     assert "<figure" in read_post(dashboard.site, answer["post_id"])["content"]
+
+
+@pytest.mark.parametrize("written", ["row", "_autowriter_image_key", "_wp_attached_file", "_wp_attachment_metadata"])
+def test_an_image_whose_publication_died_is_completed_and_not_stored_again(dashboard: Dashboard, written: str) -> None:
+    image = make_image(new_key())
+    publication = make_publication(images=[image], content=make_placeholder(image["key"]))
+    assert dashboard.publish(publication, fault=f"exit_after_image={written}").status_code == 500
+    answer = dashboard.publish(publication).json()
+    assert answer["status"] == "done"
+    assert dashboard.site.run_php(COUNT_IMAGES_OF_POST, id=answer["post_id"]) == 1
+    content = read_post(dashboard.site, answer["post_id"])["content"]
+    assert ".png" in content
+    assert 'width="32" height="24"' in content
+
+
+def test_an_image_whose_file_is_gone_is_written_again(dashboard: Dashboard) -> None:
+    key = new_key()
+    image = make_image(key, "featured")
+    post_id = dashboard.publish(make_publication(key, images=[image])).json()["post_id"]
+    remove = "return wp_delete_file( get_attached_file( get_post_thumbnail_id( $id ) ) );"
+    dashboard.site.run_php(remove, id=post_id)
+    dashboard.publish(make_publication(key, revision=2, images=[image]))
+    assert dashboard.site.run_php("return is_file( get_attached_file( get_post_thumbnail_id( $id ) ) );", id=post_id)
+    assert dashboard.site.run_php(COUNT_ATTACHMENTS, key=key) == 1
 
 
 def test_a_draft_whose_publication_died_has_its_text_already(dashboard: Dashboard) -> None:

@@ -114,6 +114,11 @@ def test_a_nonce_is_remembered_as_long_as_its_request_is_recent(dashboard: Dashb
     assert ["nonce" in each.json()["message"] for each in answers] == [True, False]
 
 
+def test_a_database_that_stores_no_nonces_is_not_taken_for_a_replay(own_site: WordPress) -> None:
+    own_site.run_php('$wpdb->query( "RENAME TABLE {$wpdb->prefix}autowriter_nonces TO lost" );')
+    assert read_error(Dashboard(own_site).publish()) == (500, "PUBLISH_FAILED", True)
+
+
 @pytest.mark.parametrize("nonce", ["short", "x" * 65, "with space in between"])
 def test_a_nonce_of_another_form_is_refused(dashboard: Dashboard, nonce: str) -> None:
     assert read_error(dashboard.send("GET", "/ping", nonce=nonce)) == (401, "HMAC_INVALID", False)

@@ -6,6 +6,11 @@ from tests.wordpress.articles import make_image, make_publication, new_key
 from tests.wordpress.dashboard import Dashboard, read_error
 from tests.wordpress.posts import edit_post, read_post
 
+READ_JOBS = """
+$table = $wpdb->base_prefix . 'autowriter_jobs';
+$sql   = "SELECT * FROM $table WHERE idempotency_key IN (%s, %s) ORDER BY id";
+return $wpdb->get_results( $wpdb->prepare( $sql, $keys ), ARRAY_A );
+"""
 STATES = "return get_post_states( get_post( $id ) );"
 
 
@@ -20,6 +25,23 @@ def test_the_status_of_a_job_has_its_steps_and_events(dashboard: Dashboard) -> N
     assert status["events"] == published["events"]
     assert [event["sequence"] for event in status["events"]] == [1, 2, 3]
     assert len({event["id"] for event in status["events"]}) == 3
+
+
+def test_the_plugin_keeps_a_record_of_every_publication(dashboard: Dashboard) -> None:
+    published, failed = new_key(), new_key()
+    for revision in (1, 2):
+        post_id = dashboard.publish(make_publication(published, revision=revision)).json()["post_id"]
+    dashboard.publish(make_publication(failed), fault="seo")
+    dashboard.site.run_php("wp_delete_post( $id, true );", id=post_id)
+    rows = dashboard.site.run_php(READ_JOBS, keys=[published, failed])
+    assert [(row["idempotency_key"], row["revision"], row["status"]) for row in rows] == [
+        (published, "2", "done"),
+        (failed, "1", "failed"),
+    ]
+    assert (rows[0]["job_id"], rows[0]["post_id"]) == (f"job-{published[:8]}", str(post_id))
+    assert "SEO_APPLY_FAIL" in rows[1]["error"]
+    assert all(int(row["created_at"]) <= int(row["updated_at"]) for row in rows)
+    assert [event["kind"] for event in dashboard.get_job(published).json()["events"]] == ["seo_applied", "done"] * 2
 
 
 def test_events_are_numbered_on_across_revisions(dashboard: Dashboard) -> None:

@@ -311,10 +311,7 @@ async def _get_run(by: Principal, job: UUID) -> Run:
 
 
 async def _read_body(request: Request) -> bytes:
-    content = b""
-    async for chunk in request.stream():
-        content += chunk
-    return content
+    return b"".join([chunk async for chunk in request.stream()])
 
 
 def _format_summary(summary: ArticleSummary) -> dict[str, Any]:

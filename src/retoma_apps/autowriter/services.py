@@ -13,7 +13,7 @@ from retoma_apps.autowriter.steps.csv_file import parse_csv
 from retoma_apps.providers.wordpress import Blog as WordPressBlog
 from retoma_apps.providers.wordpress import OpenBlog
 
-_FILES_KEPT = 3
+_FILES_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,10 @@ async def open_own_site(open_blog: OpenBlog, ctx: Context) -> Site:
 
 
 class ImportFiles:
-    """The lines of CSV files. It keeps the last few files: each of their lines is a job, and none should parse all."""
+    """The lines of CSV files. It keeps those used last: each of their lines is a job, and none should parse all.
+
+    Several imports may run at once, as blogs take turns.
+    """
 
     def __init__(self, files: FileStore) -> None:
         self._files = files
@@ -42,10 +45,12 @@ class ImportFiles:
 
     async def get_lines(self, file: File) -> Mapping[int, ImportedLine]:
         """Return the valid lines of a file by their numbers."""
-        task = self._parsing.get(file.file)
+        task = self._parsing.pop(file.file, None)
         if task is None or (task.done() and task.exception() is not None):
-            self._parsing = dict(list(self._parsing.items())[-_FILES_KEPT:])
-            task = self._parsing[file.file] = asyncio.create_task(self._parse(file))
+            task = asyncio.create_task(self._parse(file))
+        self._parsing[file.file] = task
+        if len(self._parsing) > _FILES_KEPT:
+            del self._parsing[next(iter(self._parsing))]
         return await asyncio.shield(task)
 
     async def _parse(self, file: File) -> Mapping[int, ImportedLine]:

@@ -83,6 +83,9 @@ async def test_rerun_body_writes_the_body_again_and_updates_the_same_post(writer
     assert before["content_created"] != after["content_created"]
     assert before["title_slug_created"] == after["title_slug_created"]
     assert before["images_resolved"] == after["images_resolved"]
+    changed = await list_changed(writer_app, run, 2)
+    assert changed >= BODY | {"internal_links_created", "quality_checked", "payload_ready", "published_wp"}
+    assert not changed & (SEO | {"images_resolved", "brief_created", "outline_created"})
     (draft,) = await writer_app.list_drafts()
     assert (draft["post_id"], draft["revision"]) == (first["post_id"], 2)
     assert draft["article"]["content"] != first["article"]["content"]

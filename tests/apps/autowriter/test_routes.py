@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
+from retoma.store.database import Database
 from retoma_apps.autowriter import pipeline
 from retoma_apps.autowriter.steps.writing.offline import MODEL
 from retoma_apps.providers.images.errors import ImageUnavailable
 from retoma_apps.providers.llm.errors import LlmUnavailable
 from tests.apps.autowriter.samples import REQUEST, make_request
-from tests.apps.autowriter.writer_app import COST, WriterApp
+from tests.apps.autowriter.writer_app import COST, WriterApp, open_writer_app
 
 
 async def post(writer_app: WriterApp, path: str = "", **options: Any) -> tuple[int, dict[str, Any]]:
@@ -105,6 +107,20 @@ async def test_a_cancelled_article_says_who_cancelled_it(writer_app: WriterApp) 
     for path in ("rerun", "regenerate"):
         body = {"json": {"group": "seo"}} if path == "rerun" else {}
         assert (await post(writer_app, f"/{started['job_id']}/{path}", **body))[0] == 409
+
+
+async def test_an_article_accepted_by_one_server_is_shown_and_written_by_another(
+    writer_app: WriterApp, database: Database, tmp_path: Path
+) -> None:
+    _, accepted = await post(writer_app, json=REQUEST)
+    # The database is all that they have in common.
+    async with open_writer_app(database, tmp_path / "another") as other:
+        shown = await other.show(UUID(accepted["job_id"]))
+        assert shown == accepted
+        await other.work()
+        assert await other.get_state(UUID(accepted["job_id"])) == "done"
+        assert len(await other.list_drafts()) == 1
+    assert (await writer_app.show(UUID(accepted["job_id"])))["state"] == "done"
 
 
 async def test_a_rejection_after_publication_leaves_the_draft_and_marks_it(writer_app: WriterApp) -> None:

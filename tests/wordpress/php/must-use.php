@@ -54,6 +54,18 @@ if ( isset( $faults['exit_after_insert'] ) ) {
 	);
 }
 
+// The process ends when the row of an image, or a meta of it, is in the database: `exit_after_image=row`.
+if ( isset( $faults['exit_after_image'] ) ) {
+	$end = function ( $id, $post_id = 0, $name = 'row' ) use ( $faults ) {
+		if ( $name === $faults['exit_after_image'] ) {
+			status_header( 500 );
+			exit( 'killed' );
+		}
+	};
+	add_action( 'add_attachment', $end );
+	add_action( 'added_post_meta', $end, 10, 3 );
+}
+
 // The process waits before a step: it creates the file FOLDER/waiting, and goes on when FOLDER/go exists.
 if ( isset( $faults['wait_before'] ) ) {
 	add_action(
@@ -86,6 +98,17 @@ if ( isset( $faults['now'] ) ) {
 		function ( $seconds ) use ( $faults ) {
 			return $seconds + (int) $faults['now'];
 		}
+	);
+}
+
+// A plugin of somebody else gives every post another status.
+if ( isset( $faults['status'] ) ) {
+	add_filter(
+		'wp_insert_post_data',
+		function ( $data ) use ( $faults ) {
+			return 'post' === $data['post_type'] ? array( 'post_status' => $faults['status'] ) + $data : $data;
+		},
+		99
 	);
 }
 

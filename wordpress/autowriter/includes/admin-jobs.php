@@ -71,17 +71,17 @@ function show_job( array $job ) {
  * @param array $job The job.
  */
 function show_job_title( array $job ) {
-	list( $title, $url ) = in_site(
-		$job['blog_id'],
+	$shown = in_site_of_job(
+		$job,
 		function () use ( $job ) {
 			$post = $job['post_id'] ? get_post( $job['post_id'] ) : null;
-			return $post ? array( get_the_title( $post ), admin_url( "post.php?post={$post->ID}&action=edit" ) ) : array( $job['job_id'], '' );
+			return $post ? array( admin_url( "post.php?post={$post->ID}&action=edit" ), get_the_title( $post ) ) : null;
 		}
 	);
-	if ( '' === $url ) {
-		echo esc_html( $title );
+	if ( null === $shown ) {
+		echo esc_html( $job['job_id'] );
 	} else {
-		printf( '<a href="%s">%s</a>', esc_url( $url ), esc_html( wp_specialchars_decode( $title, ENT_QUOTES ) ) );
+		printf( '<a href="%s">%s</a>', esc_url( $shown[0] ), esc_html( wp_specialchars_decode( $shown[1], ENT_QUOTES ) ) );
 	}
 }
 

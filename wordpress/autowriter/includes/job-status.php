@@ -34,8 +34,8 @@ function describe_job( array $job ): array {
  * @param array $job The job.
  */
 function get_job_post_status( array $job ) {
-	$status = in_site(
-		$job['blog_id'],
+	$status = in_site_of_job(
+		$job,
 		function () use ( $job ) {
 			return $job['post_id'] ? get_post_status( $job['post_id'] ) : false;
 		}
@@ -49,8 +49,8 @@ function get_job_post_status( array $job ) {
  * @param array $job The job.
  */
 function is_post_edited( array $job ): bool {
-	return in_site(
-		$job['blog_id'],
+	return (bool) in_site_of_job(
+		$job,
 		function () use ( $job ) {
 			return $job['post_id'] && ! is_post_gone( $job ) && list_edited_parts( $job );
 		}

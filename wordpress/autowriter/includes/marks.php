@@ -17,8 +17,8 @@ const MAX_NOTE_CHARACTERS = 1000;
  */
 function mark_job( array $job, string $note ): array {
 	$note = mb_substr( trim( wp_strip_all_tags( $note ) ), 0, MAX_NOTE_CHARACTERS );
-	in_site(
-		$job['blog_id'],
+	in_site_of_job(
+		$job,
 		function () use ( $job, $note ) {
 			if ( $job['post_id'] && get_post( $job['post_id'] ) ) {
 				update_post_meta( $job['post_id'], MARK_META, wp_slash( $note ) );

@@ -15,27 +15,50 @@ const IMAGE_TYPES = array(
 );
 
 /**
- * Return the attachment of an image: the one that was stored under its key before, or a new one.
+ * Return the attachment of an image: the one that was stored under its key before, or a new one. What a process that
+ * died left out of it is added.
  *
  * @param array $image   The image.
  * @param int   $post_id The post to attach it to.
  * @throws Failure If it cannot be stored.
  */
 function store_image( array $image, int $post_id ): int {
-	$id = find_attachment( $image['key'] );
-	if ( ! $id ) {
-		$id = create_attachment( $image, $post_id );
+	// These files are loaded only in wp-admin.
+	require_once ABSPATH . 'wp-admin/includes/image.php';
+	$id = find_attachment( $image['key'], $post_id );
+	if ( ! $id || ! is_file( (string) get_attached_file( $id ) ) ) {
+		$stored = write_image_file( $image );
+		$id     = $id ? $id : insert_attachment( $image, $stored, $post_id );
+		update_attached_file( $id, $stored['file'] );
+		delete_post_meta( $id, '_wp_attachment_metadata' );
 	}
+	if ( ! wp_get_attachment_metadata( $id, true ) ) {
+		wp_update_attachment_metadata( $id, wp_generate_attachment_metadata( $id, get_attached_file( $id ) ) );
+	}
+	update_post_meta( $id, IMAGE_KEY_META, $image['key'] );
 	update_post_meta( $id, '_wp_attachment_image_alt', wp_slash( wp_strip_all_tags( $image['alt'] ) ) );
 	return $id;
 }
 
 /**
- * Return the attachment that was stored under a key, or 0 if there is none or its file is gone.
+ * Return the attachment of a key, or 0. It is one of this post, which its guid tells even if the process died right
+ * after it inserted it, or one of an earlier draft.
  *
- * @param string $key The key of the image.
+ * @param string $key     The key of the image.
+ * @param int    $post_id The post.
  */
-function find_attachment( string $key ): int {
+function find_attachment( string $key, int $post_id ): int {
+	global $wpdb;
+	$begun = (int) $wpdb->get_var(
+		$wpdb->prepare(
+			"SELECT ID FROM $wpdb->posts WHERE post_parent = %d AND post_type = 'attachment' AND guid = %s",
+			$post_id,
+			build_image_guid( $key )
+		)
+	);
+	if ( $begun ) {
+		return $begun;
+	}
 	$found = get_posts(
 		array(
 			'post_type'   => 'attachment',
@@ -46,31 +69,37 @@ function find_attachment( string $key ): int {
 			'meta_value'  => $key,
 		)
 	);
-	return $found && is_file( (string) get_attached_file( $found[0] ) ) ? $found[0] : 0;
+	return $found ? $found[0] : 0;
 }
 
 /**
- * Store an image as a new attachment.
+ * Return the guid of the attachment of an image.
+ *
+ * @param string $key The key of the image.
+ */
+function build_image_guid( string $key ): string {
+	return "urn:autowriter-image:$key";
+}
+
+/**
+ * Insert the attachment of a file.
  *
  * @param array $image   The image.
+ * @param array $stored  Its `file` and `type`.
  * @param int   $post_id The post to attach it to.
- * @throws Failure If it cannot be stored.
+ * @throws Failure If WordPress refuses it.
  */
-function create_attachment( array $image, int $post_id ): int {
-	// These files are loaded only in wp-admin.
-	require_once ABSPATH . 'wp-admin/includes/image.php';
-	$stored = write_image_file( $image );
-	$id     = wp_insert_attachment(
+function insert_attachment( array $image, array $stored, int $post_id ): int {
+	$id = wp_insert_attachment(
 		wp_slash(
 			array(
-				'guid'           => $stored['url'],
+				'guid'           => build_image_guid( $image['key'] ),
 				'post_mime_type' => $stored['type'],
 				'post_title'     => wp_strip_all_tags( $image['alt'] ? $image['alt'] : pathinfo( $stored['file'], PATHINFO_FILENAME ) ),
 				'post_status'    => 'inherit',
-				'meta_input'     => array( IMAGE_KEY_META => $image['key'] ),
 			)
 		),
-		$stored['file'],
+		false,
 		$post_id,
 		true
 	);
@@ -78,12 +107,11 @@ function create_attachment( array $image, int $post_id ): int {
 		wp_delete_file( $stored['file'] );
 		throw new Failure( 'MEDIA_UPLOAD_FAIL', $id->get_error_message() );
 	}
-	wp_update_attachment_metadata( $id, wp_generate_attachment_metadata( $id, $stored['file'] ) );
 	return $id;
 }
 
 /**
- * Write an image to the folder for uploads, and return its `file`, `url` and `type`.
+ * Write an image to the folder for uploads, and return its `file` and `type`.
  *
  * @param array $image The image.
  * @throws Failure If it is not an image of an accepted type, or cannot be written.
@@ -100,7 +128,10 @@ function write_image_file( array $image ): array {
 		throw new Failure( 'MEDIA_UPLOAD_FAIL', "Image {$image['key']} could not be written: {$stored['error']}" );
 	}
 	check_image_file( $stored['file'], $image['key'] );
-	return array( 'type' => $type ) + $stored;
+	return array(
+		'file' => $stored['file'],
+		'type' => $type,
+	);
 }
 
 /**

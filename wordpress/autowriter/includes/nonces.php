@@ -13,6 +13,7 @@ namespace AutoWriter;
  * @param string $key_id    The key id.
  * @param string $nonce     The nonce.
  * @param int    $timestamp The time in the request, which may be up to the window ahead.
+ * @throws Failure If the database does not take it.
  */
 function use_nonce( string $key_id, string $nonce, int $timestamp ): bool {
 	global $wpdb;
@@ -27,6 +28,9 @@ function use_nonce( string $key_id, string $nonce, int $timestamp ): bool {
 			$timestamp + WINDOW_SECONDS
 		)
 	);
+	if ( false === $added ) {
+		throw new Failure( 'PUBLISH_FAILED', 'The request could not be stored: the database of this site has a problem.' );
+	}
 	return 1 === $added;
 }
 

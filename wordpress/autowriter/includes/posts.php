@@ -40,19 +40,19 @@ function find_begun_post( array $job ): int {
  * @throws Failure If WordPress refuses it.
  */
 function insert_draft( array $job, array $article ): int {
-	return check_post_id(
-		wp_insert_post(
-			wp_slash(
-				array(
-					'guid'         => build_guid( $job ),
-					'post_status'  => 'draft',
-					'post_author'  => get_author_id(),
-					'post_title'   => wp_strip_all_tags( $article['title'] ),
-					'post_content' => insert_figures( sanitize_content( $article['content'] ), array() ),
-				)
-			),
-			true
-		)
+	$fields = array(
+		'guid'         => build_guid( $job ),
+		'post_status'  => 'draft',
+		'post_author'  => get_author_id(),
+		'post_title'   => wp_strip_all_tags( $article['title'] ),
+		'post_content' => insert_figures( sanitize_content( $article['content'] ), array() ),
+	);
+	return with_status(
+		'draft',
+		array( 'guid' => $fields['guid'] ),
+		function () use ( $fields ) {
+			return check_post_id( wp_insert_post( wp_slash( $fields ), true ) );
+		}
 	);
 }
 
@@ -76,8 +76,9 @@ function write_post( int $post_id, array $article, array $attachments, array $te
 	if ( may_set_slug( $post_id ) && '' !== $article['slug'] ) {
 		$fields['post_name'] = sanitize_title( $article['slug'] );
 	}
-	with_kept_status(
-		$post_id,
+	with_status(
+		(string) get_post_status( $post_id ),
+		array( 'ID' => $post_id ),
 		function () use ( $fields ) {
 			check_post_id( wp_update_post( wp_slash( $fields ), true ) );
 		}
@@ -107,21 +108,21 @@ function write_featured_image( int $post_id, array $images, array $attachments )
 }
 
 /**
- * Run a function that updates a post, and let neither WordPress nor another plugin change its status meanwhile.
+ * Run a function that writes a post, and let neither WordPress nor another plugin give it another status.
  *
- * @param int      $post_id The post.
- * @param callable $work    The function.
+ * @param string   $status The status.
+ * @param array    $post   The field and value that tell which post it is.
+ * @param callable $work   The function.
+ * @return mixed What it returns.
  */
-function with_kept_status( int $post_id, callable $work ) {
-	$status = get_post_status( $post_id );
-	$keep   = function ( array $data, array $fields ) use ( $post_id, $status ) {
-		$is_this             = isset( $fields['ID'] ) && (int) $fields['ID'] === $post_id;
-		$data['post_status'] = $is_this ? $status : $data['post_status'];
-		return $data;
+function with_status( string $status, array $post, callable $work ) {
+	$keep = function ( array $data, array $fields ) use ( $status, $post ) {
+		$is_this = array_intersect_assoc( $post, $fields ) === $post;
+		return $is_this ? array( 'post_status' => $status ) + $data : $data;
 	};
 	add_filter( 'wp_insert_post_data', $keep, PHP_INT_MAX, 2 );
 	try {
-		$work();
+		return $work();
 	} finally {
 		remove_filter( 'wp_insert_post_data', $keep, PHP_INT_MAX );
 	}

@@ -188,7 +188,7 @@ function run_publication( array $job, array $publication ): array {
 			function () use ( $job, $publication ) {
 				return as_author(
 					function () use ( $job, $publication ) {
-						return run_steps( $job, $publication['article'] );
+						return run_steps( $job, $publication );
 					}
 				);
 			}
@@ -209,13 +209,15 @@ function run_publication( array $job, array $publication ): array {
 /**
  * Run the steps in the site of the post, as its author, and return the finished job.
  *
- * @param array $job     The job.
- * @param array $article The article.
+ * @param array $job         The job.
+ * @param array $publication The publication.
  * @throws Failure If a step fails.
  */
-function run_steps( array $job, array $article ): array {
+function run_steps( array $job, array $publication ): array {
+	$article = $publication['article'];
+
 	$job = begin_step( $job, 'post' );
-	$job = update_job( $job, array( 'post_id' => ensure_post( $job, $article ) ) );
+	$job = $job['post_id'] ? $job : create_post( $job, $article );
 	update_post_meta( $job['post_id'], KEY_META, $job['idempotency_key'] );
 
 	$job                            = begin_step( $job, 'media' );
@@ -227,24 +229,33 @@ function run_steps( array $job, array $article ): array {
 		'post_tag' => resolve_terms( $article['tags'], 'post_tag' ),
 	);
 
+	// Once more, because images take long enough for a person to save the post meanwhile.
+	if ( ! $publication['force'] ) {
+		clean_post_cache( $job['post_id'] );
+		check_untouched( $job );
+	}
 	$job = write_article( $job, $article, $attachments, $terms );
 	return finish_publication( $job, $warnings );
 }
 
 /**
- * Return the post of a job: the one that it has, one that a crash left behind, or a new draft. Only a job that was begun
- * before can have left one, and looking for it reads all posts.
+ * Store the post of a job: one that a crash left behind, or a new draft. Only a job that was begun before can have left
+ * one, and looking for it reads all posts.
  *
  * @param array $job     The job.
  * @param array $article The article.
  * @throws Failure If it cannot be created.
  */
-function ensure_post( array $job, array $article ): int {
-	if ( $job['post_id'] ) {
-		return $job['post_id'];
-	}
-	$begun = empty( $job['resumed'] ) ? 0 : find_begun_post( $job );
-	return $begun ? $begun : insert_draft( $job, $article );
+function create_post( array $job, array $article ): array {
+	$begun   = empty( $job['resumed'] ) ? 0 : find_begun_post( $job );
+	$post_id = $begun ? $begun : insert_draft( $job, $article );
+	return update_job(
+		$job,
+		array(
+			'post_id' => $post_id,
+			'written' => get_fingerprint( $post_id ),
+		)
+	);
 }
 
 /**

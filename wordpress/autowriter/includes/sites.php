@@ -61,6 +61,18 @@ function in_site( int $blog_id, callable $work ) {
 }
 
 /**
+ * Run a function in the site of a job's post. Null if that site was deleted: it has no tables any more.
+ *
+ * @param array    $job  The job.
+ * @param callable $work The function.
+ * @return mixed What it returns.
+ */
+function in_site_of_job( array $job, callable $work ) {
+	$exists = ! is_multisite() || get_site( $job['blog_id'] );
+	return $exists ? in_site( $job['blog_id'], $work ) : null;
+}
+
+/**
  * Return the sites that the secret of this site opens: arrays with `blog_id`, `name` and `url`.
  */
 function list_open_sites(): array {

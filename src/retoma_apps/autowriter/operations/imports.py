@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,10 +43,8 @@ class InvalidFile(InvalidInput):
 
 async def preview_file(client: Client, content: bytes, *, tenant: str | None = None) -> Preview:
     """Check a file without starting anything. `tenant` is the only blog that a key may use."""
-    parsed = parse_csv(content)
-    lines, errors = _check_blogs(parsed.lines, await list_known_ids(client, tenant))
-    lines, different = _check_same_articles(lines)
-    return Preview(tuple(lines), tuple(sorted([*parsed.errors, *errors, *different], key=lambda error: error.line)))
+    # In a thread: a large file takes seconds, in which the server has to answer other requests.
+    return await asyncio.to_thread(_check_lines, content, await list_known_ids(client, tenant))
 
 
 async def start_import(
@@ -87,6 +86,13 @@ async def get_import_totals(client: Client, run: Run) -> ItemTotals:
 
 async def list_import_lines(client: Client, run: Run, *, after: int = -1, limit: int = 100) -> list[ItemStatus]:
     return await client.runs.list_items(run.id, ITEMS_STEP, after=after, limit=limit)
+
+
+def _check_lines(content: bytes, known: Collection[str]) -> Preview:
+    parsed = parse_csv(content)
+    lines, errors = _check_blogs(parsed.lines, known)
+    lines, different = _check_same_articles(lines)
+    return Preview(tuple(lines), tuple(sorted([*parsed.errors, *errors, *different], key=lambda error: error.line)))
 
 
 def _check_blogs(lines: Collection[ImportedLine], known: Collection[str]) -> tuple[list[ImportedLine], list[LineError]]:

@@ -62,6 +62,7 @@ class WordPress(HttpService[WordPressSettings]):
     ) -> None:
         super().__init__(settings, outgoing)
         self._now = now
+        self._addresses: dict[int, str] = {}
 
     @classmethod
     def from_environment(cls, folder: Path) -> OpenBlog | None:  # type: ignore[override]  # a blog is opened by its name
@@ -98,14 +99,17 @@ class WordPress(HttpService[WordPressSettings]):
         except NoResponse as error:
             raise self._no_answer(error) from error
         if not answer.is_success:
+            self._addresses.clear()
             raise_error(answer, site, "")
         return self._parse(_POSTS, answer)
 
     async def _find_site(self, blog_id: int) -> str:
-        found = [site.url for site in (await self.ping()).sites if site.blog_id == blog_id]
-        if not found:
+        """Return the address of a site of the network. All are asked for at once and kept until one fails."""
+        if blog_id not in self._addresses:
+            self._addresses = {site.blog_id: site.url for site in (await self.ping()).sites}
+        if blog_id not in self._addresses:
             raise GiveUp(f"our secret opens no site {blog_id} of {self._origin}", "BLOG_SWITCH_FAIL")
-        return found[0]
+        return self._addresses[blog_id]
 
     async def ping(self) -> BlogInfo:
         return self._parse(TypeAdapter(BlogInfo), await self._send("GET", "/ping"))
