@@ -98,7 +98,7 @@ async def get_details(client: Client, run: Run) -> ArticleDetails:
         end_time=run.ended_at,
         steps=await client.runs.get_progress(run.id),
         stale=sorted({step for step, _ in await client.runs.list_stale(run.id)}),
-        charges=await client.costs.get_totals(by=("provider", "resource"), run=run.id),
+        charges=await client.costs.get_totals(by=("step", "provider", "resource"), run=run.id),
         artifacts=_list_artifacts(results),
         events=await client.inbound_events.list(summary.request.identity),
         review=review,
