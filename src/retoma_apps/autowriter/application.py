@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from retoma import App, Settings
 from retoma.files import FileSettings, FileStore, create_file_store
 from retoma.translations import N_
 from retoma_apps.autowriter.checks import check_environment
+from retoma_apps.autowriter.demo import run_demo
 from retoma_apps.autowriter.metrics import collect_metrics
 from retoma_apps.autowriter.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.autowriter.pages.pages import PAGES, STATIC, TEMPLATES
@@ -51,6 +54,7 @@ def make_app(
         labels=STEP_LABELS,
         locale=LOCALE,
         files=files,
+        demo=partial(run_demo, files),
         checks=lambda: check_environment(llm, images, keywords),
     )
 
