@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
 
-from retoma.files import FileSettings, create_file_store
 from retoma.store.database import Database
-from retoma_apps.autowriter.application import make_app
-from retoma_apps.autowriter.steps.writing.ask import LanguageModel
-from retoma_apps.autowriter.steps.writing.offline import MODEL, OfflineWriter
-from retoma_apps.providers.images.offline import OfflineImages
-from retoma_apps.providers.keywords import OfflineKeywords
-from retoma_apps.providers.wordpress import LocalBlog
+from retoma_apps.autowriter.application import from_environment
 from tests.apps.autowriter.samples import HEADER, LINE
 from tests.browser.screen import Screen, open_screen
 from tests.conftest import empty_database
-from tests.engine.builders import value
 
-UNDO = timedelta(seconds=11)
 HOSTILE_THEME = "Café <script>alert(1)</script>"
 FILE = "\n".join(
     [
@@ -32,24 +23,13 @@ FILE = "\n".join(
         f"saude,{HOSTILE_THEME},explicar quanto café é seguro,pt-BR,400",
     ]
 )
-# Not before the decisions that can no longer be undone have been applied.
-PENDING = """
-    select exists (select from retoma.reviews where state <> 'open' and applied_at is null)
-        or exists (select from retoma.jobs where state = 'ready' and ready_at is null)
-"""
 
 
 @pytest.fixture
-async def screen(database: Database, tmp_path: Path) -> AsyncIterator[Screen]:
+async def screen(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Screen]:
     await empty_database(database)
-    blog = LocalBlog(tmp_path / "wordpress")
-    application = make_app(
-        llm=LanguageModel(OfflineWriter(), MODEL),
-        images=OfflineImages(),
-        keywords=OfflineKeywords(),
-        open_blog=lambda _: blog,
-        files=create_file_store(FileSettings(home=tmp_path)),
-    )
+    monkeypatch.setenv("RETOMA_HOME", str(tmp_path))
+    application = from_environment()  # without any key, everything happens on this machine
     async with open_screen(database, application=application) as made:
         yield made
         assert made.complaints == []
@@ -60,7 +40,7 @@ async def test_a_csv_file_becomes_drafts_with_a_decision_on_the_way(screen: Scre
     await create_blog(page)
     await upload(screen, page)
     await start_import(page)
-    await work(screen)
+    await screen.apply_decisions()
     await expect(page.locator("#rows")).to_contain_text("Needs review")
     await page.get_by_role("link", name="Café e cafeína").click()
     await expect(page.locator("#review")).to_contain_text("A person has to decide")
@@ -105,27 +85,19 @@ async def accept(screen: Screen, page: Page) -> None:
     await expect(page.locator("#findings")).to_contain_text("700 were requested")
     await page.locator("#decide button[form=approve]").click()
     await expect(page.locator("#decided")).to_be_visible()
-    await work(screen)
+    await screen.apply_decisions()
 
 
 async def rerun_seo(screen: Screen, page: Page) -> None:
     title = await page.locator("#article h1").inner_text()
     await page.get_by_role("button", name="SEO").click()
     await expect(page.get_by_role("status")).to_contain_text("The rerun has started.")
-    await work(screen)
+    await screen.apply_decisions()
     await expect(page.locator("#head")).to_contain_text("Draft published")
     await expect(page.locator("#article h1")).not_to_have_text(title)
     await page.get_by_role("link", name="Compare revisions").click()
     await expect(page.locator("#part-title del").first).to_be_visible()
     await expect(page.locator("#part-body")).to_contain_text("no changes")
-
-
-async def work(screen: Screen) -> None:
-    """Do all work, with decisions that can no longer be undone. The server may be applying one at the same time."""
-    await screen.sandbox.clock.advance(UNDO)
-    await screen.sandbox.work(advance_clock=False)
-    while await value(screen.sandbox, PENDING):
-        await screen.sandbox.work(advance_clock=False)
 
 
 async def test_no_page_is_wider_than_the_screen(screen: Screen) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,13 +16,13 @@ from retoma_apps.autowriter.models import Image
 from retoma_apps.autowriter.operations.overview import list_article_page
 from retoma_apps.autowriter.pages import messages
 from retoma_apps.autowriter.pages.article_html import render_article
-from retoma_apps.autowriter.pages.imports import LINES_PER_PREVIEW
+from retoma_apps.autowriter.pages.imports import LINES_PER_PAGE, LINES_PER_PREVIEW
 from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.autowriter.steps.csv_file import MAX_ROWS
 from retoma_apps.autowriter.steps.error_codes import ERROR_CODES
 from retoma_apps.providers.images.errors import ImageUnavailable
 from retoma_apps.providers.llm.errors import LlmUnavailable
-from retoma_apps.providers.wordpress import PostChanged
+from retoma_apps.providers.wordpress import Event, PostChanged
 from tests.apps.autowriter.samples import HEADER, LINE, REQUEST, make_request
 from tests.apps.autowriter.writer_app import WriterApp
 from tests.server.pages.test_pages import EVERYTHING, Elements
@@ -221,9 +222,14 @@ async def test_a_form_that_is_sent_twice_starts_one_import(pages: WriterPages) -
 
 
 async def test_an_import_is_canceled_by_a_button_with_its_articles(pages: WriterPages) -> None:
-    address = await pages.import_lines(LINE)
+    address = await pages.import_lines(LINE.replace("400", "700"))
+    await pages.app.work()
+    (waiting,) = await pages.app.client.runs.list(pipeline="article")
+    assert waiting.state == "paused"
     answer = await pages.submit(f"{address}/cancel")
     assert answer.headers["location"] == f"/articles/{address}?notice=import_canceled"
+    async with pages.app.api.sandbox.manual_worker() as worker:
+        await worker.poll_external_work()  # a worker does so within a second
     await pages.app.work()
     assert {run.state for run in await pages.app.client.runs.list()} == {"cancelled"}
     assert "Cancel import" not in await pages.read(address)
@@ -239,7 +245,12 @@ async def test_a_file_of_5000_lines_is_shown_page_by_page(pages: WriterPages) ->
     assert "4,901 to 5,000 of 5,000" in last
     assert f"cafeína {MAX_ROWS - 1} " in last
     address = await pages.import_lines(*lines)
-    assert (await pages.get(address)).text.count("<tr") <= 27
+    async with pages.app.api.sandbox.manual_worker() as worker:
+        await worker.record_outcomes(await worker.attempt(await worker.claim(1)))
+    imported = await pages.get(address)
+    assert "0 of 5,000 lines" in read_text(imported)
+    assert imported.text.count("<tr>") == LINES_PER_PAGE + 1
+    assert f"?from={LINES_PER_PAGE - 1}" in imported.text
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"theme\nx\n", b"a;b\x00c"])
@@ -405,8 +416,10 @@ async def test_two_revisions_are_compared_part_by_part(pages: WriterPages) -> No
 async def test_wordpress_events_are_shown_and_asked_for(pages: WriterPages) -> None:
     run = (await pages.app.write()).id
     assert "WordPress has reported nothing yet." in await pages.read(str(run))
+    pages.app.blog.events = [Event("1", 1, "media_ok", 1, datetime(2026, 2, 4, 12, tzinfo=UTC), {})]
     answer = await pages.submit(f"{run}/refresh")
     assert answer.headers["location"] == f"/articles/{run}?notice=refreshed"
+    assert "Image uploaded revision 1 2026-02-04 12:00:00" in await pages.read(str(run))
 
 
 async def test_a_reviewer_sees_the_article_the_findings_and_what_decisions_do(pages: WriterPages) -> None:

@@ -67,20 +67,17 @@ async def test_an_application_brings_its_own_scripts_and_nothing_else(open_pages
             assert (await visitor.get(f"/static/apps/films/{name}")).status_code == 404, name
 
 
-UPLOAD_FORM = """{% extends "base.html" %}{% block title %}x{% endblock %}{% block main %}
-<form method="post" enctype="multipart/form-data"><input type="hidden" name="csrf" value="{{ context.csrf_token }}"></form>
-<p>{{ given }}</p>{% endblock %}"""
 MAX_UPLOAD = 3 * 1024 * 1024
 
 
 async def receive(context: PageContext) -> Response:
     poster = context.files.get("poster")
     shown = "no file" if poster is None else f"{poster.name}: {len(poster.content)}, {context.fields['title']}"
-    return context.render("upload.html", given=shown)
+    return context.render("shelf.html", given=shown)
 
 
 def make_upload_app(folder: Path) -> App:
-    (folder / "upload.html").write_text(UPLOAD_FORM)
+    (folder / "shelf.html").write_text(TEMPLATE)
     pages = [Page("/posters", receive, receive, max_upload=MAX_UPLOAD)]
     return App("films", pipelines=[film], pages=pages, templates=folder)
 

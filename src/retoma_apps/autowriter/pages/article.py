@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 
 from starlette.responses import Response
@@ -47,6 +48,7 @@ async def show_article(context: PageContext) -> Response:
         rerun_steps=[name for name, step in article.steps.items() if not step.review],
         stale_names=", ".join(context.get_step_label(step) for step in details.stale),
         step_state=partial(_get_step_state, details.review),
+        parse_time=datetime.fromisoformat,
         event_name=lambda kind: context.translate(messages.EVENT_NAMES[kind]) if kind in messages.EVENT_NAMES else kind,
         describe_code=partial(messages.describe_code, context.translator),
         **await get_common_values(context),
