@@ -39,7 +39,7 @@ async def test_a_csv_file_becomes_drafts_with_a_decision_on_the_way(screen: Scre
     page = await screen.open("/articles/")
     await create_blog(page)
     await upload(screen, page)
-    await start_import(page)
+    await start_import(screen, page)
     await screen.apply_decisions()
     await expect(page.locator("#rows")).to_contain_text("Needs review")
     await page.get_by_role("link", name="Café e cafeína").click()
@@ -72,9 +72,10 @@ async def upload(screen: Screen, page: Page) -> None:
     await expect(page.locator("tr.wrong")).to_contain_text("Enter a whole number from 200 to 5,000.")
 
 
-async def start_import(page: Page) -> None:
+async def start_import(screen: Screen, page: Page) -> None:
     await page.get_by_role("button", name="Start the import").click()
     await expect(page.get_by_role("alert")).to_contain_text("Tick the box")
+    await screen.expect_complaints("422")
     await page.get_by_label("Import only the 2 lines without errors").check()
     await page.get_by_role("button", name="Start the import").click()
     await expect(page.get_by_role("status")).to_contain_text("The import has started.")

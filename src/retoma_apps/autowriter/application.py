@@ -11,7 +11,7 @@ from retoma_apps.autowriter.checks import check_environment
 from retoma_apps.autowriter.demo import run_demo
 from retoma_apps.autowriter.metrics import collect_metrics
 from retoma_apps.autowriter.pages.messages import LOCALE, STEP_LABELS
-from retoma_apps.autowriter.pages.pages import PAGES, STATIC, TEMPLATES
+from retoma_apps.autowriter.pages.pages import STATIC, TEMPLATES, create_pages
 from retoma_apps.autowriter.pages.reviews import REVIEW_TEMPLATES, get_review_values
 from retoma_apps.autowriter.pipeline import article, article_import, article_mark
 from retoma_apps.autowriter.routes import LARGE_BODIES, router, webhook_router
@@ -46,7 +46,7 @@ def make_app(
         routes=[router, webhook_router],
         large_bodies=LARGE_BODIES,
         metrics=collect_metrics,
-        pages=PAGES,
+        pages=create_pages(),
         templates=TEMPLATES,
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,

@@ -262,7 +262,9 @@ class Finding(FrozenModel):
 
 
 class QualityReport(FrozenModel):
-    """`language` is the detected one, None if it could not be told."""
+    """`language` is the detected one, None if it could not be told. Reviewers do not edit it."""
+
+    model_config = ConfigDict(json_schema_extra={"hidden": True})
 
     words: int
     language: Language | None
@@ -290,7 +292,12 @@ class Payload(FrozenModel):
 
 
 class Published(FrozenModel):
-    """The draft in WordPress. `status` is the plugin's `done` or `partial`, or `kept` if a person kept the post."""
+    """The draft in WordPress. `status` is the plugin's `done` or `partial`, or `kept` if a person kept the post.
+
+    Reviewers do not edit it.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"hidden": True})
 
     post_id: int
     job_id: str

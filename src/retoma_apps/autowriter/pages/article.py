@@ -58,7 +58,7 @@ async def show_article(context: PageContext) -> Response:
 async def rerun_article(context: PageContext) -> Response:
     run = await _get_run(context)
     revision = await _rerun(context, run)
-    return context.redirect(build_article_url(run.id), "rerun" if revision.jobs else "nothing")
+    return context.redirect(build_article_url(run.id), "rerun_started" if revision.jobs else "nothing_to_rerun")
 
 
 async def resume_article(context: PageContext) -> Response:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from time import monotonic
+
 from starlette.responses import Response
 
+from retoma import Client
 from retoma.errors import KeyReused
 from retoma.server import Page, PageContext
 from retoma.translations import N_
-from retoma_apps.autowriter.metrics import PERIODS, measure_articles
+from retoma_apps.autowriter.metrics import PERIODS, ArticleMetrics, measure_articles
 from retoma_apps.autowriter.operations.articles import request_article
 from retoma_apps.autowriter.operations.blogs import list_blogs
 from retoma_apps.autowriter.operations.overview import list_article_page
@@ -18,23 +22,40 @@ from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.forms import Form, InvalidForm
 
 NEW = f"{HOME}new"
+METRICS_TTL_SECONDS = 10.0
 
 
-async def show_articles(context: PageContext) -> Response:
-    blogs = await list_blogs(context.client)
-    blog, state = context.query.get("blog") or None, context.get_query_choice("state", ArticleState)
-    page = await list_article_page(context.client, blog_id=blog, state=state, before=context.get_query_id("before"))
-    return context.render(
-        "autowriter.html",
-        blogs=blogs,
-        chosen_blog=blog,
-        chosen_state=state,
-        states=list(ArticleState),
-        page=page,
-        metrics={period: await measure_articles(context.client, period) for period in PERIODS},
-        metric_name=lambda name: context.translate(messages.METRIC_NAMES[name]),
-        **await get_common_values(context),
-    )
+class ArticleListPage:
+    """The list. It measures the metrics at most every few seconds: it is loaded again after each event."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, ArticleMetrics] = {}
+        self._measured_at = -math.inf
+
+    @property
+    def pages(self) -> tuple[Page, ...]:
+        return (Page(HOME, self.show, nav=N_("AutoWriter")),)
+
+    async def show(self, context: PageContext) -> Response:
+        blog, state = context.query.get("blog") or None, context.get_query_choice("state", ArticleState)
+        page = await list_article_page(context.client, blog_id=blog, state=state, before=context.get_query_id("before"))
+        return context.render(
+            "autowriter.html",
+            blogs=await list_blogs(context.client),
+            chosen_blog=blog,
+            chosen_state=state,
+            states=list(ArticleState),
+            page=page,
+            metrics=await self._get_metrics(context.client),
+            metric_name=lambda name: context.translate(messages.METRIC_NAMES[name]),
+            **await get_common_values(context),
+        )
+
+    async def _get_metrics(self, client: Client) -> dict[str, ArticleMetrics]:
+        if monotonic() - self._measured_at >= METRICS_TTL_SECONDS:
+            self._metrics = {period: await measure_articles(client, period) for period in PERIODS}
+            self._measured_at = monotonic()
+        return self._metrics
 
 
 async def show_new_article(context: PageContext, status: int = 200, form: Form | None = None) -> Response:
@@ -62,7 +83,4 @@ async def request_new_article(context: PageContext) -> Response:
     return context.redirect(build_article_url(requested.run.id), "requested" if requested.is_new else "exists")
 
 
-PAGES = (
-    Page(HOME, show_articles, nav=N_("AutoWriter")),
-    Page(NEW, show_new_article, request_new_article),
-)
+PAGES = (Page(NEW, show_new_article, request_new_article),)

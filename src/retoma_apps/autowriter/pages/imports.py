@@ -45,7 +45,7 @@ async def show_imports(context: PageContext, status: int = 200, error: UploadErr
         required=REQUIRED_COLUMNS,
         optional=OPTIONAL_COLUMNS,
         max_rows=MAX_ROWS,
-        max_bytes=MAX_BYTES,
+        max_size=f"{MAX_BYTES // 1024**2} MB",
         **await get_common_values(context),
     )
 

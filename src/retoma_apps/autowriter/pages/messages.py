@@ -61,7 +61,7 @@ FIELD_HINTS = {
     "blog_id": N_("The blog that gets the draft."),
     "theme": N_("What the article is about."),
     "objective": N_("What readers should get from it."),
-    "language": N_("The language of the article."),
+    "language": N_("The language of the text."),
     "word_count": N_("From 200 to 5,000."),
     "keyword": N_("Empty: the keywords API decides."),
     "category": N_("Empty: the categories of the blog."),
@@ -94,13 +94,10 @@ LANGUAGE_NAMES = {
     "en": N_("English"),
     "es": N_("Spanish"),
 }
-# The outcome of an action, by the name that the address of the next page carries.
+# The outcome of an action, by the name that the address of the next page carries. Retoma has others.
 NOTICES = {
     "requested": N_("The article has been requested."),
     "exists": N_("This article was requested before: here it is. Nothing was started."),
-    "rerun": N_("The rerun has started."),
-    "nothing": N_("There was nothing to rerun."),
-    "resumed": N_("The article continues where it stopped."),
     "canceled": N_("The article is being canceled."),
     "import_canceled": N_("The import is being canceled, with the articles that it started."),
     "import_started": N_("The import has started."),
