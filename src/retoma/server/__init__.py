@@ -12,7 +12,7 @@ A route without `require_scope` must declare `dependencies=[public]`; otherwise 
 
 from retoma.server.file_response import get_public_url, parse_range, send_file
 from retoma.server.pages.badges import BadgeStyle
-from retoma.server.pages.differences import Difference, diff_results
+from retoma.server.pages.differences import diff_results
 from retoma.server.pages.graph import summarize_state
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
@@ -26,7 +26,6 @@ from retoma.server.server import make_server
 
 __all__ = [
     "BadgeStyle",
-    "Difference",
     "Page",
     "PageContext",
     "Principal",

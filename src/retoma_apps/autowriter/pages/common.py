@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 from retoma.server import PageContext
-from retoma.translations import Message
 from retoma_apps.autowriter.pages import messages
 from retoma_apps.autowriter.pages.badges import STATE_BADGES
 
@@ -15,7 +14,7 @@ HOME = "/articles/"
 
 
 async def get_common_values(context: PageContext) -> dict[str, Any]:
-    def name_from(names: Mapping[str, str | Message]) -> Any:
+    def name_from(names: Mapping[str, Any]) -> Any:
         return lambda name: context.translate(names[name]) if name in names else name
 
     notice = context.query.get("notice", "")
