@@ -14,6 +14,7 @@ from retoma.define.provider_chain import ProviderChain
 from retoma.define.resources import PerWorker
 from retoma.define.step import Resource, Step
 from retoma.errors import DefinitionError, NotFound
+from retoma.records import Review
 
 if TYPE_CHECKING:
     from retoma.files import FileStore  # slow to import, and not every application has files
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 MetricsProvider = Callable[[Any], Awaitable[Iterable[Any]]]
 # Called with the client, the server's address and the language of the terminal (`pt` or `en`).
 Demo = Callable[[Any, str, str], AsyncIterator[str]]
+# Called with the page's context and the review; returns values for the templates of reviews.
+ReviewValues = Callable[[Any, Review], Awaitable[Mapping[str, Any]]]
 # Called without arguments; returns what `retoma doctor` adds to its own findings.
 Checks = Callable[[], Iterable[Finding]]
 
@@ -47,13 +50,14 @@ class App:
     `static_url(file)` returns their address in a template. `files` is the store of the files that its runs refer to.
     `large_bodies` maps the paths of routes that stream their requests to the size limit of each, in bytes.
 
-    `review_templates` maps the name of a review to the template that renders its subject in place of the default.
+    `review_templates` maps the name of a review, or of a step that asks for help, to the template that renders its
+    subject in place of the default.
     The template receives `review`, `run`, `subjects` and `previous` (`retoma.records.Subject` by step: the current
     result, and the one before the last rerun), and `file_url(file)`. Its inputs can join the forms with the ids
     `approve`, `edit-form`, `send-back-form` and `reject-form`: `<input name="items" value="3" form="send-back-form">`.
     A field of the review's form that it renders itself (`name="value.thumbnail"`) is not shown again; `submitted` and
-    `errors` hold, by such a name, the submitted text and the validation error. `labels` maps names of steps and
-    reviews to what the pages call them.
+    `errors` hold, by such a name, the submitted text and the validation error. `review_values(context, review)` returns
+    further values for these templates. `labels` maps names of steps and reviews to what the pages call them.
 
     `locale` is a folder of gettext catalogues, `pt_BR/LC_MESSAGES/*.po`, which translate the templates, the labels and
     the names of pages in the navigation. A string that they lack is taken from Retoma's own catalogue, or stays as it
@@ -85,6 +89,7 @@ class App:
         files: FileStore | None = None,
         large_bodies: Mapping[str, int] | None = None,
         review_templates: Mapping[str, str] | None = None,
+        review_values: ReviewValues | None = None,
         labels: Mapping[str, str] | None = None,
         locale: Path | None = None,
         demo: Demo | None = None,
@@ -108,6 +113,7 @@ class App:
         self.files = files
         self.large_bodies = dict(large_bodies or {})
         self.review_templates = dict(review_templates or {})
+        self.review_values = review_values
         self.labels = dict(labels or {})
         self.locale = locale
         self.demo = demo
@@ -125,7 +131,7 @@ class App:
                 self._check_resources(step)
                 self._check_chains(step)
         steps = [step for pipeline in pipelines for step in pipeline.steps.values()]
-        self._check_names("review", self.review_templates, [step.name for step in steps if step.review])
+        self._check_names("review", self.review_templates, [step.name for step in steps])
         self._check_names("step", self.labels, [step.name for step in steps])
 
     def find_owner(self, pipeline: str) -> App | None:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from fastapi import FastAPI
@@ -17,11 +18,17 @@ from retoma.cli.http_server import bind_socket, get_address, run_server
 from retoma.server import make_server
 from retoma.store.database import Database
 from retoma.testing import Sandbox, sandbox
+from tests.engine.builders import value
 from tests.server.api import app
 from tests.server.pages.visitor import HASH
 from tests.wait_timeout import WAIT_TIMEOUT
 
 TOKEN = "token-of-this-start"
+UNDO = timedelta(seconds=11)
+PENDING = """
+    select exists (select from retoma.reviews where state <> 'open' and applied_at is null)
+        or exists (select from retoma.jobs where state = 'ready' and ready_at is null)
+"""
 _open: list[Browser] = []
 expect.set_options(timeout=WAIT_TIMEOUT * 1_000)
 
@@ -69,6 +76,14 @@ class Screen:
         made.on("pageerror", lambda error: self.complaints.append(str(error)))
         await made.goto(f"{self.address}{path}")
         return made
+
+    async def apply_decisions(self) -> None:
+        """Do all work, with decisions once they can no longer be undone. The server may be applying one at the same
+        time."""
+        await self.sandbox.clock.advance(UNDO)
+        await self.sandbox.work(advance_clock=False)
+        while await value(self.sandbox, PENDING):
+            await self.sandbox.work(advance_clock=False)
 
     async def expect_complaints(self, *answers: str) -> None:
         """Expect exactly these complaints; they may arrive shortly after the page has reported them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,8 @@ from retoma_apps.videos.pages.pages import WATCH_URL
 from tests.apps.videos.small_services import make_small_services
 from tests.browser.screen import Screen, open_screen
 from tests.conftest import empty_database
-from tests.engine.builders import value
 
 TOPIC = "Como investir em renda fixa"
-UNDO = timedelta(seconds=11)
 REVIEWS = ("script_review", "audio_review", "broll_review", "final_review")
 
 
@@ -55,31 +52,17 @@ async def test_a_topic_becomes_a_playable_video_with_every_review_sent_back_once
         await open_review(screen, page, step)
         await expect(page.locator("#history")).to_contain_text(NOTES[step])
         await approve(page, step)
-    await apply_decisions(screen)
+    await screen.apply_decisions()
     await watch(screen, page)
 
 
 async def open_review(screen: Screen, page: Page, step: str) -> None:
     """As a reviewer comes to it: by its link in the list of videos."""
-    await apply_decisions(screen)
+    await screen.apply_decisions()
     await page.goto(f"{screen.address}/videos/")
     await page.locator("#videos a[href^='/reviews/']").click()
     await expect(page.locator("#facts")).to_contain_text(step)
     await expect(page.locator("#decide")).to_be_visible()
-
-
-PENDING = """
-    select exists (select from retoma.reviews where state <> 'open' and applied_at is null)
-        or exists (select from retoma.jobs where state = 'ready' and ready_at is null)
-"""
-
-
-async def apply_decisions(screen: Screen) -> None:
-    """Let decisions take effect once they can no longer be undone. The server may be applying one at the same time."""
-    await screen.sandbox.clock.advance(UNDO)
-    await screen.sandbox.work(advance_clock=False)
-    while await value(screen.sandbox, PENDING):
-        await screen.sandbox.work(advance_clock=False)
 
 
 async def send_back(page: Page, step: str) -> None:

@@ -224,11 +224,14 @@ def test_dev_shows_something_of_every_application_of_the_package(terminal: Termi
     with terminal.process("dev", "retoma_apps", "--demo", "--port", "0") as dev:
         said = dev.wait_for_output("The webhook with the result goes to a receiver")
         assert "The video “How coffee is made” was ordered" in said
+        assert re.search(r"Two articles are being written from a CSV file: http://\S+/articles/imports/", said)
         assert "12 documents are being classified" in said
         dev.wait_for_output("Script review of “How coffee is made” is waiting for you")
+        dev.wait_for_output("AutoWriter: “Coffee and caffeine” is a draft: ")
+        dev.wait_for_output("Quality review of “How to sleep better” is waiting for you")
         dev.wait_for_output("Classifier: classified: ")
         dev.wait_for_output("GPU: the webhook has arrived: COMPLETED, 3 videos")
-        assert {run["state"] for run in terminal.json("runs", "list")} == {"paused", "completed"}
+        assert {run["state"] for run in terminal.json("runs", "list")} == {"paused", "running", "completed"}
         os.kill(dev.pid, signal.SIGINT)
         assert dev.wait_for_exit() == 0
 

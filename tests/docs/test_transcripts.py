@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from retoma.translations import CATALOGUES, Translator
-from retoma_apps import classifier, gpu, videos
+from retoma_apps import autowriter, classifier, gpu, videos
+from retoma_apps.autowriter import demo as autowriter_demo
+from retoma_apps.autowriter.pages.messages import STEP_LABELS as ARTICLE_LABELS
 from retoma_apps.classifier import demo as classifier_demo
 from retoma_apps.gpu import demo as gpu_demo
 from retoma_apps.videos import demo as videos_demo
@@ -26,9 +28,9 @@ def read_transcript(page: str, block: int) -> list[str]:
 def build_patterns(language: str) -> list[str]:
     """Return a pattern for each line, in which any text may stand for a value."""
     retoma = Translator(language, [CATALOGUES])
-    of_videos, of_classifier, of_gpu = (
+    of_videos, of_articles, of_classifier, of_gpu = (
         Translator(language, [Path(str(app.__file__)).parent / "locale", CATALOGUES])
-        for app in (videos, classifier, gpu)
+        for app in (videos, autowriter, classifier, gpu)
     )
     titles = of_videos.gettext("Videos"), of_classifier.gettext("Classifier"), of_gpu.gettext("GPU")
     review = retoma.gettext("%(step)s of “%(about)s” is waiting for you: %(address)s")
@@ -36,11 +38,15 @@ def build_patterns(language: str) -> list[str]:
         titles[0],
         of_videos.gettext(videos_demo._ORDERED),
         of_videos.gettext(videos_demo._OFFLINE),
+        "AutoWriter",
+        of_articles.gettext(autowriter_demo._STARTED),
         titles[1],
         of_classifier.gettext(classifier_demo._STARTED),
         titles[2],
         of_gpu.gettext(gpu_demo._STARTED),
         review.replace("%(step)s", of_videos.gettext(STEP_LABELS["script_review"])),
+        f"AutoWriter: {of_articles.gettext(autowriter_demo._DRAFT)}",
+        review.replace("%(step)s", of_articles.gettext(ARTICLE_LABELS["quality_gate_passed"])),
         f"{titles[1]}: {of_classifier.gettext(classifier_demo._DONE)}",
         f"{titles[2]}: {of_gpu.gettext(gpu_demo._RECEIVED)}",
     ]

@@ -12,8 +12,11 @@ A route without `require_scope` must declare `dependencies=[public]`; otherwise 
 
 from retoma.server.file_response import get_public_url, parse_range, send_file
 from retoma.server.pages.badges import BadgeStyle
+from retoma.server.pages.differences import diff_results
+from retoma.server.pages.graph import summarize_state
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
+from retoma.server.pages.review_summary import build_file_url
 from retoma.server.pages.stuck_episodes import StuckEpisode, find_fatal_episode, list_stuck_episodes
 from retoma.server.pages.waits import describe_resolution
 from retoma.server.principal import Principal, public, require_scope, require_scope_or_link
@@ -29,7 +32,9 @@ __all__ = [
     "Problem",
     "ProblemRoute",
     "StuckEpisode",
+    "build_file_url",
     "describe_resolution",
+    "diff_results",
     "document_binary",
     "document_problems",
     "find_fatal_episode",
@@ -42,5 +47,6 @@ __all__ = [
     "require_scope",
     "require_scope_or_link",
     "send_file",
+    "summarize_state",
     "to_problem",
 ]

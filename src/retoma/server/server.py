@@ -17,6 +17,7 @@ from retoma.errors import DefinitionError
 from retoma.server import metrics, problems
 from retoma.server.auth import Auth
 from retoma.server.dev_auth import DevAuth
+from retoma.server.pages.page_context import get_form_limits
 from retoma.server.pages.page_routes import add_page_routes
 from retoma.server.pages.page_services import PageServices
 from retoma.server.principal import get_route_access
@@ -92,6 +93,8 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
     if settings.public_url is None and dev_token is None:
         server.add_middleware(PublicUrlCheck)
     large_bodies = {path: limit for application in applications for path, limit in application.large_bodies.items()}
+    uploads = [page for application in applications for page in application.pages if page.max_upload]
+    large_bodies |= {page.path: get_form_limits(page).size for page in uploads}
     server.add_middleware(RequestLimits, large_bodies=large_bodies, auth=auth)
     return server
 

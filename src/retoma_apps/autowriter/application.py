@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
 from retoma import App, Settings
 from retoma.files import FileSettings, FileStore, create_file_store
 from retoma.translations import N_
 from retoma_apps.autowriter.checks import check_environment
+from retoma_apps.autowriter.demo import run_demo
 from retoma_apps.autowriter.metrics import collect_metrics
+from retoma_apps.autowriter.pages.messages import LOCALE, STEP_LABELS
+from retoma_apps.autowriter.pages.pages import STATIC, TEMPLATES, create_pages
+from retoma_apps.autowriter.pages.reviews import REVIEW_TEMPLATES, get_review_values
 from retoma_apps.autowriter.pipeline import article, article_import, article_mark
 from retoma_apps.autowriter.routes import LARGE_BODIES, router, webhook_router
 from retoma_apps.autowriter.services import ImportFiles
@@ -22,8 +26,6 @@ from retoma_apps.providers import wordpress
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.keywords import KeywordProvider
 from retoma_apps.providers.wordpress import OpenBlog
-
-LOCALE = Path(__file__).parent / "locale"
 
 
 def make_app(
@@ -44,8 +46,15 @@ def make_app(
         routes=[router, webhook_router],
         large_bodies=LARGE_BODIES,
         metrics=collect_metrics,
+        pages=create_pages(),
+        templates=TEMPLATES,
+        static=STATIC,
+        review_templates=REVIEW_TEMPLATES,
+        review_values=get_review_values,
+        labels=STEP_LABELS,
         locale=LOCALE,
         files=files,
+        demo=partial(run_demo, files),
         checks=lambda: check_environment(llm, images, keywords),
     )
 

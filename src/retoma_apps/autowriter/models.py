@@ -20,6 +20,7 @@ Language = Literal["pt-BR", "en", "es"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 MIN_WORDS, MAX_WORDS = 200, 5_000
 MAX_FACTS, MAX_SECTIONS = 40, 20
+MAX_KEYWORD_LENGTH = 80
 FEATURED = "featured"
 _INLINE = "inline-"
 
@@ -54,7 +55,7 @@ class ArticleRequest(FrozenModel):
     language: Annotated[Language, BeforeValidator(normalize_language)]
     word_count: int = Field(ge=MIN_WORDS, le=MAX_WORDS)
     keyword: Annotated[
-        Text, Field(max_length=80, description="The focus keyword; empty: the keywords API decides.")
+        Text, Field(max_length=MAX_KEYWORD_LENGTH, description="The focus keyword; empty: the keywords API decides.")
     ] = ""
     category: Annotated[Text, Field(max_length=100, description="Empty: the categories of the blog.")] = ""
     audience: Annotated[Text, Field(max_length=200)] = ""
@@ -131,7 +132,7 @@ class Outline(FrozenModel):
 class Keyword(FrozenModel):
     """`volume` is the number of searches per month, None if unknown."""
 
-    text: Annotated[Text, Field(min_length=1, max_length=80)]
+    text: Annotated[Text, Field(min_length=1, max_length=MAX_KEYWORD_LENGTH)]
     volume: int | None = None
 
 
@@ -248,15 +249,22 @@ Level = Literal["warn", "block"]
 
 
 class Finding(FrozenModel):
-    """Something that the quality gate objects to. A `warn` is for a person to decide; a `block` fails the article."""
+    """Something that the quality gate objects to. A `warn` is for a person to decide; a `block` fails the article.
+
+    `template` and `values` are the message for translation.
+    """
 
     check: str
     level: Level
     message: str
+    template: str = ""
+    values: dict[str, str] = {}
 
 
 class QualityReport(FrozenModel):
-    """`language` is the detected one, None if it could not be told."""
+    """`language` is the detected one, None if it could not be told. Reviewers do not edit it."""
+
+    model_config = ConfigDict(json_schema_extra={"hidden": True})
 
     words: int
     language: Language | None
@@ -284,7 +292,12 @@ class Payload(FrozenModel):
 
 
 class Published(FrozenModel):
-    """The draft in WordPress. `status` is the plugin's `done` or `partial`, or `kept` if a person kept the post."""
+    """The draft in WordPress. `status` is the plugin's `done` or `partial`, or `kept` if a person kept the post.
+
+    Reviewers do not edit it.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"hidden": True})
 
     post_id: int
     job_id: str

@@ -55,7 +55,7 @@ from retoma_apps.autowriter.schemas import (
     RerunStarted,
 )
 from retoma_apps.autowriter.states import ArticleState
-from retoma_apps.autowriter.steps.csv_file import MAX_BYTES
+from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, LineError
 from retoma_apps.providers.wordpress import OpenBlog
 from retoma_apps.providers.wordpress.notifications import ROUTE
 
@@ -86,7 +86,7 @@ class CodeRoute(ProblemRoute):
         if not isinstance(error, Problem) and isinstance(code := getattr(error, "code", None), str):
             problem.code = code
         if isinstance(error, imports.InvalidFile):
-            problem.members = {"lines": [asdict(each) for each in error.preview.errors]}
+            problem.members = {"lines": [_format_line_error(each) for each in error.preview.errors]}
 
 
 job_router = APIRouter(tags=["autowriter"], route_class=CodeRoute, responses=_RESPONSES)
@@ -257,7 +257,7 @@ async def preview_import(request: Request, by: Reader) -> dict[str, Any]:
     return {
         "valid": len(preview.lines),
         "articles": [{"line": each.line, **each.article.model_dump()} for each in preview.lines],
-        "errors": [asdict(each) for each in preview.errors],
+        "errors": [_format_line_error(each) for each in preview.errors],
     }
 
 
@@ -358,6 +358,10 @@ def _format_details(details: ArticleDetails) -> dict[str, Any]:
         "error": None if details.error is None else _format_error(details.error),
         "ended": None if ending is None else {"by": ending.by, "reason": ending.reason},
     }
+
+
+def _format_line_error(error: LineError) -> dict[str, Any]:
+    return {"line": error.line, "code": error.code, "message": error.message}
 
 
 def _format_error(error: ArticleError) -> dict[str, Any]:

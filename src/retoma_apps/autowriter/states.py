@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import assert_never
 
-from retoma.records import Job
+from retoma.records import Job, StepProgress
 from retoma.states import JobState, RunState
 
 STEPS = (
@@ -29,7 +29,6 @@ STEPS = (
 )
 """The checkpoints, in the order in which callers know them. `csv_parsed` belongs to the import."""
 _STEP_OF_REVIEW = {"quality_checked": "quality_gate_passed", "image_review": "published_wp"}
-_NOT_STARTED = (JobState.WAITING, JobState.CANCELLED, JobState.SKIPPED)
 
 
 class ArticleState(StrEnum):
@@ -79,9 +78,18 @@ def states_of(state: ArticleState) -> list[RunState]:
 
 def step_of(jobs: Iterable[Job]) -> str | None:
     """Return the furthest checkpoint that has started, or None before the first."""
-    started = {_STEP_OF_REVIEW.get(job.step, job.step) for job in jobs if _has_started(job)}
-    return next((step for step in reversed(STEPS) if step in started), None)
+    return _find_furthest(job.step for job in jobs if job.attempt or _has_started(job.state))
 
 
-def _has_started(job: Job) -> bool:
-    return bool(job.attempt) or job.state not in (*_NOT_STARTED, JobState.READY)
+def step_of_progress(steps: Iterable[StepProgress]) -> str | None:
+    """Return the same from the progress of steps, which is quicker to load than their jobs."""
+    return _find_furthest(each.step for each in steps if each.started_at or any(map(_has_started, each.jobs)))
+
+
+def _find_furthest(started: Iterable[str]) -> str | None:
+    reached = {_STEP_OF_REVIEW.get(step, step) for step in started}
+    return next((step for step in reversed(STEPS) if step in reached), None)
+
+
+def _has_started(state: JobState) -> bool:
+    return state not in (JobState.WAITING, JobState.READY, JobState.CANCELLED, JobState.SKIPPED)

@@ -9,6 +9,7 @@ import pytest
 
 from retoma import GiveUp
 from retoma.errors import ProviderDown, ProviderRejected, RateLimited
+from retoma_apps.autowriter.models import MAX_KEYWORD_LENGTH
 from retoma_apps.autowriter.states import STEPS
 from retoma_apps.providers.images.errors import ImageUnavailable
 from retoma_apps.providers.keywords import KeywordsError
@@ -310,3 +311,9 @@ async def test_a_post_that_a_person_edited_is_kept_or_overwritten_as_they_decide
         assert [each.force for each in writer_app.blog.sent] == forced
         assert (await writer_app.get_results(run.id))["published_wp"]["status"] == status
     assert len(await writer_app.list_drafts()) == 1
+
+
+async def test_a_theme_longer_than_any_keyword_is_written(writer_app: WriterApp) -> None:
+    run = await writer_app.write(make_request(theme=f"Café e cafeína {'muito ' * 30}"))
+    keywords = (await writer_app.get_results(run.id))["keywords_resolved"]
+    assert max(len(each["text"]) for each in keywords["others"]) <= MAX_KEYWORD_LENGTH

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from starlette.responses import Response
 
 from retoma import App
-from retoma.server import Page, PageContext
+from retoma.server import Page, PageContext, Problem
+from retoma.server.pages.multipart import parse_multipart
 from tests.server.api import film
 from tests.server.pages.catalogues import write_catalogue
 from tests.server.pages.visitor import HASH, OpenPages, token_of
@@ -63,3 +65,52 @@ async def test_an_application_brings_its_own_scripts_and_nothing_else(open_pages
         assert same.status_code == 304
         for name in ("secret.toml", "retoma.css", "..%2Fsecret.toml", "nothing.js"):
             assert (await visitor.get(f"/static/apps/films/{name}")).status_code == 404, name
+
+
+MAX_UPLOAD = 3 * 1024 * 1024
+
+
+async def receive(context: PageContext) -> Response:
+    poster = context.files.get("poster")
+    shown = "no file" if poster is None else f"{poster.name}: {len(poster.content)}, {context.fields['title']}"
+    return context.render("shelf.html", given=shown)
+
+
+def make_upload_app(folder: Path) -> App:
+    (folder / "shelf.html").write_text(TEMPLATE)
+    pages = [Page("/posters", receive, receive, max_upload=MAX_UPLOAD)]
+    return App("films", pipelines=[film], pages=pages, templates=folder)
+
+
+async def test_a_form_of_an_application_can_have_files(open_pages: OpenPages, tmp_path: Path) -> None:
+    async with open_pages(application=make_upload_app(tmp_path)) as visitor:
+        fields = {"csrf": token_of(await visitor.get("/posters")), "title": "Chá\r\n--x"}
+        content = bytes(range(256)) * 9_000 + b"\r\n--\r\n"  # more than a form without files may have
+        shown = await visitor.upload("/posters", fields, {"poster": ('<b> "chá".png', content)})
+        assert f"<p>&lt;b&gt; &#34;chá&#34;.png: {len(content)}, Chá\r\n--x</p>" in shown.text
+        assert "no file" in (await visitor.upload("/posters", fields, {"poster": ("", b"")})).text
+        assert "no file" in (await visitor.post("/posters", fields)).text
+
+
+async def test_a_file_needs_the_token_and_has_a_size_limit(open_pages: OpenPages, tmp_path: Path) -> None:
+    async with open_pages(application=make_upload_app(tmp_path)) as visitor:
+        fields = {"csrf": token_of(await visitor.get("/posters")), "title": "x"}
+        poster = {"poster": ("a.png", b"x")}
+        assert (await visitor.upload("/posters", {"title": "x"}, poster)).status_code == 403
+        large = {"poster": ("a.png", b"x" * 2 * MAX_UPLOAD)}
+        assert (await visitor.upload("/posters", fields, large)).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        ("multipart/form-data", b"--x--", 400),
+        ("multipart/form-data; boundary=x", b"", 400),
+        ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1', 400),
+        ("multipart/form-data; boundary=x", b"--x\r\n\r\n\r\n" * 10_002 + b"--x--", 413),
+    ],
+)
+def test_a_form_that_is_no_form_is_refused(content_type: str, body: bytes, status: int) -> None:
+    with pytest.raises(Problem) as caught:
+        parse_multipart(content_type, body, 10_000)
+    assert caught.value.status_code == status

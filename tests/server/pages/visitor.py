@@ -41,6 +41,11 @@ class Visitor:
         all_headers = self._headers(SAME_ORIGIN | headers)
         return self._keep_cookies(await self.api.post(path, key=None, data=fields, headers=all_headers))
 
+    async def upload(self, path: str, fields: dict[str, str], files: dict[str, tuple[str, bytes]]) -> httpx2.Response:
+        """Submit one of our forms with files."""
+        headers = self._headers(SAME_ORIGIN)
+        return self._keep_cookies(await self.api.post(path, key=None, data=fields, files=files, headers=headers))
+
     async def log_in(self, password: str = PASSWORD) -> httpx2.Response:
         return await self.post("/login", {"password": password})
 

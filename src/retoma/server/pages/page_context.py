@@ -20,9 +20,11 @@ from retoma.client import Client
 from retoma.define.pipeline import Pipeline
 from retoma.errors import InvalidInput, NotFound, RetomaError
 from retoma.server.auth import ADMINISTRATOR
-from retoma.server.pages import badges
+from retoma.server.pages import badges, multipart
 from retoma.server.pages.formats import Formats
 from retoma.server.pages.forms import Field, FieldError, map_validation_errors
+from retoma.server.pages.multipart import UploadedFile, parse_multipart
+from retoma.server.pages.page import Page
 from retoma.server.problems import Problem
 from retoma.server.request_limits import PAGE_HEADERS, body_too_large
 from retoma.server.sessions import csrf_token
@@ -80,6 +82,11 @@ AUTHENTICATED_FORM_LIMITS = FormLimits(2 * 1024 * 1024, 10_000)
 PUBLIC_FORM_LIMITS = FormLimits(16 * 1024, 20)  # anyone may send the login form
 
 
+def get_form_limits(page: Page) -> FormLimits:
+    """Return the limits of a form that only people who are logged in can send."""
+    return AUTHENTICATED_FORM_LIMITS._replace(size=AUTHENTICATED_FORM_LIMITS.size + page.max_upload)
+
+
 Chosen = TypeVar("Chosen", bound=StrEnum)
 
 
@@ -97,6 +104,7 @@ class PageContext:
         self.token = token
         self.application = application
         self.fields: dict[str, str] = {}
+        self.files: dict[str, UploadedFile] = {}
         self._form_pairs: list[tuple[str, str]] = []
         self.open_review_count = 0  # shown in the navigation
         self.by = ADMINISTRATOR
@@ -245,7 +253,11 @@ class PageContext:
             raise body_too_large(limits.size)
         if self._is_form and body.count(b"&") >= limits.fields:
             raise Problem(413, "FORM_TOO_LARGE", f"the form has more than {limits.fields:,} fields")
-        if self._is_form and len(body) > MAX_INLINE_PARSE_BYTES:
+        if self._media_type == multipart.MEDIA_TYPE:
+            content_type = self.request.headers["content-type"]
+            form = await asyncio.to_thread(parse_multipart, content_type, body, limits.fields)
+            self._form_pairs, self.files = form.fields, form.files
+        elif self._is_form and len(body) > MAX_INLINE_PARSE_BYTES:
             self._form_pairs = await asyncio.to_thread(_parse_form, body)
         elif self._is_form:
             self._form_pairs = _parse_form(body)
@@ -261,7 +273,11 @@ class PageContext:
 
     @property
     def _is_form(self) -> bool:
-        return self.request.headers.get("content-type", "").partition(";")[0] == "application/x-www-form-urlencoded"
+        return self._media_type == "application/x-www-form-urlencoded"
+
+    @property
+    def _media_type(self) -> str:
+        return self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a page. Values are escaped."""

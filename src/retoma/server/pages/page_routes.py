@@ -14,7 +14,7 @@ from retoma.errors import NotFound
 from retoma.server.auth import mark_authenticated
 from retoma.server.dev_auth import strip_token
 from retoma.server.pages.page import Page
-from retoma.server.pages.page_context import AUTHENTICATED_FORM_LIMITS, HEADERS, PUBLIC_FORM_LIMITS, PageContext
+from retoma.server.pages.page_context import HEADERS, PUBLIC_FORM_LIMITS, PageContext, get_form_limits
 from retoma.server.pages.page_services import PageServices
 from retoma.server.pages.registry import PAGES
 from retoma.server.problems import Problem
@@ -111,7 +111,7 @@ async def _dispatch(page: Page, context: PageContext) -> Response:
     if not page.is_public:
         context.open_review_count = await context.services.count_open_reviews()
     if method == "POST" and page.submit is not None:
-        await context.read_form(PUBLIC_FORM_LIMITS if page.is_public else AUTHENTICATED_FORM_LIMITS)
+        await context.read_form(PUBLIC_FORM_LIMITS if page.is_public else get_form_limits(page))
         if not page.is_public:
             context.check_form()
         return await page.submit(context)

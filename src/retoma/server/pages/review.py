@@ -80,7 +80,7 @@ async def show_review(context: PageContext, status: int = 200, rejected: Rejecte
     now = await client.now()
     seen: dict[str, Any] = {"review": review, "run": run, "subjects": subjects, "previous": previous, "now": now}
     submitted = rejected.submitted if rejected else {}
-    content = _render_application_content(context, [*fields, *feedback_fields], submitted, **seen)
+    content = await _render_application_content(context, [*fields, *feedback_fields], submitted, **seen)
     return context.render(
         "review.html",
         status,
@@ -157,7 +157,7 @@ def _contains_field(content: str, field: forms.Field) -> bool:
     return f'name="{field.name}"' in content or f'name="{field.name}.' in content
 
 
-def _render_application_content(
+async def _render_application_content(
     context: PageContext,
     fields: list[forms.Field],
     submitted: Mapping[str, str],
@@ -168,9 +168,10 @@ def _render_application_content(
 ) -> str:
     """Render the application's own template for this review, or nothing if it has none."""
     application = context.application
-    template = application.review_templates.get(review.step) if application and review.planned else None
-    if template is None:
+    template = application.review_templates.get(review.step) if application else None
+    if application is None or template is None:
         return ""
+    own = await application.review_values(context, review) if application.review_values else {}
     return context.render_to_string(
         template,
         review=review,
@@ -179,6 +180,7 @@ def _render_application_content(
         errors=defaultdict(str, {each.name: each.error for each in fields}),
         file_url=lambda file: build_file_url(run, file),
         **seen,
+        **own,
     )
 
 

@@ -70,6 +70,11 @@ async def cancel_article(client: Client, run: Run, *, by: str, key: str | None =
     return await client.runs.cancel(run.id, by=by, key=key)
 
 
+async def resume_article(client: Client, run: Run, *, by: str, key: str | None = None) -> RunState:
+    """Continue a failed or stuck article where it stopped."""
+    return await client.runs.resume(run.id, by=by, key=key)
+
+
 async def rerun_part(
     client: Client,
     run: Run,
@@ -97,6 +102,12 @@ async def rerun_part(
         by=by,
         key=key,
     )
+
+
+async def rerun_stale(client: Client, run: Run, *, by: str, key: str | None = None) -> Revision:
+    """Rerun every result whose inputs have changed since."""
+    _check_can_rerun(run)
+    return await client.runs.rerun(run.id, stale=True, by=by, key=key)
 
 
 async def regenerate_article(client: Client, run: Run, *, by: str, key: str | None = None) -> Revision:

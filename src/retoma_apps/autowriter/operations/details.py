@@ -12,6 +12,7 @@ from retoma.records import ChargeTotal, InboundEvent, Job, Review, Run, StepProg
 from retoma.states import JobState, ReviewState, RunState
 from retoma_apps.autowriter.models import ArticleRequest, Image, Published
 from retoma_apps.autowriter.operations.decisions import get_open_review
+from retoma_apps.autowriter.pipeline import article
 from retoma_apps.autowriter.states import ArticleState, state_of, step_of
 from retoma_apps.autowriter.steps.error_codes import ERROR_CODES, ErrorCode, standard_code
 
@@ -96,15 +97,21 @@ async def get_details(client: Client, run: Run) -> ArticleDetails:
         summary,
         start_time=(await client.runs.get_start_times([run.id])).get(run.id),
         end_time=run.ended_at,
-        steps=await client.runs.get_progress(run.id),
+        steps=sorted(await client.runs.get_progress(run.id), key=_get_position),
         stale=sorted({step for step, _ in await client.runs.list_stale(run.id)}),
-        charges=await client.costs.get_totals(by=("provider", "resource"), run=run.id),
+        charges=await client.costs.get_totals(by=("step", "provider", "resource"), run=run.id),
         artifacts=_list_artifacts(results),
         events=await client.inbound_events.list(summary.request.identity),
         review=review,
         error=await _find_error(client, run, jobs, review),
         ending=await _find_ending(client, run),
     )
+
+
+def _get_position(step: StepProgress) -> int:
+    """Return the place of a step in the pipeline. A step of an earlier version comes last."""
+    names = list(article.steps)
+    return names.index(step.step) if step.step in names else len(names)
 
 
 def _summarize(run: Run, jobs: Iterable[Job], results: Mapping[str, Any]) -> ArticleSummary:

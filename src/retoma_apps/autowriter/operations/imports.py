@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -12,14 +13,28 @@ from retoma import Client, File
 from retoma.errors import Conflict, InvalidInput, NotFound
 from retoma.files import FileStore
 from retoma.records import ItemStatus, ItemTotals, Run
-from retoma_apps.autowriter.models import Import, ImportedLine
+from retoma.states import JobState
+from retoma.translations import N_
+from retoma_apps.autowriter.models import ArticleRequest, Import, ImportedLine
 from retoma_apps.autowriter.operations.articles import regenerate_article
 from retoma_apps.autowriter.operations.blogs import list_known_ids
+from retoma_apps.autowriter.operations.overview import ArticleRow, build_rows
 from retoma_apps.autowriter.pipeline import article, article_import
-from retoma_apps.autowriter.steps.csv_file import LineError, parse_csv
+from retoma_apps.autowriter.services import ImportFiles
+from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, LineError, parse_csv
 
 DEFAULT_TENANT = "default"
 ITEMS_STEP = "lines_found"
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class PreviewLine:
+    """A line of a file that can become an article, or what is wrong with it."""
+
+    line: int
+    imported: ImportedLine | None
+    error: LineError | None
 
 
 @dataclass(frozen=True)
@@ -28,6 +43,21 @@ class Preview:
 
     lines: tuple[ImportedLine, ...]
     errors: tuple[LineError, ...]
+
+    @property
+    def rows(self) -> list[PreviewLine]:
+        """Return all lines in order."""
+        valid = (PreviewLine(each.line, each, None) for each in self.lines)
+        return sorted([*valid, *(PreviewLine(each.line, None, each) for each in self.errors)], key=lambda row: row.line)
+
+
+@dataclass(frozen=True)
+class LineStatus:
+    """A line of an import. `article` is what became of it, once it has been requested."""
+
+    item: ItemStatus
+    request: ArticleRequest
+    article: ArticleRow | None
 
 
 class InvalidFile(InvalidInput):
@@ -73,6 +103,23 @@ async def start_import(
     return await client.runs.get(started.id)
 
 
+async def store_file(files: FileStore, content: bytes, name: str) -> File:
+    """Store a file that a person uploaded, until they have seen its preview."""
+    return await files.save(content, name=name, max_bytes=MAX_BYTES)
+
+
+async def load_stored_file(files: FileStore, digest: str) -> bytes:
+    """Return the content of a stored file. Raise NotFound if there is none that could be an import."""
+    opened = await files.open_file(File(file=digest)) if _DIGEST.fullmatch(digest) else None
+    if opened is None or opened.size > MAX_BYTES:
+        raise NotFound(f"there is no uploaded file {digest:.80}")
+    return b"".join([chunk async for chunk in opened.chunks])
+
+
+async def list_import_runs(client: Client, *, before: UUID | None = None, limit: int = 20) -> list[Run]:
+    return await client.runs.list(pipeline=article_import.name, before=before, limit=limit)
+
+
 async def get_import_run(client: Client, import_id: UUID, *, tenant: str | None = None) -> Run:
     run = await client.runs.get(import_id, tenant=tenant)
     if run.pipeline != article_import.name:
@@ -84,8 +131,25 @@ async def get_import_totals(client: Client, run: Run) -> ItemTotals:
     return await client.runs.get_item_totals(run.id, ITEMS_STEP)
 
 
-async def list_import_lines(client: Client, run: Run, *, after: int = -1, limit: int = 100) -> list[ItemStatus]:
-    return await client.runs.list_items(run.id, ITEMS_STEP, after=after, limit=limit)
+async def list_import_lines(
+    client: Client,
+    import_files: ImportFiles,
+    run: Run,
+    *,
+    states: Sequence[JobState] | None = None,
+    after: int = -1,
+    limit: int = 100,
+) -> list[LineStatus]:
+    """Return lines in order. For the next page pass the last `position` as `after`."""
+    requests = await import_files.get_lines(Import.model_validate(run.input).file)
+    found = await client.runs.list_items(run.id, ITEMS_STEP, states=states, after=after, limit=limit)
+    return [await _find_article(client, each, requests[int(each.item)].article) for each in found]
+
+
+async def _find_article(client: Client, status: ItemStatus, request: ArticleRequest) -> LineStatus:
+    found = await client.runs.find_by_key(request.identity, article, tenant=request.blog_id)
+    row = None if found is None else (await build_rows(client, [await client.runs.get(found)]))[0]
+    return LineStatus(status, request, row)
 
 
 def _check_lines(content: bytes, known: Collection[str]) -> Preview:
@@ -97,7 +161,7 @@ def _check_lines(content: bytes, known: Collection[str]) -> Preview:
 
 def _check_blogs(lines: Collection[ImportedLine], known: Collection[str]) -> tuple[list[ImportedLine], list[LineError]]:
     errors = [
-        LineError(each.line, "BLOG_NOT_FOUND", f"there is no blog {each.article.blog_id!r}")
+        LineError(each.line, "BLOG_NOT_FOUND", N_("there is no blog %(blog)s"), {"blog": repr(each.article.blog_id)})
         for each in lines
         if each.article.blog_id not in known
     ]
@@ -111,8 +175,8 @@ def _check_same_articles(lines: Collection[ImportedLine]) -> tuple[list[Imported
     for each in lines:
         earlier = first.setdefault(each.article.identity, each)
         if earlier.article != each.article:
-            message = f"this is the article of line {earlier.line} with other optional columns"
-            errors.append(LineError(each.line, "CSV_INVALID", message))
+            template = N_("this is the article of line %(line)s with other optional columns")
+            errors.append(LineError(each.line, "CSV_INVALID", template, {"line": earlier.line}))
     wrong = {error.line for error in errors}
     return [each for each in lines if each.line not in wrong], errors
 

@@ -6,10 +6,11 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from retoma.translations import N_
 from retoma_apps.autowriter.models import ArticleRequest, ImportedLine
 
 MAX_ROWS = 5_000
@@ -31,11 +32,20 @@ _MARKS = (
 
 @dataclass(frozen=True)
 class LineError:
-    """What is wrong with a line, counted from 1 with the header. Line 0 is the file as a whole."""
+    """What is wrong with a line, counted from 1 with the header. Line 0 is the file as a whole.
+
+    `template` and `values` are the message for translation; it is that of pydantic if there are wrong `fields`.
+    """
 
     line: int
     code: str
-    message: str
+    template: str
+    values: Mapping[str, object] = field(default_factory=dict)
+    fields: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return self.template % self.values if self.values else self.template
 
 
 @dataclass(frozen=True)
@@ -49,21 +59,23 @@ def parse_csv(content: bytes) -> ParsedFile:
     try:
         rows = _read_rows(content)
     except InvalidFile as error:
-        return ParsedFile((), (LineError(error.line, "CSV_INVALID", str(error)),))
+        return ParsedFile((), (LineError(error.line, "CSV_INVALID", error.template, error.values),))
     lines: list[ImportedLine] = []
     errors: list[LineError] = []
     for number, values in rows:
         parsed = _parse_line(number, values)
         (lines if isinstance(parsed, ImportedLine) else errors).append(parsed)  # type: ignore[arg-type]
     if not rows:
-        errors.append(LineError(0, "CSV_INVALID", "the file has no lines below its header"))
+        errors.append(LineError(0, "CSV_INVALID", N_("the file has no lines below its header")))
     return ParsedFile(tuple(lines), tuple(errors))
 
 
 class InvalidFile(Exception):
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, line: int, template: str, **values: object) -> None:
+        super().__init__(template)
         self.line = line
+        self.template = template
+        self.values = values
 
 
 def decode_text(content: bytes) -> str:
@@ -90,25 +102,30 @@ def _guess_unmarked_utf16(content: bytes) -> str | None:
     return "utf-16-le" if start[1::2].count(0) > start[0::2].count(0) else "utf-16-be"
 
 
-def _read_rows(content: bytes) -> list[tuple[int, dict[str, str]]]:
+def _read_rows(content: bytes) -> list[tuple[int, dict[str, str] | tuple[int, int]]]:
     """Return the values by column of each line that is not empty, with its number in the file."""
     if len(content) > MAX_BYTES:
-        raise InvalidFile(0, f"the file has {len(content):,} bytes, over the limit of {MAX_BYTES:,}: split it")
+        raise InvalidFile(
+            0,
+            N_("the file has %(size)s bytes, over the limit of %(limit)s: split it"),
+            size=f"{len(content):,}",
+            limit=f"{MAX_BYTES:,}",
+        )
     text = decode_text(content).removeprefix("\ufeff")
     if "\0" in text:
-        raise InvalidFile(0, "the file contains zero bytes: save it as CSV")
+        raise InvalidFile(0, N_("the file contains zero bytes: save it as CSV"))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_delimiter(text), strict=True)
     columns: list[str] | None = None
-    rows: list[tuple[int, dict[str, str]]] = []
+    rows: list[tuple[int, dict[str, str] | tuple[int, int]]] = []
     for number, cells in _number_lines(reader):
         if columns is None:
             columns = _check_header(number, cells)
             continue
         if len(rows) == MAX_ROWS:
-            raise InvalidFile(number, f"the file has more than {MAX_ROWS:,} lines: split it")
-        rows.append((number, _name_cells(number, columns, cells)))
+            raise InvalidFile(number, N_("the file has more than %(limit)s lines: split it"), limit=f"{MAX_ROWS:,}")
+        rows.append((number, _name_cells(columns, cells)))
     if columns is None:
-        raise InvalidFile(0, "the file is empty")
+        raise InvalidFile(0, N_("the file is empty"))
     return rows
 
 
@@ -121,7 +138,7 @@ def _number_lines(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]
                 yield first, cells
             first = reader.line_num + 1  # type: ignore[attr-defined]
     except csv.Error as error:
-        raise InvalidFile(first, f"the line cannot be read as CSV: {error}") from error
+        raise InvalidFile(first, N_("the line cannot be read as CSV: %(why)s"), why=error) from error
 
 
 def _find_delimiter(text: str) -> str:
@@ -133,31 +150,39 @@ def _check_header(number: int, cells: list[str]) -> list[str]:
     columns = [cell.strip().lower() for cell in cells]
     known = {*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, REGENERATE, *IGNORED_COLUMNS}
     if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
-        raise InvalidFile(number, f"the header lacks {', '.join(missing)}; it needs {', '.join(REQUIRED_COLUMNS)}")
+        raise InvalidFile(
+            number,
+            N_("the header lacks %(missing)s; it needs %(required)s"),
+            missing=", ".join(missing),
+            required=", ".join(REQUIRED_COLUMNS),
+        )
     if unknown := [name for name in columns if name and name not in known]:
-        raise InvalidFile(number, f"the header has unknown columns: {', '.join(unknown)[:200]}")
+        raise InvalidFile(number, N_("the header has unknown columns: %(columns)s"), columns=", ".join(unknown)[:200])
     if repeated := sorted({name for name in columns if name and columns.count(name) > 1}):
-        raise InvalidFile(number, f"the header has {', '.join(repeated)} twice")
+        raise InvalidFile(number, N_("the header has %(columns)s twice"), columns=", ".join(repeated))
     return columns
 
 
-def _name_cells(number: int, columns: list[str], cells: list[str]) -> dict[str, str]:
+def _name_cells(columns: list[str], cells: list[str]) -> dict[str, str] | tuple[int, int]:
+    """Return the cells by column, or the numbers of cells and columns if there are more cells."""
     if any(cell.strip() for cell in cells[len(columns) :]):
-        return {"": f"the line has {len(cells)} cells, but the header has {len(columns)}: quote cells with delimiters"}
+        return len(cells), len(columns)
     return {name: cell.strip() for name, cell in zip(columns, cells, strict=False) if name}
 
 
-def _parse_line(number: int, values: Mapping[str, str]) -> ImportedLine | LineError:
-    if "" in values:
-        return LineError(number, "CSV_INVALID", values[""])
+def _parse_line(number: int, values: dict[str, str] | tuple[int, int]) -> ImportedLine | LineError:
+    if isinstance(values, tuple):
+        template = N_("the line has %(cells)s cells, but the header has %(columns)s: quote cells with delimiters")
+        return LineError(number, "CSV_INVALID", template, dict(zip(("cells", "columns"), values, strict=True)))
     regenerate = values.get(REGENERATE, "").lower()
     if regenerate not in (*_TRUE, *_FALSE):
-        return LineError(number, "CSV_INVALID", f"{REGENERATE}: write yes, or leave it empty")
+        return LineError(number, "CSV_INVALID", N_("regenerate: write yes, or leave it empty"))
     fields = {name: value for name, value in values.items() if name in ArticleRequest.model_fields and value}
     try:
         article = ArticleRequest.model_validate(fields)
     except ValidationError as error:
-        return LineError(number, "CSV_INVALID", describe_mistakes(error))
+        wrong = dict.fromkeys(str(each["loc"][0]) for each in error.errors())
+        return LineError(number, "CSV_INVALID", describe_mistakes(error), fields=tuple(wrong))
     return ImportedLine(line=number, article=article, regenerate=regenerate in _TRUE)
 
 

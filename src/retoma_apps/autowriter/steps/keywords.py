@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from retoma import Context
-from retoma_apps.autowriter.models import Keyword, Keywords, Language
+from retoma_apps.autowriter.models import MAX_KEYWORD_LENGTH, Keyword, Keywords, Language
 from retoma_apps.autowriter.steps.texts import list_content_words, truncate
 from retoma_apps.providers.keywords import KeywordProvider
 
@@ -21,7 +21,8 @@ async def resolve_keywords(
     async def suggest() -> list[dict[str, Any]]:
         suggestions = await keywords.suggest(keyword or theme, language=language, limit=MAX_KEYWORDS)
         ctx.charge(keywords.name, keywords.model, units=1, micros=suggestions.cost)
-        return [{"text": each.text, "volume": each.volume} for each in suggestions.found]
+        short = [each for each in suggestions.found if len(each.text) <= MAX_KEYWORD_LENGTH]
+        return [{"text": each.text, "volume": each.volume} for each in short]
 
     found = [Keyword.model_validate(each) for each in await ctx.once("keywords", suggest)]
     focus = keyword or _choose_focus(theme, found)

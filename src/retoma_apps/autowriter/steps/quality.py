@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from retoma.translations import N_
 from retoma_apps.autowriter.models import (
     Brief,
     Content,
@@ -13,6 +14,7 @@ from retoma_apps.autowriter.models import (
     Headings,
     Keywords,
     Language,
+    Level,
     Links,
     Meta,
     Outline,
@@ -62,12 +64,17 @@ def check_quality(article: Article) -> QualityReport:
     return QualityReport(words=count_words(article.content.paragraphs), language=language, findings=findings)
 
 
-def _warn(check: str, message: str) -> Finding:
-    return Finding(check=check, level="warn", message=message)
+def _warn(check: str, template: str, **values: object) -> Finding:
+    return _make_finding(check, "warn", template, values)
 
 
-def _block(check: str, message: str) -> Finding:
-    return Finding(check=check, level="block", message=message)
+def _block(check: str, template: str, **values: object) -> Finding:
+    return _make_finding(check, "block", template, values)
+
+
+def _make_finding(check: str, level: Level, template: str, values: Mapping[str, object]) -> Finding:
+    texts = {name: str(value) for name, value in values.items()}
+    return Finding(check=check, level=level, message=template % texts, template=template, values=texts)
 
 
 def _check_length(article: Article) -> Iterator[Finding]:
@@ -75,25 +82,42 @@ def _check_length(article: Article) -> Iterator[Finding]:
     deviation = abs(words - wanted) / wanted
     if deviation > LENGTH_TOLERANCE:
         finding = _block if deviation > BLOCKING_LENGTH else _warn
-        yield finding("length", f"the body has {words} words, but {wanted} were requested ({deviation:.0%} off)")
+        yield finding(
+            "length",
+            N_("the body has %(words)s words, but %(wanted)s were requested (%(share)s off)"),
+            words=words,
+            wanted=wanted,
+            share=f"{deviation:.0%}",
+        )
 
 
 def _check_language(article: Article, language: str | None) -> Iterator[Finding]:
     if language is None:
-        yield _warn("language", "the language of the body could not be told")
+        yield _warn("language", N_("the language of the body could not be told"))
     elif language != article.language:
-        yield _warn("language", f"the body is in {language}, but {article.language} was requested")
+        yield _warn(
+            "language",
+            N_("the body is in %(language)s, but %(wanted)s was requested"),
+            language=language,
+            wanted=article.language,
+        )
 
 
 def _check_headings(article: Article) -> Iterator[Finding]:
     previous = 1
     for heading in article.headings.headings:
         if heading.level > previous + 1:
-            yield _warn("headings", f"{heading.text!r} is of level {heading.level}, below one of level {previous}")
+            yield _warn(
+                "headings",
+                N_("“%(heading)s” is of level %(level)s, below one of level %(previous)s"),
+                heading=heading.text,
+                level=heading.level,
+                previous=previous,
+            )
         previous = heading.level
     texts = Counter(fold(heading.text) for heading in article.headings.headings)
     if repeated := [text for text, count in texts.items() if count > 1]:
-        yield _warn("headings", f"several sections have the heading {repeated[0]!r}")
+        yield _warn("headings", N_("several sections have the heading “%(heading)s”"), heading=repeated[0])
 
 
 def _check_sections(article: Article) -> Iterator[Finding]:
@@ -101,49 +125,76 @@ def _check_sections(article: Article) -> Iterator[Finding]:
     written = {each.section for each in article.content.sections if each.paragraphs}
     headed = {heading.section for heading in article.headings.headings}
     if missing := [section for section in planned if section not in written]:
-        yield _block("sections", f"these sections of the outline have no text: {', '.join(missing)}")
+        yield _block(
+            "sections", N_("these sections of the outline have no text: %(sections)s"), sections=", ".join(missing)
+        )
     if missing := [section for section in planned if section not in headed]:
-        yield _warn("sections", f"these sections of the outline have no heading: {', '.join(missing)}")
+        yield _warn(
+            "sections", N_("these sections of the outline have no heading: %(sections)s"), sections=", ".join(missing)
+        )
     if not article.content.introduction:
-        yield _warn("sections", "there is no introduction")
+        yield _warn("sections", N_("there is no introduction"))
 
 
 def _check_keyword(article: Article) -> Iterator[Finding]:
     focus = article.keywords.focus
     if not contains_phrase(article.title_slug.title, focus):
-        yield _warn("keyword", f"the title does not contain the keyword {focus!r}")
+        yield _warn("keyword", N_("the title does not contain the keyword “%(keyword)s”"), keyword=focus)
     if not contains_phrase(next(iter(article.content.paragraphs), ""), focus):
-        yield _warn("keyword", f"the first paragraph does not contain the keyword {focus!r}")
+        yield _warn("keyword", N_("the first paragraph does not contain the keyword “%(keyword)s”"), keyword=focus)
 
 
 def _check_meta(article: Article) -> Iterator[Finding]:
-    for name, text, (least, most) in (
-        ("title", article.meta.title, META_TITLE),
-        ("description", article.meta.description, META_DESCRIPTION),
+    for template, text, (least, most) in (
+        (
+            N_("the meta title has %(length)s characters; search engines show %(least)s to %(most)s"),
+            article.meta.title,
+            META_TITLE,
+        ),
+        (
+            N_("the meta description has %(length)s characters; search engines show %(least)s to %(most)s"),
+            article.meta.description,
+            META_DESCRIPTION,
+        ),
     ):
         if not least <= len(text) <= most:
-            yield _warn("meta", f"the meta {name} has {len(text)} characters; search engines show {least} to {most}")
+            yield _warn("meta", template, length=len(text), least=least, most=most)
 
 
 def _check_links(article: Article) -> Iterator[Finding]:
     for link in article.links.links:
         if link.url not in article.posts:
-            yield _warn("links", f"the blog has no post at {link.url}")
+            yield _warn("links", N_("the blog has no post at %(url)s"), url=link.url)
 
 
 def _check_repetition(article: Article) -> Iterator[Finding]:
     sentences = [fold(each) for text in article.content.paragraphs for each in text.split(". ") if len(each) > 20]
     repeated = sum(count - 1 for count in Counter(sentences).values())
     if sentences and repeated / len(sentences) > MAX_REPEATED_SHARE:
-        yield _warn("repetition", f"{repeated} of {len(sentences)} sentences repeat an earlier one")
+        yield _warn(
+            "repetition",
+            N_("%(repeated)s of %(sentences)s sentences repeat an earlier one"),
+            repeated=repeated,
+            sentences=len(sentences),
+        )
 
 
 def _check_facts(article: Article) -> Iterator[Finding]:
     facts = article.brief.facts
     used = [facts[number - 1] for number in sorted(article.content.used_facts) if 1 <= number <= len(facts)]
     if not used:
-        yield _block("facts", "the body uses no fact of the brief")
+        yield _block("facts", N_("the body uses no fact of the brief"))
     if unsourced := [fact for fact in used if not fact.has_source]:
-        yield _warn("facts", f"{len(unsourced)} of {len(used)} facts have no source: {unsourced[0].text[:80]!r}")
+        yield _warn(
+            "facts",
+            N_("%(unsourced)s of %(used)s facts have no source: “%(fact)s”"),
+            unsourced=len(unsourced),
+            used=len(used),
+            fact=unsourced[0].text[:80],
+        )
     if unknown := sorted(number for number in article.content.used_facts if not 1 <= number <= len(facts)):
-        yield _warn("facts", f"the body refers to facts that the brief does not have: {unknown}")
+        yield _warn(
+            "facts",
+            N_("the body refers to facts that the brief does not have: %(facts)s"),
+            facts=", ".join(map(str, unknown)),
+        )

@@ -1,0 +1,1 @@
+"""The pages of AutoWriter, `/articles/`: articles, imports, blogs and the contents of reviews."""

@@ -1,0 +1,40 @@
+"""Values that all templates of AutoWriter use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from retoma.server import PageContext
+from retoma_apps.autowriter.pages import messages
+from retoma_apps.autowriter.pages.badges import STATE_BADGES
+
+HOME = "/articles/"
+
+
+async def get_common_values(context: PageContext) -> dict[str, Any]:
+    def name_from(names: Mapping[str, Any]) -> Any:
+        return lambda name: context.translate(names[name]) if name in names else name
+
+    notice = context.query.get("notice", "")
+    return {
+        "article_state_name": name_from(messages.STATE_NAMES),
+        "field_label": name_from(messages.FIELD_LABELS),
+        "field_hint": name_from(messages.FIELD_HINTS),
+        "language_name": name_from(messages.LANGUAGE_NAMES),
+        "form_languages": [(code, context.translate(name)) for code, name in messages.LANGUAGE_NAMES.items()],
+        "article_badges": STATE_BADGES,
+        "now": await context.client.now(),
+        # The address names it, and anyone can write an address.
+        "own_notice": context.translate(messages.NOTICES[notice]) if notice in messages.NOTICES else None,
+    }
+
+
+def build_article_url(run: UUID) -> str:
+    return f"{HOME}{run}"
+
+
+def get_safe_link(url: str) -> str | None:
+    """Return an address of the web, else None: WordPress and language models are not trusted."""
+    return url if url.startswith(("https://", "http://")) else None
