@@ -25,7 +25,8 @@ from retoma.server import (
     send_file,
     to_problem,
 )
-from retoma_apps.videos.models import Channel, ChannelName, Order
+from retoma_apps.providers import topics
+from retoma_apps.videos.models import Channel, ChannelName, Language, Order
 from retoma_apps.videos.operations import channels, checkpoints
 from retoma_apps.videos.operations.checkpoints import TYPES, Kind
 from retoma_apps.videos.operations.decisions import (
@@ -37,7 +38,7 @@ from retoma_apps.videos.operations.decisions import (
 )
 from retoma_apps.videos.operations.overview import Overview, get_overview
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.schemas import Checkpoint, CheckpointOutcomes, CheckpointPage, Video, VideoPage
+from retoma_apps.videos.schemas import Checkpoint, CheckpointOutcomes, CheckpointPage, Topic, Topics, Video, VideoPage
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.states import Stage
 from retoma_apps.videos.steps.voices import check_voice
@@ -77,7 +78,8 @@ class BatchApproval(BaseModel):
 @router.post("/videos", status_code=202, summary="Order a video", response_model=Video)
 async def order_video(order: Order, by: Writer, key: Key = None) -> Response:
     _check_own_channel(by, order.channel)
-    video = await channels.start_video(by.client, order, key=key)
+    services: Services = by.application.resources["services"]
+    video = await channels.start_video(by.client, order, services.writer, key=key)
     shown = await _describe_video(by, await by.client.runs.get(video))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{video}"})
 
@@ -95,6 +97,14 @@ async def list_videos(
         "videos": [await _describe_video(by, run) for run in runs],
         "next": str(runs[-1].id) if len(runs) == limit else None,
     }
+
+
+@router.get("/topics", summary="List the topics that can be ordered")
+async def list_topics(by: Reader, language: Language | None = None) -> Topics:
+    services: Services = by.application.resources["services"]
+    bundled = services.writer.topics
+    found = [Topic(title=each.title, language=each.language) for each in topics.list_topics(language)]
+    return Topics(any_topic=bundled is None, topics=found)
 
 
 @router.get("/videos/{video:uuid}", summary="Get a video", response_model=Video)
