@@ -46,7 +46,7 @@ from retoma_apps.providers.youtube.settings import YouTubeSettings
 from retoma_apps.providers.youtube.youtube import YouTube
 from retoma_apps.videos.application import make_app
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.steps.writing.template import TemplateWriter
+from retoma_apps.videos.steps.writing.bundled import BundledWriter
 
 
 @cache
@@ -57,7 +57,7 @@ def channel(account):
 app = make_app(
     Services(
         files=create_file_store(FileSettings(home=Path("home").absolute())),
-        writer=TemplateWriter(),
+        writer=BundledWriter(),
         voices={"azure": Azure()},
         footage=OfflineFootage(Frames(320, 180, fps=10)),
         images=OfflineImages(),

@@ -6,7 +6,8 @@ import asyncio
 import re
 import resource
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,10 +85,13 @@ def media_kind(path: Path) -> str:
     return _detect_format(path, _MEDIA, "a video or audio file (MP4, MOV, WebM, Matroska, WAV, MP3, Ogg, FLAC or AAC)")
 
 
-async def run(arguments: Sequence[str], folder: Path, progress: Progress | None = None) -> None:
-    """Run ffmpeg in `folder`. Cancelling this call kills it."""
+async def run(
+    arguments: Sequence[str], folder: Path, progress: Progress | None = None, *, frames: Iterator[bytes] | None = None
+) -> None:
+    """Run ffmpeg in `folder`. Cancelling this call kills it. `frames` is what it reads from `pipe:0`, if anything; each
+    is drawn in a thread."""
     code, log = await _run_process(
-        [*arguments[:-1], *_PROGRESS_ARGUMENTS, "-y", arguments[-1]], folder, "error", progress
+        [*arguments[:-1], *_PROGRESS_ARGUMENTS, "-y", arguments[-1]], folder, "error", progress, frames
     )
     if code:
         raise FfmpegFailed(_first_line(log) or f"ffmpeg exited with {code}")
@@ -115,11 +119,17 @@ async def probe(path: Path) -> Probe:
 
 
 async def _run_process(
-    arguments: Sequence[str], folder: Path, level: str, progress: Progress | None = None
+    arguments: Sequence[str],
+    folder: Path,
+    level: str,
+    progress: Progress | None = None,
+    frames: Iterator[bytes] | None = None,
 ) -> tuple[int, str]:
-    process = await _start(arguments, folder, level)
+    process = await _start(arguments, folder, level, frames is not None)
     try:
-        _, log = await asyncio.gather(_follow(process.stdout, progress), _tail(process.stderr))
+        _, log, _ = await asyncio.gather(
+            _follow(process.stdout, progress), _tail(process.stderr), _feed(process.stdin, frames)
+        )
         return await process.wait(), log
     finally:
         await kill_process(process)
@@ -143,7 +153,7 @@ def _detect_format(path: Path, known: Sequence[tuple[bytes, int, str]], expected
     raise FfmpegFailed(f"this is not {expected}")
 
 
-async def _start(arguments: Sequence[str], folder: Path, level: str) -> asyncio.subprocess.Process:
+async def _start(arguments: Sequence[str], folder: Path, level: str, reads: bool = False) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         find_ffmpeg(),
         "-nostdin",
@@ -152,7 +162,7 @@ async def _start(arguments: Sequence[str], folder: Path, level: str) -> asyncio.
         *arguments,
         cwd=folder,
         env=ENVIRONMENT,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE if reads else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         preexec_fn=_limit_resources,
@@ -202,6 +212,18 @@ async def _follow(stdout: asyncio.StreamReader | None, progress: Progress | None
         name, _, value = line.decode(errors="replace").strip().partition("=")
         if progress is not None and name == "frame" and value.isdigit():
             progress(int(value))
+
+
+async def _feed(stdin: asyncio.StreamWriter | None, frames: Iterator[bytes] | None) -> None:
+    """Send the frames. If ffmpeg ends early, its log says why."""
+    if stdin is None or frames is None:
+        return
+    with suppress(BrokenPipeError, ConnectionResetError):
+        while frame := await asyncio.to_thread(next, frames, b""):
+            stdin.write(frame)
+            await stdin.drain()
+        stdin.close()
+        await stdin.wait_closed()
 
 
 async def _tail(stderr: asyncio.StreamReader | None) -> str:

@@ -17,9 +17,9 @@ from retoma_apps.videos.pipeline import longform, video_batch
 from retoma_apps.videos.routes import router
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.settings import VideoSettings
+from retoma_apps.videos.steps.writing.bundled import BundledWriter
 from retoma_apps.videos.steps.writing.llm import LlmWriter
 from retoma_apps.videos.steps.writing.port import Writer
-from retoma_apps.videos.steps.writing.template import TemplateWriter
 
 
 def make_app(services: Services) -> App:
@@ -58,4 +58,4 @@ def from_environment() -> App:
 
 def _create_writer() -> Writer:
     models = llm.configured_providers()
-    return LlmWriter(models[0], VideoSettings().model) if models else TemplateWriter()
+    return LlmWriter(models[0], VideoSettings().model) if models else BundledWriter()

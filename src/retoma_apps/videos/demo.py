@@ -51,7 +51,7 @@ async def run_demo(services: Services, client: Client, address: str, language: s
     topic = ORDERS[language].topic
     key, order = f"sample-{language}", ORDERS[language]
     run = await client.runs.find_by_key(key, longform, tenant=order.channel) or await start_video(
-        client, order, key=key
+        client, order, services.writer, key=key
     )
     message = _ALREADY_ENDED if (await client.runs.get(run)).is_over else _ORDERED
     reported = {video.id: video.ended_at for video in await _list_newest(client) if video.id != run}

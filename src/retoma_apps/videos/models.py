@@ -196,9 +196,6 @@ class Script(WithFeedbackHistory):
     facts_used: int = Field(0, json_schema_extra=HIDDEN)
     facts: list[str] = Field([], description="The texts of the facts that it uses.", json_schema_extra=HIDDEN)
     knowledge_reuse_rate: Share = Field(0.0, json_schema_extra=HIDDEN)
-    topic_unknown: bool = Field(
-        False, description="Whether there are no offline facts about its topic.", json_schema_extra=HIDDEN
-    )
     not_understood: list[str] = Field([], description="Feedback that it does not follow.", json_schema_extra=HIDDEN)
     quality: Quality = Field(
         Quality(passed=True, readability_score=0, visual_markers=0), validate_default=True, json_schema_extra=HIDDEN

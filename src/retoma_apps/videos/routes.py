@@ -25,7 +25,8 @@ from retoma.server import (
     send_file,
     to_problem,
 )
-from retoma_apps.videos.models import BatchOrder, Channel, ChannelName, Order
+from retoma_apps.providers import topics
+from retoma_apps.videos.models import BatchOrder, Channel, ChannelName, Language, Order
 from retoma_apps.videos.operations import batches, channels, checkpoints
 from retoma_apps.videos.operations.checkpoints import TYPES, Kind
 from retoma_apps.videos.operations.decisions import (
@@ -43,6 +44,8 @@ from retoma_apps.videos.schemas import (
     Checkpoint,
     CheckpointOutcomes,
     CheckpointPage,
+    Topic,
+    Topics,
     Video,
     VideoPage,
 )
@@ -86,7 +89,8 @@ class BatchApproval(BaseModel):
 @router.post("/videos", status_code=202, summary="Order a video", response_model=Video)
 async def order_video(order: Order, by: Writer, key: Key = None) -> Response:
     _check_own_channel(by, order.channel)
-    video = await channels.start_video(by.client, order, key=key)
+    services: Services = by.application.resources["services"]
+    video = await channels.start_video(by.client, order, services.writer, key=key)
     shown = await _describe_video(by, await by.client.runs.get(video))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{video}"})
 
@@ -106,6 +110,14 @@ async def list_videos(
     }
 
 
+@router.get("/topics", summary="List the topics that can be ordered")
+async def list_topics(by: Reader, language: Language | None = None) -> Topics:
+    services: Services = by.application.resources["services"]
+    bundled = services.writer.topics
+    found = [Topic(title=each.title, language=each.language) for each in topics.list_topics(language)]
+    return Topics(any_topic=bundled is None, topics=found)
+
+
 @router.get("/videos/{video:uuid}", summary="Get a video", response_model=Video)
 async def get_video(video: UUID, by: Reader) -> dict[str, Any]:
     return await _describe_video(by, await _get_run(by, video))
@@ -115,7 +127,8 @@ async def get_video(video: UUID, by: Reader) -> dict[str, Any]:
 async def order_batch(order: BatchOrder, by: Writer, key: BatchKey = None) -> Response:
     for video in order.videos:
         _check_own_channel(by, video.channel)
-    batch = await batches.start_batch(by.client, order, tenant=by.tenant, key=key)
+    services: Services = by.application.resources["services"]
+    batch = await batches.start_batch(by.client, order, services.writer, tenant=by.tenant, key=key)
     shown = await _describe_batch(by, await by.client.runs.get(batch))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/batches/{batch}"})
 

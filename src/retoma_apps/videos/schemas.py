@@ -14,6 +14,18 @@ Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 FileUrl = Annotated[str, Field(json_schema_extra={"format": "uri-reference"})]
 
 
+class Topic(BaseModel):
+    title: str
+    language: str
+
+
+class Topics(BaseModel):
+    any_topic: bool = Field(
+        description="Whether a language model is configured, so any other topic can be ordered too."
+    )
+    topics: list[Topic] = Field(description="The topics that come with Retoma and need no language model.")
+
+
 class OpenCheckpoint(BaseModel):
     id: str
     type: str

@@ -18,8 +18,7 @@ from retoma.store.database import Database
 from retoma_apps.videos.models import Assembly, Brief, Broll, Clip, Fact, Line, Narration, Script
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps import footage, narration, thumbnails
-from retoma_apps.videos.steps.writing.template import TemplateWriter
-from tests.apps.videos.small_services import make_small_services
+from tests.apps.videos.small_services import AnyTopicWriter, make_small_services
 from tests.apps.videos.video_app import VideoApp, running_video_app
 
 REVIEWS = ("script_review", "audio_review", "broll_review", "final_review")
@@ -27,7 +26,7 @@ THUMBNAIL = {"thumbnail": 1}
 
 
 @dataclass
-class FailingWriter(TemplateWriter):
+class FailingWriter(AnyTopicWriter):
     """Raises the errors in `moods` for the step, one per attempt, in order; then it writes."""
 
     failures: dict[str, list[BaseException]] = field(default_factory=dict)

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from retoma import App
 from retoma.files import FileSettings, create_file_store
 from retoma_apps.providers.footage.offline import Frames, OfflineFootage
 from retoma_apps.providers.images.offline import OfflineImages
 from retoma_apps.providers.speech.espeak import Espeak
+from retoma_apps.providers.topics import find_topic, list_topics
 from retoma_apps.providers.youtube import LocalChannel
 from retoma_apps.videos.application import make_app
+from retoma_apps.videos.models import Brief, Fact, Script
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.steps.writing.template import TemplateWriter
+from retoma_apps.videos.steps.writing.bundled import BundledWriter
 
 SIZE = (320, 180)
+
+
+class AnyTopicWriter(BundledWriter):
+    """Writes about any topic as if it were a bundled one."""
+
+    topics = None
+
+    async def research(
+        self, brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str], **options: Any
+    ) -> list[Fact]:
+        return await super().research(replace_topic(brief), known, feedback_history, **options)
+
+    async def script(self, brief: Brief, facts: Sequence[Fact], **options: Any) -> Script:
+        written = await super().script(replace_topic(brief), facts, **options)
+        return written.model_copy(update={"topic": brief.topic})
+
+
+def replace_topic(brief: Brief) -> Brief:
+    topic = find_topic(brief.topic, brief.language) or list_topics(brief.language)[0]
+    return brief.model_copy(update={"topic": topic.title})
 
 
 def make_small_services(folder: Path) -> Services:
     channel = LocalChannel(folder / "channel")
     return Services(
         files=create_file_store(FileSettings(home=folder)),
-        writer=TemplateWriter(),
+        writer=BundledWriter(),
         voices={"espeak": Espeak()},
         footage=OfflineFootage(Frames(*SIZE, fps=10)),
         images=OfflineImages(),

@@ -15,8 +15,7 @@ import pytest
 from retoma import GiveUp
 from retoma.store.database import Database
 from retoma_apps.videos.models import Brief, Fact
-from retoma_apps.videos.steps.writing.template import TemplateWriter
-from tests.apps.videos.small_services import make_small_services
+from tests.apps.videos.small_services import AnyTopicWriter, make_small_services
 from tests.apps.videos.video_app import TOPIC, VideoApp, running_video_app
 from tests.conftest import empty_database
 from tests.receiver import receiver, respond_with
@@ -25,7 +24,7 @@ from tests.wait_timeout import WAIT_TIMEOUT
 CHANNELS = ("ciencia", "historia", "jogos", "musica", "viagens")
 
 
-class PickyWriter(TemplateWriter):
+class PickyWriter(AnyTopicWriter):
     """Refuses one topic, fails once on another, and hangs on a third until all others are written."""
 
     def __init__(self) -> None:
@@ -123,7 +122,7 @@ async def test_a_failed_video_continues_when_it_is_resumed(
 ) -> None:
     video = await video_app.order("proibido", "historia")
     await video_app.work()
-    monkeypatch.setattr(PickyWriter, "research", TemplateWriter.research)
+    monkeypatch.setattr(PickyWriter, "research", AnyTopicWriter.research)
     (run,) = await video_app.client.runs.list()
     await video_app.client.runs.resume(run.id)
     assert (await video_app.work_until_review(video))["checkpoint_type"] == "script_review"

@@ -32,6 +32,7 @@ class ClipLibrary:
 
     name = "shelf"
     is_offline = False
+    longest_shot = 15.0
 
     def __init__(self, away: str = "") -> None:
         self.away = away
@@ -275,7 +276,7 @@ async def test_feedback_without_effect_is_rejected_by_every_way_of_sending_back(
 async def publish_with_feedback(video_app: FastVideoApp) -> UUID:
     """Publish a video with feedback at each step that keeps it."""
     script = await send_back(
-        video_app, await video_app.order_until("script_review"), notes="fale do café", rewind_to="research"
+        video_app, await video_app.order_until("script_review"), notes="fale das debêntures", rewind_to="research"
     )
     await video_app.approve(script)
     audio = await video_app.work_until_review(script["video_id"])
@@ -304,7 +305,7 @@ async def test_a_fork_keeps_only_feedback_on_its_own_topic_and_voice(video_app: 
         assert (
             results["research"]["feedback_history"]
             == results["script_generation"]["feedback_history"]
-            == ["fale do café"] * is_wished
+            == ["fale das debêntures"] * is_wished
         )
         assert results["thumbnail_gen"]["feedback_history"] == ["mais azul"] * is_wished
         assert ("Ouro" in {one["text"] for one in results["thumbnail_gen"]["variants"]}) is is_wished

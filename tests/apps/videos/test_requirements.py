@@ -27,13 +27,14 @@ from retoma.testing import NOON
 from retoma_apps.providers.ffmpeg import probe
 from retoma_apps.providers.footage import FoundClip, relevance
 from retoma_apps.providers.youtube import LocalChannel
-from retoma_apps.videos.models import Assembly, Broll, Narration, Scene, Script, Source
+from retoma_apps.videos.models import Assembly, Brief, Broll, Fact, Narration, Scene, Script, Source
 from retoma_apps.videos.operations.checkpoints import script_data
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps import footage, narration
 from retoma_apps.videos.steps.footage import assemble_film
 from retoma_apps.videos.steps.footage import search_footage as searched_in_the_studio
+from retoma_apps.videos.steps.writing.bundled import BundledWriter
 from retoma_apps.videos.steps.writing.quality import readability
 from tests.apps.videos.fast_video_app import (
     REVIEWS,
@@ -46,6 +47,7 @@ from tests.apps.videos.fast_video_app import (
 from tests.apps.videos.media.material import clip, tone
 from tests.apps.videos.pages.test_reviews import text_of
 from tests.apps.videos.pages.video_pages import running_video_pages
+from tests.apps.videos.small_services import AnyTopicWriter
 from tests.apps.videos.test_definition import STEPS
 from tests.apps.videos.video_app import TOPIC, running_video_app
 from tests.conftest import empty_database
@@ -393,32 +395,47 @@ def texts(facts: list[dict[str, Any]]) -> set[str]:
     return {fact["text"] for fact in facts}
 
 
-async def test_research_adds_only_new_facts(video_app: FastVideoApp) -> None:
-    await video_app.finish(await video_app.order_until_script_review())
+async def find_three_facts(
+    self: BundledWriter, brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str], **options: Any
+) -> list[Fact]:
+    return (await BundledWriter.research(self, brief, known, feedback_history, **options))[:3]
+
+
+async def publish_with_three_facts(video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(AnyTopicWriter, "research", find_three_facts)
+        await video_app.finish(await video_app.order_until_script_review())
+
+
+async def test_research_adds_only_new_facts(video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    await publish_with_three_facts(video_app, monkeypatch)
     again = await video_app.order_until_script_review()
-    await video_app.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
-    await video_app.work_until_review(again["video_id"])
     results = await video_app.client.runs.get_results(UUID(again["video_id"]))
     known, found = results["knowledge_query"]["facts"], results["research"]["facts"]
     assert found[: len(known)] == known
-    assert len(texts(found)) == len(found) > len(known)
+    assert len(texts(found)) == len(found) > len(known) == 3
     assert all(fact["source"]["name"] and 0 <= fact["source"]["confidence"] <= 1 for fact in found)
 
 
 async def test_all_feedback_on_a_script_applies_wherever_it_is_sent_back_to(video_app: FastVideoApp) -> None:
-    await video_app.client.tenants.set_profile("financas", {"seconds": 120})
+    await video_app.client.tenants.set_profile("financas", {"seconds": 90})
     first = await video_app.order_until_script_review()
     run = UUID(first["video_id"])
-    remarks = [{"text": "fale do café", "at": 61.5}]
+    remarks = [{"text": "fale do Banco Central", "at": 61.5}]
     for value in ({"notes": "mais curto"}, {"comments": remarks, "rewind_to": "research"}, {"notes": "mais longo"}):
         checkpoint = await video_app.work_until_review(first["video_id"])
         assert (await video_app.decide(checkpoint, "revision_requested", **value)).status_code == 200
     last = (await video_app.work_until_review(first["video_id"]))["data"]
     results = await video_app.client.runs.get_results(run)
-    assert results["research"]["feedback_history"] == ["1:01.5 fale do café"]
-    assert results["script_generation"]["feedback_history"] == ["mais curto", "1:01.5 fale do café", "mais longo"]
-    assert last["word_count"] < first["data"]["word_count"]
-    assert "O café é feito das sementes" in last["script_full"]
+    assert results["research"]["feedback_history"] == ["1:01.5 fale do Banco Central"]
+    assert results["script_generation"]["feedback_history"] == [
+        "mais curto",
+        "1:01.5 fale do Banco Central",
+        "mais longo",
+    ]
+    assert results["script_generation"]["seconds"] == 88
+    assert "definida pelo Banco Central" in last["script_full"]
+    assert "definida pelo Banco Central" not in first["data"]["script_full"]
 
 
 async def test_each_step_uses_the_approved_result_and_not_the_generated_one(video_app: FastVideoApp) -> None:
@@ -766,35 +783,30 @@ async def test_a_script_review_has_the_whole_script_and_its_quality_report(
     assert [issue["code"] for issue in data["quality_report"]["issues"]] == ([] if passed else ["much_too_short"])
 
 
-@pytest.mark.parametrize(("seconds", "count"), [(25, 1), (120, 5)])
+@pytest.mark.parametrize(("seconds", "count"), [(25, 3), (120, 15)])
 async def test_a_script_review_counts_the_facts_that_the_script_uses(
     video_app: FastVideoApp, seconds: int, count: int
 ) -> None:
     await video_app.client.tenants.set_profile("financas", {"seconds": seconds})
     checkpoint = await video_app.order_until_script_review()
-    found = texts((await video_app.client.runs.get_results(UUID(checkpoint["video_id"])))["research"]["facts"])
-    assert checkpoint["data"]["facts_used"] == len(count_facts_in(checkpoint, found)) == count
+    results = await video_app.client.runs.get_results(UUID(checkpoint["video_id"]))
+    used = set(results["script_generation"]["facts"])
+    assert used <= texts(results["research"]["facts"])
+    assert checkpoint["data"]["facts_used"] == len(used) == count
 
 
-def count_facts_in(checkpoint: dict[str, Any], facts: set[str]) -> set[str]:
-    return {fact for fact in facts if fact in checkpoint["data"]["script_full"]}
-
-
-async def test_a_script_review_shows_the_share_of_facts_known_before(video_app: FastVideoApp) -> None:
+async def test_a_script_review_shows_the_share_of_facts_known_before(
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await video_app.client.tenants.set_profile("financas", {"seconds": 120})
-    await video_app.finish(await video_app.order_until_script_review())
-    again = await video_app.order_until_script_review()
-    assert again["data"]["knowledge_reuse_rate"] == 1
-    await video_app.decide(again, "revision_requested", notes="fale do café", rewind_to="research")
-    mixed = await video_app.work_until_review(again["video_id"])
-    results = await video_app.client.runs.get_results(UUID(again["video_id"]))
-    reported, known = (
-        count_facts_in(mixed, texts(results["research"]["facts"])),
-        texts(results["knowledge_query"]["facts"]),
-    )
-    assert mixed["data"]["knowledge_reuse_rate"] == round(len(reported & known) / len(reported), 2)
-    assert reported - known
-    assert reported & known
+    await publish_with_three_facts(video_app, monkeypatch)
+    mixed = await video_app.order_until_script_review()
+    results = await video_app.client.runs.get_results(UUID(mixed["video_id"]))
+    used, known = set(results["script_generation"]["facts"]), texts(results["knowledge_query"]["facts"])
+    assert mixed["data"]["knowledge_reuse_rate"] == round(3 / len(used), 2)
+    assert used > known
+    await video_app.finish(mixed)
+    assert (await video_app.order_until_script_review())["data"]["knowledge_reuse_rate"] == 1
 
 
 @pytest.mark.parametrize(("language", "other"), [("pt-BR", "en"), ("en", "pt-BR")])
@@ -841,6 +853,7 @@ class Stock:
 
     name = "stock"
     is_offline = False
+    longest_shot = 15.0
     only = FoundClip("one", "stock", "", "", "", "", 0.4, 1920, 1080, ("gato",))
 
     async def search(self, query: str, *, language: str, seconds: float) -> list[FoundClip]:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from retoma.store.database import Database
 from retoma_apps.videos.models import Script
-from retoma_apps.videos.steps.writing.template import TemplateWriter
+from retoma_apps.videos.steps.writing.bundled import BundledWriter
 from tests.apps.videos.small_services import make_small_services
 from tests.apps.videos.video_app import VideoApp, running_video_app
 from tests.conftest import empty_database
@@ -44,7 +44,7 @@ async def test_each_step_and_revision_has_one_checkpoint(video_app: VideoApp) ->
     assert Counter((one.step, one.revision) for one in reviews) == {("script_review", 1): 1, ("script_review", 2): 1}
 
 
-class StumblingWriter(TemplateWriter):
+class StumblingWriter(BundledWriter):
     def __init__(self) -> None:
         self.stumbles = 1
 

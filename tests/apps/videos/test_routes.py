@@ -16,6 +16,7 @@ from retoma.store.database import Database
 from retoma_apps.videos.application import make_app
 from retoma_apps.videos.operations.checkpoints import file_url
 from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.steps.writing.bundled import BundledWriter
 from tests.apps.videos.small_services import make_small_services
 from tests.apps.videos.video_app import TOPIC, VideoApp
 from tests.conftest import empty_database
@@ -151,6 +152,44 @@ async def test_an_invalid_order_is_rejected_and_starts_nothing(
     assert (await video_app.api.get("/api/v1/videos")).json()["videos"] == []
 
 
+async def test_a_topic_that_is_not_bundled_is_refused_without_a_language_model(video_app: VideoApp) -> None:
+    for body in ({"topic": "História do xadrez"}, {"topic": TOPIC, "language": "en"}):
+        answer = await video_app.api.post("/api/v1/videos", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (422, "NEEDS_LANGUAGE_MODEL")
+        assert "needs a language model: set OPENROUTER_API_KEY, or choose one of" in answer.json()["detail"]
+        assert ("Como o café é feito" if "language" not in body else "How coffee is made") in answer.json()["detail"]
+    assert (await video_app.api.get("/api/v1/videos")).json()["videos"] == []
+
+
+async def test_a_bundled_topic_is_told_in_its_own_language_unless_another_is_ordered(video_app: VideoApp) -> None:
+    answer = await video_app.api.post("/api/v1/videos", json={"topic": "how coffee is made?"})
+    assert (answer.status_code, answer.json()["language"]) == (202, "en")
+
+
+async def test_the_topics_that_can_be_ordered_are_listed(video_app: VideoApp) -> None:
+    listed = (await video_app.api.get("/api/v1/topics")).json()
+    assert listed["any_topic"] is False
+    assert {"title": "How coffee is made", "language": "en"} in listed["topics"]
+    portuguese = (await video_app.api.get("/api/v1/topics?language=pt-BR")).json()["topics"]
+    assert {each["language"] for each in portuguese} == {"pt-BR"}
+    assert {"Como o café é feito", "Como investir em renda fixa"} <= {each["title"] for each in portuguese}
+    for topic in listed["topics"]:
+        assert (await video_app.api.post("/api/v1/videos", json=topic_order(topic))).status_code == 202
+
+
+def topic_order(topic: dict[str, str]) -> dict[str, str]:
+    return {"topic": topic["title"], "language": topic["language"]}
+
+
+async def test_with_a_language_model_any_topic_can_be_ordered(
+    video_app: VideoApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BundledWriter, "topics", None)
+    answer = await video_app.api.post("/api/v1/videos", json={"topic": "História do xadrez"})
+    assert (answer.status_code, answer.json()["language"]) == (202, "pt-BR")
+    assert (await video_app.api.get("/api/v1/topics")).json()["any_topic"] is True
+
+
 async def test_the_same_order_under_one_key_is_one_video(video_app: VideoApp) -> None:
     body, headers = {"topic": TOPIC, "channel": "financas"}, {"Idempotency-Key": "pedido-7"}
     first, again = [await video_app.api.post("/api/v1/videos", json=body, headers=headers) for _ in range(2)]
@@ -262,8 +301,8 @@ async def test_a_revision_reruns_the_script_with_the_notes(video_app: VideoApp) 
     assert (await video_app.show(checkpoint["video_id"]))["current_step"] == "script_generation"
     again = await video_app.work_until_review(checkpoint["video_id"])
     assert (again["revision"], again["times_sent_back"]) == (checkpoint["revision"] + 1, 1)
-    assert "mais risco" not in checkpoint["data"]["script_full"]
-    assert "mais risco" in again["data"]["script_full"]
+    assert "tem risco" not in checkpoint["data"]["script_full"]
+    assert "tem risco" in again["data"]["script_full"]
 
 
 @pytest.mark.parametrize("action", ["approved", "rejected", "revision_requested"])
@@ -286,7 +325,7 @@ async def test_a_script_may_be_sent_back_to_its_research_and_nowhere_else(video_
     assert set(checkpoint["can_go_back_to"]) == {"research", "script_generation"}
     wrong = await video_app.decide(checkpoint, "revision_requested", notes="de novo", rewind_to="upload")
     assert wrong.status_code == 422
-    await video_app.decide(checkpoint, "revision_requested", notes="fale do café", rewind_to="research")
+    await video_app.decide(checkpoint, "revision_requested", notes="fale das debêntures", rewind_to="research")
     assert (await video_app.show(checkpoint["video_id"]))["current_step"] == "research"
 
 
@@ -363,7 +402,7 @@ async def _send_back(video_app: VideoApp, checkpoint: dict[str, Any]) -> dict[st
 
 
 async def test_a_batch_lists_open_checkpoints_of_one_type_by_page(video_app: VideoApp) -> None:
-    videos = [await video_app.order(topic=f"{TOPIC} {number}") for number in range(3)]
+    videos = [await video_app.order() for _ in range(3)]
     await video_app.work()
     first = (await video_app.api.get("/api/v1/checkpoints/batch?type=script_review&limit=2")).json()
     second = (
@@ -389,8 +428,8 @@ async def test_two_concurrent_reviewers_do_not_claim_the_same_rows(video_app: Vi
 
 
 async def test_a_second_reviewer_gets_the_rows_after_those_of_the_first(video_app: VideoApp) -> None:
-    for number in range(3):
-        await video_app.order(topic=f"{TOPIC} {number}")
+    for _ in range(3):
+        await video_app.order()
     await video_app.work()
     body = [
         (await video_app.api.get(f"/api/v1/checkpoints/batch?limit=2&reviewer={name}")).json()
@@ -402,17 +441,15 @@ async def test_a_second_reviewer_gets_the_rows_after_those_of_the_first(video_ap
 
 
 async def test_a_batch_has_ten_rows_by_default(video_app: VideoApp) -> None:
-    for number in range(11):
-        await video_app.order(topic=f"{TOPIC} {number}")
+    for _ in range(11):
+        await video_app.order()
     await video_app.work()
     body = (await video_app.api.get("/api/v1/checkpoints/batch")).json()
     assert (len(body["batch"]), body["total_pending"]) == (10, 11)
 
 
 async def test_each_decision_in_a_batch_has_its_own_outcome(video_app: VideoApp) -> None:
-    good, decided, newer, previous = [
-        await video_app.order_until_script_review(f"{TOPIC} {number}") for number in range(4)
-    ]
+    good, decided, newer, previous = [await video_app.order_until_script_review(TOPIC) for _ in range(4)]
     await video_app.decide(decided, "rejected", notes="não")
     older = await _send_back(video_app, previous)
     unknown = str(uuid4())
@@ -499,7 +536,7 @@ def test_a_file_url_can_contain_any_name() -> None:
 
 
 async def test_a_batch_repeated_under_one_key_gets_the_same_answer(video_app: VideoApp) -> None:
-    ids = [(await video_app.order_until_script_review(f"{TOPIC} {number}"))["checkpoint_id"] for number in range(2)]
+    ids = [(await video_app.order_until_script_review(TOPIC))["checkpoint_id"] for _ in range(2)]
     first, again = [
         await video_app.api.post(
             "/api/v1/checkpoints/batch/approve", json={"checkpoint_ids": ids}, headers={"Idempotency-Key": "lote-1"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.footage.errors import ClipUnusable
 
-_THUMBNAIL_WIDTH = 640
+THUMBNAIL_WIDTH = 640
 
 
 async def check_video(path: Path) -> None:
@@ -34,7 +34,7 @@ async def write_frame(clip: Path, to: Path) -> None:
 
 async def _write_image(source: list[str], folder: Path, to: Path) -> None:
     part = to.with_name(f"{to.name}.part.jpg")
-    scaled = f"scale='min({_THUMBNAIL_WIDTH},iw)':-2:out_range=pc,format=yuvj420p"
+    scaled = f"scale='min({THUMBNAIL_WIDTH},iw)':-2:out_range=pc,format=yuvj420p"
     try:
         await ffmpeg.run([*source, "-frames:v", "1", "-vf", scaled, "-q:v", "3", str(part.resolve())], folder)
         part.rename(to)

@@ -1,6 +1,8 @@
-"""The offline implementation: clips drawn on this machine, with the query's words over moving colours and shapes.
+"""The offline implementation: clips drawn on this machine.
 
-The same query always returns the same clips. They name the topic of a scene; they do not show it.
+If the query names the picture of a bundled scene, the clips show that picture, animated in time with the scene's words.
+For any other query they show its words over moving colours and shapes, which names the topic of a scene but does not
+show it. The same query always returns the same clips.
 """
 
 from __future__ import annotations
@@ -18,16 +20,21 @@ from urllib.parse import quote, unquote
 from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.drawing import MOTIFS, create_palette, draw_gradient, draw_shape, draw_text, seeded_random
 from retoma_apps.providers.footage.errors import ClipUnusable
-from retoma_apps.providers.footage.files import write_frame
+from retoma_apps.providers.footage.files import THUMBNAIL_WIDTH, write_frame
 from retoma_apps.providers.footage.matching import keywords
 from retoma_apps.providers.footage.port import FoundClip
+from retoma_apps.providers.pictures import VARIANTS, Animation, Scene
 from retoma_apps.providers.provider import OfflineProvider
+from retoma_apps.providers.topics import find_scene
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 SHORTEST, LONGEST = 8.0, 15.0
+LONGEST_SCENE = 60.0
 _VARIANTS = 6
+_TRANSITION_SECONDS = 0.6
+"""Seconds that a picture lasts beyond its scene, while the next one arrives."""
 _LONGEST_QUERY = 200
 _SPREAD = 1.25
 """Size of the background relative to the frame that moves over it."""
@@ -35,6 +42,7 @@ _SHAPES = 3
 _GROWTH = 0.04
 """How much of its width the text gains on each side at the nearest point of its zoom."""
 _MAX_LOOP_SECONDS = 5.0
+_X264 = ("-c:v", "libx264", "-preset", "superfast", "-crf", "21", "-pix_fmt", "yuv420p")
 
 
 @dataclass(frozen=True)
@@ -48,27 +56,37 @@ class OfflineFootage(OfflineProvider):
     """`frames` and `longest` make tiny clips for tests; `longest` is in seconds and may be under SHORTEST."""
 
     name = "offline"
+    longest_shot = LONGEST_SCENE
 
-    def __init__(self, frames: Frames | None = None, *, longest: float = LONGEST) -> None:
+    def __init__(self, frames: Frames | None = None, *, longest: float = LONGEST_SCENE) -> None:
         self._frames = frames or Frames()
         self._longest = longest
 
     async def search(self, query: str, *, language: str, seconds: float, limit: int = 10) -> list[FoundClip]:
-        return [self._create_clip(query[:_LONGEST_QUERY], seconds, variant) for variant in range(min(limit, _VARIANTS))]
+        variants = VARIANTS if find_scene(query) else _VARIANTS
+        return [self._create_clip(query[:_LONGEST_QUERY], seconds, variant) for variant in range(min(limit, variants))]
 
     async def fetch(self, found: FoundClip, to: Path) -> None:
         with TemporaryDirectory(dir=to.parent) as folder:
-            clip = await _draw_clip(Path(folder), found, self._frames, min(found.seconds, LONGEST))
+            scene = _find_scene(found)
+            if scene is not None:
+                clip = await _draw_scene(Path(folder), scene, self._frames, min(found.seconds, LONGEST_SCENE))
+            else:
+                clip = await _draw_clip(Path(folder), found, self._frames, min(found.seconds, LONGEST))
             clip.rename(to)
 
     async def fetch_thumbnail(self, found: FoundClip, to: Path) -> None:
-        """Draw only the first frame of the clip, which is much faster than the clip."""
+        """Draw only one frame, which is much faster than the clip: the first, or the one with all parts."""
+        if (scene := _find_scene(found)) is not None:
+            await asyncio.to_thread(_draw_scene_thumbnail, scene, self._frames, to)
+            return
         with TemporaryDirectory(dir=to.parent) as folder:
             clip = await _draw_clip(Path(folder), found, self._frames, 1 / self._frames.fps)
             await write_frame(clip, to)
 
     def _create_clip(self, query: str, seconds: float, variant: int) -> FoundClip:
-        length = min(max(seconds, SHORTEST), LONGEST, self._longest)
+        is_scene = find_scene(query) is not None
+        length = seconds + _TRANSITION_SECONDS if is_scene else min(max(seconds, SHORTEST), LONGEST)
         digest = seeded_random(query, str(variant)).randbytes(8).hex()
         return FoundClip(
             id=f"offline-{digest}",
@@ -77,11 +95,44 @@ class OfflineFootage(OfflineProvider):
             author="",
             link=f"offline:{variant}/{quote(query, safe='', errors='replace')}",
             picture="",
-            seconds=round(length, 3),
+            seconds=round(min(length, self._longest), 3),
             width=self._frames.width,
             height=self._frames.height,
             tags=tuple(keywords(query)),
         )
+
+
+def _find_scene(found: FoundClip) -> Scene | None:
+    """Return the picture that the clip shows; None if it shows the words of a query."""
+    query, variant = _parse_link(found.link)
+    if (known := find_scene(query)) is None:
+        return None
+    topic, scene = known
+    return Scene(scene.picture, scene.text, topic.theme, int(variant), is_last=scene is topic.scenes[-1])
+
+
+async def _draw_scene(folder: Path, scene: Scene, frames: Frames, seconds: float) -> Path:
+    animation = await asyncio.to_thread(_animate, scene, frames, seconds)
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{frames.width}x{frames.height}"]
+    count = max(round(seconds * frames.fps), 1)
+    await ffmpeg.run(
+        [*source, "-framerate", str(frames.fps), "-i", "pipe:0", *_X264, "-movflags", "+faststart", "clip.mp4"],
+        folder,
+        frames=animation.draw_frames(count, frames.fps),
+    )
+    return folder / "clip.mp4"
+
+
+def _draw_scene_thumbnail(scene: Scene, frames: Frames, to: Path) -> None:
+    part = to.with_name(f"{to.name}.part")
+    picture = _animate(scene, frames, LONGEST).draw_complete()
+    picture.thumbnail((THUMBNAIL_WIDTH, THUMBNAIL_WIDTH))
+    picture.save(part, "JPEG", quality=90)
+    part.rename(to)
+
+
+def _animate(scene: Scene, frames: Frames, seconds: float) -> Animation:
+    return Animation(scene, max(seconds - _TRANSITION_SECONDS, 0.1), (frames.width, frames.height))
 
 
 @dataclass(frozen=True)
@@ -151,7 +202,9 @@ def _loop_arguments(clip: _Clip, frames: Frames, count: int) -> list[str]:
         *inputs,
         *("-filter_complex", _filter_graph(clip, frames, count), "-map", "[out]", "-frames:v", str(count)),
         # Without B frames: the last one would need the first frame of the next loop.
-        *("-c:v", "libx264", "-preset", "superfast", "-bf", "0", "-crf", "21", "-pix_fmt", "yuv420p", "round.mp4"),
+        *("-bf", "0"),
+        *_X264,
+        "round.mp4",
     ]
 
 

@@ -73,6 +73,7 @@ class _Video(BaseModel):
 
 class Pexels(HttpService[PexelsSettings]):
     name = "pexels"
+    longest_shot = 15.0
     label = "Pexels"
     no_key = "Pexels needs an API key: set PEXELS_API_KEY"
     variables: tuple[str, ...] = ("PEXELS_API_KEY",)

@@ -30,10 +30,12 @@ class FoundClip:
 
 
 class Footage(Protocol):
-    """`is_offline` if it runs on this machine, without a service."""
+    """`is_offline` if it runs on this machine, without a service. A scene that is longer than `longest_shot` seconds
+    needs several clips, because viewers want another picture."""
 
     name: str
     is_offline: bool
+    longest_shot: float
 
     async def search(self, query: str, *, language: str, seconds: float, limit: int = 10) -> list[FoundClip]:
         """Return the best first, clips of at least `seconds` before shorter ones. Empty if there are none.

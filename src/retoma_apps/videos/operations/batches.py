@@ -12,8 +12,16 @@ from retoma.errors import InvalidInput, NotFound
 from retoma.records import ItemStatus, Run
 from retoma.states import JobState, RunState
 from retoma_apps.videos.models import MAX_BATCH_VIDEOS, Batch, BatchOrder, PlannedVideo
-from retoma_apps.videos.operations.channels import TooLate, create_brief, find_lateness, get_channel
+from retoma_apps.videos.operations.channels import (
+    TooLate,
+    create_brief,
+    find_lateness,
+    find_topic_problem,
+    get_channel,
+)
 from retoma_apps.videos.pipeline import video_batch
+from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel
+from retoma_apps.videos.steps.writing.port import Writer
 
 TENANT = "videos/batches"  # of batches for all channels; the name of a channel has no slash
 ITEMS_STEP = "videos"
@@ -41,18 +49,20 @@ class BatchSummary:
     failed: int
 
 
-async def start_batch(client: Client, order: BatchOrder, *, tenant: str | None, key: str | None) -> UUID:
+async def start_batch(
+    client: Client, order: BatchOrder, writer: Writer, *, tenant: str | None, key: str | None
+) -> UUID:
     """Start a batch and return its run; the same order under the same key returns the first run.
 
     `tenant` is the only channel that the caller may use. Raise Conflict if the key belongs to another order, TooLate,
-    or InvalidInput if a video occurs twice.
+    NeedsLanguageModel if this writer does not know a topic, or InvalidInput if a video occurs twice.
     """
     owner = tenant or TENANT
-    lateness = await _find_lateness(client, order)
-    if lateness and not (key and await client.runs.find_by_key(key, video_batch, tenant=owner)):
-        raise lateness
+    batch = await _plan(client, order, writer)
+    problem = await _find_lateness(client, order) or _find_topic_problem(batch, writer)
+    if problem and not (key and await client.runs.find_by_key(key, video_batch, tenant=owner)):
+        raise problem
     webhook = Webhook(order.webhook_url) if order.webhook_url else None
-    batch = await _plan(client, order)
     started = await client.start(
         video_batch, batch, tenant=owner, key=key, webhook=webhook, request=order, run_at=order.start_at
     )
@@ -135,11 +145,16 @@ async def _find_lateness(client: Client, order: BatchOrder) -> TooLate | None:
     return None
 
 
-async def _plan(client: Client, order: BatchOrder) -> Batch:
+def _find_topic_problem(batch: Batch, writer: Writer) -> NeedsLanguageModel | None:
+    problems = (find_topic_problem(video.brief, writer) for video in batch.videos)
+    return next((problem for problem in problems if problem), None)
+
+
+async def _plan(client: Client, order: BatchOrder, writer: Writer) -> Batch:
     channels = {name: await get_channel(client, name) for name in {video.channel for video in order.videos}}
     videos: dict[PlannedVideo, int] = {}
     for number, video in enumerate(order.videos, 1):
-        planned = PlannedVideo(channel=video.channel, brief=create_brief(video, channels[video.channel]))
+        planned = PlannedVideo(channel=video.channel, brief=create_brief(video, channels[video.channel], writer))
         first = videos.setdefault(planned, number)
         if first != number:
             raise InvalidInput(f"videos: number {number} is the same video as number {first}")

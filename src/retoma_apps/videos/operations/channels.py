@@ -7,9 +7,12 @@ from uuid import UUID
 
 from retoma import Client, Webhook
 from retoma.errors import InvalidInput, NotFound
+from retoma_apps.providers.topics import find_topic
 from retoma_apps.videos.models import Brief, Channel, Order, VideoOrder
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.steps.voices import speaks
+from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel
+from retoma_apps.videos.steps.writing.port import Writer
 
 
 class TooLate(InvalidInput):
@@ -36,16 +39,17 @@ async def get_channel_and_revision(client: Client, name: str) -> tuple[Channel, 
     return Channel.model_validate(profile.value), profile.revision
 
 
-async def start_video(client: Client, order: Order, *, key: str | None) -> UUID:
+async def start_video(client: Client, order: Order, writer: Writer, *, key: str | None) -> UUID:
     """Start a video and return its run; the same order under the same key returns the first run.
 
-    Raise Conflict if the key belongs to another order, or TooLate.
+    Raise Conflict if the key belongs to another order, TooLate, or NeedsLanguageModel if this writer does not know the
+    topic.
     """
-    lateness = find_lateness(order, order.start_at, await client.now())
-    if lateness and not (key and await client.runs.find_by_key(key, longform, tenant=order.channel)):
-        raise lateness
+    brief = create_brief(order, await get_channel(client, order.channel), writer)
+    problem = find_lateness(order, order.start_at, await client.now()) or find_topic_problem(brief, writer)
+    if problem and not (key and await client.runs.find_by_key(key, longform, tenant=order.channel)):
+        raise problem
     webhook = Webhook(order.webhook_url) if order.webhook_url else None
-    brief = create_brief(order, await get_channel(client, order.channel))
     started = await client.start(
         longform, brief, tenant=order.channel, key=key, webhook=webhook, request=order, run_at=order.start_at
     )
@@ -67,11 +71,21 @@ def find_lateness(order: VideoOrder, start: datetime | None, now: datetime) -> T
     return None
 
 
-def create_brief(order: VideoOrder, channel: Channel) -> Brief:
-    """Return the order, completed with its channel's current settings."""
+def find_topic_problem(brief: Brief, writer: Writer) -> NeedsLanguageModel | None:
+    """Return the problem with the topic of an order, or None."""
+    is_known = writer.topics is None or find_topic(brief.topic, brief.language) in writer.topics
+    return None if is_known else NeedsLanguageModel(brief.topic, brief.language)
+
+
+def create_brief(order: VideoOrder, channel: Channel, writer: Writer) -> Brief:
+    """Return the order, completed with its channel's current settings. A bundled topic that exists only in another
+    language than the channel's is told in its own."""
     values = channel.model_dump(exclude={"account"}) | order.model_dump(
         exclude_none=True, include={"language", "scheduled_for"}
     )
+    if writer.topics and order.language is None and not find_topic(order.topic, channel.language):
+        bundled = find_topic(order.topic)
+        values["language"] = bundled.language if bundled else channel.language
     if not speaks(channel.voice, values["language"]):
         values["voice"] = ""
     return Brief.model_validate(values | {"topic": order.topic.strip()})

@@ -18,6 +18,7 @@ from retoma_apps.videos.pages.common import VideoPages
 from retoma_apps.videos.pages.listing import PAGE_SIZE, safe_link
 from retoma_apps.videos.pages.messages import TIME_ERRORS
 from retoma_apps.videos.pipeline import video_batch
+from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel
 
 ROUTE = "/videos/batches"
 
@@ -52,12 +53,14 @@ class BatchPages(VideoPages):
         try:
             order = forms.parse_batch(given, context.translator, context.time_zone)
             key = f"page {context.idempotency_key[:100]}" if context.idempotency_key else None
-            batch = await batches.start_batch(context.client, order, tenant=None, key=key)
+            batch = await batches.start_batch(context.client, order, self.services.writer, tenant=None, key=key)
         except InvalidForm as error:
             return await self.show_all(context, 422, Form(given, error.errors))
         except TooLate as error:
             message = context.translate(TIME_ERRORS[error.message_key])
             return await self.show_all(context, 422, Form(given, {error.field.rpartition(".")[2]: message}))
+        except NeedsLanguageModel as error:
+            return await self.show_all(context, 422, Form(given, {"videos": context.translate_error(error)}))
         except InvalidInput as error:
             return await self.show_all(context, 422, Form(given, {"videos": str(error)}))
         return context.redirect(f"{ROUTE}/{batch}", "batch_ordered")

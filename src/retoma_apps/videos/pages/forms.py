@@ -18,8 +18,8 @@ BATCH_FIELDS = ("language", *TIME_FIELDS)
 CHANNEL_FIELDS = ("language", "voice", "style", "seconds", "budget", "account")
 
 
-def empty_order_form(channel: str = "principal") -> Form:
-    return Form(dict.fromkeys(ORDER_FIELDS, "") | {"channel": channel})
+def empty_order_form(channel: str = "principal", topic: str = "") -> Form:
+    return Form(dict.fromkeys(ORDER_FIELDS, "") | {"channel": channel, "topic": topic})
 
 
 def channel_form(channel: Channel) -> Form:

@@ -21,6 +21,7 @@ from retoma_apps.videos.pages.common import VideoPages
 from retoma_apps.videos.pages.forms import ORDER_FIELDS
 from retoma_apps.videos.pages.messages import TIME_ERRORS
 from retoma_apps.videos.pipeline import longform
+from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel
 
 ROUTE = "/videos/"
 PAGE_SIZE = 20
@@ -35,7 +36,9 @@ class VideoListPages(VideoPages):
         found = await context.client.runs.list(pipeline=longform.name, before=_page_start(context), limit=PAGE_SIZE)
         rows = [await get_overview(context.client, run) for run in found]
         if form is None and ("new" in context.query or not rows):
-            form = forms.empty_order_form(found[0].tenant if found else "principal")
+            form = forms.empty_order_form(
+                found[0].tenant if found else "principal", context.query.get("topic", "")[:300]
+            )
         return context.render(
             "videos.html",
             status,
@@ -46,6 +49,7 @@ class VideoListPages(VideoPages):
             badges=STAGE_BADGES,
             safe_link=safe_link,
             channels=await self.list_channels(context.client) if form else [],
+            topics=self.services.writer.topics or [],
             **await self.get_values(context),
         )
 
@@ -55,9 +59,12 @@ class VideoListPages(VideoPages):
         try:
             order = forms.parse_order(given, context.translator, context.time_zone)
             key = context.fields.get("key", "")[:100] or None
-            await start_video(context.client, order, key=key and f"page {key}")
+            await start_video(context.client, order, self.services.writer, key=key and f"page {key}")
         except InvalidForm as error:
             return await self.show(context, 422, Form(given, error.errors))
+        except NeedsLanguageModel as error:
+            message = context.translate_error(error)
+            return await self.show(context, 422, Form(given, {"topic": message}))
         except TooLate as error:
             message = context.translate(TIME_ERRORS[error.message_key])
             return await self.show(context, 422, Form(given, {error.field: message}))

@@ -101,7 +101,7 @@ OFFLINE_NAMES = {
     "youtube": N_("publication"),
 }
 OFFLINE_SENTENCES = {
-    "writer": N_("Scripts come from templates"),
+    "writer": N_("Scripts come from the topics that come with Retoma"),
     "speech": N_("eSpeak narrates"),
     "footage": N_("Footage is drawn here"),
     "images": N_("Thumbnail backgrounds are drawn here"),

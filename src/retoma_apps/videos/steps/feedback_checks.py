@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from retoma.errors import FeedbackNotSupported
 from retoma.reviews import Feedback
 from retoma.translations import N_
 from retoma_apps.providers import images, llm
 from retoma_apps.providers.provider import Provider, format_variables
+from retoma_apps.providers.topics import find_topic
 from retoma_apps.videos.models import Language, Research
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.steps.writing.offline_facts import find_facts
+from retoma_apps.videos.steps.writing.bundled import can_follow
 from retoma_apps.videos.steps.writing.phrases import content_words
-from retoma_apps.videos.steps.writing.template import can_follow
 
 _FASTER = r"(?:um pouco )?mais r[áa]pid\w*|\bacele\w+|(?:a (?:little|bit) )?(?:faster|quicker)"
 _SLOWER = r"(?:um pouco )?mais (?:lent\w*|devagar)|\bdesacele\w+|(?:a (?:little|bit) )?slower"
@@ -37,9 +37,9 @@ _POLITE_WORDS = frozenset(
 )
 
 _SCRIPT = N_(
-    "“%(notes)s” is not supported: without a language model the script can only become shorter or longer, or include a "
-    "fact that is known offline: “shorter”, “longer”, or a few words about that fact (for another topic, send it back "
-    "to research); for anything else edit the text, or set %(variables)s"
+    "“%(notes)s” is not supported: without a language model the script can only become shorter or longer, or include "
+    "another scene of this topic that comes with Retoma, and only as far as there are scenes that it does not have "
+    "yet: “shorter”, “longer”, or a few words about that scene; for anything else edit the text, or set %(variables)s"
 )
 _NARRATION = N_(
     "“%(notes)s” is not supported: the narration can use another voice or speed: fill in “voice” or “rate”, or write "
@@ -59,15 +59,27 @@ _THUMBNAILS = N_(
 )
 
 
-def check_script_feedback(feedback: Feedback, research: Research, *, services: Services) -> None:
+def check_script_feedback(
+    feedback: Feedback, topic: str, language: Language, seconds: int, research: Research, *, services: Services
+) -> None:
     """Raise FeedbackNotSupported if the offline writer cannot follow this feedback."""
-    if not services.writer.follows_notes and not can_follow(feedback.text, research.facts):
-        raise _not_supported(feedback, _SCRIPT, llm.PROVIDERS)
+    _check_bundled(feedback, topic, language, seconds, research.feedback_history, services)
 
 
-def check_research_feedback(feedback: Feedback, language: Language, *, services: Services) -> None:
-    """Raise FeedbackNotSupported if no offline facts match the request."""
-    if not services.writer.follows_notes and not can_follow(feedback.text, find_facts(feedback.text, language)):
+def check_research_feedback(
+    feedback: Feedback, topic: str, language: Language, seconds: int, *, services: Services
+) -> None:
+    """Raise FeedbackNotSupported if the bundled topic has nothing on the request."""
+    _check_bundled(feedback, topic, language, seconds, [], services)
+
+
+def _check_bundled(
+    feedback: Feedback, topic: str, language: Language, seconds: int, history: Sequence[str], services: Services
+) -> None:
+    if services.writer.follows_notes:
+        return
+    bundled = find_topic(topic, language)
+    if bundled is None or not can_follow(feedback.text, bundled, seconds, history):
         raise _not_supported(feedback, _SCRIPT, llm.PROVIDERS)
 
 

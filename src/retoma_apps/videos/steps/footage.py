@@ -18,14 +18,14 @@ from retoma_apps.providers.footage import (
     rank_clips,
     relevance,
 )
+from retoma_apps.providers.footage.offline import OfflineFootage
 from retoma_apps.videos.models import Assembly, Broll, Clip, Language, Narration, Script
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps.media.assembly import Shot, assemble
 from retoma_apps.videos.steps.media.temp_dir import temp_dir
 
 MAX_CLIP_ATTEMPTS = 3
-MAX_SHOT_SECONDS = 15.0
-"""Seconds after which viewers want another picture."""
+_DRAWN_TRANSITIONS = ("slideleft", "slideup", "wipeleft", "slideright", "wipeup")
 _WITHOUT_SUBTITLES = re.compile(r"sem (as )?legendas|(no|without) subtitles", re.IGNORECASE)
 _WITH_SUBTITLES = re.compile(r"com (as )?legendas|with subtitles", re.IGNORECASE)
 
@@ -43,7 +43,12 @@ async def search_footage(
 ) -> Broll:
     """Find a clip for each shot of each scene. If sent back, replace the marked clips, or all if none is marked."""
     previous = Broll.model_validate(ctx.previous_result) if ctx.previous_result else None
-    wanted, kept, refused = plan_shots(script, narration), dict[int, Clip](), previous.refused if previous else []
+    longest = services.footage.longest_shot
+    wanted, kept, refused = (
+        plan_shots(script, narration, longest),
+        dict[int, Clip](),
+        previous.refused if previous else [],
+    )
     if previous and ctx.feedback:
         wanted, kept, refused = _split_sent_back(previous, ctx.feedback)
     clips = list[Clip]()
@@ -64,8 +69,8 @@ async def search_footage(
     )
 
 
-def plan_shots(script: Script, narration: Narration) -> list[WantedShot]:
-    """Return the shots of each scene; a long scene has several."""
+def plan_shots(script: Script, narration: Narration, longest: float) -> list[WantedShot]:
+    """Return the shots of each scene; one that is longer than `longest` seconds has several."""
     if len(script.scenes) != len(narration.scene_starts):
         raise GiveUp(
             f"the script has {len(script.scenes)} scenes, but its narration {len(narration.scene_starts)}, because one "
@@ -75,7 +80,7 @@ def plan_shots(script: Script, narration: Narration) -> list[WantedShot]:
     ends = [*narration.scene_starts[1:], narration.seconds]
     shots = []
     for number, (scene, start, end) in enumerate(zip(script.scenes, narration.scene_starts, ends, strict=True)):
-        parts = max(1, round((end - start) / MAX_SHOT_SECONDS + 0.49))
+        parts = max(1, round((end - start) / longest + 0.49))
         shots += [WantedShot(number, scene.visual, (end - start) / parts)] * parts
     return [shot for shot in shots if shot.seconds > 0]
 
@@ -146,10 +151,19 @@ def has_subtitles(feedback: Feedback | None, current: bool) -> bool:
     return bool(feedback.extra.get("subtitles", in_words))
 
 
+def choose_transition(number: int, clip: Clip) -> str:
+    """Return how a clip replaces the previous one. Drawn clips contain text, and two texts must not be seen through
+    each other."""
+    return _DRAWN_TRANSITIONS[number % len(_DRAWN_TRANSITIONS)] if clip.source == OfflineFootage.name else "fade"
+
+
 async def assemble_film(narration: Narration, broll: Broll, services: Services, ctx: Context) -> Assembly:
     previous = Assembly.model_validate(ctx.previous_result) if ctx.previous_result else None
     subtitles = has_subtitles(ctx.feedback, previous.subtitles if previous else True)
-    shots = [Shot(ctx.path(clip.video), clip.seconds) for clip in broll.clips]
+    shots = [
+        Shot(ctx.path(clip.video), clip.seconds, choose_transition(number, clip))
+        for number, clip in enumerate(broll.clips)
+    ]
     with temp_dir("film") as folder:
         film = folder / "film.mp4"
         lines = narration.lines if subtitles else []

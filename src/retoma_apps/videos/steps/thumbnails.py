@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retoma import Context
-from retoma_apps.videos.models import Language, Script, Thumbnail, Thumbnails
+from retoma_apps.videos.models import MOST_THUMBNAILS, Language, Script, Thumbnail, Thumbnails
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps.feedback_history import append_feedback, find_previous_result
 from retoma_apps.videos.steps.media.temp_dir import temp_dir
@@ -50,4 +50,5 @@ async def _generate_variant(
 
 def _prompt(number: int, script: Script, feedback_history: Sequence[str]) -> str:
     """Put the latest feedback first: a service may cut a long prompt."""
-    return " ".join([f"#{number} {script.title}. {script.scenes[0].visual}.", *reversed(feedback_history)])
+    scene = script.scenes[(number - 1) * len(script.scenes) // MOST_THUMBNAILS]
+    return " ".join([f"#{number} {script.title}. {scene.visual}.", *reversed(feedback_history)])

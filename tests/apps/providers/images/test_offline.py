@@ -4,6 +4,7 @@ import pytest
 
 from retoma import GiveUp
 from retoma_apps.providers.images.offline import OfflineImages
+from retoma_apps.providers.topics import list_topics
 from tests.apps.providers.images.conftest import open_picture
 
 
@@ -23,3 +24,14 @@ async def test_an_image_has_the_requested_size(size: tuple[int, int]) -> None:
 async def test_no_image_is_drawn_that_would_exhaust_the_memory(size: tuple[int, int]) -> None:
     with pytest.raises(GiveUp, match="4096"):
         await OfflineImages().make("x", width=size[0], height=size[1])
+
+
+async def test_a_prompt_that_names_a_bundled_picture_draws_its_icon() -> None:
+    images, visual = OfflineImages(), list_topics("en")[0].scenes[0].visual
+    made = [
+        await images.make(prompt, width=320, height=180) for prompt in (f"#1 T. {visual}.", f"#1 T. {visual}. More")
+    ]
+    assert made[0] != made[1]
+    colours = [len(open_picture(each).convert("P").getcolors() or []) for each in made]
+    gradient = len(open_picture(await images.make("mar", width=320, height=180)).convert("P").getcolors() or [])
+    assert max(colours) < gradient

@@ -21,7 +21,7 @@ from tests.apps.videos.pages.test_reviews import text_of
 from tests.apps.videos.pages.video_pages import FILM, PNG, VideoPages
 
 ORDER = {
-    "topic": "Como investir",
+    "topic": "Como investir em renda fixa",
     "channel": "financas",
     "language": "",
     "start_at": "",
@@ -55,12 +55,31 @@ async def test_an_empty_list_offers_to_order_a_video(video_pages: VideoPages) ->
 
 async def test_an_order_starts_one_video_however_often_its_form_is_sent(video_pages: VideoPages) -> None:
     for _ in range(2):
-        sent = await video_pages.send("/videos/", ORDER | {"scheduled_for": "2031-02-04T12:00", "language": "en"})
+        sent = await video_pages.send("/videos/", ORDER | {"scheduled_for": "2031-02-04T12:00", "language": "pt-BR"})
         assert sent.status_code == 303, sent.text
     (run,) = await video_pages.client.runs.list()
-    assert (run.tenant, run.input["topic"], run.input["language"]) == ("financas", "Como investir", "en")
+    assert (run.tenant, run.input["topic"], run.input["language"]) == (
+        "financas",
+        "Como investir em renda fixa",
+        "pt-BR",
+    )
     assert run.input["scheduled_for"].startswith("2031-02-04T12:00:00")
     assert "Vídeo pedido." in await video_pages.read(sent.headers["location"], language="pt")
+
+
+async def test_the_form_offers_the_bundled_topics_and_fills_in_the_chosen_one(video_pages: VideoPages) -> None:
+    page = await video_pages.read("/videos/?new=1&topic=How%20coffee%20is%20made", language="en")
+    assert "Without a language model, these topics can be ordered" in text_of(page)
+    assert '<option value="Como o café é feito">Brazilian Portuguese</option>' in page
+    assert re.search(r'value="How coffee is made"[^>]* list="topics"', page)
+
+
+async def test_a_topic_that_is_not_bundled_is_refused_at_its_field(video_pages: VideoPages) -> None:
+    for language, sentence in (("en", "needs a language model: set OPENROUTER"), ("pt", "precisa de um modelo")):
+        bounced = await video_pages.send("/videos/", ORDER | {"topic": "Xadrez <b>"}, language=language)
+        assert bounced.status_code == 422
+        assert re.search(f'id="a-topic" role="alert">.*?Xadrez &lt;b&gt;.*?{sentence}.*?café é feito', bounced.text)
+    assert await video_pages.client.runs.list() == []
 
 
 async def test_a_scheduled_video_shows_when_it_starts(video_pages: VideoPages) -> None:

@@ -101,7 +101,7 @@ def test_a_delimiter_left_in_the_title_is_found_too() -> None:
     [
         ({"sources": []}, ["no_source"]),
         ({"facts_used": 0}, ["no_facts"]),
-        ({"facts_used": 0, "sources": [], "topic_unknown": True}, ["topic_unknown", "no_source"]),
+        ({"facts_used": 0, "sources": []}, ["no_facts", "no_source"]),
     ],
 )
 def test_a_script_without_a_fact_or_a_source_never_passes(changed: dict[str, Any], codes: list[str]) -> None:

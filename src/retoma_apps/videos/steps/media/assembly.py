@@ -27,10 +27,12 @@ _AAC = ["-af", "pan=stereo|c0=c0|c1=c0", "-c:a", "aac", "-b:a", "192k", "-ar", "
 
 @dataclass(frozen=True)
 class Shot:
-    """A clip, and for how many seconds it is shown; it is cut or looped to that length."""
+    """A clip, and for how many seconds it is shown; it is cut or looped to that length. `transition` is how ffmpeg's
+    `xfade` replaces the previous shot."""
 
     path: Path
     seconds: float
+    transition: str = "fade"
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,9 @@ class _SegmentRenderer:
         for at, (before, take) in enumerate(pairwise(segment.takes), 1):
             length -= before.fade
             times = f"duration={before.fade / self.fps:.6f}:offset={length / self.fps:.6f}"
-            chain.append(f"[fade{at - 1}][clip{at}]xfade=transition=fade:{times}[fade{at}]")
+            chain.append(
+                f"[fade{at - 1}][clip{at}]xfade=transition={self.shots[take.shot].transition}:{times}[fade{at}]"
+            )
             length += take.frames
         return chain
 

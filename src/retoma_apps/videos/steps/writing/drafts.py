@@ -25,7 +25,6 @@ def build_script(
     facts: Sequence[Fact],
     seconds: int | None = None,
     not_understood: Sequence[str] = (),
-    topic_unknown: bool = False,
 ) -> Script:
     """`facts` are those that the scenes use, `seconds` is the target length if not the brief's, and `not_understood` is
     feedback that it does not follow. Raise ValueError if no text is left."""
@@ -41,7 +40,6 @@ def build_script(
         facts_used=len(facts),
         facts=[fact.text for fact in facts],
         not_understood=list(not_understood),
-        topic_unknown=topic_unknown,
     )
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from retoma_apps.videos.models import MOST_THUMBNAILS, Script
+from retoma_apps.providers.topics import find_topic
+from retoma_apps.videos.models import MOST_THUMBNAILS, Language, Script
 from retoma_apps.videos.steps.spoken_text import fold, guess_language, split_words
-from retoma_apps.videos.steps.writing.offline_texts import SCRIPT_TEXTS
 from retoma_apps.videos.steps.writing.phrases import content_words, is_content
 
 MOST_WORDS = 3
+_HOOKS: dict[Language, tuple[str, ...]] = {
+    "pt-BR": ("O ESSENCIAL", "EM RESUMO", "UM PRIMEIRO OLHAR", "DE PERTO"),
+    "en": ("THE ESSENTIALS", "IN SHORT", "A FIRST LOOK", "UP CLOSE"),
+}
 _LONGEST = 24
 _JOINS = frozenset({"of", "and", "the", "in", "e", "em", "de", "da", "do", "das", "dos"})
 _NUMBER = re.compile(
@@ -29,12 +33,14 @@ def thumbnail_texts(script: Script) -> list[str]:
 
 
 def _candidate_texts(script: Script) -> Iterator[str]:
-    """Yield the subject, a number from the text, and general phrases, so there are at least three."""
-    book = SCRIPT_TEXTS[guess_language(script.text)]
+    """Yield the words of a bundled topic, or the subject, a number from the text and general phrases: at least
+    three."""
+    if topic := find_topic(script.title):
+        yield from topic.thumbnails
     yield _subject(script.title)
     if number := _NUMBER.search(script.text):
         yield number[1].replace(" %", "%")
-    yield from book.hooks
+    yield from _HOOKS[guess_language(script.text)]
 
 
 def _subject(title: str) -> str:

@@ -70,6 +70,7 @@ class LlmWriter:
 
     follows_notes = True
     is_offline = False
+    topics = None
 
     def __init__(self, llm: Llm, model: str) -> None:
         self.provider = llm.name

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from retoma_apps.providers.llm import Usage
+from retoma_apps.providers.topics import Topic
 from retoma_apps.videos.models import Brief, Fact, Script
 
 UsageCallback = Callable[[Usage], None]
@@ -16,12 +17,16 @@ class Writer(Protocol):
 
     Charges name it by `provider` and `name`, which is the model. `follows_notes` says whether it follows free-form
     feedback, or only the requests that it knows; `is_offline`, whether it runs on this machine, without a service.
+    `topics` are the only ones that it can write about; None if it can write about any.
     """
 
     provider: str
     name: str
     follows_notes: bool
     is_offline: bool
+
+    @property
+    def topics(self) -> Sequence[Topic] | None: ...
 
     async def research(
         self,

@@ -9,8 +9,6 @@ from math import ceil
 from pathlib import Path
 
 from retoma.translations import N_, Translator
-from retoma_apps.providers import llm
-from retoma_apps.providers.provider import format_variables
 from retoma_apps.videos.models import Issue, Language, Quality, Script
 from retoma_apps.videos.steps.spoken_text import (
     clean_text,
@@ -32,9 +30,7 @@ _MIN_READABILITY = 4.0
 _EASE = {"pt-BR": 248.835, "en": 206.835}
 _LEFT_OVER = re.compile(r"[{}]|<<|>>|\*\*|\[[^\]]*\]|\bTODO\b(?!\s+[A-ZÀ-Ý]+\b)|\b(?:TBD|FIXME|XXX)\b|\blorem ipsum\b")
 _PAIRS = (("“", "”"), ("«", "»"), ("(", ")"))
-_BLOCKING = frozenset(
-    {"much_too_long", "much_too_short", "too_few_visuals", "leftover_marks", "no_source", "no_facts", "topic_unknown"}
-)
+_BLOCKING = frozenset({"much_too_long", "much_too_short", "too_few_visuals", "leftover_marks", "no_source", "no_facts"})
 _TRANSLATIONS = {"pt-BR": "pt", "en": "en"}
 _LOCALE = Path(__file__).parents[2] / "locale"
 _MESSAGES = {
@@ -49,10 +45,6 @@ _MESSAGES = {
     "not_understood": N_("Offline, this note was not understood, or only in part: “%(text)s”"),
     "no_source": N_("No source is cited: edit the script and add sources, or send it back to research."),
     "no_facts": N_("The script uses no facts: order a longer video, send it back to research, or write it yourself."),
-    "topic_unknown": N_(
-        "There are no offline facts about this topic: set %(variables)s, choose another topic, or write the "
-        "script yourself."
-    ),
     "unverified": N_(
         "Sources from the model's memory that were not verified: %(found)s. Check them before you approve."
     ),
@@ -112,9 +104,7 @@ def _find_issues(script: Script, language: Language, seconds: int | None) -> Ite
 
 
 def _facts(script: Script) -> Iterator[tuple[str, dict[str, object]]]:
-    if script.topic_unknown and not script.facts_used:
-        yield "topic_unknown", {"variables": format_variables(llm.PROVIDERS)}
-    elif not script.facts_used:
+    if not script.facts_used:
         yield "no_facts", {}
     if not script.sources:
         yield "no_source", {}

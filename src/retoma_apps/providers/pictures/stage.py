@@ -1,0 +1,294 @@
+"""The stage of a picture: its colours, its texts and shapes, and the sprites that move on it.
+
+Everything is laid out on 1920 by 1080 and scaled to the size of the frames. Pictures stay above `FLOOR`, below which
+the subtitles are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from retoma_apps.providers import fonts
+from retoma_apps.providers.pictures import icons
+from retoma_apps.providers.pictures.icons import Point
+from retoma_apps.providers.pictures.models import Theme, Tone
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageFont import FreeTypeFont
+
+WIDTH, HEIGHT, FLOOR = 1920, 1080, 846
+_LEADING = 1.2
+_SUPERSAMPLING = 2
+Move = Literal["rise", "pop", "fade", "right", "up"]
+_MOVE_SECONDS: dict[Move, float] = {"rise": 0.55, "pop": 0.6, "fade": 0.4, "right": 0.6, "up": 0.9}
+_RISE, _BOB, _BOB_SECONDS = 46, 9, 4.2
+TONES: tuple[Tone, ...] = ("dark", "light", "bright")
+
+
+class Colours(NamedTuple):
+    """`ground` is behind everything, with spots of `glow`; `card` is behind lists and `disc` behind icons. `ink` is the
+    text, `soft` less important text and lines."""
+
+    ground: str
+    glow: str
+    card: str
+    disc: str
+    ink: str
+    soft: str
+    accent: str
+
+
+FLOORS: dict[Theme, str] = {"coffee": "#1d110b", "finance": "#0a1b2b", "nature": "#0c2118"}
+COLOURS: dict[Theme, dict[Tone, Colours]] = {
+    "coffee": {
+        "dark": Colours("#3a2317", "#4c2f1f", "#5f3d29", "#f6e4c9", "#fff4e3", "#d9bd9c", "#f2a33c"),
+        "light": Colours("#f7e9d3", "#fdf5e7", "#ffffff", "#eed5af", "#3a2317", "#80614b", "#c4541f"),
+        "bright": Colours("#b9502a", "#c9663b", "#a3431f", "#fbe6cc", "#fff6ea", "#fbd9bd", "#ffd479"),
+    },
+    "finance": {
+        "dark": Colours("#12324a", "#1a4361", "#245676", "#dcebf0", "#f3fafc", "#a9c8d6", "#ffc84a"),
+        "light": Colours("#e8f2f3", "#f7fcfc", "#ffffff", "#c8e0e2", "#12324a", "#55737f", "#0f8a6d"),
+        "bright": Colours("#0f7a63", "#168f75", "#0b6853", "#dcf2e8", "#f4fffa", "#bfe8d8", "#ffd45e"),
+    },
+    "nature": {
+        "dark": Colours("#163d2c", "#1e4f39", "#2a654a", "#e2f1d6", "#f5fceb", "#aed3b4", "#ffd24d"),
+        "light": Colours("#edf6e1", "#fafff2", "#ffffff", "#d3e6bf", "#163d2c", "#587a63", "#d9641c"),
+        "bright": Colours("#2f7fa8", "#3d93bd", "#266d92", "#e4f4fa", "#f6fdff", "#c9e8f4", "#ffe07a"),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Sprite:
+    """A drawn part and how it appears: its middle on the stage, when, with which move, and whether it then floats."""
+
+    image: Image
+    x: float
+    y: float
+    start: float
+    move: Move = "rise"
+    floats: bool = False
+
+    def compute_progress(self, at: float) -> float:
+        return min(max((at - self.start) / _MOVE_SECONDS[self.move], 0.0), 1.0)
+
+    def is_settled(self, at: float) -> bool:
+        return not self.floats and self.compute_progress(at) >= 1
+
+
+@dataclass
+class Stage:
+    """Draws in these colours and collects sprites from back to front. `spoken_until` is when the words end."""
+
+    colours: Colours
+    scale: float
+    spoken_until: float = 0
+    sprites: list[Sprite | Counter] = field(default_factory=list)
+
+    def add(self, image: Image, x: float, y: float, start: float, move: Move = "rise", *, floats: bool = False) -> None:
+        self.sprites.append(Sprite(image, x, y, start, move, floats))
+
+    def measure(self, image: Image) -> tuple[float, float]:
+        """Return the width and height of a drawn part on the stage."""
+        return image.width / self.scale, image.height / self.scale
+
+    def draw_icon(self, name: str, size: float) -> Image:
+        return icons.draw_icon(name, round(size * self.scale))
+
+    def draw_text(
+        self,
+        text: str,
+        size: float,
+        width: float,
+        *,
+        weight: str = "Bold",
+        colour: str = "",
+        align: Literal["left", "center", "right"] = "left",
+        rows: int = 3,
+    ) -> Image:
+        """Draw wrapped text, smaller if it does not fit into so many rows of this width."""
+        lines, font = self._fit_text(text, size, width, weight, rows)
+        return _draw_rows(lines, font, colour or self.colours.ink, align)
+
+    def _fit_text(self, text: str, size: float, width: float, weight: str, rows: int) -> tuple[list[str], FreeTypeFont]:
+        while True:
+            font = _load_font(max(round(size * self.scale), 1), weight)
+            lines = _wrap(text, font, width * self.scale)
+            fits = len(lines) <= rows and all(font.getlength(line) <= width * self.scale for line in lines)
+            if fits or size <= 20:
+                return lines, font
+            size *= 0.94
+
+    def draw_shape(self, wide: float, high: float, draw: Callable[[Pen], None]) -> Image:
+        """Draw shapes with clean edges on a transparent picture of this size."""
+        from PIL import Image
+
+        size = max(math.ceil(wide * self.scale), 1), max(math.ceil(high * self.scale), 1)
+        pen = Pen((size[0] * _SUPERSAMPLING, size[1] * _SUPERSAMPLING), self.scale * _SUPERSAMPLING)
+        draw(pen)
+        return pen.image.convert("RGBa").resize(size, Image.Resampling.BOX).convert("RGBA")
+
+    def draw_disc(self, size: float, colour: str = "") -> Image:
+        return self.draw_shape(size, size, lambda pen: pen.draw_oval(0, 0, size, size, colour or self.colours.disc))
+
+    def draw_card(self, wide: float, high: float, radius: float = 36, colour: str = "") -> Image:
+        return self.draw_shape(
+            wide, high, lambda pen: pen.draw_box(0, 0, wide, high, radius, colour or self.colours.disc)
+        )
+
+    def draw_icon_on_disc(self, name: str, size: float) -> Image:
+        disc, icon = self.draw_disc(size), self.draw_icon(name, size * 0.66)
+        disc.alpha_composite(icon, ((disc.width - icon.width) // 2, (disc.height - icon.height) // 2))
+        return disc
+
+
+class Pen:
+    """Draws on a picture in the units of the stage."""
+
+    def __init__(self, size: tuple[int, int], scale: float) -> None:
+        from PIL import Image, ImageDraw
+
+        self.image = Image.new("RGBA", size)
+        self._draw = ImageDraw.Draw(self.image)
+        self._scale = scale
+
+    def draw_oval(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
+        self._draw.ellipse(self._scale_box(left, top, right, bottom), colour)
+
+    def draw_box(self, left: float, top: float, right: float, bottom: float, radius: float, colour: str) -> None:
+        self._draw.rounded_rectangle(self._scale_box(left, top, right, bottom), radius * self._scale, colour)
+
+    def draw_line(self, points: Sequence[Point], colour: str, width: float) -> None:
+        scaled = [(x * self._scale, y * self._scale) for x, y in points]
+        icons.draw_line(self._draw, scaled, colour, width * self._scale)
+
+    def _scale_box(self, *numbers: float) -> tuple[float, float, float, float]:
+        left, top, right, bottom = (each * self._scale for each in numbers)
+        return left, top, max(right - 1, left), max(bottom - 1, top)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A number that counts up to its value; `draw` returns the picture of a share of it."""
+
+    draw: Callable[[float], Image]
+    x: float
+    y: float
+    start: float
+    seconds: float = 1.1
+
+    def compute_progress(self, at: float) -> float:
+        return min(max((at - self.start) / self.seconds, 0.0), 1.0)
+
+    def is_settled(self, at: float) -> bool:
+        return self.compute_progress(at) >= 1
+
+
+def place_sprite(frame: Image, sprite: Sprite | Counter, at: float, scale: float) -> None:
+    """Draw a sprite into the frame as it is at this time; nothing before its start."""
+    if at < sprite.start:
+        return
+    done = sprite.compute_progress(at)
+    if isinstance(sprite, Counter):
+        _paste(frame, sprite.draw(_ease_out(done)), sprite.x * scale, sprite.y * scale)
+        return
+    image, x, y = sprite.image, sprite.x * scale, sprite.y * scale
+    if sprite.floats:
+        y += math.sin((at - sprite.start) * math.tau / _BOB_SECONDS) * _BOB * scale
+    if done >= 1:
+        _paste(frame, image, x, y)
+    elif sprite.move == "right":
+        shown = image.crop((0, 0, max(round(image.width * _ease_out(done)), 1), image.height))
+        _paste(frame, shown, x - (image.width - shown.width) / 2, y)
+    elif sprite.move == "up":
+        shown = image.crop((0, 0, image.width, max(round(image.height * _ease_out(done)), 1)))
+        _paste(frame, shown, x, y + (image.height - shown.height) / 2)
+    elif sprite.move == "pop":
+        size = 0.4 + 0.6 * _ease_back(done)
+        grown = image.resize((max(round(image.width * size), 1), max(round(image.height * size), 1)))
+        _paste(frame, _fade(grown, min(done * 2.5, 1)), x, y)
+    else:
+        offset = _RISE * scale * (1 - _ease_out(done)) if sprite.move == "rise" else 0
+        _paste(frame, _fade(image, _ease_out(done)), x, y + offset)
+
+
+def draw_ground(colours: Colours, floor: str, width: int, height: int) -> Image:
+    """Draw the ground with two soft discs of light, and the floor for the subtitles."""
+    from PIL import Image, ImageDraw
+
+    ground = Image.new("RGB", (width, height), colours.ground)
+    draw, unit = ImageDraw.Draw(ground), width / WIDTH
+    for x, y, radius in ((1560, 210, 620), (210, 820, 430)):
+        draw.ellipse(tuple(each * unit for each in (x - radius, y - radius, x + radius, y + radius)), colours.glow)
+    draw.rectangle((0, FLOOR * unit, width, height), floor)
+    draw.rectangle((0, FLOOR * unit, width, (FLOOR + 7) * unit), colours.accent)
+    return ground
+
+
+def _paste(frame: Image, image: Image, x: float, y: float) -> None:
+    frame.paste(image, (round(x - image.width / 2), round(y - image.height / 2)), image)
+
+
+def _fade(image: Image, share: float) -> Image:
+    if share >= 1:
+        return image
+    faded = image.copy()
+    faded.putalpha(image.getchannel("A").point([round(value * share) for value in range(256)]))
+    return faded
+
+
+def _ease_out(done: float) -> float:
+    return 1 - (1 - done) ** 3
+
+
+def _ease_back(done: float) -> float:
+    """Overshoot a little and come back."""
+    return 1 + 2.2 * (done - 1) ** 3 + 1.2 * (done - 1) ** 2
+
+
+@cache
+def _load_font(size: int, weight: str) -> FreeTypeFont:
+    return fonts.load_font(size, weight)
+
+
+def _wrap(text: str, font: FreeTypeFont, width: float) -> list[str]:
+    """Break the text into rows of about equal length: a last row with one short word looks like a mistake."""
+    lines = _wrap_greedily(text, font, width)
+    narrow = width
+    while len(lines) > 1 and narrow > width / 2:
+        narrow *= 0.95
+        tried = _wrap_greedily(text, font, narrow)
+        if len(tried) > len(lines) or any(font.getlength(line) > width for line in tried):
+            break
+        lines = tried
+    return lines
+
+
+def _wrap_greedily(text: str, font: FreeTypeFont, width: float) -> list[str]:
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and font.getlength(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def _draw_rows(
+    lines: Sequence[str], font: FreeTypeFont, colour: str, align: Literal["left", "center", "right"]
+) -> Image:
+    from PIL import Image, ImageDraw
+
+    wide, high = math.ceil(max(font.getlength(line) for line in lines)) + 4, round(font.size * _LEADING)
+    drawn = Image.new("RGBA", (max(wide, 1), max(high * len(lines), 1)), f"{colour}00")
+    draw = ImageDraw.Draw(drawn)
+    places = {"left": (0, "lm"), "center": (wide / 2, "mm"), "right": (wide, "rm")}
+    x, anchor = places[align]
+    for row, line in enumerate(lines):
+        draw.text((x, high * (row + 0.5)), line, colour, font, anchor)
+    return drawn

@@ -1,0 +1,7 @@
+"""Topics that come with Retoma, told as scenes with pictures: what can be produced without a language model.
+
+Each is a file `<language>/<name>.toml`, written for this repository. Its facts name where they can be checked.
+"""
+
+from retoma_apps.providers.topics.library import find_named_scene, find_scene, find_topic, list_topics
+from retoma_apps.providers.topics.models import Topic, TopicFact, TopicScene, TopicSource

@@ -1,0 +1,133 @@
+"""Animated pictures: parts appear as they are spoken of, and leave before the next scene."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import av
+import pytest
+from PIL import Image, ImageChops, ImageStat
+from pydantic import ValidationError
+
+from retoma_apps.providers.footage.offline import Frames, OfflineFootage
+from retoma_apps.providers.pictures import VARIANTS, Animation, Item, Picture, Scene, find_cues
+from retoma_apps.providers.pictures.icons import draw_icon, list_icons
+from retoma_apps.providers.pictures.layouts import count_to
+from retoma_apps.providers.topics import list_topics
+
+SIZE = (320, 180)
+SECONDS = 6.0
+SCENES = [
+    pytest.param(Scene(scene.picture, scene.text, topic.theme), id=scene.visual)
+    for topic in list_topics()
+    for scene in topic.scenes
+]
+
+
+def difference(one: Image.Image, other: Image.Image) -> float:
+    return sum(ImageStat.Stat(ImageChops.difference(one, other)).mean)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_scene_starts_and_ends_empty_and_shows_everything_in_between(scene: Scene) -> None:
+    """So the words of two scenes are never seen at once while one replaces the other."""
+    animation = Animation(scene, SECONDS, SIZE)
+    ground = animation.draw(0)
+    assert difference(animation.draw(0.25), ground) == 0
+    assert difference(animation.draw(SECONDS - 0.25), ground) == 0
+    assert difference(animation.draw_complete(), ground) > 2
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_no_part_of_a_picture_covers_the_subtitles_or_leaves_the_frame(scene: Scene) -> None:
+    animation = Animation(scene, SECONDS, (1920, 1080))
+    changed = ImageChops.difference(animation.draw_complete(), animation.draw(0)).convert("L").getbbox()
+    assert changed is not None
+    left, top, right, bottom = changed
+    assert left >= 60
+    assert right <= 1860
+    assert top >= 60
+    assert bottom <= 846
+
+
+def test_the_last_scene_stays_until_its_end() -> None:
+    topic = list_topics("en")[0]
+    scene = Scene(topic.scenes[-1].picture, topic.scenes[-1].text, topic.theme, is_last=True)
+    animation = Animation(scene, SECONDS, SIZE)
+    assert difference(animation.draw(SECONDS), animation.draw(0)) > 2
+
+
+def test_an_item_appears_when_its_cue_is_spoken() -> None:
+    picture = Picture(kind="icons", items=tuple(Item(label=name, icon="sun", cue=name) for name in ("um", "dois")))
+    first, second = find_cues(picture, "um e mais tarde dois e fim", 10.7)
+    assert first < 1
+    assert second == pytest.approx(10 * 16 / 26, abs=0.1)
+
+
+def test_items_without_a_cue_appear_between_their_neighbours() -> None:
+    items = (Item(label="a", cue="um"), Item(label="b"), Item(label="c", cue="dois"), Item(label="d"))
+    cues = find_cues(Picture(kind="chart", items=items), "um e mais tarde dois e fim e fim e fim", 12)
+    assert all(one < other for one, other in pairwise(cues))
+    assert cues[1] == pytest.approx((cues[0] + cues[2]) / 2, abs=0.4)
+
+
+def test_a_picture_moves_while_parts_arrive_and_frames_without_motion_are_reused() -> None:
+    topic = list_topics("en")[0]
+    still = next(scene for scene in topic.scenes if scene.picture.kind == "timeline")
+    frames = list(Animation(Scene(still.picture, still.text, topic.theme), 10, SIZE).draw_frames(300, 30))
+    assert len(frames) == 300
+    assert 30 < len({id(frame) for frame in frames}) < 200
+
+
+def test_each_variant_has_other_colours() -> None:
+    topic = list_topics("en")[0]
+    picture, text = topic.scenes[0].picture, topic.scenes[0].text
+    grounds = {
+        Animation(Scene(picture, text, topic.theme, variant), 5, SIZE).draw(0).getpixel((2, 2))
+        for variant in range(VARIANTS)
+    }
+    assert len(grounds) == VARIANTS
+
+
+async def test_a_clip_of_a_bundled_scene_lasts_through_both_transitions(tmp_path: Path) -> None:
+    footage = OfflineFootage(Frames(160, 90, 10))
+    scene = list_topics("en")[0].scenes[0]
+    found, *others = await footage.search(scene.visual, language="en", seconds=4)
+    await footage.fetch(found, tmp_path / "clip.mp4")
+    with av.open(str(tmp_path / "clip.mp4")) as clip:
+        frames = [frame.to_image() for frame in clip.decode(video=0)]  # type: ignore[no-untyped-call]
+    assert (found.seconds, len(frames), len(others)) == (4.6, 46, VARIANTS - 1)
+    assert difference(frames[0], frames[-1]) < 3
+    assert difference(frames[0], frames[25]) > 20
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "shown"),
+    [
+        ("R$ 250 mil", 0.5, "R$ 125 mil"),
+        ("R$ 250 mil", 1, "R$ 250 mil"),
+        ("11 %", 0.1, "1 %"),
+        ("90\u201396 °C", 0.5, "90\u201396 °C"),
+        ("22,5 %", 0.5, "11,2 %"),
+        ("22,5 %", 0, "0,0 %"),
+        ("No. 1", 0, "No. 0"),
+    ],
+)
+def test_a_number_counts_up_in_its_own_notation(text: str, share: float, shown: str) -> None:
+    assert count_to(text, share) == shown
+
+
+def test_every_icon_is_drawn_inside_its_square() -> None:
+    for name in list_icons():
+        icon = draw_icon(name, 60)
+        assert icon.size == (60, 60)
+        assert icon.getbbox() is not None, name
+
+
+@pytest.mark.parametrize(
+    "values", [{"kind": "title", "icon": "unicorn"}, {"kind": "steps", "items": []}, {"kind": "painting"}]
+)
+def test_an_unknown_icon_or_kind_or_a_wrong_number_of_items_is_an_error(values: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Picture.model_validate(values)
