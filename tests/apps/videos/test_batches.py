@@ -15,8 +15,9 @@ from retoma.records import Scope
 from retoma.store.database import Database
 from retoma_apps.providers.llm.port import Usage
 from retoma_apps.videos.models import Brief, Fact, Script
-from retoma_apps.videos.steps.writing.template import TemplateWriter
+from retoma_apps.videos.steps.writing.bundled import BundledWriter
 from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app
+from tests.apps.videos.small_services import AnyTopicWriter
 from tests.apps.videos.video_app import TOPIC
 from tests.conftest import empty_database
 from tests.receiver import receiver
@@ -32,7 +33,7 @@ async def video_app(database: Database, tmp_path: Path, monkeypatch: pytest.Monk
         yield made
 
 
-class PricedWriter(TemplateWriter):
+class PricedWriter(AnyTopicWriter):
     COST = 1_500
 
     async def script(self, brief: Brief, facts: Sequence[Fact], **options: Any) -> Script:
@@ -164,6 +165,21 @@ async def test_an_invalid_batch_is_rejected_and_starts_nothing(
     assert answer.status_code == 422
     assert message in answer.text
     assert await video_app.client.runs.list() == []
+
+
+async def test_a_batch_with_a_topic_that_needs_a_language_model_starts_nothing(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await empty_database(database)
+    async with running_fast_video_app(database, tmp_path, monkeypatch, writer=BundledWriter()) as video_app:
+        videos = [
+            {"channel": "ciencia", "topic": "How coffee is made"},
+            {"channel": "jogos", "topic": "Chess openings"},
+        ]
+        answer = await video_app.api.post("/api/v1/videos/batches", json={"videos": videos})
+        assert answer.status_code == 422
+        assert "Chess openings” needs a language model" in answer.text
+        assert await video_app.client.runs.list() == []
 
 
 async def test_a_channels_key_orders_and_sees_only_its_own_batches(video_app: FastVideoApp) -> None:

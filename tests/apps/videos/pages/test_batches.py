@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from retoma.states import RunState
+from retoma.store.database import Database
 from tests.apps.videos.pages.test_reviews import text_of
-from tests.apps.videos.pages.video_pages import VideoPages
+from tests.apps.videos.pages.video_pages import VideoPages, running_video_pages
+from tests.apps.videos.small_services import AnyTopicWriter
+from tests.conftest import empty_database
 
 ORDER = {
     "channel-0": "financas",
@@ -18,6 +25,13 @@ ORDER = {
     "scheduled_for": "",
     "key": "1",
 }
+
+
+@pytest.fixture
+async def video_pages(database: Database, tmp_path: Path) -> AsyncIterator[VideoPages]:
+    await empty_database(database)
+    async with running_video_pages(database, tmp_path, writer=AnyTopicWriter()) as made:
+        yield made
 
 
 async def order(video_pages: VideoPages, changes: dict[str, str] | None = None) -> Any:

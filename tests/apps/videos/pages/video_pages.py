@@ -198,9 +198,11 @@ class VideoPages:
 
 
 @asynccontextmanager
-async def running_video_pages(database: Database, folder: Path, says: str = "plainly") -> AsyncIterator[VideoPages]:
+async def running_video_pages(
+    database: Database, folder: Path, says: str = "plainly", **replaced_services: Any
+) -> AsyncIterator[VideoPages]:
     channel = LocalChannel(folder / "channel", url=WATCH_URL)
-    services = replace(make_small_services(folder), channel=lambda _: channel)
+    services = replace(make_small_services(folder), channel=lambda _: channel, **replaced_services)
     pipeline = make_canned_services(says)
     app = App(
         "videos",
