@@ -1,4 +1,4 @@
-"""`retoma workers`, `retoma queues` and `retoma pools ...`: list them, and change pools."""
+"""`retoma workers`, `retoma queues` and `retoma pools`: list and change them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Annotated
 import typer
 
 from retoma.cli import printing
-from retoma.cli.command_setup import async_command, client_command, open_client, read_settings
-from retoma.cli.options import DetailFormat, DetailOutput, ListFormat, ListOutput
+from retoma.cli.command_setup import async_command, client_command, open_client, read_settings, run_with_client
+from retoma.cli.options import BY, By, DetailFormat, DetailOutput, ListFormat, ListOutput
 from retoma.cli.printing import Column
 from retoma.client import Client
+from retoma.metrics import QueueMetrics
 
+queues = typer.Typer(name="queues")
 pools = typer.Typer(name="pools", no_args_is_help=True, help="Manage pools: shared capacity and rate limits.")
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 
 _WORKER_COLUMNS = [
     Column("id", "worker"),
@@ -30,6 +34,9 @@ _QUEUE_COLUMNS = [
     Column("oldest_for", "oldest ready", lambda age: "" if age is None else printing.format_duration(age)),
     Column("workers"),
     Column("concurrency", "capacity"),
+    Column("paused_at", "paused since", printing.format_time),
+    Column("paused_by", "paused by"),
+    Column("pause_reason", "reason"),
 ]
 _POOL_COLUMNS = [
     Column("name", "pool"),
@@ -56,16 +63,45 @@ async def workers(client: Client, output: ListOutput = ListFormat.TABLE) -> None
     printing.print_rows(await client.workers.list(), _WORKER_COLUMNS, output, empty)
 
 
-@client_command
-async def queues(client: Client, output: ListOutput = ListFormat.TABLE) -> None:
-    """List queues with their jobs and workers.
+@queues.callback(invoke_without_command=True)
+def list_queues(context: typer.Context, output: ListOutput = ListFormat.TABLE) -> None:
+    """List queues with their jobs and workers; pause and resume them.
 
     \b
     Examples:
       retoma queues
       retoma queues -o json
+      retoma queues pause render --reason "the GPU is being replaced"
     """
-    printing.print_rows(await client.queues.list(), _QUEUE_COLUMNS, output, "no queues yet")
+    if context.invoked_subcommand is None:
+        found = run_with_client(lambda client: client.queues.list())
+        printing.print_rows(found, _QUEUE_COLUMNS, output, "no queues yet")
+
+
+@queues.command("pause")
+@client_command
+async def pause_queue(
+    client: Client,
+    queue: QueueName,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why, for everyone who finds it paused.")] = None,
+    by: By = BY,
+    output: ListOutput = ListFormat.TABLE,
+) -> None:
+    """Start no more jobs of a queue, on any worker. Running jobs finish."""
+    _print_queue(await client.queues.pause(queue, by=by, reason=reason), output)
+
+
+@queues.command("resume")
+@client_command
+async def resume_queue(
+    client: Client, queue: QueueName, by: By = BY, output: ListOutput = ListFormat.TABLE
+) -> None:
+    """Start jobs of a paused queue again."""
+    _print_queue(await client.queues.resume(queue, by=by), output)
+
+
+def _print_queue(queue: QueueMetrics, output: ListFormat) -> None:
+    printing.print_rows([queue], _QUEUE_COLUMNS, output, "")
 
 
 @pools.command("list")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from retoma.client.core import Namespace
+from retoma.client.validation import check_name
 from retoma.define.pool import MAX_CAPACITY, MIN_RATE
 from retoma.errors import InvalidInput, NotFound
+from retoma.logs import get_logger
 from retoma.metrics import QueueMetrics
 from retoma.records import Pool, Worker
-from retoma.store import metrics, pools, workers
+from retoma.store import metrics, pools, queues, workers
+
+log = get_logger(__name__)
 
 
 class Pools(Namespace):
@@ -55,3 +59,34 @@ class Queues(Namespace):
         if (owner := await self._core.find_tenant_id(tenant)) is not None:
             return await metrics.list_queues_of_tenant(self._database, owner, self._core.heartbeat_timeout)
         return (await self._core.metrics_reader.read()).queues
+
+    async def pause(self, queue: str, *, by: str, reason: str | None = None) -> QueueMetrics:
+        """Start no more jobs of this queue, on any worker, until it is resumed. Running jobs finish.
+
+        A queue that is already paused keeps its first pause.
+        """
+        check_name("name", by)
+        check_name("reason", reason)
+        await self._require(queue)
+        await queues.pause_queue(self._database, queue, by, reason)
+        log.info("queue_paused", message="no job of this queue starts until it is resumed", queue=queue, by=by)
+        return await self._reload(queue)
+
+    async def resume(self, queue: str, *, by: str) -> QueueMetrics:
+        """Start jobs of a paused queue again."""
+        check_name("name", by)
+        await self._require(queue)
+        await queues.resume_queue(self._database, queue)
+        log.info("queue_resumed", message="jobs of this queue start again", queue=queue, by=by)
+        return await self._reload(queue)
+
+    async def _require(self, queue: str) -> None:
+        if not await queues.has_queue(self._database, queue):
+            raise NotFound(f"there is no queue {queue!r}: no step uses it, and no worker serves it")
+
+    async def _reload(self, queue: str) -> QueueMetrics:
+        """Return the queue after a change, of which its workers and the pages learn at once."""
+        self._core.starter.notify_workers()
+        self._core.expire_metrics()
+        (changed,) = (each for each in await self.list() if each.queue == queue)
+        return changed

@@ -24,6 +24,7 @@ class WaitReason(StrEnum):
     PERSON = "person"
     UNDEFINED_STEP = "undefined_step"
     NO_WORKER = "no_worker"
+    QUEUE_PAUSED = "queue_paused"
     SUSPECT = "suspect"
     CAPACITY = "capacity"
     POOL = "pool"
@@ -56,6 +57,9 @@ REASON_MESSAGES: Mapping[str, str] = {
     ),
     WaitReason.NO_WORKER: N_(
         "no running worker serves queue '%(queue)s' of this pipeline; start one: retoma worker APP -q %(queue)s"
+    ),
+    WaitReason.QUEUE_PAUSED: N_(
+        "queue '%(queue)s' is paused; retoma queues shows by whom and why; resume it: retoma queues resume %(queue)s"
     ),
     WaitReason.SUSPECT: N_("it was running when a worker died, so it is retried in isolation, one at a time"),
     WaitReason.CAPACITY: N_("waiting for capacity: every worker of queue '%(queue)s' is full"),

@@ -308,6 +308,13 @@ class QueueStatus(BaseModel):  # with the job counts that tell whether it needs 
     delayed: int
     oldest_seconds: float | None = Field(description="How long the next job has been ready.")
     workers: int = Field(description="The number of running workers that serve this queue.")
+    paused_at: datetime | None = Field(description="Since when no job of this queue starts. Null unless it is paused.")
+    paused_by: str | None = Field(description="Who paused it. Null for a key of one tenant.")
+    pause_reason: str | None = Field(description="Why. Null for a key of one tenant.")
+
+
+class PauseRequest(RequestBody):
+    reason: Name | None = Field(None, description="Why, for everyone who finds the queue paused.")
 
 
 class QueueList(BaseModel):

@@ -25,6 +25,17 @@ async def set_pool(context: PageContext) -> Response:
     return context.redirect("/pools", "pool_set")
 
 
+async def pause_queue(context: PageContext) -> Response:
+    reason = context.fields.get("reason", "").strip() or None
+    await context.client.queues.pause(context.fields.get("queue", ""), by=context.by, reason=reason)
+    return context.redirect("/pools", "queue_paused")
+
+
+async def resume_queue(context: PageContext) -> Response:
+    await context.client.queues.resume(context.fields.get("queue", ""), by=context.by)
+    return context.redirect("/pools", "queue_resumed")
+
+
 async def show_workers(context: PageContext) -> Response:
     return context.render(
         "workers.html",
@@ -34,4 +45,9 @@ async def show_workers(context: PageContext) -> Response:
     )
 
 
-PAGES = (Page("/pools", show_pools, set_pool), Page("/workers", show_workers))
+PAGES = (
+    Page("/pools", show_pools, set_pool),
+    Page("/queues/pause", submit=pause_queue),
+    Page("/queues/resume", submit=resume_queue),
+    Page("/workers", show_workers),
+)

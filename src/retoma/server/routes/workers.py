@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 
 from retoma import records
 from retoma.metrics import QueueMetrics
 from retoma.server.principal import Principal, require_scope
-from retoma.server.schemas import QueueList, QueueStatus, Worker, WorkerList
+from retoma.server.problems import document_problems
+from retoma.server.schemas import Name, PauseRequest, QueueList, QueueStatus, Worker, WorkerList
 
 router = APIRouter(tags=["workers"])
 Reader = Annotated[Principal, require_scope("pools:read")]
+Writer = Annotated[Principal, require_scope("pools:write")]
+QueueName = Annotated[Name, Path()]
 
 
 @router.get("/queues", summary="List queues with their job counts")
 async def list_queues(by: Reader) -> QueueList:
-    return QueueList(queues=[_serialize_queue(queue) for queue in await by.client.queues.list(tenant=by.tenant)])
+    return QueueList(queues=[_serialize_queue(by, queue) for queue in await by.client.queues.list(tenant=by.tenant)])
+
+
+@router.post("/queues/{queue}/pause", summary="Start no more jobs of a queue", responses=document_problems(404))
+async def pause_queue(queue: QueueName, body: PauseRequest, by: Writer) -> QueueStatus:
+    return _serialize_queue(by, await by.client.queues.pause(queue, by=by.name, reason=body.reason))
+
+
+@router.post("/queues/{queue}/resume", summary="Start jobs of a paused queue again", responses=document_problems(404))
+async def resume_queue(queue: QueueName, by: Writer) -> QueueStatus:
+    return _serialize_queue(by, await by.client.queues.resume(queue, by=by.name))
 
 
 @router.get("/workers", summary="List running workers")
@@ -25,7 +38,9 @@ async def list_workers(by: Reader) -> WorkerList:
     return WorkerList(workers=[_serialize_worker(by, worker) for worker in await by.client.workers.list()])
 
 
-def _serialize_queue(queue: QueueMetrics) -> QueueStatus:
+def _serialize_queue(by: Principal, queue: QueueMetrics) -> QueueStatus:
+    """Hide from keys of one tenant who paused the queue and why, because that may name other tenants."""
+    sees_pause = by.tenant is None
     return QueueStatus(
         queue=queue.queue,
         ready=queue.jobs.get("ready", 0),
@@ -33,6 +48,9 @@ def _serialize_queue(queue: QueueMetrics) -> QueueStatus:
         delayed=queue.jobs.get("delayed", 0),
         oldest_seconds=None if queue.oldest_for is None else queue.oldest_for.total_seconds(),
         workers=queue.workers,
+        paused_at=queue.paused_at,
+        paused_by=queue.paused_by if sees_pause else None,
+        pause_reason=queue.pause_reason if sees_pause else None,
     )
 
 

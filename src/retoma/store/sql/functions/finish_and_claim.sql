@@ -45,6 +45,9 @@ begin
     return;
   end if;
   v_now := retoma.now();
+  if exists (select from retoma.queues) then
+    p_queues := retoma.open_queues(p_queues);
+  end if;
 
   if cardinality(b_run) > 0 then
     b_outcome := retoma.resolve_outcomes(b_run, b_step, b_item, b_revision, b_outcome);
