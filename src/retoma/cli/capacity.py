@@ -13,6 +13,7 @@ from retoma.cli.printing import Column
 from retoma.client import Client
 from retoma.metrics import QueueMetrics
 
+workers = typer.Typer(name="workers")
 queues = typer.Typer(name="queues")
 pools = typer.Typer(name="pools", no_args_is_help=True, help="Manage pools: shared capacity and rate limits.")
 
@@ -25,6 +26,7 @@ _WORKER_COLUMNS = [
     Column("concurrency"),
     Column("started_at", "started", printing.format_time),
     Column("heartbeat_age", "last heartbeat", lambda age: f"{printing.format_duration(age)} ago"),
+    Column("drain_requested_at", "draining since", printing.format_time),
 ]
 _QUEUE_COLUMNS = [
     Column("queue"),
@@ -50,17 +52,32 @@ _POOL_COLUMNS = [
 ]
 
 
-@client_command
-async def workers(client: Client, output: ListOutput = ListFormat.TABLE) -> None:
-    """List running workers.
+@workers.callback(invoke_without_command=True)
+def list_workers(context: typer.Context, output: ListOutput = ListFormat.TABLE) -> None:
+    """List running workers, or drain one of them.
 
     \b
     Examples:
       retoma workers
       retoma workers -o json
+      retoma workers drain 7
     """
-    empty = "no workers are running; start one with `retoma worker APP`"
-    printing.print_rows(await client.workers.list(), _WORKER_COLUMNS, output, empty)
+    if context.invoked_subcommand is None:
+        found = run_with_client(lambda client: client.workers.list())
+        empty = "no workers are running; start one with `retoma worker APP`"
+        printing.print_rows(found, _WORKER_COLUMNS, output, empty)
+
+
+@workers.command("drain")
+@client_command
+async def drain_worker(
+    client: Client,
+    worker: Annotated[int, typer.Argument(metavar="WORKER", min=1, help="The worker's number.")],
+    by: By = BY,
+    output: ListOutput = ListFormat.TABLE,
+) -> None:
+    """Let a worker finish its jobs, claim nothing more, and exit with 0."""
+    printing.print_rows([await client.workers.drain(worker, by=by)], _WORKER_COLUMNS, output)
 
 
 @queues.callback(invoke_without_command=True)
@@ -101,7 +118,7 @@ async def resume_queue(
 
 
 def _print_queue(queue: QueueMetrics, output: ListFormat) -> None:
-    printing.print_rows([queue], _QUEUE_COLUMNS, output, "")
+    printing.print_rows([queue], _QUEUE_COLUMNS, output)
 
 
 @pools.command("list")

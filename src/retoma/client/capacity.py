@@ -12,6 +12,7 @@ from retoma.records import Pool, Worker
 from retoma.store import metrics, pools, queues, workers
 
 log = get_logger(__name__)
+MAX_WORKER = 2**31 - 1  # as the column holds it
 
 
 class Pools(Namespace):
@@ -51,6 +52,15 @@ class Workers(Namespace):
     async def list(self) -> list[Worker]:
         """Return the workers that are alive."""
         return await workers.list_alive(self._database)
+
+    async def drain(self, worker: int, *, by: str) -> Worker:
+        """Let a worker finish its jobs, claim nothing more, and exit. It reads the request with its next heartbeat."""
+        check_name("name", by)
+        if not 0 < worker <= MAX_WORKER or not await workers.request_drain(self._database, worker, by):
+            raise NotFound(f"there is no running worker {worker}")
+        log.info("drain_requested", message="the worker finishes its jobs and exits", worker=worker, by=by)
+        (draining,) = (each for each in await self.list() if each.id == worker)
+        return draining
 
 
 class Queues(Namespace):

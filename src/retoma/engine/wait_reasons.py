@@ -56,7 +56,7 @@ async def list_waits(database: Database, run: UUID, heartbeat_timeout: timedelta
 
 def find_reason(job: Mapping[str, Any], capacity: CapacitySnapshot) -> WaitReason:
     able = [worker for worker in capacity.live if worker.serves(job["pipeline"])]
-    serving = [worker for worker in able if job["queue"] in worker.queues]
+    serving = [worker for worker in able if job["queue"] in worker.queues and not worker.is_draining]
     if job["parked"] and job["in_review"]:
         return WaitReason.PERSON
     if job["parked"] and able and job["child"] is not None:

@@ -328,6 +328,9 @@ class Worker(BaseModel):  # without its timeout, pipelines and private hosts, wh
     concurrency: int
     started_at: datetime
     heartbeat_age_seconds: float
+    drain_requested_at: datetime | None = Field(
+        description="Since when the worker claims nothing. It exits when its jobs have ended."
+    )
 
 
 class WorkerList(BaseModel):

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from retoma.errors import InvalidInput
 from retoma.server.pages.page import Page
-from retoma.server.pages.page_context import PageContext
+from retoma.server.pages.page_context import PageContext, parse_number
 
 
 async def show_pools(context: PageContext) -> Response:
@@ -45,9 +45,14 @@ async def show_workers(context: PageContext) -> Response:
     )
 
 
+async def drain_worker(context: PageContext) -> Response:
+    await context.client.workers.drain(parse_number(context.fields.get("worker", ""), 0), by=context.by)
+    return context.redirect("/workers", "draining")
+
+
 PAGES = (
     Page("/pools", show_pools, set_pool),
     Page("/queues/pause", submit=pause_queue),
     Page("/queues/resume", submit=resume_queue),
-    Page("/workers", show_workers),
+    Page("/workers", show_workers, drain_worker),
 )

@@ -16,6 +16,7 @@ router = APIRouter(tags=["workers"])
 Reader = Annotated[Principal, require_scope("pools:read")]
 Writer = Annotated[Principal, require_scope("pools:write")]
 QueueName = Annotated[Name, Path()]
+WorkerId = Annotated[int, Path(ge=1)]
 
 
 @router.get("/queues", summary="List queues with their job counts")
@@ -36,6 +37,11 @@ async def resume_queue(queue: QueueName, by: Writer) -> QueueStatus:
 @router.get("/workers", summary="List running workers")
 async def list_workers(by: Reader) -> WorkerList:
     return WorkerList(workers=[_serialize_worker(by, worker) for worker in await by.client.workers.list()])
+
+
+@router.post("/workers/{worker}/drain", summary="Let a worker finish its jobs and exit", responses=document_problems(404))
+async def drain_worker(worker: WorkerId, by: Writer) -> Worker:
+    return _serialize_worker(by, await by.client.workers.drain(worker, by=by.name))
 
 
 def _serialize_queue(by: Principal, queue: QueueMetrics) -> QueueStatus:
@@ -63,4 +69,5 @@ def _serialize_worker(by: Principal, worker: records.Worker) -> Worker:
         concurrency=worker.concurrency,
         started_at=worker.started_at,
         heartbeat_age_seconds=worker.heartbeat_age.total_seconds(),
+        drain_requested_at=worker.drain_requested_at,
     )

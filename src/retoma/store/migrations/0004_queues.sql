@@ -1,5 +1,6 @@
--- Adds what people set for queues. A queue without a row is neither paused nor limited.
+-- Adds what people set for queues, and the request that a worker drains. Existing queues and workers have none.
 
+-- A queue without a row is neither paused nor limited.
 create table retoma.queues (
   name text collate "C" primary key,
   paused_at timestamptz,                   -- since then, no job of it is claimed
@@ -9,3 +10,10 @@ create table retoma.queues (
   -- Every claim reads these rows: there must be none without need.
   constraint a_row_restricts_its_queue check (paused_at is not null)
 );
+
+alter table retoma.workers
+  add column drain_requested_at timestamptz,  -- since then it claims nothing; it ends when its jobs have ended
+  add column drain_requested_by text;
+
+-- A copy for the calls of the worker, which read only this row.
+alter table retoma.worker_links add column is_draining boolean not null default false;

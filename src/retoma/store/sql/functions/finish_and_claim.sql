@@ -45,6 +45,10 @@ begin
     return;
   end if;
   v_now := retoma.now();
+  if v_link.is_draining then
+    v_limit := 0;
+    v_keep := 0;
+  end if;
   if exists (select from retoma.queues) then
     p_queues := retoma.open_queues(p_queues);
   end if;
