@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
+
 import pytest
 
 from retoma import Pipeline, Pool, minutes
@@ -10,8 +13,9 @@ from retoma.errors import InvalidInput, NotFound
 from retoma.records import WaitReason
 from retoma.testing import NOON
 from tests.conftest import OpenSandbox
-from tests.engine.builders import HEARTBEAT_TIMEOUT, names, pass_heartbeat_timeout, rows, run_claims, state
+from tests.engine.builders import HEARTBEAT_TIMEOUT, names, pass_heartbeat_timeout, rows, run_claims, state, value
 from tests.engine.test_claim_order import two_queues
+from tests.engine.test_leases import killed_worker
 
 
 def chain(queue: str = "render", pool: Pool | None = None) -> Pipeline:
@@ -20,7 +24,7 @@ def chain(queue: str = "render", pool: Pool | None = None) -> Pipeline:
 
     @pipeline.step
     async def script() -> list[int]:
-        return [1, 2, 3]
+        return [0, 1, 2]
 
     @pipeline.each(script, queue=queue, pool=pool)
     async def scene(number: int) -> int:
@@ -72,12 +76,10 @@ async def test_jobs_with_a_pool_and_suspects_wait_for_their_paused_queue(open_sa
         await sandbox.client.start(pipeline)
         async with sandbox.manual_worker() as worker:
             await run_claims(worker, await worker.claim(1))
-        doomed = sandbox.manual_worker()
-        worker = await doomed.__aenter__()
         await sandbox.client.start(other)
-        assert names(await worker.claim(1, queues=["image"])) == ["image"]
+        async with killed_worker(sandbox) as dying:
+            assert names(await dying.claim(1, queues=["image"])) == ["image"]
         await pass_heartbeat_timeout(sandbox)
-        await worker.abandon()
         async with sandbox.manual_worker() as survivor:
             for queue in ("render", "image"):
                 await sandbox.client.queues.pause(queue, by="ana")
@@ -150,3 +152,108 @@ async def test_a_queue_that_nobody_uses_cannot_be_paused(open_sandbox: OpenSandb
         for by, reason in (("", None), ("ana", "x" * 501), ("ana", "\0")):
             with pytest.raises(InvalidInput):
                 await sandbox.client.queues.pause("image", by=by, reason=reason)
+
+
+async def test_all_workers_together_run_no_more_jobs_than_the_limit_of_the_queue(open_sandbox: OpenSandbox) -> None:
+    pipeline = chain()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as one, sandbox.manual_worker() as other:
+        await sandbox.client.start(pipeline)
+        await run_claims(one, await one.claim(1))
+        await sandbox.client.queues.update("render", concurrency=2)
+        running = await one.claim(1)
+        assert names([*running, *await other.claim(10)]) == ["scene:0", "scene:1"]
+        assert await one.claim(10) == []
+        # The slot of an ended job is free in the same call, and a successor gets no slot of its own.
+        assert names(await one.record_outcomes(await one.attempt(running), limit=10)) in (["cut:0"], ["scene:2"])
+        assert await other.claim(10) == []
+        await sandbox.client.queues.update("render", concurrency=0)
+        assert len(await other.claim(10)) == 1
+
+
+async def test_jobs_that_run_when_a_limit_is_set_count(open_sandbox: OpenSandbox) -> None:
+    pipeline = chain()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
+        await sandbox.client.start(pipeline)
+        await run_claims(worker, await worker.claim(1))
+        running = await worker.claim(2)
+        await sandbox.client.queues.update("render", concurrency=1)
+        assert await worker.claim(10) == []
+        await run_claims(worker, running, "scene:0")
+        assert await worker.claim(10) == []
+        await run_claims(worker, running, "scene:1")
+        assert len(await worker.claim(10)) == 1
+
+
+async def test_a_limited_queue_neither_delays_nor_starves_another(open_sandbox: OpenSandbox) -> None:
+    pipeline = two_queues()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
+        await sandbox.client.start_many(pipeline, [None] * 20)
+        await sandbox.client.queues.update("image", concurrency=1)
+        claims = [*await worker.claim(5), *await worker.claim(5)]
+        assert names(claims) == ["image", *["voice"] * 9]
+        await sandbox.client.queues.update("image", concurrency=20)
+        steps = [(await worker.claim(1))[0].step for _ in range(6)]
+        assert set(steps) == {"image", "voice"}
+
+
+async def test_jobs_with_pools_and_suspects_stay_within_the_limit_of_their_queue(open_sandbox: OpenSandbox) -> None:
+    pipeline = chain(pool=Pool("gpu", capacity=3))
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)
+        await sandbox.client.queues.update("render", concurrency=1)
+        async with killed_worker(sandbox) as dying:
+            await run_claims(dying, await dying.claim(1))
+            assert len(await dying.claim(10)) == 1
+        async with sandbox.manual_worker() as other:
+            assert await other.claim(10) == []
+        await pass_heartbeat_timeout(sandbox)
+        async with sandbox.manual_worker() as survivor:
+            # The slot of the dead worker's job is free, for that job or another.
+            assert len(await survivor.claim(10)) == 1
+            assert await survivor.claim(10) == []
+
+
+async def test_claims_that_meet_do_not_exceed_the_limit(open_sandbox: OpenSandbox) -> None:
+    pipeline = two_queues()
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start_many(pipeline, [None] * 20)
+        await sandbox.client.queues.update("image", concurrency=3)
+        async with AsyncExitStack() as stack:
+            workers = [await stack.enter_async_context(sandbox.manual_worker()) for _ in range(4)]
+            claimed = await asyncio.gather(*(worker.claim(2, queues=["image"]) for worker in workers))
+        assert sum(map(len, claimed)) == 3
+
+
+async def test_a_run_says_that_its_queue_is_full(open_sandbox: OpenSandbox) -> None:
+    pipeline = chain()
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
+        run = (await sandbox.client.start(pipeline)).id
+        await run_claims(worker, await worker.claim(1))
+        await sandbox.client.queues.update("render", concurrency=1)
+        (running,) = await worker.claim(1)
+        assert [wait.reason for wait in await sandbox.client.runs.list_waits(run)] == [WaitReason.QUEUE_FULL]
+        await run_claims(worker, [running])
+        assert {wait.reason for wait in await sandbox.client.runs.list_waits(run)} == {WaitReason.NOT_CLAIMED}
+
+
+async def test_a_queue_can_be_limited_and_paused_at_once(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(two_queues()) as sandbox, sandbox.manual_worker():
+        await sandbox.client.queues.update("image", concurrency=2)
+        paused = await sandbox.client.queues.pause("image", by="ana")
+        assert (paused.concurrency_limit, paused.paused_by) == (2, "ana")
+        resumed = await sandbox.client.queues.resume("image", by="ana")
+        assert (resumed.concurrency_limit, resumed.paused_by) == (2, None)
+        await sandbox.client.queues.pause("image", by="ana")
+        unlimited = await sandbox.client.queues.update("image", concurrency=0)
+        assert (unlimited.concurrency_limit, unlimited.paused_by) == (None, "ana")
+        await sandbox.client.queues.resume("image", by="ana")
+        assert await value(sandbox, "select count(*) from retoma.queues") == 0
+
+
+async def test_a_limit_is_a_number_for_a_queue_that_exists(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(two_queues()) as sandbox, sandbox.manual_worker():
+        for number in (-1, 2_000_000):
+            with pytest.raises(InvalidInput):
+                await sandbox.client.queues.update("image", concurrency=number)
+        with pytest.raises(NotFound):
+            await sandbox.client.queues.update("imgae", concurrency=1)

@@ -36,6 +36,7 @@ _QUEUE_COLUMNS = [
     Column("oldest_for", "oldest ready", lambda age: "" if age is None else printing.format_duration(age)),
     Column("workers"),
     Column("concurrency", "capacity"),
+    Column("concurrency_limit", "limit"),
     Column("paused_at", "paused since", printing.format_time),
     Column("paused_by", "paused by"),
     Column("pause_reason", "reason"),
@@ -82,7 +83,7 @@ async def drain_worker(
 
 @queues.callback(invoke_without_command=True)
 def list_queues(context: typer.Context, output: ListOutput = ListFormat.TABLE) -> None:
-    """List queues with their jobs and workers; pause and resume them.
+    """List queues with their jobs and workers; pause, resume and limit them.
 
     \b
     Examples:
@@ -93,6 +94,25 @@ def list_queues(context: typer.Context, output: ListOutput = ListFormat.TABLE) -
     if context.invoked_subcommand is None:
         found = run_with_client(lambda client: client.queues.list())
         printing.print_rows(found, _QUEUE_COLUMNS, output, "no queues yet")
+
+
+@queues.command("update")
+@client_command
+async def update_queue(
+    client: Client,
+    queue: QueueName,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=0, help="Jobs that all workers run at once; 0 removes the limit.")
+    ],
+    output: ListOutput = ListFormat.TABLE,
+) -> None:
+    """Limit how many jobs of a queue run at once, over all workers.
+
+    \b
+    Example:
+      retoma queues update render --concurrency 4
+    """
+    _print_queue(await client.queues.update(queue, concurrency=concurrency), output)
 
 
 @queues.command("pause")

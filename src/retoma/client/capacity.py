@@ -70,6 +70,17 @@ class Queues(Namespace):
             return await metrics.list_queues_of_tenant(self._database, owner, self._core.heartbeat_timeout)
         return (await self._core.metrics_reader.read()).queues
 
+    async def update(self, queue: str, *, concurrency: int) -> QueueMetrics:
+        """Limit how many jobs of a queue run at once, over all workers. 0 removes the limit.
+
+        Running jobs count, and finish even if there are more than the limit.
+        """
+        if not 0 <= concurrency <= MAX_CAPACITY:
+            raise InvalidInput(f"a queue's concurrency is at most {MAX_CAPACITY:,}, not {concurrency!r:.40}")
+        await self._require(queue)
+        await queues.limit_queue(self._database, queue, concurrency or None)
+        return await self._reload(queue)
+
     async def pause(self, queue: str, *, by: str, reason: str | None = None) -> QueueMetrics:
         """Start no more jobs of this queue, on any worker, until it is resumed. Running jobs finish.
 

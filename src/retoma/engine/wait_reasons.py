@@ -74,6 +74,8 @@ def find_reason(job: Mapping[str, Any], capacity: CapacitySnapshot) -> WaitReaso
         return _DELAY_REASONS.get(job["code"], WaitReason.DELAYED)
     if not serving:
         return WaitReason.NO_WORKER
+    if queue is not None and queue.is_full:
+        return WaitReason.QUEUE_FULL
     if (held_up := _find_pool_reason(capacity.pools.get(job["pool"]), job["slots"], job["tenant_slots"])) is not None:
         return held_up
     if job["suspect"]:

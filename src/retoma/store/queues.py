@@ -12,10 +12,11 @@ _SQL = statements("queues")
 
 @dataclass(frozen=True)
 class RestrictedQueue:
-    """A queue that a person has paused."""
+    """A queue that a person has paused or limited. It `is_full` while it runs as many jobs as its limit allows."""
 
     name: str
     is_paused: bool
+    is_full: bool
 
 
 async def has_queue(database: Database, queue: str) -> bool:
@@ -29,6 +30,11 @@ async def pause_queue(database: Database, queue: str, by: str, reason: str | Non
 
 async def resume_queue(database: Database, queue: str) -> None:
     await database.fetch(_SQL["resume_queue"], queue=queue)
+
+
+async def limit_queue(database: Database, queue: str, concurrency: int | None) -> None:
+    """Limit how many jobs of a queue all workers run at once. None removes the limit."""
+    await database.fetch(_SQL["limit_queue"], queue=queue, concurrency=concurrency)
 
 
 async def list_restricted_queues(database: Database) -> list[RestrictedQueue]:

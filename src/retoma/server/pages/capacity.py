@@ -18,11 +18,20 @@ async def show_pools(context: PageContext) -> Response:
 
 
 async def set_pool(context: PageContext) -> Response:
+    await context.client.pools.update(context.fields.get("pool", ""), capacity=_read_capacity(context))
+    return context.redirect("/pools", "pool_set")
+
+
+async def limit_queue(context: PageContext) -> Response:
+    await context.client.queues.update(context.fields.get("queue", ""), concurrency=_read_capacity(context))
+    return context.redirect("/pools", "queue_limited")
+
+
+def _read_capacity(context: PageContext) -> int:
     capacity = context.fields.get("capacity", "")
     if not (capacity.isascii() and capacity.isdigit() and len(capacity) < 8):
         raise InvalidInput(context.gettext("The capacity must be a whole number, 0 or more."))
-    await context.client.pools.update(context.fields.get("pool", ""), capacity=int(capacity))
-    return context.redirect("/pools", "pool_set")
+    return int(capacity)
 
 
 async def pause_queue(context: PageContext) -> Response:
@@ -52,6 +61,7 @@ async def drain_worker(context: PageContext) -> Response:
 
 PAGES = (
     Page("/pools", show_pools, set_pool),
+    Page("/queues/limit", submit=limit_queue),
     Page("/queues/pause", submit=pause_queue),
     Page("/queues/resume", submit=resume_queue),
     Page("/workers", show_workers, drain_worker),

@@ -10,7 +10,7 @@ from retoma import records
 from retoma.metrics import QueueMetrics
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import document_problems
-from retoma.server.schemas import Name, PauseRequest, QueueList, QueueStatus, Worker, WorkerList
+from retoma.server.schemas import Name, PauseRequest, QueueList, QueueRequest, QueueStatus, Worker, WorkerList
 
 router = APIRouter(tags=["workers"])
 Reader = Annotated[Principal, require_scope("pools:read")]
@@ -22,6 +22,11 @@ WorkerId = Annotated[int, Path(ge=1)]
 @router.get("/queues", summary="List queues with their job counts")
 async def list_queues(by: Reader) -> QueueList:
     return QueueList(queues=[_serialize_queue(by, queue) for queue in await by.client.queues.list(tenant=by.tenant)])
+
+
+@router.put("/queues/{queue}", summary="Limit the concurrency of a queue", responses=document_problems(404))
+async def update_queue(queue: QueueName, body: QueueRequest, by: Writer) -> QueueStatus:
+    return _serialize_queue(by, await by.client.queues.update(queue, concurrency=body.concurrency))
 
 
 @router.post("/queues/{queue}/pause", summary="Start no more jobs of a queue", responses=document_problems(404))
@@ -54,6 +59,7 @@ def _serialize_queue(by: Principal, queue: QueueMetrics) -> QueueStatus:
         delayed=queue.jobs.get("delayed", 0),
         oldest_seconds=None if queue.oldest_for is None else queue.oldest_for.total_seconds(),
         workers=queue.workers,
+        concurrency=queue.concurrency_limit,
         paused_at=queue.paused_at,
         paused_by=queue.paused_by if sees_pause else None,
         pause_reason=queue.pause_reason if sees_pause else None,

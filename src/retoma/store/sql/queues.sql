@@ -12,8 +12,17 @@ values (:queue, retoma.now(), :by, :reason)
  where q.paused_at is null;
 
 -- name: resume_queue
-delete from retoma.queues where name = :queue;
+with removed as (
+  delete from retoma.queues where name = :queue and concurrency is null
+)
+update retoma.queues
+   set paused_at = null, paused_by = null, pause_reason = null
+ where name = :queue and concurrency is not null;
+
+-- name: limit_queue
+select retoma.limit_queue(:queue, :concurrency);
 
 -- name: list_restricted_queues
-select name, paused_at is not null as is_paused
-  from retoma.queues;
+select q.name, q.paused_at is not null as is_paused,
+       coalesce(q.concurrency <= (select count(*) from retoma.queue_slots s where s.queue = q.name and retoma.is_slot_held(s)), false) as is_full
+  from retoma.queues q;
