@@ -388,6 +388,8 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, .
     if not hasattr(command, "commands"):
         yield path
         return
+    if command.invoke_without_command:
+        yield path
     for name, one in command.commands.items():
         if not one.hidden:
             yield from _commands(one, (*path, name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
 
 import pytest
 
@@ -14,8 +13,9 @@ from retoma.records import WaitReason
 from retoma.testing import NOON
 from tests.conftest import OpenSandbox
 from tests.engine.builders import HEARTBEAT_TIMEOUT, names, pass_heartbeat_timeout, rows, run_claims, state, value
-from tests.engine.test_claim_order import two_queues
+from tests.engine.test_claim_order import one_step, two_queues
 from tests.engine.test_leases import killed_worker
+from tests.engine.test_races import begin_uncommitted_call, is_blocked, open_two_channels, wait_until
 
 
 def chain(queue: str = "render", pool: Pool | None = None) -> Pipeline:
@@ -147,8 +147,9 @@ async def test_a_queue_that_nobody_uses_cannot_be_paused(open_sandbox: OpenSandb
     async with open_sandbox(two_queues()) as sandbox:
         with pytest.raises(NotFound, match="no queue 'imgae'"):
             await sandbox.client.queues.pause("imgae", by="ana")
-        with pytest.raises(NotFound):
-            await sandbox.client.queues.resume("imgae", by="ana")
+        for name in ("imgae", "", "\0"):
+            with pytest.raises(NotFound):
+                await sandbox.client.queues.resume(name, by="ana")
         for by, reason in (("", None), ("ana", "x" * 501), ("ana", "\0")):
             with pytest.raises(InvalidInput):
                 await sandbox.client.queues.pause("image", by=by, reason=reason)
@@ -214,14 +215,29 @@ async def test_jobs_with_pools_and_suspects_stay_within_the_limit_of_their_queue
 
 
 async def test_claims_that_meet_do_not_exceed_the_limit(open_sandbox: OpenSandbox) -> None:
-    pipeline = two_queues()
-    async with open_sandbox(pipeline) as sandbox:
-        await sandbox.client.start_many(pipeline, [None] * 20)
-        await sandbox.client.queues.update("image", concurrency=3)
-        async with AsyncExitStack() as stack:
-            workers = [await stack.enter_async_context(sandbox.manual_worker()) for _ in range(4)]
-            claimed = await asyncio.gather(*(worker.claim(2, queues=["image"]) for worker in workers))
-        assert sum(map(len, claimed)) == 3
+    pipeline = one_step()
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
+        await sandbox.client.start_many(pipeline, [None] * 5)
+        await sandbox.client.queues.update("default", concurrency=1)
+        async with begin_uncommitted_call(sandbox, first, limit=1) as commit:
+            claiming = asyncio.create_task(second.call(limit=5))
+            await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
+            await commit()
+            assert await claiming == []
+
+
+async def test_a_job_that_is_claimed_while_the_limit_is_set_counts(open_sandbox: OpenSandbox) -> None:
+    pipeline = one_step()
+    async with open_sandbox(pipeline) as sandbox, open_two_channels(sandbox) as (first, second):
+        await sandbox.client.start_many(pipeline, [None] * 5)
+        async with begin_uncommitted_call(sandbox, first, limit=1) as commit:
+            limiting = asyncio.create_task(sandbox.client.queues.update("default", concurrency=1))
+            await wait_until(lambda: is_blocked(sandbox, "limit_queue"))
+            claiming = asyncio.create_task(second.call(limit=5))
+            await wait_until(lambda: is_blocked(sandbox, "finish_and_claim"))
+            await commit()
+            await limiting
+            assert await claiming == []
 
 
 async def test_a_run_says_that_its_queue_is_full(open_sandbox: OpenSandbox) -> None:

@@ -130,9 +130,7 @@ async def pause_queue(
 
 @queues.command("resume")
 @client_command
-async def resume_queue(
-    client: Client, queue: QueueName, by: By = BY, output: ListOutput = ListFormat.TABLE
-) -> None:
+async def resume_queue(client: Client, queue: QueueName, by: By = BY, output: ListOutput = ListFormat.TABLE) -> None:
     """Start jobs of a paused queue again."""
     _print_queue(await client.queues.resume(queue, by=by), output)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from retoma.client.core import Namespace
-from retoma.client.validation import check_name
+from retoma.client.validation import check_name, is_name
 from retoma.define.pool import MAX_CAPACITY, MIN_RATE
 from retoma.errors import InvalidInput, NotFound
 from retoma.logs import get_logger
@@ -56,11 +56,12 @@ class Workers(Namespace):
     async def drain(self, worker: int, *, by: str) -> Worker:
         """Let a worker finish its jobs, claim nothing more, and exit. It reads the request with its next heartbeat."""
         check_name("name", by)
-        if not 0 < worker <= MAX_WORKER or not await workers.request_drain(self._database, worker, by):
-            raise NotFound(f"there is no running worker {worker}")
-        log.info("drain_requested", message="the worker finishes its jobs and exits", worker=worker, by=by)
-        (draining,) = (each for each in await self.list() if each.id == worker)
-        return draining
+        if 0 < worker <= MAX_WORKER and await workers.request_drain(self._database, worker, by):
+            log.info("drain_requested", message="the worker finishes its jobs and exits", worker=worker, by=by)
+        for each in await self.list():
+            if each.id == worker:
+                return each
+        raise NotFound(f"there is no running worker {worker}")
 
 
 class Queues(Namespace):
@@ -102,8 +103,8 @@ class Queues(Namespace):
         return await self._reload(queue)
 
     async def _require(self, queue: str) -> None:
-        if not await queues.has_queue(self._database, queue):
-            raise NotFound(f"there is no queue {queue!r}: no step uses it, and no worker serves it")
+        if not is_name(queue) or not await queues.has_queue(self._database, queue):
+            raise NotFound(f"there is no queue {queue!r:.80}: no step uses it, and no worker serves it")
 
     async def _reload(self, queue: str) -> QueueMetrics:
         """Return the queue after a change, of which its workers and the pages learn at once."""
