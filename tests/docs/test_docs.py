@@ -46,7 +46,10 @@ ROW = re.compile(r"^\| (.+) \|$(?!\n\| ?-)", re.MULTILINE)  # not the head of a 
 WORD = re.compile(r"`([^`]+)`")
 PROBLEM = re.compile(r'Problem\(\s*(\d{3}),\s*"(\w+)"')
 
-GROUPS = ("db", "runs", "reviews", "config", "deliveries", "endpoints", "webhooks", "keys", "pools", "prices")
+GROUPS = (
+    *("db", "runs", "reviews", "config", "deliveries", "endpoints"),
+    *("webhooks", "keys", "workers", "queues", "pools", "prices"),
+)
 TRANSITIONS: dict[str, Any] = {
     "Jobs": JOB_TRANSITIONS,
     "Runs": RUN_TRANSITIONS,
