@@ -79,7 +79,7 @@ async def test_jobs_with_a_pool_and_suspects_wait_for_their_paused_queue(open_sa
         await sandbox.client.start(other)
         async with killed_worker(sandbox) as dying:
             assert names(await dying.claim(1, queues=["image"])) == ["image"]
-        await pass_heartbeat_timeout(sandbox)
+            await pass_heartbeat_timeout(sandbox)
         async with sandbox.manual_worker() as survivor:
             for queue in ("render", "image"):
                 await sandbox.client.queues.pause(queue, by="ana")
@@ -205,9 +205,9 @@ async def test_jobs_with_pools_and_suspects_stay_within_the_limit_of_their_queue
         async with killed_worker(sandbox) as dying:
             await run_claims(dying, await dying.claim(1))
             assert len(await dying.claim(10)) == 1
-        async with sandbox.manual_worker() as other:
-            assert await other.claim(10) == []
-        await pass_heartbeat_timeout(sandbox)
+            async with sandbox.manual_worker() as other:
+                assert await other.claim(10) == []
+            await pass_heartbeat_timeout(sandbox)
         async with sandbox.manual_worker() as survivor:
             # The slot of the dead worker's job is free, for that job or another.
             assert len(await survivor.claim(10)) == 1

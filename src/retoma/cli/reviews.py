@@ -15,8 +15,8 @@ from retoma.cli.lookups import find_review, find_run
 from retoma.cli.messages import gettext
 from retoma.cli.options import (
     BY,
-    By,
     AppOption,
+    By,
     DetailFormat,
     DetailOutput,
     Items,

@@ -130,7 +130,7 @@ async def test_a_worker_is_drained_from_the_page(open_pages: OpenPages) -> None:
     async with open_pages() as visitor, visitor.api.sandbox.manual_worker() as worker:
         token = await visitor.token()
         answer = await visitor.post("/workers", {"csrf": token, "worker": str(worker.worker)})
-        page = visible_text(await visitor.get(answer.headers["location"]))
+        page = " ".join(visible_text(await visitor.get(answer.headers["location"])).split())
         assert "The worker finishes its jobs and exits." in page
         assert "draining by administrator" in page
         for number in ("", "x", "9" * 18):

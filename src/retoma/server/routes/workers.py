@@ -44,7 +44,9 @@ async def list_workers(by: Reader) -> WorkerList:
     return WorkerList(workers=[_serialize_worker(by, worker) for worker in await by.client.workers.list()])
 
 
-@router.post("/workers/{worker}/drain", summary="Let a worker finish its jobs and exit", responses=document_problems(404))
+@router.post(
+    "/workers/{worker}/drain", summary="Let a worker finish its jobs and exit", responses=document_problems(404)
+)
 async def drain_worker(worker: WorkerId, by: Writer) -> Worker:
     return _serialize_worker(by, await by.client.workers.drain(worker, by=by.name))
 
