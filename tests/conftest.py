@@ -107,6 +107,8 @@ async def empty_database(database: Database) -> None:
         "prices",
         "holdings",
         "pools",
+        "queue_slots",
+        "queues",
         "events",
         "jobs",
         "runs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import inf
 
 from retoma.states import RunState
@@ -13,13 +13,18 @@ from retoma.states import RunState
 @dataclass(frozen=True)
 class QueueMetrics:
     """Open jobs of a queue, by state; delayed jobs are counted separately. `oldest_for` is how long the next job has
-    been ready, `concurrency` how many jobs its running workers can run at once."""
+    been ready, `concurrency` how many jobs its running workers can run at once, and `concurrency_limit` how many they
+    may, if a person has set a limit. While it is paused, `paused_at` is set and no job of it starts."""
 
     queue: str
     jobs: dict[str, int]
     oldest_for: timedelta | None
     workers: int
     concurrency: int
+    concurrency_limit: int | None = None
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    pause_reason: str | None = None
 
 
 @dataclass(frozen=True)

@@ -209,6 +209,20 @@ def test_workers_queues_and_recent_runs_are_listed(terminal: Terminal) -> None:
     assert terminal.run("runs", "list", "--since", "soon").returncode == 2
 
 
+def test_a_queue_is_paused_resumed_and_limited(terminal: Terminal) -> None:
+    run = terminal.start()
+    (paused,) = terminal.json("queues", "pause", "default", "--reason", "new GPU", "--by", "ana")
+    assert (paused["paused_by"], paused["pause_reason"]) == ("ana", "new GPU")
+    assert "new GPU" in terminal.out("queues")
+    assert "queue 'default' is paused" in terminal.out("runs", "show", run)
+    (resumed,) = terminal.json("queues", "resume", "default")
+    assert resumed["paused_at"] is None
+    (limited,) = terminal.json("queues", "update", "image", "--concurrency", "2")
+    assert limited["concurrency_limit"] == 2
+    assert terminal.run("queues", "pause", "nothing").returncode == 3
+    assert terminal.run("queues", "update", "image").returncode == 2
+
+
 def test_an_action_repeated_with_its_key_gets_its_first_answer(terminal: Terminal) -> None:
     with terminal.worker():
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]

@@ -28,6 +28,24 @@ def test_a_stopping_worker_lets_its_jobs_finish(terminal: Terminal) -> None:
     assert facts["steps"][2]["jobs"] == {"ready": 1}
 
 
+def test_a_drained_worker_finishes_its_jobs_and_exits(terminal: Terminal) -> None:
+    # Its jobs are not returned after the drain time, which limits a stop signal only.
+    with terminal.worker(RETOMA_DRAIN_SECONDS="0.1") as worker:
+        run = terminal.start("-i", "title=slow", "-i", "scenes=1")
+        terminal.wait_for_images()
+        (listed,) = terminal.json("workers")
+        (draining,) = terminal.json("workers", "drain", str(listed["id"]), "--by", "ana")
+        assert draining["drain_requested_by"] == "ana"
+        worker.wait_for_output("worker_draining")
+        (terminal.folder / "go").touch()
+        assert worker.wait_for_exit() == 0
+    assert terminal.json("workers") == []
+    facts = terminal.json("runs", "show", run)
+    assert facts["steps"][1]["jobs"] == {"succeeded": 1}
+    assert facts["steps"][2]["jobs"] == {"ready": 1}
+    assert terminal.run("workers", "drain", str(listed["id"])).returncode == 3
+
+
 def test_a_second_stop_signal_releases_the_jobs_at_once(terminal: Terminal) -> None:
     with terminal.worker() as worker:
         run = terminal.start("-i", "title=slow", "-i", "scenes=1")

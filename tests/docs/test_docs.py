@@ -46,7 +46,10 @@ ROW = re.compile(r"^\| (.+) \|$(?!\n\| ?-)", re.MULTILINE)  # not the head of a 
 WORD = re.compile(r"`([^`]+)`")
 PROBLEM = re.compile(r'Problem\(\s*(\d{3}),\s*"(\w+)"')
 
-GROUPS = ("db", "runs", "reviews", "config", "deliveries", "endpoints", "webhooks", "keys", "pools", "prices")
+GROUPS = (
+    *("db", "runs", "reviews", "config", "deliveries", "endpoints"),
+    *("webhooks", "keys", "workers", "queues", "pools", "prices"),
+)
 TRANSITIONS: dict[str, Any] = {
     "Jobs": JOB_TRANSITIONS,
     "Runs": RUN_TRANSITIONS,
@@ -388,6 +391,8 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, .
     if not hasattr(command, "commands"):
         yield path
         return
+    if command.invoke_without_command:
+        yield path
     for name, one in command.commands.items():
         if not one.hidden:
             yield from _commands(one, (*path, name))

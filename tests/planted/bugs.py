@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 FUNCTIONS = "store/sql/functions"
 POOLS = "tests/engine/test_pools.py"
+QUEUES = "tests/engine/test_queues.py"
+DRAINING = "tests/engine/test_draining.py"
 EXTERNAL_WORK = "tests/engine/test_external_work.py"
 EXTERNAL_WORK_RACES = "tests/engine/test_external_work_races.py"
 CHILD_RUNS = "tests/engine/test_child_runs.py"
@@ -481,6 +483,48 @@ BUGS = [
         "p_pool.name, p_queues, p_versions, p_suspect and not o_suspect, o_pool.last_tenant, 1000, p_from, p_before));",
         "p_pool.name, null, null, true, o_pool.last_tenant, 1000, p_from, p_before));",
         f"{POOLS}::test_a_thousand_tenants_with_jobs_of_another_queue_do_not_block_others",
+    ),
+    Bug(
+        "a worker claims from a paused queue",
+        f"{FUNCTIONS}/queues.sql",
+        "   where not retoma.is_paused(w.queue);",
+        "   where true;",
+        f"{QUEUES}::test_no_job_of_a_paused_queue_starts_until_it_is_resumed",
+    ),
+    Bug(
+        "a worker keeps successors of a limited queue",
+        f"{FUNCTIONS}/finish_and_claim.sql",
+        "    v_unlimited := array(select unnest(p_queues) except select unnest(v_limited));\n",
+        "",
+        f"{QUEUES}::test_all_workers_together_run_no_more_jobs_than_the_limit_of_the_queue",
+    ),
+    Bug(
+        "two claims use the same free place in a queue",
+        f"{FUNCTIONS}/finish_and_claim.sql",
+        "    perform retoma.lock_queues(v_limited);\n",
+        "    null;\n",
+        f"{QUEUES}::test_claims_that_meet_do_not_exceed_the_limit",
+    ),
+    Bug(
+        "a limit does not count the jobs that run already",
+        f"{FUNCTIONS}/queues.sql",
+        "from retoma.running_jobs() j where j.queue = p_queue;",
+        "from retoma.running_jobs() j where false;",
+        f"{QUEUES}::test_jobs_that_run_when_a_limit_is_set_count",
+    ),
+    Bug(
+        "a limit does not wait for claims that do not know it",
+        f"{FUNCTIONS}/queues.sql",
+        "  lock table retoma.worker_links in share row exclusive mode;\n",
+        "",
+        f"{QUEUES}::test_a_job_that_is_claimed_while_the_limit_is_set_counts",
+    ),
+    Bug(
+        "a draining worker claims",
+        f"{FUNCTIONS}/finish_and_claim.sql",
+        "    v_limit := 0;\n",
+        "",
+        f"{DRAINING}::test_a_draining_worker_finishes_its_jobs_and_claims_nothing_more",
     ),
     Bug(
         "a rate limits nothing",

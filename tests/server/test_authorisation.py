@@ -30,6 +30,8 @@ BODIES: dict[str, Any] = {
     "/api/v1/runs": {"pipeline": "film"},
     "/api/v1/runs/bulk": {"pipeline": "film", "inputs": [{}]},
     "/api/v1/pools/{pool}": {"capacity": 1},
+    "/api/v1/queues/{queue}": {"concurrency": 1},
+    "/api/v1/queues/{queue}/pause": {},
     "/api/v1/deliveries/redeliver": {"endpoint": 1},
     "/api/v1/runs/{run}/rerun": {},
     "/api/v1/runs/{run}/orphans/resolve": {"step": "cut", "effect": "order", "resolution": "nothing_found"},
@@ -91,6 +93,8 @@ class Route:
             .replace("{endpoint}", str(endpoint))
             .replace("{subscription}", str(endpoint))
             .replace("{pool}", "gpu")
+            .replace("{queue}", "default")
+            .replace("{worker}", "1")
             .replace("{pipeline}", "film")
             .replace("{digest}", "0" * 64)
             .replace("{review}", str(review))

@@ -201,6 +201,37 @@ async def test_pipelines_describe_their_inputs(api: Api) -> None:
     assert "did you mean 'film'?" in (await api.get("/api/v1/pipelines/flim")).json()["detail"]
 
 
+UNRESTRICTED = {"concurrency": None, "paused_at": None, "paused_by": None, "pause_reason": None}
+
+
+async def test_a_queue_is_paused_resumed_and_limited_over_http(api: Api) -> None:
+    await api.start()
+    pause = "/api/v1/queues/default/pause"
+    paused = (await api.post(pause, json={"reason": "new GPU"})).json()
+    assert paused["paused_at"] is not None
+    assert (paused["paused_by"], paused["pause_reason"]) == ("test", "new GPU")
+    own = await api.make_key("pools:read", tenant="ours")
+    (seen,) = (await api.get("/api/v1/queues", key=own)).json()["queues"]
+    assert (seen["paused_at"], seen["paused_by"], seen["pause_reason"]) == (paused["paused_at"], None, None)
+    resumed = (await api.post("/api/v1/queues/default/resume")).json()
+    limited = (await api.call("PUT", "/api/v1/queues/default", json={"concurrency": 4})).json()
+    assert (resumed["paused_at"], resumed["concurrency"], limited["concurrency"]) == (None, None, 4)
+    for path in ("pause", "resume"):
+        assert (await api.post(f"/api/v1/queues/none/{path}", json={})).status_code == 404
+    assert (await api.call("PUT", "/api/v1/queues/none", json={"concurrency": 4})).status_code == 404
+    assert (await api.call("PUT", "/api/v1/queues/default", json={"concurrency": -1})).status_code == 422
+
+
+async def test_a_worker_is_drained_over_http(api: Api) -> None:
+    async with api.sandbox.manual_worker() as worker:
+        drained = (await api.post(f"/api/v1/workers/{worker.worker}/drain")).json()
+        assert (drained["id"], drained["drain_requested_at"] is None) == (worker.worker, False)
+        (listed,) = await api.client.workers.list()
+        assert listed.drain_requested_by == "test"
+    assert (await api.post(f"/api/v1/workers/{worker.worker}/drain")).status_code == 404
+    assert (await api.post(f"/api/v1/workers/{2**40}/drain")).status_code == 404
+
+
 async def test_queues_show_their_jobs(api: Api) -> None:
     await api.start()
     later = await api.sandbox.clock.now() + timedelta(hours=1)
@@ -212,7 +243,7 @@ async def test_queues_show_their_jobs(api: Api) -> None:
         (queue,) = (await api.get("/api/v1/queues")).json()["queues"]
         (worker,) = (await api.get("/api/v1/workers")).json()["workers"]
     held = {"ready": 1, "running": 1, "delayed": 1}
-    assert queue == {"queue": "default", **held, "oldest_seconds": 30.0, "workers": 0}
+    assert queue == {"queue": "default", **held, "oldest_seconds": 30.0, "workers": 0, **UNRESTRICTED}
     assert (worker["name"], worker["heartbeat_age_seconds"]) == ("sandbox", 30.0)
 
 
@@ -228,8 +259,10 @@ async def test_a_tenant_s_key_sees_its_own_jobs_and_no_machine(api: Api) -> None
         (queue,) = (await api.get("/api/v1/queues", key=own)).json()["queues"]
         (empty,) = (await api.get("/api/v1/queues", key=nobody)).json()["queues"]
         (worker,) = (await api.get("/api/v1/workers", key=own)).json()["workers"]
-    assert queue == {"queue": "default", "ready": 1, "running": 1, "delayed": 1, "oldest_seconds": 30.0, "workers": 0}
-    assert empty == {"queue": "default", "ready": 0, "running": 0, "delayed": 0, "oldest_seconds": None, "workers": 0}
+    own_jobs = {"ready": 1, "running": 1, "delayed": 1, "oldest_seconds": 30.0}
+    no_jobs = {"ready": 0, "running": 0, "delayed": 0, "oldest_seconds": None}
+    assert queue == {"queue": "default", **own_jobs, "workers": 0, **UNRESTRICTED}
+    assert empty == {"queue": "default", **no_jobs, "workers": 0, **UNRESTRICTED}
     assert worker["name"] == f"worker {worker['id']}"
 
 

@@ -1,4 +1,4 @@
-"""`retoma workers`, `retoma queues` and `retoma pools ...`: list them, and change pools."""
+"""`retoma workers`, `retoma queues` and `retoma pools`: list and change them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from typing import Annotated
 import typer
 
 from retoma.cli import printing
-from retoma.cli.command_setup import async_command, client_command, open_client, read_settings
-from retoma.cli.options import DetailFormat, DetailOutput, ListFormat, ListOutput
+from retoma.cli.command_setup import async_command, client_command, open_client, read_settings, run_with_client
+from retoma.cli.options import BY, By, DetailFormat, DetailOutput, ListFormat, ListOutput
 from retoma.cli.printing import Column
 from retoma.client import Client
+from retoma.metrics import QueueMetrics
 
+workers = typer.Typer(name="workers")
+queues = typer.Typer(name="queues")
 pools = typer.Typer(name="pools", no_args_is_help=True, help="Manage pools: shared capacity and rate limits.")
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 
 _WORKER_COLUMNS = [
     Column("id", "worker"),
@@ -21,6 +26,7 @@ _WORKER_COLUMNS = [
     Column("concurrency"),
     Column("started_at", "started", printing.format_time),
     Column("heartbeat_age", "last heartbeat", lambda age: f"{printing.format_duration(age)} ago"),
+    Column("drain_requested_at", "draining since", printing.format_time),
 ]
 _QUEUE_COLUMNS = [
     Column("queue"),
@@ -30,6 +36,10 @@ _QUEUE_COLUMNS = [
     Column("oldest_for", "oldest ready", lambda age: "" if age is None else printing.format_duration(age)),
     Column("workers"),
     Column("concurrency", "capacity"),
+    Column("concurrency_limit", "limit"),
+    Column("paused_at", "paused since", printing.format_time),
+    Column("paused_by", "paused by"),
+    Column("pause_reason", "reason"),
 ]
 _POOL_COLUMNS = [
     Column("name", "pool"),
@@ -43,29 +53,90 @@ _POOL_COLUMNS = [
 ]
 
 
-@client_command
-async def workers(client: Client, output: ListOutput = ListFormat.TABLE) -> None:
-    """List running workers.
+@workers.callback(invoke_without_command=True)
+def list_workers(context: typer.Context, output: ListOutput = ListFormat.TABLE) -> None:
+    """List running workers, or drain one of them.
 
     \b
     Examples:
       retoma workers
       retoma workers -o json
+      retoma workers drain 7
     """
-    empty = "no workers are running; start one with `retoma worker APP`"
-    printing.print_rows(await client.workers.list(), _WORKER_COLUMNS, output, empty)
+    if context.invoked_subcommand is None:
+        found = run_with_client(lambda client: client.workers.list())
+        empty = "no workers are running; start one with `retoma worker APP`"
+        printing.print_rows(found, _WORKER_COLUMNS, output, empty)
 
 
+@workers.command("drain")
 @client_command
-async def queues(client: Client, output: ListOutput = ListFormat.TABLE) -> None:
-    """List queues with their jobs and workers.
+async def drain_worker(
+    client: Client,
+    worker: Annotated[int, typer.Argument(metavar="WORKER", min=1, help="The worker's number.")],
+    by: By = BY,
+    output: ListOutput = ListFormat.TABLE,
+) -> None:
+    """Let a worker finish its jobs, claim nothing more, and exit with 0."""
+    printing.print_rows([await client.workers.drain(worker, by=by)], _WORKER_COLUMNS, output)
+
+
+@queues.callback(invoke_without_command=True)
+def list_queues(context: typer.Context, output: ListOutput = ListFormat.TABLE) -> None:
+    """List queues with their jobs and workers; pause, resume and limit them.
 
     \b
     Examples:
       retoma queues
       retoma queues -o json
+      retoma queues pause render --reason "the GPU is being replaced"
     """
-    printing.print_rows(await client.queues.list(), _QUEUE_COLUMNS, output, "no queues yet")
+    if context.invoked_subcommand is None:
+        found = run_with_client(lambda client: client.queues.list())
+        printing.print_rows(found, _QUEUE_COLUMNS, output, "no queues yet")
+
+
+@queues.command("update")
+@client_command
+async def update_queue(
+    client: Client,
+    queue: QueueName,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=0, help="Jobs that all workers run at once; 0 removes the limit.")
+    ],
+    output: ListOutput = ListFormat.TABLE,
+) -> None:
+    """Limit how many jobs of a queue run at once, over all workers.
+
+    \b
+    Example:
+      retoma queues update render --concurrency 4
+    """
+    _print_queue(await client.queues.update(queue, concurrency=concurrency), output)
+
+
+@queues.command("pause")
+@client_command
+async def pause_queue(
+    client: Client,
+    queue: QueueName,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why, for everyone who finds it paused.")] = None,
+    by: By = BY,
+    output: ListOutput = ListFormat.TABLE,
+) -> None:
+    """Start no more jobs of a queue, on any worker. Running jobs finish."""
+    _print_queue(await client.queues.pause(queue, by=by, reason=reason), output)
+
+
+@queues.command("resume")
+@client_command
+async def resume_queue(client: Client, queue: QueueName, by: By = BY, output: ListOutput = ListFormat.TABLE) -> None:
+    """Start jobs of a paused queue again."""
+    _print_queue(await client.queues.resume(queue, by=by), output)
+
+
+def _print_queue(queue: QueueMetrics, output: ListFormat) -> None:
+    printing.print_rows([queue], _QUEUE_COLUMNS, output)
 
 
 @pools.command("list")

@@ -39,9 +39,9 @@ FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
 tree = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 for revising in (rerun, edit, fork, diff):
     runs.command()(revising)
-for command in (dev, worker, serve, start, workers, queues, charges, password, check, doctor):
+for command in (dev, worker, serve, start, charges, password, check, doctor):
     tree.command()(command)
-for group in (runs, reviews, deliveries, endpoints, webhooks, pools, prices, keys, db, config):
+for group in (runs, reviews, deliveries, endpoints, webhooks, workers, queues, pools, prices, keys, db, config):
     tree.add_typer(group)
 
 

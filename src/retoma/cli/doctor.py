@@ -161,7 +161,7 @@ async def _check_work(database: Database, heartbeat_timeout: timedelta) -> Async
                 f"{worker.name}: last heartbeat {printing.format_duration(worker.heartbeat_age)} ago",
                 "start another worker, which takes over its jobs",
             )
-    served = {queue for worker in live for queue in worker.queues}
+    served = {queue for worker in live if not worker.is_draining for queue in worker.queues}
     for queue, jobs in ready.items():
         if queue in served:
             yield Finding("ok", "queue", f"{queue}: {jobs} ready")

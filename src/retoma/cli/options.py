@@ -46,6 +46,7 @@ ActionKey = Annotated[
     str | None,
     typer.Option("--key", help="Idempotency key: repeating the command with it has no further effect."),
 ]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="Your name, recorded with the action.")]
 Item = Annotated[str, typer.Option("--item", help="The item, if the step runs once per item.")]
 Items = Annotated[list[str] | None, typer.Option("--item", help="Only this item; repeatable.")]
 OnlyTenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")]

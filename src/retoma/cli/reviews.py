@@ -16,6 +16,7 @@ from retoma.cli.messages import gettext
 from retoma.cli.options import (
     BY,
     AppOption,
+    By,
     DetailFormat,
     DetailOutput,
     Items,
@@ -37,7 +38,6 @@ from retoma.terminal import escape_text
 
 reviews = typer.Typer(name="reviews", no_args_is_help=True, help="List and decide reviews.")
 ReviewId = Annotated[str, typer.Argument(metavar="REVIEW", help="The review's ID or a unique prefix of it.")]
-By = Annotated[str, typer.Option("--by", metavar="NAME", help="Your name, recorded with the action.")]
 Undo = Annotated[
     str, typer.Option("--undo", metavar="DURATION", help="Delay the effect, such as 10s; until then it can be undone.")
 ]

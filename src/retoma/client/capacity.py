@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from retoma.client.core import Namespace
+from retoma.client.validation import check_name, is_name
 from retoma.define.pool import MAX_CAPACITY, MIN_RATE
 from retoma.errors import InvalidInput, NotFound
+from retoma.logs import get_logger
 from retoma.metrics import QueueMetrics
 from retoma.records import Pool, Worker
-from retoma.store import metrics, pools, workers
+from retoma.store import metrics, pools, queues, workers
+
+log = get_logger(__name__)
+MAX_WORKER = 2**31 - 1  # as the column holds it
 
 
 class Pools(Namespace):
@@ -48,6 +53,16 @@ class Workers(Namespace):
         """Return the workers that are alive."""
         return await workers.list_alive(self._database)
 
+    async def drain(self, worker: int, *, by: str) -> Worker:
+        """Let a worker finish its jobs, claim nothing more, and exit. It reads the request with its next heartbeat."""
+        check_name("name", by)
+        if 0 < worker <= MAX_WORKER and await workers.request_drain(self._database, worker, by):
+            log.info("drain_requested", message="the worker finishes its jobs and exits", worker=worker, by=by)
+        for each in await self.list():
+            if each.id == worker:
+                return each
+        raise NotFound(f"there is no running worker {worker}")
+
 
 class Queues(Namespace):
     async def list(self, *, tenant: str | None = None) -> list[QueueMetrics]:
@@ -55,3 +70,45 @@ class Queues(Namespace):
         if (owner := await self._core.find_tenant_id(tenant)) is not None:
             return await metrics.list_queues_of_tenant(self._database, owner, self._core.heartbeat_timeout)
         return (await self._core.metrics_reader.read()).queues
+
+    async def update(self, queue: str, *, concurrency: int) -> QueueMetrics:
+        """Limit how many jobs of a queue run at once, over all workers. 0 removes the limit.
+
+        Running jobs count, and finish even if there are more than the limit.
+        """
+        if not 0 <= concurrency <= MAX_CAPACITY:
+            raise InvalidInput(f"a queue's concurrency is at most {MAX_CAPACITY:,}, not {concurrency!r:.40}")
+        await self._require(queue)
+        await queues.limit_queue(self._database, queue, concurrency or None)
+        return await self._reload(queue)
+
+    async def pause(self, queue: str, *, by: str, reason: str | None = None) -> QueueMetrics:
+        """Start no more jobs of this queue, on any worker, until it is resumed. Running jobs finish.
+
+        A queue that is already paused keeps its first pause.
+        """
+        check_name("name", by)
+        check_name("reason", reason)
+        await self._require(queue)
+        await queues.pause_queue(self._database, queue, by, reason)
+        log.info("queue_paused", message="no job of this queue starts until it is resumed", queue=queue, by=by)
+        return await self._reload(queue)
+
+    async def resume(self, queue: str, *, by: str) -> QueueMetrics:
+        """Start jobs of a paused queue again."""
+        check_name("name", by)
+        await self._require(queue)
+        await queues.resume_queue(self._database, queue)
+        log.info("queue_resumed", message="jobs of this queue start again", queue=queue, by=by)
+        return await self._reload(queue)
+
+    async def _require(self, queue: str) -> None:
+        if not is_name(queue) or not await queues.has_queue(self._database, queue):
+            raise NotFound(f"there is no queue {queue!r:.80}: no step uses it, and no worker serves it")
+
+    async def _reload(self, queue: str) -> QueueMetrics:
+        """Return the queue after a change, of which its workers and the pages learn at once."""
+        self._core.starter.notify_workers()
+        self._core.expire_metrics()
+        (changed,) = (each for each in await self.list() if each.queue == queue)
+        return changed

@@ -41,6 +41,11 @@ class Core:
         await self.waiter.close()
         await self.starter.close()
 
+    def expire_metrics(self) -> None:
+        """Read the metrics again, because something was changed that they show."""
+        self.metrics_reader.expire()
+        self.snapshot_reader.expire()
+
     async def now(self) -> datetime:
         """Return the time of the database."""
         return await clock.now(self.database)

@@ -31,6 +31,10 @@ class CachedReader(Generic[Value]):
         self._loading = asyncio.Lock()
         self._last: tuple[float, Value] | None = None
 
+    def expire(self) -> None:
+        """Load the value again for the next reader."""
+        self._last = None
+
     async def read(self) -> Value:
         async with self._loading:
             if self._last is None or time.monotonic() - self._last[0] >= MAX_AGE_SECONDS:

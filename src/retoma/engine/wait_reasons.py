@@ -10,19 +10,21 @@ from uuid import UUID
 
 from retoma.records import Pool, Wait, WaitReason, Worker
 from retoma.records.wait import NO_PROVIDER
-from retoma.store import pools, waiting_jobs, workers
+from retoma.store import pools, queues, waiting_jobs, workers
 from retoma.store.database import Database
+from retoma.store.queues import RestrictedQueue
 
 _DELAY_REASONS = {"PROVIDER_REJECTED": WaitReason.PROVIDER_REJECTED, NO_PROVIDER: WaitReason.NO_PROVIDER}
 
 
 @dataclass(frozen=True)
 class CapacitySnapshot:
-    """Live workers, the number of jobs that each holds, and the pools."""
+    """Live workers, the number of jobs that each holds, the pools, and the queues that people have restricted."""
 
     live: Sequence[Worker]
     held: Mapping[int, int]
     pools: Mapping[str, Pool]
+    queues: Mapping[str, RestrictedQueue]
 
 
 async def list_waits(database: Database, run: UUID, heartbeat_timeout: timedelta) -> list[Wait]:
@@ -34,6 +36,7 @@ async def list_waits(database: Database, run: UUID, heartbeat_timeout: timedelta
         live=[worker for worker in await workers.list_alive(database) if worker.is_alive(heartbeat_timeout)],
         held=await waiting_jobs.count_held_jobs(database),
         pools={pool.name: pool for pool in await pools.list_pools(database)},
+        queues={queue.name: queue for queue in await queues.list_restricted_queues(database)},
     )
     return [
         Wait(
@@ -53,7 +56,7 @@ async def list_waits(database: Database, run: UUID, heartbeat_timeout: timedelta
 
 def find_reason(job: Mapping[str, Any], capacity: CapacitySnapshot) -> WaitReason:
     able = [worker for worker in capacity.live if worker.serves(job["pipeline"])]
-    serving = [worker for worker in able if job["queue"] in worker.queues]
+    serving = [worker for worker in able if job["queue"] in worker.queues and not worker.is_draining]
     if job["parked"] and job["in_review"]:
         return WaitReason.PERSON
     if job["parked"] and able and job["child"] is not None:
@@ -62,12 +65,17 @@ def find_reason(job: Mapping[str, Any], capacity: CapacitySnapshot) -> WaitReaso
         return WaitReason.CLEANUP if job["cleaning_up"] else WaitReason.EXTERNAL_WORK
     if job["parked"]:
         return WaitReason.NO_WORKER
+    queue = capacity.queues.get(job["queue"])
+    if queue is not None and queue.is_paused:
+        return WaitReason.QUEUE_PAUSED
     if job["code"] == "UNDEFINED_STEP":
         return WaitReason.UNDEFINED_STEP
     if job["ready_at"] is not None:
         return _DELAY_REASONS.get(job["code"], WaitReason.DELAYED)
     if not serving:
         return WaitReason.NO_WORKER
+    if queue is not None and queue.is_full:
+        return WaitReason.QUEUE_FULL
     if (held_up := _find_pool_reason(capacity.pools.get(job["pool"]), job["slots"], job["tenant_slots"])) is not None:
         return held_up
     if job["suspect"]:

@@ -50,6 +50,12 @@ class Worker:
     heartbeat_timeout: timedelta | None = None  # None for a worker of an earlier release
     pipelines: list[str] | None = None  # None for a worker of an earlier release, which may serve any
     allow_hosts: list[str] | None = None  # the private hosts that it may call; None if unknown
+    drain_requested_at: datetime | None = None  # since then it claims nothing; it ends when its jobs have ended
+    drain_requested_by: str | None = None
+
+    @property
+    def is_draining(self) -> bool:
+        return self.drain_requested_at is not None
 
     def is_alive(self, timeout: timedelta) -> bool:
         """Return whether the last heartbeat is within the worker's own timeout, or else within `timeout`."""

@@ -24,6 +24,8 @@ class WaitReason(StrEnum):
     PERSON = "person"
     UNDEFINED_STEP = "undefined_step"
     NO_WORKER = "no_worker"
+    QUEUE_PAUSED = "queue_paused"
+    QUEUE_FULL = "queue_full"
     SUSPECT = "suspect"
     CAPACITY = "capacity"
     POOL = "pool"
@@ -57,6 +59,10 @@ REASON_MESSAGES: Mapping[str, str] = {
     WaitReason.NO_WORKER: N_(
         "no running worker serves queue '%(queue)s' of this pipeline; start one: retoma worker APP -q %(queue)s"
     ),
+    WaitReason.QUEUE_PAUSED: N_(
+        "queue '%(queue)s' is paused; retoma queues shows by whom and why; resume it: retoma queues resume %(queue)s"
+    ),
+    WaitReason.QUEUE_FULL: N_("waiting for capacity: queue '%(queue)s' runs as many jobs as its limit allows"),
     WaitReason.SUSPECT: N_("it was running when a worker died, so it is retried in isolation, one at a time"),
     WaitReason.CAPACITY: N_("waiting for capacity: every worker of queue '%(queue)s' is full"),
     WaitReason.POOL: N_("waiting for capacity: pool '%(pool)s' has too few free slots"),

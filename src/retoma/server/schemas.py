@@ -308,6 +308,20 @@ class QueueStatus(BaseModel):  # with the job counts that tell whether it needs 
     delayed: int
     oldest_seconds: float | None = Field(description="How long the next job has been ready.")
     workers: int = Field(description="The number of running workers that serve this queue.")
+    concurrency: int | None = Field(description="The most jobs of this queue that all workers run at once, if limited.")
+    paused_at: datetime | None = Field(description="Since when no job of this queue starts. Null unless it is paused.")
+    paused_by: str | None = Field(description="Who paused it. Null for a key of one tenant.")
+    pause_reason: str | None = Field(description="Why. Null for a key of one tenant.")
+
+
+class QueueRequest(RequestBody):
+    concurrency: int = Field(
+        ge=0, le=1_000_000, description="The most jobs that all workers run at once; 0 removes the limit."
+    )
+
+
+class PauseRequest(RequestBody):
+    reason: Name | None = Field(None, description="Why, for everyone who finds the queue paused.")
 
 
 class QueueList(BaseModel):
@@ -321,6 +335,9 @@ class Worker(BaseModel):  # without its timeout, pipelines and private hosts, wh
     concurrency: int
     started_at: datetime
     heartbeat_age_seconds: float
+    drain_requested_at: datetime | None = Field(
+        description="Since when the worker claims nothing. It exits when its jobs have ended."
+    )
 
 
 class WorkerList(BaseModel):

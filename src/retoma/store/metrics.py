@@ -56,7 +56,7 @@ async def _list_queues_with(
     for row in counts:
         jobs[row["queue"]][row["state"]] = row["jobs"]
     return [
-        QueueMetrics(row["queue"], jobs[row["queue"]], ages.get(row["queue"]), row["workers"], row["concurrency"])
+        QueueMetrics(**row, jobs=jobs[row["queue"]], oldest_for=ages.get(row["queue"]))
         for row in await database.fetch(_SQL["list_queues"], heartbeat_timeout=heartbeat_timeout)
     ]
 

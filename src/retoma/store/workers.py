@@ -49,6 +49,11 @@ async def deregister_worker(database: Database, worker: int) -> int:
     return int(await database.fetch_value(_SQL["deregister_worker"], worker=worker))
 
 
+async def request_drain(database: Database, worker: int, by: str) -> bool:
+    """Let a worker claim nothing more, and end once its jobs have ended. Return False if it is not running."""
+    return bool(await database.fetch_value(_SQL["request_drain"], worker=worker, by=by))
+
+
 async def list_alive(database: Database) -> list[Worker]:
     """Return workers that have neither stopped nor been declared dead, newest first."""
     return await database.fetch_records(Worker, _SQL["list_workers"])

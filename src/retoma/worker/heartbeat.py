@@ -18,7 +18,8 @@ SECONDS_BETWEEN_HEARTBEATS = 2.0
 
 
 class HeartbeatThread:
-    """Sends heartbeats until stopped. Calls `on_declared_dead`, from its thread, if the worker was declared dead.
+    """Sends heartbeats until stopped. Calls `on_declared_dead`, from its thread, if the worker was declared dead, and
+    `on_drain_requested` after each heartbeat once a person has asked the worker to drain.
 
     If `list_overdue` returns steps that block the event loop, it deregisters the worker, so its jobs run elsewhere, and
     calls `on_blocked`.
@@ -33,6 +34,7 @@ class HeartbeatThread:
         heartbeat_timeout: timedelta,
         *,
         on_declared_dead: Callable[[], object],
+        on_drain_requested: Callable[[], object],
         list_overdue: Callable[[], list[str]],
         on_blocked: Callable[[], None],
     ) -> None:
@@ -40,6 +42,7 @@ class HeartbeatThread:
         self._worker = worker
         self._interval = min(SECONDS_BETWEEN_HEARTBEATS, heartbeat_timeout.total_seconds() / 3)
         self._on_declared_dead = on_declared_dead
+        self._on_drain_requested = on_drain_requested
         self._list_overdue = list_overdue
         self._on_blocked = on_blocked
         self._loop_thread = threading.get_ident()
@@ -88,7 +91,7 @@ class HeartbeatThread:
     async def _send_heartbeat(self, link: DedicatedConnection) -> bool | None:
         """Return False if the worker was declared dead, and None if the heartbeat failed, which does not mean that."""
         try:
-            return bool(await link.call("workers", "send_heartbeat", [self._worker], self._interval))
+            answer = await link.call("workers", "send_heartbeat", [self._worker], self._interval)
         except Exception as error:  # noqa: BLE001  (the next heartbeat tries again, whatever it was)
             log.warning(
                 "heartbeat_missed",
@@ -97,3 +100,6 @@ class HeartbeatThread:
                 error=error,
             )
             return None
+        if answer and answer[0]["is_draining"]:
+            self._on_drain_requested()
+        return bool(answer)

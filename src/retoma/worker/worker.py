@@ -23,6 +23,7 @@ log = get_logger(__name__)
 
 class Worker:
     """Works until `stop`. Then it claims nothing new, lets its jobs finish within the drain time, and returns the rest.
+    If a person asks it to drain, it does the same without a limit of time.
 
     Calls `on_blocked`, from another thread, if a step blocks the event loop long beyond its timeout, and `on_drained`
     when every job is recorded or returned to its queue, before the application's resources are closed.
@@ -60,9 +61,7 @@ class Worker:
 
     def stop(self) -> None:
         """Start to drain, then end. Call it on the event loop, for example from a signal handler."""
-        self._stopping = True
-        if self._session is not None:
-            self._session.drain()
+        self._drain(self._settings.drain_seconds)
 
     def stop_at_once(self) -> None:
         """Stop, and return running jobs now instead of letting them finish."""
@@ -75,6 +74,16 @@ class Worker:
         async with self._served_versions.open_resources():
             await self._run_sessions()
             self._on_drained()
+
+    def _drain(self, limit: float | None) -> None:
+        self._stopping = True
+        if self._session is not None:
+            self._session.drain(limit)
+
+    def _drain_on_request(self) -> None:
+        if not self._stopping:
+            log.info("worker_draining", message="asked to drain: the worker ends with its jobs", worker=self.name)
+            self._drain(limit=None)
 
     async def _run_sessions(self) -> None:
         self._wakeup.start()
@@ -104,5 +113,6 @@ class Worker:
             queues=self.queues,
             concurrency=self.concurrency,
             on_blocked=self._on_blocked,
+            on_drain_requested=self._drain_on_request,
         )
         await self._session.run(self.name, self.concurrency)

@@ -51,6 +51,7 @@ class WorkerSession:
         queues: list[str],
         concurrency: int,
         on_blocked: Callable[[], None],
+        on_drain_requested: Callable[[], None],
     ) -> None:
         self.id = 0
         self.rejected = 0
@@ -64,6 +65,7 @@ class WorkerSession:
         self._poller = ExternalWorkPoller(database, served_versions, self._on_external_work_end, self._holds_suspect)
         self._queues = queues
         self._on_blocked = on_blocked
+        self._on_drain_requested = on_drain_requested
         self._breakers = ProviderBreakers(database, served_versions.provider_names)
         runner = StepRunner(
             served_versions, self._tenants, thread_pool, process_pool, self._context_backends, self._breakers
@@ -103,6 +105,7 @@ class WorkerSession:
             self.id,
             self._heartbeat_timeout,
             on_declared_dead=lambda: loop.call_soon_threadsafe(self._stop_as_dead),
+            on_drain_requested=lambda: loop.call_soon_threadsafe(self._on_drain_requested),
             list_overdue=lambda: [*self._executor.overdue_steps, *self._poller.overdue_steps],
             on_blocked=self._on_blocked,
         )
@@ -116,12 +119,13 @@ class WorkerSession:
             for link in self._links:
                 await link.close()
 
-    def drain(self) -> None:
-        """Claim nothing new. End when all jobs have ended, or were returned after the drain time."""
+    def drain(self, limit: float | None = None) -> None:
+        """Claim nothing new. End when all jobs have ended, or were returned after `limit` seconds."""
         if not self._draining.is_set():
             self._draining.set()
             self._executor.close()
-            asyncio.get_running_loop().call_later(self._settings.drain_seconds, self.interrupt)
+        if limit is not None:
+            asyncio.get_running_loop().call_later(limit, self.interrupt)
 
     def interrupt(self) -> None:
         """Return running jobs. After a grace period, abandon jobs that ignore it and calls without an answer."""

@@ -104,6 +104,39 @@ async def test_a_pools_capacity_is_set_from_the_page(open_pages: OpenPages) -> N
             assert answer.status_code == status
 
 
+async def test_a_queue_is_paused_resumed_and_limited_from_the_page(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        await visitor.client.start("film", {})
+        token = await visitor.token()
+        form = {"csrf": token, "queue": "default"}
+        answer = await visitor.post("/queues/pause", {**form, "reason": "<b>new</b> GPU"})
+        page = await visitor.get(answer.headers["location"])
+        assert "The queue is paused." in visible_text(page)
+        assert "by administrator" in visible_text(page)
+        assert "&lt;b&gt;new&lt;/b&gt; GPU" in page.text
+        assert 'action="/queues/resume"' in page.text
+        assert (await visitor.client.queues.list())[0].paused_by == "administrator"
+        answer = await visitor.post("/queues/resume", form)
+        assert "Jobs of the queue start again." in visible_text(await visitor.get(answer.headers["location"]))
+        answer = await visitor.post("/queues/limit", {**form, "capacity": "4"})
+        assert "of at most 4" in visible_text(await visitor.get(answer.headers["location"]))
+        assert (await visitor.post("/queues/limit", {**form, "capacity": "x"})).status_code == 422
+        for action in ("pause", "resume", "limit"):
+            missing = await visitor.post(f"/queues/{action}", {**form, "queue": "none", "capacity": "1"})
+            assert missing.status_code == 404
+
+
+async def test_a_worker_is_drained_from_the_page(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor, visitor.api.sandbox.manual_worker() as worker:
+        token = await visitor.token()
+        answer = await visitor.post("/workers", {"csrf": token, "worker": str(worker.worker)})
+        page = " ".join(visible_text(await visitor.get(answer.headers["location"])).split())
+        assert "The worker finishes its jobs and exits." in page
+        assert "draining by administrator" in page
+        for number in ("", "x", "9" * 18):
+            assert (await visitor.post("/workers", {"csrf": token, "worker": number})).status_code == 404
+
+
 async def test_a_session_changes_things_through_the_api_only_with_its_token(open_pages: OpenPages) -> None:
     async with open_pages(development=False, admin_password_hash=HASH) as visitor:
         await load_form(visitor)

@@ -68,6 +68,10 @@ NOTICES = {
     "edited": N_("The result is saved, and dependent steps are being rerun."),
     "skipped": N_("The item has been skipped."),
     "sent_again": N_("The webhook will be sent again."),
+    "queue_limited": N_("The limit of the queue has been updated."),
+    "queue_paused": N_("The queue is paused. Its running jobs finish."),
+    "queue_resumed": N_("Jobs of the queue start again."),
+    "draining": N_("The worker finishes its jobs and exits."),
     "pool_set": N_("The capacity has been updated."),
     "logged_out": N_("You have logged out."),
 }

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 
 from retoma import records
 from retoma.metrics import QueueMetrics
 from retoma.server.principal import Principal, require_scope
-from retoma.server.schemas import QueueList, QueueStatus, Worker, WorkerList
+from retoma.server.problems import document_problems
+from retoma.server.schemas import Name, PauseRequest, QueueList, QueueRequest, QueueStatus, Worker, WorkerList
 
 router = APIRouter(tags=["workers"])
 Reader = Annotated[Principal, require_scope("pools:read")]
+Writer = Annotated[Principal, require_scope("pools:write")]
+QueueName = Annotated[Name, Path()]
+WorkerId = Annotated[int, Path(ge=1)]
 
 
 @router.get("/queues", summary="List queues with their job counts")
 async def list_queues(by: Reader) -> QueueList:
-    return QueueList(queues=[_serialize_queue(queue) for queue in await by.client.queues.list(tenant=by.tenant)])
+    return QueueList(queues=[_serialize_queue(by, queue) for queue in await by.client.queues.list(tenant=by.tenant)])
+
+
+@router.put("/queues/{queue}", summary="Limit the concurrency of a queue", responses=document_problems(404))
+async def update_queue(queue: QueueName, body: QueueRequest, by: Writer) -> QueueStatus:
+    return _serialize_queue(by, await by.client.queues.update(queue, concurrency=body.concurrency))
+
+
+@router.post("/queues/{queue}/pause", summary="Start no more jobs of a queue", responses=document_problems(404))
+async def pause_queue(queue: QueueName, body: PauseRequest, by: Writer) -> QueueStatus:
+    return _serialize_queue(by, await by.client.queues.pause(queue, by=by.name, reason=body.reason))
+
+
+@router.post("/queues/{queue}/resume", summary="Start jobs of a paused queue again", responses=document_problems(404))
+async def resume_queue(queue: QueueName, by: Writer) -> QueueStatus:
+    return _serialize_queue(by, await by.client.queues.resume(queue, by=by.name))
 
 
 @router.get("/workers", summary="List running workers")
@@ -25,7 +44,16 @@ async def list_workers(by: Reader) -> WorkerList:
     return WorkerList(workers=[_serialize_worker(by, worker) for worker in await by.client.workers.list()])
 
 
-def _serialize_queue(queue: QueueMetrics) -> QueueStatus:
+@router.post(
+    "/workers/{worker}/drain", summary="Let a worker finish its jobs and exit", responses=document_problems(404)
+)
+async def drain_worker(worker: WorkerId, by: Writer) -> Worker:
+    return _serialize_worker(by, await by.client.workers.drain(worker, by=by.name))
+
+
+def _serialize_queue(by: Principal, queue: QueueMetrics) -> QueueStatus:
+    """Hide from keys of one tenant who paused the queue and why, because that may name other tenants."""
+    sees_pause = by.tenant is None
     return QueueStatus(
         queue=queue.queue,
         ready=queue.jobs.get("ready", 0),
@@ -33,6 +61,10 @@ def _serialize_queue(queue: QueueMetrics) -> QueueStatus:
         delayed=queue.jobs.get("delayed", 0),
         oldest_seconds=None if queue.oldest_for is None else queue.oldest_for.total_seconds(),
         workers=queue.workers,
+        concurrency=queue.concurrency_limit,
+        paused_at=queue.paused_at,
+        paused_by=queue.paused_by if sees_pause else None,
+        pause_reason=queue.pause_reason if sees_pause else None,
     )
 
 
@@ -45,4 +77,5 @@ def _serialize_worker(by: Principal, worker: records.Worker) -> Worker:
         concurrency=worker.concurrency,
         started_at=worker.started_at,
         heartbeat_age_seconds=worker.heartbeat_age.total_seconds(),
+        drain_requested_at=worker.drain_requested_at,
     )

@@ -9,12 +9,14 @@ select queue, state, jobs, age
   from retoma.jobs_of_tenant_by_queue(:tenant, :max_runs);
 
 -- name: list_queues
--- Every queue of a step or a worker, with its running workers and their total concurrency.
-select queue, count(w.id)::int as workers, coalesce(sum(w.concurrency), 0)::int as concurrency
+-- Every queue of a step or a worker, with its running workers, their total concurrency, its limit and its pause.
+select q.queue, count(w.id)::int as workers, coalesce(sum(w.concurrency), 0)::int as concurrency,
+       r.concurrency as concurrency_limit, r.paused_at, r.paused_by, r.pause_reason
   from (select queue from retoma.steps union select unnest(queues) from retoma.workers where ended_at is null) q
-  left join retoma.workers w on w.ended_at is null and w.heartbeat_at >= retoma.now() - coalesce(w.heartbeat_timeout, :heartbeat_timeout::interval) and q.queue = any (w.queues)
- group by queue
- order by queue;
+  left join retoma.workers w on w.ended_at is null and w.drain_requested_at is null and w.heartbeat_at >= retoma.now() - coalesce(w.heartbeat_timeout, :heartbeat_timeout::interval) and q.queue = any (w.queues)
+  left join retoma.queues r on r.name = q.queue
+ group by q.queue, r.name
+ order by q.queue;
 
 -- name: list_ready_ages
 -- How long the next jobs have been ready, separately for those that wait for a pool.

@@ -14,11 +14,14 @@ select id
   from worker;
 
 -- name: send_heartbeat
--- Record a worker's heartbeat. Returns nothing if it was declared dead.
+-- Record a worker's heartbeat. Returns nothing if it was declared dead, and otherwise whether it shall drain.
 update retoma.workers
    set heartbeat_at = retoma.now()
  where id = :worker and ended_at is null
-returning id;
+returning drain_requested_at is not null as is_draining;
+
+-- name: request_drain
+select retoma.request_drain(:worker, :by) as found;
 
 -- name: deregister_worker
 -- Deregister a worker that stops, and release its jobs.
@@ -30,7 +33,7 @@ select retoma.deregister_worker(:worker, 'died', 'BLOCKED_LOOP') as jobs;
 
 -- name: list_workers
 select id, name, queues, concurrency, started_at, ended_at, retoma.now() - heartbeat_at as heartbeat_age,
-       heartbeat_timeout, pipelines, allow_hosts
+       heartbeat_timeout, pipelines, allow_hosts, drain_requested_at, drain_requested_by
   from retoma.workers
  where ended_at is null
  order by id desc;

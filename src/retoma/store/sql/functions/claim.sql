@@ -212,11 +212,14 @@ stable language sql as $$
   select c.* from retoma.running_jobs_of_worker(p_worker) j, retoma.describe_claim(j) c;
 $$;
 
+create or replace function retoma.running_jobs_of_worker(p_worker int) returns setof retoma.jobs stable language sql as $$
+  select j.* from retoma.running_jobs() j where j.worker = p_worker;
+$$;
+
 -- Searches the open runs one by one: no index contains a column that finishing a job writes, and the planner must not scan all
 -- jobs instead.
-create or replace function retoma.running_jobs_of_worker(p_worker int) returns setof retoma.jobs stable language sql as $$
+create or replace function retoma.running_jobs() returns setof retoma.jobs stable language sql as $$
   select j.*
     from (select r.id from retoma.runs r where r.ended_at is null and r.state <> 'pending' offset 0) r,
-         lateral (select * from retoma.jobs j
-                   where j.run = r.id and j.state = 'running' and j.worker = p_worker offset 0) j;
+         lateral (select * from retoma.jobs j where j.run = r.id and j.state = 'running' offset 0) j;
 $$;

@@ -56,3 +56,13 @@ create or replace function retoma.deregistration_message(p_code text) returns te
            when 'INTERRUPTED' then 'its worker was stopped'
          end;
 $$;
+
+-- Let a worker claim nothing more. It ends when its jobs have ended. Returns whether it is running.
+create or replace function retoma.request_drain(p_worker int, p_by text) returns boolean language sql as $$
+  -- The links first, as in every call of the worker.
+  update retoma.worker_links set is_draining = true where worker = p_worker;
+  update retoma.workers
+     set drain_requested_at = coalesce(drain_requested_at, retoma.now()), drain_requested_by = coalesce(drain_requested_by, p_by)
+   where id = p_worker and ended_at is null
+  returning true;
+$$;

@@ -28,6 +28,8 @@ declare
   v_results record;
   v_items record;
   v_first int;
+  v_unlimited text[] := p_queues;          -- the queues whose jobs the worker may keep
+  v_limited text[] := '{}';
   v_link retoma.worker_links;
   v_note retoma.claimed_job;
 begin
@@ -45,6 +47,15 @@ begin
     return;
   end if;
   v_now := retoma.now();
+  if v_link.is_draining then
+    v_limit := 0;
+    v_keep := 0;
+  end if;
+  if exists (select from retoma.queues) then
+    p_queues := retoma.open_queues(p_queues);
+    v_limited := retoma.limited_queues(p_queues);
+    v_unlimited := array(select unnest(p_queues) except select unnest(v_limited));
+  end if;
 
   if cardinality(b_run) > 0 then
     b_outcome := retoma.resolve_outcomes(b_run, b_step, b_item, b_revision, b_outcome);
@@ -66,7 +77,7 @@ begin
   end if;
 
   if cardinality(p_run) > 0 then
-    v_results := retoma.record_results(p_worker, v_now, p_queues, v_keep, p_run, p_step, p_item, p_revision, p_fence, p_output, p_items);
+    v_results := retoma.record_results(p_worker, v_now, v_unlimited, v_keep, p_run, p_step, p_item, p_revision, p_fence, p_output, p_items);
     v_refused := v_refused - v_results.o_accepted;
     v_stopping := v_stopping || v_results.o_stopping;
     v_events := v_events || v_results.o_events;
@@ -82,7 +93,7 @@ begin
   end if;
 
   if cardinality(p_item_outcome) > 0 then
-    v_items := retoma.create_items(p_worker, v_now, p_queues, v_keep, v_events, p_item_outcome, p_item_key, p_item_value);
+    v_items := retoma.create_items(p_worker, v_now, v_unlimited, v_keep, v_events, p_item_outcome, p_item_key, p_item_value);
     v_events := v_events || v_items.o_events;
     if v_items.o_kept is not null then
       v_limit := v_limit - cardinality(v_items.o_kept);
@@ -98,6 +109,9 @@ begin
     v_note.what := 'refused';
     v_note.rejected := v_refused;
     return next v_note;
+  end if;
+  if v_limited <> '{}' and v_limit > 0 then
+    perform retoma.lock_queues(v_limited);
   end if;
   if 'RATE_LIMITED' = any (b_code) then
     perform retoma.pause_pools(v_now, b_run, b_step, b_delay, retoma.codes_for_pools(b_code, b_error));
@@ -118,8 +132,12 @@ begin
   if v_limit > 0 then
     -- Each call starts with another queue, so a busy queue does not starve the others.
     v_first := p_call_number % greatest(1, cardinality(p_queues)) + 1;
-    return query select * from retoma.claim_for_link(
-      v_link, v_now, p_queues[v_first:] || p_queues[:v_first - 1], p_versions, p_after, v_limit, p_suspect);
+    p_queues := p_queues[v_first:] || p_queues[:v_first - 1];
+    if v_limited = '{}' then
+      return query select * from retoma.claim_for_link(v_link, v_now, p_queues, p_versions, p_after, v_limit, p_suspect);
+    else
+      return query select * from retoma.claim_within_limits(v_link, v_now, p_queues, v_limited, p_versions, p_after, v_limit, p_suspect);
+    end if;
   end if;
   if v_parked is not null then
     perform retoma.recheck_children(v_now, v_parked);

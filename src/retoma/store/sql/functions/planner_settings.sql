@@ -13,7 +13,7 @@ begin
   for v_settings, v_names in values
     (c_nested_loops, '{add_run_webhooks, begin_effect, cancel_run, claim_deliveries, claim_looks, claim_runs_to_check,
                        claimed_jobs_of_worker, clear_stuck, decide_review, deregister_worker, edit_result, end_effect, fail_overdue_run,
-                       fail_stuck_run, find_answer, finish_and_claim, fork_run, load_previous_work, mark_stuck, next_mark, poll_due,
+                       fail_stuck_run, find_answer, finish_and_claim, fork_run, limit_queue, load_previous_work, mark_stuck, next_mark, poll_due,
                        process_due_reviews, reap_dead_workers, record_callback, record_delivery_attempt, record_look, record_poll,
                        record_provider_reports, redeliver, release_due_jobs, repair_runs, rerun_failed, rerun_steps, resolve_orphan, resume_once,
                        resume_run, skip_items, start_child_runs, start_runs, undo_decision, update_metric_counters}'::text[]),

@@ -19,9 +19,11 @@ stable language sql as $$
   select tenant from found where tenant > 0 order by tenant <= p_after, tenant limit p_limit;
 $$;
 
--- Whether a running worker serves this queue.
+-- Whether a running worker serves this queue, and may claim its jobs.
 create or replace function retoma.queue_has_worker(p_queue text) returns boolean stable language sql as $$
-  select exists (select from retoma.workers w where w.ended_at is null and p_queue = any (w.queues));
+  select exists (select from retoma.workers w
+                  where w.ended_at is null and w.drain_requested_at is null and p_queue = any (w.queues))
+     and not retoma.is_paused(p_queue);
 $$;
 
 create or replace function retoma.holds_slots(p_job retoma.jobs) returns boolean stable language sql as $$
