@@ -18,7 +18,6 @@ LANGUAGE_NAME = "Brazilian Portuguese"
 CONTENT = (
     "retoma/demo.py",  # the story that the demo tells
     "pages/formats.py",  # formats of dates
-    "offline_*.py",
     "videos*/demo.py",  # the topic of the demo video
     "autowriter/demo.py",  # the blog and the articles of the demo
     "labelling.py",  # the prompt
@@ -32,6 +31,7 @@ CONTENT = (
 LANGUAGE_RULES = (
     "autowriter/steps/csv_file.py",
     "autowriter/steps/texts.py",
+    "bundled.py",
     "chunks.py",
     "feedback_checks.py",
     "headlines.py",
@@ -40,7 +40,6 @@ LANGUAGE_RULES = (
     "quality.py",
     "spoken_text.py",
     "syllables.py",
-    "template.py",
 )
 
 
