@@ -13,6 +13,7 @@ import pytest
 from retoma.translations import CATALOGUES, Translator
 from retoma_apps.autowriter.metrics import PERIODS
 from retoma_apps.autowriter.models import Image
+from retoma_apps.autowriter.operations import overview
 from retoma_apps.autowriter.operations.overview import list_article_page
 from retoma_apps.autowriter.pages import messages
 from retoma_apps.autowriter.pages.article_html import render_article
@@ -130,16 +131,27 @@ async def test_articles_are_filtered_by_blog_and_state(pages: WriterPages) -> No
     assert "Clear a filter" in await pages.read("?state=failed")
 
 
-async def test_a_state_is_found_behind_many_articles_in_other_states(pages: WriterPages) -> None:
+async def test_a_state_is_found_behind_many_articles_in_other_states(
+    pages: WriterPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "_BATCH_SIZE", 2)
     oldest = await pages.app.start(make_request(theme="Café antigo"))
-    await pages.app.client.runs.cancel(oldest)
+    async with pages.app.api.sandbox.manual_worker() as worker:
+        await worker.record_outcomes(await worker.attempt(await worker.claim(1)))
     for number in range(3):
         await pages.app.start(make_request(theme=f"Café {number}"))
-    page = await list_article_page(pages.app.client, state=ArticleState.CANCELED, limit=2)
+    page = await list_article_page(pages.app.client, state=ArticleState.RUNNING, limit=2)
     assert ([row.run.id for row in page.rows], page.before) == ([oldest], None)
+
+
+async def test_articles_are_listed_page_by_page(pages: WriterPages) -> None:
+    themes = [f"Café {number}" for number in range(4)]
+    for theme in themes:
+        await pages.app.start(make_request(theme=theme))
     first = await list_article_page(pages.app.client, limit=3)
     rest = await list_article_page(pages.app.client, limit=3, before=first.before)
-    assert ([row.request.theme for row in rest.rows], rest.before) == (["Café antigo"], None)
+    assert [row.request.theme for row in (*first.rows, *rest.rows)] == themes[::-1]
+    assert rest.before is None
 
 
 async def test_the_home_page_shows_the_metrics_of_both_periods(pages: WriterPages) -> None:
