@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from retoma import Client, File
-from retoma.records import ChargeTotal, InboundEvent, Job, Review, Run, StepProgress
+from retoma.records import ChargeTotal, Event, InboundEvent, Job, Review, Run, StepProgress
 from retoma.states import JobState, ReviewState, RunState
 from retoma_apps.autowriter.models import ArticleRequest, Image, Published
 from retoma_apps.autowriter.operations.decisions import get_open_review
@@ -16,6 +16,7 @@ from retoma_apps.autowriter.states import ArticleState, state_of, step_of
 from retoma_apps.autowriter.steps.error_codes import ERROR_CODES, ErrorCode, standard_code
 
 REVIEW_STATES = (RunState.PAUSED, RunState.NEEDS_REVIEW)
+FAILURE_KINDS = ("failure", "retry")
 QUALITY_STEPS = ("quality_checked", "quality_gate_passed")
 
 
@@ -57,7 +58,8 @@ class ArticleSummary:
 class ArticleDetails:
     """`steps` are in the order of the pipeline; `stale` are those whose inputs have changed since they ran.
 
-    `events` are what WordPress reported about the draft, in order.
+    `failures` are the attempts that failed, with their providers. `events` are what WordPress reported about the draft,
+    in order.
     """
 
     summary: ArticleSummary
@@ -65,6 +67,7 @@ class ArticleDetails:
     end_time: datetime | None
     steps: list[StepProgress]
     stale: list[str]
+    failures: list[Event]
     charges: list[ChargeTotal]
     artifacts: list[File]
     events: list[InboundEvent]
@@ -75,6 +78,9 @@ class ArticleDetails:
     @property
     def providers(self) -> list[str]:
         return sorted({each.provider for each in self.charges if each.provider})
+
+    def list_providers_of(self, step: str) -> list[str]:
+        return sorted({each.provider for each in self.charges if each.provider and each.step == step})
 
     @property
     def cost(self) -> int:
@@ -98,7 +104,8 @@ async def get_details(client: Client, run: Run) -> ArticleDetails:
         end_time=run.ended_at,
         steps=await client.runs.get_progress(run.id),
         stale=sorted({step for step, _ in await client.runs.list_stale(run.id)}),
-        charges=await client.costs.get_totals(by=("provider", "resource"), run=run.id),
+        failures=await client.runs.list_events(run.id, kinds=FAILURE_KINDS),
+        charges=await client.costs.get_totals(by=("step", "provider", "resource"), run=run.id),
         artifacts=_list_artifacts(results),
         events=await client.inbound_events.list(summary.request.identity),
         review=review,

@@ -32,9 +32,15 @@ _TABLE = (
     ),
     ErrorCode("KEYWORDS_API_FAIL", "provider", True, "retry twice, then the next provider", "nobody"),
     ErrorCode(
-        "IMAGE_API_FAIL", "provider", True, "retry twice, then publish without the image and ask a person", "nobody"
+        "IMAGE_API_FAIL",
+        "provider",
+        True,
+        "retry twice, then the next provider; without one, publish without the image and ask a person",
+        "nobody",
     ),
     ErrorCode("QUALITY_GATE_FAIL", "content", False, "rerun the part that failed, or change the request", "editor"),
+    ErrorCode("COST_LIMIT", "provider", False, "check why the step is so expensive, then rerun it", "operator"),
+    ErrorCode("TOTAL_TIMEOUT", "provider", False, "check why all providers fail, then rerun the step", "operator"),
     ErrorCode("WP_PUBLISH_FAIL", "wordpress", True, "retry twice, then fail", "nobody"),
     ErrorCode(
         "NO_MODEL",
