@@ -99,6 +99,10 @@ async def has_start_digest(database: Database, tenant: int, pipeline: str, key: 
     return bool(found)
 
 
+async def is_child_of_job(database: Database, child: UUID, run: UUID, step: str, item: str) -> bool:
+    return bool(await database.find_value(_SQL["is_child_of_job"], child=child, run=run, step=step, item=item))
+
+
 async def find_by_title(database: Database, text: str, limit: int, depth: int) -> list[UUID]:
     """Return the newest runs whose titles contain the text, among the newest `depth` runs. Case does not matter."""
     return await database.fetch_column(_SQL["find_runs_by_title"], text=text, limit=limit, depth=depth)

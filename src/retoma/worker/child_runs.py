@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, Self
@@ -16,10 +17,11 @@ from retoma.client.core import NO_TENANT, Core
 from retoma.client.runs import Runs, describe_failure
 from retoma.client.starts import build_start
 from retoma.client.validation import digest_input, validate_input
+from retoma.define.context import ChildRerun
 from retoma.define.external_work import PollResult
 from retoma.define.pipeline import Input, Pipeline
 from retoma.engine.claim_protocol import Claim
-from retoma.errors import ChildRunFailed, GiveUp, InvalidInput, KeyReused, RetryLater
+from retoma.errors import ChildRunFailed, GiveUp, InvalidInput, KeyReused, RetryLater, RunBusy
 from retoma.outgoing import Guard
 from retoma.records import Run
 from retoma.settings import HEARTBEAT_TIMEOUT
@@ -29,6 +31,7 @@ from retoma.store.database import Database
 
 LOCATION = "child runs"  # stands for the name of a resource; no parameter can have it
 MAX_DEPTH = 10  # of a child run below the run that no job started
+RERUNNABLE = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
 SHARED_DELAY = 15.0  # seconds between two looks at a run that another request started
 
 
@@ -38,13 +41,15 @@ class ChildKey:
 
     Without a key of the caller, the parent's job and the input identify the child, so a rerun of the job finds it. A
     child that ended without a result, or is about to, is replaced by another one under the next key. `revision` is that
-    of the job; None with a key of the caller, under which there is one run.
+    of the job; None with a key of the caller, under which there is one run. It is a child only of the `job` (run, step
+    and item) that started it.
     """
 
     pipeline: str
     tenant: str
     key: str
     revision: int | None
+    job: tuple[str, ...] = ()
 
     def list_keys(self) -> Iterator[str]:
         """Yield the keys of the child and of those that replace it."""
@@ -53,11 +58,12 @@ class ChildKey:
         )
 
     def to_text(self) -> str:
-        return json.dumps([self.pipeline, self.tenant, self.key, self.revision])
+        return json.dumps([self.pipeline, self.tenant, self.key, self.revision, *self.job])
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        return cls(*json.loads(text))
+        pipeline, tenant, key, revision, *job = json.loads(text)
+        return cls(pipeline, tenant, key, revision, tuple(job))
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,8 @@ class ChildRuns:
         except InvalidInput as error:
             raise GiveUp(str(error), "INVALID_INPUT") from error
         if key is not None:
-            return Child(claim, ChildKey(chosen.name, tenant, key, None), checked)
+            job = (str(claim.run), claim.step, claim.item)
+            return Child(claim, ChildKey(chosen.name, tenant, key, None, job), checked)
         own = f"{claim.run}:{claim.step}:{claim.item}:{digest_input(checked).hex()[:32]}"
         return Child(claim, ChildKey(chosen.name, tenant, own, claim.revision), checked)
 
@@ -103,23 +110,42 @@ class ChildRuns:
         did not complete. Raise GiveUp if it is this run itself, or waits for it.
         """
         run, _ = await self._find_run(child.key)
-        if run is None or (run.parent == child.claim.run and run.state is not RunState.COMPLETED):
+        if run is None or (run.state is not RunState.COMPLETED and await self._is_own(child.key, run.id)):
             return None
         await self._check_same_input(child, run)
         if not run.is_over:
             await self._check_not_itself(child, run)
-            raise RetryLater(SHARED_DELAY, f"waiting for run {run.id}, which another request started")
+            raise _wait_for_shared_run(run.id)
         result = await self.poll(str(run.id))
         if result.state != "succeeded":
             raise ChildRunFailed(result.message or "", result.code or "CHILD_FAILED")
         results: dict[str, Any] = result.result
         return results
 
+    async def rerun_once(self, child: Child, rerun: ChildRerun) -> None:
+        """Rerun the run under the child's key, if it had ended when the parent was created, once for each key of a rerun.
+
+        So this reruns neither a run that the parent has started, nor one that was in progress, nor its own rerun. A run
+        that was cancelled or rejected stays so.
+        """
+        run, _ = await self._find_run(child.key)
+        if run is None or run.state not in RERUNNABLE or run.parent == child.claim.run:
+            return
+        parent = await self._runs.get(child.claim.run, with_input=False)
+        if run.ended_at is not None and run.ended_at <= parent.created_at:
+            with suppress(RunBusy):  # another request has just rerun it
+                await self._runs.rerun(run.id, from_step=rerun.from_step, by=f"run {parent.id}", key=rerun.key)
+
     async def start(self, child: Child) -> str:
-        """Start the child, or let it continue if it has failed before. Return its id."""
+        """Start the child, or let it continue if it has failed before. Return its id.
+
+        Raise RetryLater if another job or request has started the run under this key meanwhile.
+        """
         run, unused_key = await self._find_run(child.key)
         if run is None:
             return await self._start_new(child, unused_key)
+        if not await self._is_own(child.key, run.id):
+            raise _wait_for_shared_run(run.id)
         if run.state is RunState.FAILED:
             await self._runs.resume(run.id, by="retoma", key=child.action_key)
         elif run.state is RunState.COMPLETED_WITH_ERRORS:
@@ -127,8 +153,9 @@ class ChildRuns:
         return str(run.id)
 
     async def find(self, key: str) -> str | None:
-        run, _ = await self._find_run(ChildKey.from_text(key))
-        return None if run is None else str(run.id)
+        child_key = ChildKey.from_text(key)
+        run, _ = await self._find_run(child_key)
+        return None if run is None or not await self._is_own(child_key, run.id) else str(run.id)
 
     async def poll(self, external_id: str) -> PollResult:
         """Return the state of a run. Its result are the results of the steps that no other step depends on."""
@@ -164,9 +191,19 @@ class ChildRuns:
             parent=(claim.run, claim.step, claim.item, claim.revision),
         )
         try:
-            return str((await self._core.starter.start(start)).id)
+            started = await self._core.starter.start(start)
         except KeyReused as error:
             raise GiveUp(str(error), "KEY_REUSED") from error
+        if not started.created and not await self._is_own(key, started.id):
+            raise _wait_for_shared_run(started.id)
+        return str(started.id)
+
+    async def _is_own(self, key: ChildKey, run: UUID) -> bool:
+        """Return whether the job started this run, or an earlier revision of it. Only that job is woken by its end."""
+        if not key.job:
+            return True
+        parent, step, item = key.job
+        return await runs.is_child_of_job(self._core.database, run, UUID(parent), step, item)
 
     async def _check_not_itself(self, child: Child, run: Run) -> None:
         waiting = await runs.list_ancestors(self._core.database, child.claim.run, MAX_DEPTH)
@@ -201,3 +238,7 @@ class ChildRuns:
         if run.is_over:
             return run.state in (RunState.CANCELLED, RunState.REJECTED)
         return await external_work.is_child_run_abandoned(self._core.database, run.id, revision)
+
+
+def _wait_for_shared_run(run: UUID) -> RetryLater:
+    return RetryLater(SHARED_DELAY, f"waiting for run {run}, which another request started")

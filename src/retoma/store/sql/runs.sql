@@ -242,6 +242,11 @@ select e.step, e.item, e.started_at, e.at as ended_at, e.retry_at, e.data ->> 'p
  order by e.id
  limit :limit;
 
+-- name: is_child_of_job
+select coalesce((r.parent).run = :run and (r.parent).step = :step and (r.parent).item = :item, false) as is_child
+  from retoma.runs r
+ where r.id = :child;
+
 -- name: has_start_digest
 select digest = :digest as is_same
   from retoma.start_keys
