@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 from retoma import Context, File, GiveUp, Items, Pipeline, Pool, Retry, all_finished, exponential, hours, minutes
 from retoma.errors import ChildRunFailed
+from retoma.reviews import Rejection
 from retoma_apps.autowriter.models import (
     ArticleRequest,
     Blog,
@@ -22,7 +23,6 @@ from retoma_apps.autowriter.models import (
     Keywords,
     Language,
     Links,
-    Mark,
     Meta,
     Outline,
     Payload,
@@ -54,7 +54,9 @@ LLM_POOL = Pool("autowriter-llm", capacity=16, per_tenant=8)
 IMAGE_POOL = Pool("autowriter-images", capacity=8, per_tenant=4)
 KEYWORDS_POOL = Pool("autowriter-keywords", capacity=4, per_tenant=2)
 WORDPRESS_POOL = Pool("autowriter-wordpress", capacity=16, per_tenant=2)
+FIRST_STEP = "brief_created"
 _EXCERPT = 300
+_LONGEST_NOTE = 1_000
 
 
 class Limits(TypedDict):
@@ -72,9 +74,9 @@ WRITING_LONG: Limits = {**WRITING, "timeout": minutes(10)}
 KEYWORDS: Limits = {"pool": KEYWORDS_POOL, "timeout": minutes(2), "total_timeout": hours(2), "cost_limit": 0.5}
 DRAWING: Limits = {"pool": IMAGE_POOL, "timeout": minutes(5), "total_timeout": hours(2), "cost_limit": 1.0}
 
-article = Pipeline("article", ArticleRequest, title="{theme}", retry=RETRY)
+article_mark = Pipeline("article_mark", Rejection)
+article = Pipeline("article", ArticleRequest, title="{theme}", retry=RETRY, on_rejected=article_mark)
 article_import = Pipeline("article_import", Import, retry=Retry(2))
-article_mark = Pipeline("article_mark", Mark)
 
 
 @article.step(**WRITING)
@@ -432,11 +434,22 @@ async def csv_parsed(line: int, file: File, *, import_files: ImportFiles) -> Art
 
 
 @article_import.each(lines_found, on_failure="continue")
-async def article_requested(csv_parsed: ArticleRequest, *, ctx: Context) -> str:
-    """Wait for the article of a line. The same article, requested before or by another line, is not written again."""
+async def article_requested(
+    line: int, csv_parsed: ArticleRequest, file: File, *, import_files: ImportFiles, ctx: Context
+) -> str:
+    """Wait for the article of a line. The same article, requested before or by another line, is not written again,
+    unless the line asks to regenerate it: then once for each content of a file."""
     request = csv_parsed
+    regenerate = (await import_files.get_lines(file))[line].regenerate
     try:
-        await ctx.run_child(article, request, tenant=request.blog_id, key=request.identity)
+        await ctx.run_child(
+            article,
+            request,
+            tenant=request.blog_id,
+            key=request.identity,
+            rerun_from=FIRST_STEP if regenerate else None,
+            rerun_key=f"regenerate {file.file}" if regenerate else None,
+        )
     except ChildRunFailed as error:
         if error.code != "CHILD_COMPLETED_WITH_ERRORS":  # published, and a person accepted that an image is missing
             raise
@@ -444,8 +457,13 @@ async def article_requested(csv_parsed: ArticleRequest, *, ctx: Context) -> str:
 
 
 @article_mark.step(retry=Retry(10, backoff=exponential(30)), pool=WORDPRESS_POOL)
-async def draft_marked(identity: str, note: str, *, open_blog: OpenBlog, ctx: Context) -> bool:
-    return await mark_draft(identity, note, await open_own_site(open_blog, ctx))
+async def draft_marked(
+    run_input: dict[str, Any], by: str | None, notes: str, *, open_blog: OpenBlog, ctx: Context
+) -> bool:
+    """Mark the draft of a rejected article, if there is one. It stays a draft."""
+    identity = ArticleRequest.model_validate(run_input).identity
+    note = ": ".join(filter(None, [by or "expired", notes]))
+    return await mark_draft(identity, note[:_LONGEST_NOTE], await open_own_site(open_blog, ctx))
 
 
 def _describe_brief(brief: Brief) -> dict[str, Any]:

@@ -246,7 +246,6 @@ async def start_import(
         name=name,
         skip_invalid=skip_invalid,
         tenant=by.tenant,
-        by=_author(by),
         key=key,
     )
     return JSONResponse(await _format_import(by, run), 202, {"Location": f"{IMPORTS}/{run.id}"})

@@ -110,7 +110,7 @@ async def get_details(client: Client, run: Run) -> ArticleDetails:
         events=await client.inbound_events.list(summary.request.identity),
         review=review,
         error=await _find_error(client, run, jobs, review),
-        ending=await _find_ending(client, run),
+        ending=await find_ending(client, run),
     )
 
 
@@ -159,7 +159,8 @@ def _make_error(step: str, code: str, message: str) -> ArticleError:
     return ArticleError(step, standard, message, ERROR_CODES.get(standard))
 
 
-async def _find_ending(client: Client, run: Run) -> Ending | None:
+async def find_ending(client: Client, run: Run) -> Ending | None:
+    """Return who cancelled or rejected an article, and why; None if nobody did."""
     if run.state is RunState.REJECTED:
         found = await client.reviews.list(run=run.id, states=[ReviewState.REJECTED], limit=1)
         return Ending(found[0].decided_by or "", found[0].notes or "") if found else None
