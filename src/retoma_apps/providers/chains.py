@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar
 
 from retoma import ProviderChain
-
-
-class NamedProvider(Protocol):
-    @property
-    def name(self) -> str: ...
 
 
 class Service(Protocol):
     is_offline: bool
 
 
-P = TypeVar("P", bound=NamedProvider)
+P = TypeVar("P")
 S = TypeVar("S", bound=Service)
 
 
-def chain_providers(providers: Sequence[P]) -> P | ProviderChain:
+def chain_providers(
+    providers: Sequence[P], get_name: Callable[[Any], str] = attrgetter("name")
+) -> P | ProviderChain:
     """Return a chain in this order. A single provider stays as it is: while it is down, its jobs wait for it."""
-    return providers[0] if len(providers) == 1 else ProviderChain(providers)
+    if len(providers) == 1:
+        return providers[0]
+    return ProviderChain({get_name(each): each for each in providers})
 
 
 def get_first_provider(resource: P | ProviderChain) -> P:

@@ -19,11 +19,11 @@ class LanguageModel:
     @property
     def name(self) -> str:
         """Return how a chain, its circuit breakers and its attempts name it, such as `openrouter-openai-gpt-5-mini`."""
-        return make_model_name(self.provider, self.model)
+        return make_model_name(self.provider.name, self.model)
 
 
-def make_model_name(provider: Llm, model: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.]+", "-", f"{provider.name}-{model}")
+def make_model_name(provider: str, model: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", f"{provider}-{model}")
 
 
 def configured_models(model: str, fallbacks: str) -> list[LanguageModel]:
