@@ -177,8 +177,8 @@ class App:
         wanted = pipeline.on_rejected
         if wanted is not None and self.own_pipelines.get(wanted.name) is not wanted:
             raise DefinitionError(
-                f"pipeline {pipeline.name!r}: on_rejected= is {wanted.name!r}, which the application {self.name!r} does "
-                "not define; add it to App(pipelines=[...])"
+                f"pipeline {pipeline.name!r}: on_rejected= is {wanted.name!r}, which the application {self.name!r} "
+                "does not define; add it to App(pipelines=[...])"
             )
 
     def _check_resources(self, step: Step) -> None:

@@ -238,8 +238,8 @@ class Context:
 
         Cancelling this run cancels the child. A rerun of this job returns the results of the same child if its input is
         the same, and lets a failed child continue. With a `key`, a run that was started under it before, by anybody, is
-        awaited instead of starting another; it is not cancelled with this run. If that run had ended before this one was
-        created, `rerun_from` reruns it from this step on, once for each `rerun_key`. The tenant is that of this run
+        awaited instead of starting another; it is not cancelled with this run. If that run had ended before this one
+        was created, `rerun_from` reruns it from this step on, once for each `rerun_key`. The tenant is that of this run
         unless you pass another.
         """
         rerun = ChildRerun(rerun_from, rerun_key) if key and rerun_from and rerun_key else None

@@ -478,7 +478,9 @@ def _check_on_rejected(pipeline: Any, location: Location) -> Pipeline | None:
             f"Pipeline({pipeline.name!r}, Rejection), with `from retoma.reviews import Rejection`"
         )
     if pipeline is not None and pipeline.has_title:
-        raise location.error(f"on_rejected= is {pipeline.name!r}, which has a title: its runs get that of the rejected run")
+        raise location.error(
+            f"on_rejected= is {pipeline.name!r}, which has a title: its runs get that of the rejected run"
+        )
     return pipeline
 
 

@@ -123,7 +123,7 @@ class ChildRuns:
         return results
 
     async def rerun_once(self, child: Child, rerun: ChildRerun) -> None:
-        """Rerun the run under the child's key, if it had ended when the parent was created, once for each key of a rerun.
+        """Rerun the run under the child's key once for each key of a rerun, if it ended before the parent was created.
 
         So this reruns neither a run that the parent has started, nor one that was in progress, nor its own rerun. A run
         that was cancelled or rejected stays so.

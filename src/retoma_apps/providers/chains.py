@@ -17,9 +17,7 @@ P = TypeVar("P")
 S = TypeVar("S", bound=Service)
 
 
-def chain_providers(
-    providers: Sequence[P], get_name: Callable[[Any], str] = attrgetter("name")
-) -> P | ProviderChain:
+def chain_providers(providers: Sequence[P], get_name: Callable[[Any], str] = attrgetter("name")) -> P | ProviderChain:
     """Return a chain in this order. A single provider stays as it is: while it is down, its jobs wait for it."""
     if len(providers) == 1:
         return providers[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
@@ -28,10 +28,10 @@ OpenApp = Callable[..., AbstractAsyncContextManager[WriterApp]]
 
 
 @pytest.fixture
-async def open_app(database: Database, tmp_path: Path) -> AsyncIterator[OpenApp]:
+async def open_app(database: Database, tmp_path: Path) -> OpenApp:
     """AutoWriter on an empty database, with other providers."""
     await empty_database(database)
-    yield lambda **providers: open_writer_app(database, tmp_path, **providers)
+    return lambda **providers: open_writer_app(database, tmp_path, **providers)
 
 
 def make_models(*writers: Writer) -> list[LanguageModel]:

@@ -31,7 +31,9 @@ _TABLE = (
         "LLM_INVALID_JSON", "provider", True, "repair the answer once, retry twice, then the next provider", "nobody"
     ),
     ErrorCode("LLM_CONTENT_FILTERED", "content", False, "change the request, or use another model", "caller"),
-    ErrorCode("LLM_TOO_LONG", "provider", False, "use a model that accepts longer texts, then rerun the step", "operator"),
+    ErrorCode(
+        "LLM_TOO_LONG", "provider", False, "use a model that accepts longer texts, then rerun the step", "operator"
+    ),
     ErrorCode("LLM_NO_SUCH_MODEL", "provider", False, "set AUTOWRITER_MODEL to another model, then resume", "operator"),
     ErrorCode("LLM_BAD_REQUEST", "provider", False, "report what the provider objects to", "developer"),
     ErrorCode("KEYWORDS_API_FAIL", "provider", True, "retry twice, then the next provider", "nobody"),

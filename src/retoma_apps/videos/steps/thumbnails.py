@@ -34,9 +34,7 @@ async def _generate_variant(
     number: int, text: str, script: Script, feedback_history: Sequence[str], images: Images, ctx: Context
 ) -> Thumbnail:
     async def draw() -> dict[str, Any]:
-        background = await images.make(
-            _prompt(number, script, feedback_history), width=SIZE[0], height=SIZE[1]
-        )
+        background = await images.make(_prompt(number, script, feedback_history), width=SIZE[0], height=SIZE[1])
         ctx.charge(images.name, images.model, units=1)
         with temp_dir("thumbnail") as folder:
             picture = folder / f"variant_{number}.png"
