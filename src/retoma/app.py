@@ -127,6 +127,7 @@ class App:
         self.pipelines = {pipeline: owner.own_pipelines[pipeline] for pipeline, owner in self._owners.items()}
         for pipeline in pipelines:
             pipeline.check()
+            self._check_on_rejected(pipeline)
             for step in pipeline.steps.values():
                 self._check_resources(step)
                 self._check_chains(step)
@@ -177,6 +178,14 @@ class App:
                 near = get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(map(repr, known)) or 'none'}"
                 raise DefinitionError(f"the application {self.name!r} has no {kind} {name!r}; {hint}")
+
+    def _check_on_rejected(self, pipeline: Pipeline) -> None:
+        wanted = pipeline.on_rejected
+        if wanted is not None and self.own_pipelines.get(wanted.name) is not wanted:
+            raise DefinitionError(
+                f"pipeline {pipeline.name!r}: on_rejected= is {wanted.name!r}, which the application {self.name!r} "
+                "does not define; add it to App(pipelines=[...])"
+            )
 
     def _check_resources(self, step: Step) -> None:
         for resource in step.resources:

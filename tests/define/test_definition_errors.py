@@ -11,6 +11,7 @@ import pytest
 from retoma.app import App
 from retoma.define.items import Items, all_finished
 from retoma.define.pipeline import Pipeline
+from retoma.define.rejection import Rejection
 from retoma.errors import DefinitionError
 
 from .builders import Brief, Document, make_chain, make_function
@@ -380,3 +381,28 @@ def test_a_rejected_step_leaves_nothing_behind(article: Pipeline) -> None:
     with mistake("step 'label'"):
         article.each("documents", "languages")(make_function("label", "x", "y", "z"))
     assert list(article.steps) == before
+
+
+def test_what_follows_a_rejection_is_a_pipeline() -> None:
+    with mistake("pipeline 'article'", "on_rejected= is 'cleanup'; pass a pipeline that is defined above it"):
+        Pipeline("article", on_rejected="cleanup")  # type: ignore[arg-type]
+
+
+def test_what_follows_a_rejection_takes_the_rejection() -> None:
+    with mistake("pipeline 'article'", "whose input is not a Rejection", "Pipeline('cleanup', Rejection)"):
+        Pipeline("article", on_rejected=Pipeline("cleanup", Brief))
+
+
+def test_what_follows_a_rejection_has_no_title_of_its_own() -> None:
+    with mistake("pipeline 'article'", "on_rejected= is 'cleanup', which has a title"):
+        Pipeline("article", on_rejected=Pipeline("cleanup", Rejection, title="{run}"))
+
+
+def test_what_follows_a_rejection_belongs_to_the_application() -> None:
+    cleanup = Pipeline("cleanup", Rejection)
+    cleanup.step(make_function("cleaned", "notes"))
+    article = Pipeline("article", on_rejected=cleanup)
+    article.step(make_function("text"))
+    with mistake("on_rejected= is 'cleanup'", "add it to App(pipelines=[...])"):
+        App("test", pipelines=[article])
+    App("test", pipelines=[article, cleanup])

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from retoma import Context, GiveUp, Items, Pipeline
+from retoma import Context, GiveUp, Items, Pipeline, Retry
 from retoma.define.external_work import PollResult
 from retoma.errors import ChildRunFailed
 from retoma.records import Run
@@ -221,6 +221,78 @@ async def test_a_run_that_another_request_started_is_awaited_and_not_cancelled(o
         await sandbox.work(advance_clock=False)
         assert await state(sandbox, run) == "cancelled"
         assert await state(sandbox, shared.id) == "paused"
+
+
+async def test_two_jobs_of_one_run_share_a_child(open_sandbox: OpenSandbox) -> None:
+    writing, parent = Writing(review=True), Pipeline("parent")
+
+    @parent.step
+    async def first(*, ctx: Context) -> Any:
+        return await ctx.run_child(writing.article, key="one")
+
+    @parent.step
+    async def second(*, ctx: Context) -> Any:
+        return await ctx.run_child(writing.article, key="one")
+
+    async with open_sandbox(writing.article, parent) as sandbox:
+        run = (await sandbox.client.start(parent)).id
+        async with sandbox.manual_worker() as worker:
+            await worker.record_outcomes(await worker.attempt(await worker.claim(2)))
+        await sandbox.work(advance_clock=False)
+        (child,) = await list_children(sandbox, run)
+        (review,) = await sandbox.client.reviews.list(run=child.id)
+        await sandbox.client.reviews.decide(review.id, Decision("approve", by="ana"))
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+        assert writing.attempts == ["tea"]
+
+
+async def test_a_run_that_had_ended_is_rerun_once_for_each_key(open_sandbox: OpenSandbox) -> None:
+    writing, parent = Writing(), Pipeline("parent", inputs=Topic)
+
+    @parent.step
+    async def child(topic: str, *, ctx: Context) -> Any:
+        return await ctx.run_child(writing.article, key="one", rerun_from="text", rerun_key=topic)
+
+    async with open_sandbox(writing.article, parent) as sandbox:
+        for topic, attempts in (("a", 1), ("b", 2), ("b", 2), ("c", 3)):
+            run = await sandbox.run(parent, {"topic": topic})
+            assert (run.state, run.results["child"]) == ("completed", {"published": "published about tea"})
+            assert len(writing.attempts) == attempts
+            await sandbox.clock.advance(timedelta(seconds=1))
+        (article,) = await sandbox.client.runs.list(pipeline="article")
+        assert article.revision == 3
+
+
+async def test_a_run_that_is_in_progress_or_was_cancelled_is_not_rerun(open_sandbox: OpenSandbox) -> None:
+    writing, parent = Writing(review=True), Pipeline("parent")
+
+    @parent.step
+    async def child(*, ctx: Context) -> Any:
+        return await ctx.run_child(writing.article, key="one", rerun_from="text", rerun_key="again")
+
+    async with open_sandbox(writing.article, parent) as sandbox:
+        shared = await sandbox.run(writing.article, key="one")
+        run = (await sandbox.client.start(parent)).id
+        await sandbox.work(advance_clock=False)
+        await sandbox.clock.advance(timedelta(seconds=1))
+        await sandbox.client.runs.cancel(shared.id)
+        await sandbox.work()
+        assert (await state(sandbox, run), writing.attempts) == ("failed", ["tea"])
+
+
+@pytest.mark.parametrize("options", [{"rerun_from": "text"}, {"key": "one", "rerun_key": "again"}])
+async def test_a_rerun_without_its_key_is_refused(open_sandbox: OpenSandbox, options: dict[str, Any]) -> None:
+    writing, parent = Writing(), Pipeline("parent", retry=Retry(0))
+
+    @parent.step
+    async def child(*, ctx: Context) -> Any:
+        return await ctx.run_child(writing.article, **options)
+
+    async with open_sandbox(writing.article, parent) as sandbox:
+        run = await sandbox.run(parent)
+        (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
+        assert error["message"] == "run_child: rerun_from= needs rerun_key=, and the key= of the run"
 
 
 async def test_a_run_that_another_request_completed_is_not_repeated(open_sandbox: OpenSandbox) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 from retoma import Settings
 from retoma.files import FileSettings, create_file_store
 from retoma_apps.autowriter.application import make_app
-from retoma_apps.autowriter.steps.writing.ask import LanguageModel
 from retoma_apps.autowriter.steps.writing.offline import MODEL, OfflineWriter
 from retoma_apps.providers import wordpress
 from retoma_apps.providers.images.offline import OfflineImages
 from retoma_apps.providers.keywords import OfflineKeywords
+from retoma_apps.providers.llm import LanguageModel
 
 SIDE = 16
 

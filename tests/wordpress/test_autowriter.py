@@ -20,10 +20,10 @@ from retoma_apps.autowriter.models import Blog
 from retoma_apps.autowriter.operations.articles import request_article, rerun_part
 from retoma_apps.autowriter.operations.decisions import decide_article, get_open_review
 from retoma_apps.autowriter.operations.details import get_details
-from retoma_apps.autowriter.steps.writing.ask import LanguageModel
 from retoma_apps.autowriter.steps.writing.offline import MODEL, OfflineWriter
 from retoma_apps.providers.images.offline import OfflineImages
 from retoma_apps.providers.keywords import OfflineKeywords
+from retoma_apps.providers.llm import LanguageModel
 from retoma_apps.providers.wordpress import WordPress, WordPressSettings
 from tests.apps.autowriter.samples import make_request
 from tests.conftest import empty_database

@@ -56,7 +56,7 @@ class ContextBackend(Protocol):
     ) -> Any: ...
 
     async def run_child(
-        self, pipeline: Pipeline | str, inputs: Input, tenant: str, key: str | None
+        self, pipeline: Pipeline | str, inputs: Input, tenant: str, key: str | None, rerun: ChildRerun | None
     ) -> dict[str, Any]: ...
 
 
@@ -68,6 +68,14 @@ class ExternalWorkLimits:
     queue_timeout: Duration | None
     run_timeout: Duration | None
     total_timeout: Duration | None
+
+
+@dataclass(frozen=True)
+class ChildRerun:
+    """The rerun of a run that had ended before, from a step on, and the key under which that happens once."""
+
+    from_step: str
+    key: str
 
 
 @dataclass(frozen=True)
@@ -213,7 +221,14 @@ class Context:
         return await self.backend.external(submit, find, poll, cancel, key, limits)
 
     async def run_child(
-        self, pipeline: Pipeline | str, inputs: Input = None, *, tenant: str | None = None, key: str | None = None
+        self,
+        pipeline: Pipeline | str,
+        inputs: Input = None,
+        *,
+        tenant: str | None = None,
+        key: str | None = None,
+        rerun_from: str | None = None,
+        rerun_key: str | None = None,
     ) -> dict[str, Any]:
         """Start a run of another pipeline of this application, and wait for it without holding a worker.
 
@@ -223,12 +238,16 @@ class Context:
 
         Cancelling this run cancels the child. A rerun of this job returns the results of the same child if its input is
         the same, and lets a failed child continue. With a `key`, a run that was started under it before, by anybody, is
-        awaited instead of starting another; it is not cancelled with this run. The tenant is that of this run unless
-        you pass another.
+        awaited instead of starting another; it is not cancelled with this run. If that run had ended before this one
+        was created, `rerun_from` reruns it from this step on, once for each `rerun_key`. The tenant is that of this run
+        unless you pass another.
         """
+        rerun = ChildRerun(rerun_from, rerun_key) if key and rerun_from and rerun_key else None
+        if rerun is None and (rerun_from or rerun_key):
+            raise DefinitionError("run_child: rerun_from= needs rerun_key=, and the key= of the run")
         if self.backend is None:
             raise RuntimeError("child runs need a worker: test this step with retoma.testing.sandbox")
-        return await self.backend.run_child(pipeline, inputs, self.tenant if tenant is None else tenant, key)
+        return await self.backend.run_child(pipeline, inputs, self.tenant if tenant is None else tenant, key, rerun)
 
 
 class ChildContextBackend:

@@ -31,6 +31,7 @@ from retoma.define.options import (
     parse_optional_duration,
 )
 from retoma.define.pool import Pool
+from retoma.define.rejection import Rejection
 from retoma.define.retry import DEFAULT_RETRY, Retry
 from retoma.define.review import DEFAULT_MAX_REVISIONS, Approval, Feedback, OnExpiry, ReviewPolicy
 from retoma.define.signature import read_condition_parameters, read_signature
@@ -55,6 +56,8 @@ class Pipeline:
 
     A run without progress for `stuck_after` is stuck. It is resumed automatically up to `resumes` times without
     progress, and then fails.
+
+    If a run is rejected, a run of `on_rejected` starts, for example to clean up. Its input is a `Rejection`.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Pipeline:
         timeout: Duration = DEFAULT_TIMEOUT,
         stuck_after: Duration = DEFAULT_STUCK_AFTER,
         resumes: int = DEFAULT_RESUMES,
+        on_rejected: Pipeline | None = None,
         **unknown: Never,
     ) -> None:
         location = Location(name)
@@ -79,6 +83,7 @@ class Pipeline:
         self.inputs = inputs
         self.stuck_after = parse_duration("stuck_after", stuck_after, location)
         self.resumes = _check_resumes(resumes, location)
+        self.on_rejected = _check_on_rejected(on_rejected, location)
         self._fields = _read_annotations(inputs, location)
         self._title = check_title(title, inputs, location)
         self._defaults = build_policy({"queue": queue, "retry": retry, "timeout": timeout}, Policy(), location)
@@ -462,6 +467,21 @@ class Pipeline:
                 raise location.error(
                     f"its key= differs from that of {other.name!r}, which goes over the same items; set it only once"
                 )
+
+
+def _check_on_rejected(pipeline: Any, location: Location) -> Pipeline | None:
+    if pipeline is not None and not isinstance(pipeline, Pipeline):
+        raise location.error(f"on_rejected= is {pipeline!r}; pass a pipeline that is defined above it")
+    if pipeline is not None and pipeline.inputs is not Rejection:
+        raise location.error(
+            f"on_rejected= is {pipeline.name!r}, whose input is not a Rejection: define it as "
+            f"Pipeline({pipeline.name!r}, Rejection), with `from retoma.reviews import Rejection`"
+        )
+    if pipeline is not None and pipeline.has_title:
+        raise location.error(
+            f"on_rejected= is {pipeline.name!r}, which has a title: its runs get that of the rejected run"
+        )
+    return pipeline
 
 
 def _check_resumes(value: int, location: Location) -> int:

@@ -45,6 +45,8 @@ async def register(database: Database, pipeline: Pipeline) -> int:
             if step.review
         },
     )
+    follow_up = None if pipeline.on_rejected is None else await register(database, pipeline.on_rejected)
+    await versions.set_on_rejected(database, pipeline.name, follow_up)
     return number
 
 

@@ -88,6 +88,11 @@ async def set_limits(
         await database.fetch(_SQL["set_reviews"], version=version, step=list(reviews), review=list(reviews.values()))
 
 
+async def set_on_rejected(database: Database, pipeline: str, version: int | None) -> None:
+    """Store the version that starts if a run of the pipeline is rejected, whatever version that run has."""
+    await database.fetch(_SQL["set_on_rejected"], pipeline=pipeline, version=version)
+
+
 async def list_newer(database: Database, pipelines: Sequence[str], newest: int) -> list[tuple[int, str]]:
     """Return the ids and graphs of versions of these pipelines beyond the newest known one."""
     rows = await database.fetch(_SQL["list_newer_versions"], pipelines=list(pipelines), newest=newest)

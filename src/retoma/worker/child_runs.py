@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, Self
@@ -16,10 +17,11 @@ from retoma.client.core import NO_TENANT, Core
 from retoma.client.runs import Runs, describe_failure
 from retoma.client.starts import build_start
 from retoma.client.validation import digest_input, validate_input
+from retoma.define.context import ChildRerun
 from retoma.define.external_work import PollResult
 from retoma.define.pipeline import Input, Pipeline
 from retoma.engine.claim_protocol import Claim
-from retoma.errors import ChildRunFailed, GiveUp, InvalidInput, KeyReused, NotFound, RetryLater
+from retoma.errors import ChildRunFailed, GiveUp, InvalidInput, KeyReused, NotFound, RetryLater, RunBusy
 from retoma.identifiers import JobKey
 from retoma.outgoing import Guard
 from retoma.settings import HEARTBEAT_TIMEOUT
@@ -31,6 +33,7 @@ from retoma.store.external_work import StartedChild
 LOCATION = "child runs"  # stands for the name of a resource; no parameter can have it
 MAX_KNOWN_PARENTS = 1_000  # whose ancestors a worker remembers
 MAX_DEPTH = 10  # of a child run below the run that no job started
+RERUNNABLE = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
 SHARED_DELAY = 15.0  # seconds between two looks at a run that another request started
 
 
@@ -141,6 +144,22 @@ class ChildRuns:
             raise ChildRunFailed(result.message or "", result.code or "CHILD_FAILED")
         results: dict[str, Any] = result.result
         return results
+
+    async def rerun_once(self, child: Child, found: FoundChild, rerun: ChildRerun) -> FoundChild:
+        """Rerun the found run once for each key of a rerun, if it ended before the parent was created. Return it anew.
+
+        So this reruns neither a run that the parent has started, nor one that was in progress, nor its own rerun. A run
+        that was cancelled or rejected stays so.
+        """
+        if found.run is None or found.run.state not in RERUNNABLE:
+            return found
+        run = await self._runs.get(found.run.id, with_input=False)
+        parent = await self._runs.get(child.claim.run, with_input=False)
+        if run.parent == parent.id or run.ended_at is None or run.ended_at > parent.created_at:
+            return found
+        with suppress(RunBusy):  # another request has just rerun it
+            await self._runs.rerun(run.id, from_step=rerun.from_step, by=f"run {parent.id}", key=rerun.key)
+        return await self.find_run(child)
 
     async def start(self, child: Child, found: FoundChild) -> str:
         """Start the child, or let it continue if it has failed before. Return its id.

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from retoma.define.charge import Charge
 from retoma.define.codec import MAX_RESULT_BYTES, count_bytes, encode_any
-from retoma.define.context import ExternalWorkLimits, call_maybe_async
+from retoma.define.context import ChildRerun, ExternalWorkLimits, call_maybe_async
 from retoma.define.definition_errors import MAX_NAME_LENGTH
 from retoma.define.durations import Duration, as_timedelta
 from retoma.define.external_work import (
@@ -159,12 +159,16 @@ class AttemptContextBackend:
             return ended.result
         raise ExternalWorkFailed(ended.message, ended.code)
 
-    async def run_child(self, pipeline: Pipeline | str, inputs: Input, tenant: str, key: str | None) -> dict[str, Any]:
+    async def run_child(
+        self, pipeline: Pipeline | str, inputs: Input, tenant: str, key: str | None, rerun: ChildRerun | None
+    ) -> dict[str, Any]:
         children = self._backends.served_versions.child_runs
         child = children.describe(self._claim, pipeline, inputs, tenant, key)
         ended = await self._get_ended_work()
         if ended is None:
             found = await children.find_run(child)
+            if rerun is not None:
+                found = await children.rerun_once(child, found, rerun)
             known = await children.get_known_results(child, found)
             if known is not None:
                 return known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from retoma import App, Settings
+from retoma import App, ProviderChain, Settings
 from retoma.files import FileSettings, FileStore, create_file_store
 from retoma.translations import N_
 from retoma_apps.autowriter.checks import check_environment
@@ -17,19 +17,24 @@ from retoma_apps.autowriter.pipeline import article, article_import, article_mar
 from retoma_apps.autowriter.routes import LARGE_BODIES, router, webhook_router
 from retoma_apps.autowriter.services import ImportFiles
 from retoma_apps.autowriter.settings import AutoWriterSettings
-from retoma_apps.autowriter.steps.writing.ask import LanguageModel
 from retoma_apps.autowriter.steps.writing.offline import MODEL, OfflineWriter
 from retoma_apps.providers import images as image_providers
 from retoma_apps.providers import keywords as keyword_providers
-from retoma_apps.providers import llm as llm_providers
 from retoma_apps.providers import wordpress
+from retoma_apps.providers.chains import chain_providers, get_first_provider, prefer_services
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.keywords import KeywordProvider
+from retoma_apps.providers.llm import LanguageModel, configured_models
 from retoma_apps.providers.wordpress import OpenBlog
 
 
 def make_app(
-    *, llm: LanguageModel, images: Images, keywords: KeywordProvider, open_blog: OpenBlog, files: FileStore
+    *,
+    llm: LanguageModel | ProviderChain,
+    images: Images | ProviderChain,
+    keywords: KeywordProvider | ProviderChain,
+    open_blog: OpenBlog,
+    files: FileStore,
 ) -> App:
     return App(
         "autowriter",
@@ -55,23 +60,24 @@ def make_app(
         locale=LOCALE,
         files=files,
         demo=partial(run_demo, files),
-        checks=lambda: check_environment(llm, images, keywords),
+        checks=lambda: check_environment(
+            get_first_provider(llm), get_first_provider(images), get_first_provider(keywords)
+        ),
     )
 
 
 def from_environment() -> App:
     settings = Settings()
     return make_app(
-        llm=_choose_model(),
-        images=image_providers.configured_providers()[0],
-        keywords=keyword_providers.configured_providers()[0],
+        llm=chain_providers(_list_models()),
+        images=chain_providers(prefer_services(image_providers.configured_providers())),
+        keywords=chain_providers(keyword_providers.configured_providers()),
         open_blog=wordpress.configured_providers(settings.home.absolute() / "wordpress")[0],
         files=create_file_store(FileSettings(home=settings.home, public_url=settings.public_url)),
     )
 
 
-def _choose_model() -> LanguageModel:
-    providers = llm_providers.configured_providers()
-    if providers:
-        return LanguageModel(providers[0], AutoWriterSettings().model)
-    return LanguageModel(OfflineWriter(), MODEL)
+def _list_models() -> list[LanguageModel]:
+    """Return the configured models. Without any, the offline writer; it never replaces a model that failed."""
+    settings = AutoWriterSettings()
+    return configured_models(settings.model, settings.fallback_models) or [LanguageModel(OfflineWriter(), MODEL)]

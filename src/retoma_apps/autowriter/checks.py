@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from retoma.checks import Finding
-from retoma_apps.autowriter.steps.writing.ask import LanguageModel
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.keywords import KeywordProvider
+from retoma_apps.providers.llm import LanguageModel
 
 _OFFLINE_NAME = "offline"
 
 
 def check_environment(llm: LanguageModel, images: Images, keywords: KeywordProvider) -> Iterator[Finding]:
     """Report what replaces the services without a key."""
-    if llm.name == _OFFLINE_NAME:
+    if llm.provider.name == _OFFLINE_NAME:
         yield Finding(
             "ok", "AutoWriter", "no language model: only a few bundled themes can be written", "set OPENROUTER_API_KEY"
         )

@@ -86,7 +86,7 @@ async def _start(files: FileStore, client: Client, sample: Sample, *, key: str) 
         return known
     with suppress(Conflict):  # it exists: keep it as it is
         await set_blog(client, sample.blog_id, sample.blog, revision=0)
-    return (await start_import(client, files, sample.file, name="demo.csv", by="demo", key=key)).id
+    return (await start_import(client, files, sample.file, name="demo.csv", key=key)).id
 
 
 async def _wait_for_article(client: Client, request: ArticleRequest) -> UUID:

@@ -321,11 +321,3 @@ class ImportedLine(FrozenModel):
     line: int
     article: ArticleRequest
     regenerate: bool = False
-
-
-class Mark(FrozenModel):
-    """A note for the draft of a rejected article."""
-
-    blog_id: BlogId
-    identity: str
-    note: str

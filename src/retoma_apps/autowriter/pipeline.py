@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypedDict
 
 from retoma import Context, File, GiveUp, Items, Pipeline, Pool, Retry, all_finished, exponential, hours, minutes
 from retoma.errors import ChildRunFailed
+from retoma.reviews import Rejection
 from retoma_apps.autowriter.models import (
     ArticleRequest,
     Blog,
@@ -21,7 +23,6 @@ from retoma_apps.autowriter.models import (
     Keywords,
     Language,
     Links,
-    Mark,
     Meta,
     Outline,
     Payload,
@@ -40,26 +41,45 @@ from retoma_apps.autowriter.steps.payload import Parts, build_html
 from retoma_apps.autowriter.steps.publishing import list_posts, mark_draft, publish_article
 from retoma_apps.autowriter.steps.quality import Article, check_quality
 from retoma_apps.autowriter.steps.texts import make_slug, truncate
-from retoma_apps.autowriter.steps.writing.ask import LanguageModel, write_part
+from retoma_apps.autowriter.steps.writing.ask import write_part
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.keywords import KeywordProvider
+from retoma_apps.providers.llm import LanguageModel
 from retoma_apps.providers.wordpress import OpenBlog
 
 RETRY = Retry(2, delays=[10, 30], jitter=0)
-"""Two retries with the same provider."""
+"""Two retries with each provider; then the next one of the chain is tried after its `switch_delay`."""
 # Shared by all blogs. None may use all of it: one blog's backlog must not block the others.
 LLM_POOL = Pool("autowriter-llm", capacity=16, per_tenant=8)
 IMAGE_POOL = Pool("autowriter-images", capacity=8, per_tenant=4)
 KEYWORDS_POOL = Pool("autowriter-keywords", capacity=4, per_tenant=2)
 WORDPRESS_POOL = Pool("autowriter-wordpress", capacity=16, per_tenant=2)
+FIRST_STEP = "brief_created"
 _EXCERPT = 300
+_LONGEST_NOTE = 1_000
 
-article = Pipeline("article", ArticleRequest, title="{theme}", retry=RETRY)
+
+class Limits(TypedDict):
+    """The limits of a step that calls paid providers: of one attempt, and of all attempts with all providers together,
+    in time and in US dollars."""
+
+    pool: Pool
+    timeout: timedelta
+    total_timeout: timedelta
+    cost_limit: float
+
+
+WRITING: Limits = {"pool": LLM_POOL, "timeout": minutes(5), "total_timeout": hours(2), "cost_limit": 2.0}
+WRITING_LONG: Limits = {**WRITING, "timeout": minutes(10)}
+KEYWORDS: Limits = {"pool": KEYWORDS_POOL, "timeout": minutes(2), "total_timeout": hours(2), "cost_limit": 0.5}
+DRAWING: Limits = {"pool": IMAGE_POOL, "timeout": minutes(5), "total_timeout": hours(2), "cost_limit": 1.0}
+
+article_mark = Pipeline("article_mark", Rejection)
+article = Pipeline("article", ArticleRequest, title="{theme}", retry=RETRY, on_rejected=article_mark)
 article_import = Pipeline("article_import", Import, retry=Retry(2))
-article_mark = Pipeline("article_mark", Mark)
 
 
-@article.step(pool=LLM_POOL, timeout=minutes(5), total_timeout=hours(2))
+@article.step(**WRITING)
 async def brief_created(
     theme: str,
     objective: str,
@@ -88,7 +108,7 @@ async def brief_created(
     return Brief(**draft.model_dump(), pipeline_version=PIPELINE_VERSION)
 
 
-@article.step(pool=LLM_POOL, timeout=minutes(5), total_timeout=hours(2))
+@article.step(**WRITING)
 async def outline_created(
     theme: str, language: Language, word_count: int, brief_created: Brief, *, llm: LanguageModel, ctx: Context
 ) -> Outline:
@@ -100,14 +120,14 @@ async def outline_created(
     return await write_part(llm, task, material, Outline, ctx)
 
 
-@article.step(pool=KEYWORDS_POOL, timeout=minutes(2), total_timeout=hours(2), after=brief_created)
+@article.step(**KEYWORDS, after=brief_created)
 async def keywords_resolved(
     theme: str, keyword: str, language: Language, *, keywords: KeywordProvider, ctx: Context
 ) -> Keywords:
     return await resolve_keywords(theme, keyword, language, keywords, ctx)
 
 
-@article.step(pool=LLM_POOL, timeout=minutes(5), total_timeout=hours(2))
+@article.step(**WRITING)
 async def title_slug_created(
     theme: str,
     language: Language,
@@ -130,7 +150,7 @@ async def title_slug_created(
     return TitleSlug(title=draft.title, slug=make_slug(draft.title) or make_slug(theme) or "article")
 
 
-@article.step(pool=LLM_POOL, timeout=minutes(5), total_timeout=hours(2))
+@article.step(**WRITING)
 async def meta_created(
     theme: str,
     language: Language,
@@ -155,7 +175,7 @@ async def meta_created(
     return await write_part(llm, task, material, Meta, ctx)
 
 
-@article.step(pool=LLM_POOL, timeout=minutes(5), total_timeout=hours(2))
+@article.step(**WRITING)
 async def headings_created(
     theme: str,
     language: Language,
@@ -178,7 +198,7 @@ async def headings_created(
     return await write_part(llm, task, material, Headings, ctx)
 
 
-@article.step(pool=LLM_POOL, timeout=minutes(10), total_timeout=hours(2))
+@article.step(**WRITING_LONG)
 async def content_created(
     theme: str,
     language: Language,
@@ -209,7 +229,7 @@ async def content_created(
     return await write_part(llm, task, material, Content, ctx, words=word_count)
 
 
-@article.step(pool=LLM_POOL, timeout=minutes(5), total_timeout=hours(2))
+@article.step(**WRITING)
 async def tags_created(
     theme: str, language: Language, content_created: Content, *, llm: LanguageModel, ctx: Context
 ) -> Tags:
@@ -218,7 +238,7 @@ async def tags_created(
     return await write_part(llm, task, material, Tags, ctx)
 
 
-@article.step(pool=LLM_POOL, timeout=minutes(5), total_timeout=hours(2))
+@article.step(**WRITING)
 async def faq_created(
     theme: str,
     language: Language,
@@ -246,7 +266,7 @@ async def internal_links_created(
     return choose_links(content_created, title_slug_created, posts)
 
 
-@article.step(pool=LLM_POOL, timeout=minutes(5), total_timeout=hours(2))
+@article.step(**WRITING)
 async def image_prompts_created(
     theme: str,
     language: Language,
@@ -270,14 +290,7 @@ async def image_prompts_created(
     return list({each.type: each for each in prompts}.values())
 
 
-@article.each(
-    image_prompts_created,
-    key="type",
-    pool=IMAGE_POOL,
-    timeout=minutes(5),
-    total_timeout=hours(2),
-    on_failure="continue",
-)
+@article.each(image_prompts_created, key="type", on_failure="continue", **DRAWING)
 async def images_resolved(image_prompt: ImagePrompt, *, images: Images, ctx: Context) -> Image:
     return await generate_image(image_prompt, images, ctx)
 
@@ -421,11 +434,22 @@ async def csv_parsed(line: int, file: File, *, import_files: ImportFiles) -> Art
 
 
 @article_import.each(lines_found, on_failure="continue")
-async def article_requested(csv_parsed: ArticleRequest, *, ctx: Context) -> str:
-    """Wait for the article of a line. The same article, requested before or by another line, is not written again."""
+async def article_requested(
+    line: int, csv_parsed: ArticleRequest, file: File, *, import_files: ImportFiles, ctx: Context
+) -> str:
+    """Wait for the article of a line. The same article, requested before or by another line, is not written again,
+    unless the line asks to regenerate it: then once for each content of a file."""
     request = csv_parsed
+    regenerate = (await import_files.get_lines(file))[line].regenerate
     try:
-        await ctx.run_child(article, request, tenant=request.blog_id, key=request.identity)
+        await ctx.run_child(
+            article,
+            request,
+            tenant=request.blog_id,
+            key=request.identity,
+            rerun_from=FIRST_STEP if regenerate else None,
+            rerun_key=f"regenerate {file.file}" if regenerate else None,
+        )
     except ChildRunFailed as error:
         if error.code != "CHILD_COMPLETED_WITH_ERRORS":  # published, and a person accepted that an image is missing
             raise
@@ -433,8 +457,13 @@ async def article_requested(csv_parsed: ArticleRequest, *, ctx: Context) -> str:
 
 
 @article_mark.step(retry=Retry(10, backoff=exponential(30)), pool=WORDPRESS_POOL)
-async def draft_marked(identity: str, note: str, *, open_blog: OpenBlog, ctx: Context) -> bool:
-    return await mark_draft(identity, note, await open_own_site(open_blog, ctx))
+async def draft_marked(
+    run_input: dict[str, Any], by: str | None, notes: str, *, open_blog: OpenBlog, ctx: Context
+) -> bool:
+    """Mark the draft of a rejected article, if there is one. It stays a draft."""
+    identity = ArticleRequest.model_validate(run_input).identity
+    note = ": ".join(filter(None, [by or "expired", notes]))
+    return await mark_draft(identity, note[:_LONGEST_NOTE], await open_own_site(open_blog, ctx))
 
 
 def _describe_brief(brief: Brief) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from retoma import Client, GiveUp, RetryLater
 from retoma.errors import BadSignature, Conflict
 from retoma.files import FileStore
-from retoma.records import Run, StepProgress
+from retoma.records import Event, Run, StepProgress
 from retoma.server import (
     Principal,
     Problem,
@@ -56,6 +56,7 @@ from retoma_apps.autowriter.schemas import (
 )
 from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, LineError
+from retoma_apps.autowriter.steps.error_codes import standard_code
 from retoma_apps.providers.wordpress import OpenBlog
 from retoma_apps.providers.wordpress.notifications import ROUTE
 
@@ -245,7 +246,6 @@ async def start_import(
         name=name,
         skip_invalid=skip_invalid,
         tenant=by.tenant,
-        by=_author(by),
         key=key,
     )
     return JSONResponse(await _format_import(by, run), 202, {"Location": f"{IMPORTS}/{run.id}"})
@@ -339,7 +339,7 @@ def _format_details(details: ArticleDetails) -> dict[str, Any]:
     return _format_summary(details.summary) | {
         "request": details.summary.request.model_dump(),
         "start_time": _format_time(details.start_time),
-        "steps": [_format_step(each, details.stale) for each in details.steps],
+        "steps": [_format_step(each, details) for each in details.steps],
         "outputs": details.summary.results,
         "providers": details.providers,
         "tokens_in": sum(each.tokens_in for each in details.charges),
@@ -377,7 +377,7 @@ def _format_error(error: ArticleError) -> dict[str, Any]:
     }
 
 
-def _format_step(step: StepProgress, stale: list[str]) -> Mapping[str, Any]:
+def _format_step(step: StepProgress, details: ArticleDetails) -> Mapping[str, Any]:
     is_timed = step.started_at is not None and step.ended_at is not None
     return {
         "step": step.step,
@@ -385,7 +385,23 @@ def _format_step(step: StepProgress, stale: list[str]) -> Mapping[str, Any]:
         "start_time": _format_time(step.started_at),
         "end_time": _format_time(step.ended_at),
         "seconds": (step.ended_at - step.started_at).total_seconds() if is_timed else None,  # type: ignore[operator]
-        "stale": step.step in stale,
+        "stale": step.step in details.stale,
+        "providers": details.list_providers_of(step.step),
+        "failed_attempts": [_format_failure(each) for each in details.failures if each.step == step.step],
+    }
+
+
+def _format_failure(event: Event) -> dict[str, Any]:
+    error = event.data
+    return {
+        "item": event.item or None,
+        "revision": event.revision,
+        "attempt": event.attempt,
+        "at": event.at.isoformat(),
+        "code": standard_code(str(error.get("code") or "ERROR")),
+        "message": error.get("message"),
+        "provider": error.get("provider"),
+        "next_provider": error.get("next_provider"),
     }
 
 

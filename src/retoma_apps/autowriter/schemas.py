@@ -47,6 +47,17 @@ class DecisionRequest(BaseModel):
     seen: int | None = Field(None, ge=1, description="The `revision` of the review that the person saw.")
 
 
+class FailedAttempt(BaseModel):
+    item: str | None = Field(description="The type of the image, for images.")
+    revision: int
+    attempt: int | None
+    at: Timestamp
+    code: str
+    message: str | None
+    provider: str | None = Field(description="The provider of a chain that it used; null without a chain.")
+    next_provider: str | None = Field(description="The provider to which the job moved on, if it did.")
+
+
 class StepDetails(BaseModel):
     step: str
     jobs: dict[str, int] = Field(description="The number of jobs by state; one, except for images.")
@@ -54,6 +65,8 @@ class StepDetails(BaseModel):
     end_time: Timestamp | None
     seconds: float | None = Field(description="From its first attempt to its end, with the time between retries.")
     stale: bool = Field(description="Whether its inputs have changed since it ran.")
+    providers: list[str] = Field(description="The providers that it has used, as charges name them.")
+    failed_attempts: list[FailedAttempt] = Field(description="In order, of all revisions.")
 
 
 class ErrorDetails(BaseModel):

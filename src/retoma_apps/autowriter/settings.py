@@ -13,3 +13,4 @@ class AutoWriterSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="AUTOWRITER_", env_file=".env", extra="ignore")
 
     model: str = Field("openai/gpt-5-mini", description="The language model that writes articles.")
+    fallback_models: str = Field("", description="The models that replace it if it fails, separated by commas.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,20 +20,24 @@ from retoma_apps.classifier.pages.projects import ProjectPages
 from retoma_apps.classifier.pipeline import classification
 from retoma_apps.classifier.routes import router
 from retoma_apps.classifier.schemas import ExecutionCallback
+from retoma_apps.classifier.settings import ClassifierSettings
 from retoma_apps.classifier.steps.labelling import Labeller
-from retoma_apps.providers.llm import Llm, configured_providers
+from retoma_apps.providers.chains import chain_providers
+from retoma_apps.providers.llm import Llm, configured_providers, split_models
 
 PAGES_FOLDER = Path(__file__).parent / "pages"
 
 
-def make_app(files: FileStore, llm: Llm | None) -> App:
+def make_app(files: FileStore, llm: Llm | None, fallback_models: Sequence[str] = ()) -> App:
+    """Return the application. The fallback models replace that of a project if it fails."""
     accuracies = OfflineAccuracies()
+    fallbacks = [Labeller(files, llm, model) for model in fallback_models if llm is not None]
     return App(
         "classificador",
         title=N_("Classifier"),
         description=N_("Reads batches of documents and gives each a label of your project."),
         pipelines=[classification],
-        resources={"labeller": Labeller(files, llm), "accuracies": accuracies},
+        resources={"labeller": chain_providers([Labeller(files, llm), *fallbacks]), "accuracies": accuracies},
         routes=[router],
         webhook_body=build_callback_body,
         webhook_schema=ExecutionCallback,
@@ -50,4 +55,5 @@ def make_app(files: FileStore, llm: Llm | None) -> App:
 def from_environment() -> App:
     settings = Settings()
     files = create_file_store(FileSettings(home=settings.home, public_url=settings.public_url))
-    return make_app(files, next(iter(configured_providers()), None))
+    fallback_models = split_models(ClassifierSettings().fallback_models)
+    return make_app(files, next(iter(configured_providers()), None), fallback_models)

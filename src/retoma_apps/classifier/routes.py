@@ -42,6 +42,7 @@ from retoma_apps.classifier.schemas import (
 from retoma_apps.classifier.states import DocumentStatus, Status, states_of
 from retoma_apps.classifier.steps.reading import Unreadable
 from retoma_apps.providers import llm
+from retoma_apps.providers.chains import get_first_provider
 from retoma_apps.providers.provider import format_variables
 
 Reader = Annotated[Principal, require_scope("runs:read")]
@@ -372,7 +373,7 @@ def _files(by: Principal) -> FileStore:
 
 
 def _is_offline(by: Principal) -> bool:
-    return bool(by.application.resources["labeller"].is_offline)
+    return bool(get_first_provider(by.application.resources["labeller"]).is_offline)
 
 
 async def _get_execution_json(by: Principal, execucao: UUID) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from retoma import App, Settings
 from retoma.checks import check_extra
 from retoma.files import FileSettings, create_file_store
 from retoma.translations import N_
-from retoma_apps.providers import footage, images, llm, speech, youtube
+from retoma_apps.providers import footage, images, speech, youtube
+from retoma_apps.providers.chains import chain_providers, prefer_services
 from retoma_apps.providers.ffmpeg import check_ffmpeg
+from retoma_apps.providers.llm import configured_models, make_model_name
 from retoma_apps.videos.demo import run_demo
 from retoma_apps.videos.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
@@ -28,7 +30,13 @@ def make_app(services: Services) -> App:
         title=N_("Videos"),
         description=N_("From a topic to a published video, with four reviews on the way."),
         pipelines=[longform, video_batch],
-        resources={"services": services},
+        resources={
+            "services": services,
+            "writer": chain_providers(
+                [services.writer, *services.spare_writers], lambda each: make_model_name(each.provider, each.name)
+            ),
+            "images": chain_providers([services.images, *services.spare_images]),
+        },
         routes=[router],
         pages=create_pages(services),
         templates=TEMPLATES,
@@ -44,18 +52,23 @@ def make_app(services: Services) -> App:
 
 def from_environment() -> App:
     settings = Settings()
+    writers, pictures = _list_writers(), prefer_services(images.configured_providers())
     return make_app(
         Services(
             files=create_file_store(FileSettings(home=settings.home, public_url=settings.public_url)),
-            writer=_create_writer(),
+            writer=writers[0],
+            spare_writers=writers[1:],
             voices={provider.name: provider for provider in speech.configured_providers()},
             footage=footage.configured_providers()[0],
-            images=images.configured_providers()[0],
+            images=pictures[0],
+            spare_images=pictures[1:],
             channel=youtube.configured_providers(settings.home.absolute() / "channel", WATCH_URL)[0],
         )
     )
 
 
-def _create_writer() -> Writer:
-    models = llm.configured_providers()
-    return LlmWriter(models[0], VideoSettings().model) if models else BundledWriter()
+def _list_writers() -> list[Writer]:
+    """Return the configured models. Without any, the bundled topics; they never replace a model that failed."""
+    settings = VideoSettings()
+    models = configured_models(settings.model, settings.fallback_models)
+    return [LlmWriter(each.provider, each.model) for each in models] or [BundledWriter()]

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 from retoma import Context, Pipeline, Pool, Retry, exponential, fixed_delay, hours, minutes
 from retoma.records import Fact as Learnt
+from retoma_apps.providers.images import Images
 from retoma_apps.videos.models import (
     Analytics,
     Assembly,
@@ -34,6 +35,7 @@ from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps import feedback_checks, footage, narration, publishing, thumbnails
 from retoma_apps.videos.steps.feedback_history import append_feedback, find_previous_result
 from retoma_apps.videos.steps.media.subtitles import srt, vtt
+from retoma_apps.videos.steps.writing.port import Writer
 
 
 class ReviewTimes(TypedDict):
@@ -67,10 +69,9 @@ async def knowledge_query(topic: str, language: Language, *, ctx: Context) -> Kn
 
 @longform.step(pool=WRITER, retry=RETRY, timeout=minutes(5), feedback=feedback_checks.check_research_feedback)
 async def research(
-    topic: str, language: Language, style: str, knowledge_query: KnownFacts, *, services: Services, ctx: Context
+    topic: str, language: Language, style: str, knowledge_query: KnownFacts, *, writer: Writer, ctx: Context
 ) -> Research:
-    brief = Brief(topic=topic, language=language, style=style)
-    writer, known = services.writer, knowledge_query.facts
+    brief, known = Brief(topic=topic, language=language, style=style), knowledge_query.facts
     previous = find_previous_result(Research, topic, language, ctx)
     feedback = append_feedback(previous.feedback_history if previous else [], ctx)
 
@@ -91,9 +92,9 @@ async def research(
     feedback=feedback_checks.check_script_feedback,
 )
 async def script_generation(
-    topic: str, language: Language, style: str, seconds: int, research: Research, *, services: Services, ctx: Context
+    topic: str, language: Language, style: str, seconds: int, research: Research, *, writer: Writer, ctx: Context
 ) -> Script:
-    brief, writer = Brief(topic=topic, language=language, style=style, seconds=seconds), services.writer
+    brief = Brief(topic=topic, language=language, style=style, seconds=seconds)
     previous = find_previous_result(Script, topic, language, ctx)
     followed = previous.feedback_history if previous else []
     feedback = append_feedback([*followed, *(note for note in research.feedback_history if note not in followed)], ctx)
@@ -168,9 +169,9 @@ async def subtitle_gen(audio_review: Narration, *, ctx: Context) -> Subtitles:
     after="broll_review", pool=IMAGES, timeout=minutes(10), feedback=feedback_checks.check_thumbnail_feedback
 )
 async def thumbnail_gen(
-    topic: str, language: Language, script_review: Script, *, services: Services, ctx: Context
+    topic: str, language: Language, script_review: Script, *, images: Images, ctx: Context
 ) -> Thumbnails:
-    return await thumbnails.generate_thumbnails(topic, language, script_review, services, ctx)
+    return await thumbnails.generate_thumbnails(topic, language, script_review, images, ctx)
 
 
 longform.review(

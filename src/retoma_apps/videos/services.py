@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from retoma import GiveUp
@@ -26,7 +26,8 @@ class SentVideo:
 @dataclass(frozen=True)
 class Services:
     """`voices` are by provider. `channel` returns the channel of an account: a local folder for all accounts, or for
-    none. `size` and `fps` are those of the film."""
+    none. `size` and `fps` are those of the film. The spare writers and image services replace the first one if it
+    fails; steps take them as the resources `writer` and `images`."""
 
     files: FileStore
     writer: Writer
@@ -36,6 +37,8 @@ class Services:
     channel: OpenChannel
     size: tuple[int, int] = (1920, 1080)
     fps: int = 30
+    spare_writers: Sequence[Writer] = ()
+    spare_images: Sequence[Images] = ()
 
     @property
     def offline_services(self) -> tuple[str, ...]:

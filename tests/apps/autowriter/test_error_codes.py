@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import get_args
+
 import pytest
 
-from retoma_apps.autowriter.steps.error_codes import ERROR_CODES, standard_code
+from retoma_apps.autowriter.steps.error_codes import ERROR_CODES, Actor, standard_code
+from retoma_apps.providers.llm.errors import ContentFiltered, CutShort, InvalidAnswer, LlmUnavailable
 
 DASHBOARD = (
     "CSV_INVALID BLOG_NOT_FOUND LLM_TIMEOUT LLM_INVALID_JSON KEYWORDS_API_FAIL IMAGE_API_FAIL QUALITY_GATE_FAIL "
@@ -13,6 +17,8 @@ PLUGIN = (
     "IDEMPOTENCY_DUPLICATE"
 )
 
+ACTORS = tuple(f"| {actor} |" for actor in get_args(Actor))
+
 
 def test_the_table_has_every_code_with_its_class_retry_action_and_actor() -> None:
     assert {*DASHBOARD.split(), *PLUGIN.split()} <= set(ERROR_CODES)
@@ -20,6 +26,22 @@ def test_the_table_has_every_code_with_its_class_retry_action_and_actor() -> Non
         assert each.error_class
         assert each.next_action
         assert each.actor
+
+
+def test_the_documentation_has_the_same_table() -> None:
+    page = Path(__file__).parents[3] / "docs" / "applications" / "autowriter.md"
+    written = [line for line in page.read_text().splitlines() if line.endswith(ACTORS) and line.count("|") == 6]
+    expected = [
+        f"| `{each.code}` | {each.error_class} | {'yes' if each.is_retried else 'no'} | {each.next_action} "
+        f"| {each.actor} |"
+        for each in sorted(ERROR_CODES.values(), key=lambda each: each.code)
+    ]
+    assert written == expected
+
+
+@pytest.mark.parametrize("error", [LlmUnavailable, InvalidAnswer, CutShort, ContentFiltered])
+def test_every_error_of_a_language_model_is_in_the_table(error: type[Exception]) -> None:
+    assert standard_code(error("").code) in ERROR_CODES  # type: ignore[attr-defined]
 
 
 def test_codes_that_a_retry_cannot_fix_are_not_retried() -> None:

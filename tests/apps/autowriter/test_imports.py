@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from retoma.files import FileSettings, create_file_store
@@ -15,6 +19,7 @@ from retoma.store.database import Database
 from retoma_apps.autowriter import services
 from retoma_apps.autowriter.operations import imports
 from retoma_apps.autowriter.steps.csv_file import MAX_ROWS, ParsedFile, parse_csv
+from retoma_apps.providers.llm.errors import LlmUnavailable
 from tests.apps.autowriter.samples import HEADER, LINE, REQUEST
 from tests.apps.autowriter.writer_app import WriterApp
 
@@ -81,8 +86,9 @@ async def test_a_preview_starts_nothing(writer_app: WriterApp) -> None:
 async def test_the_same_line_again_is_the_same_article(writer_app: WriterApp) -> None:
     text = f"{HEADER}\n{LINE}\n{LINE}\n"
     for _ in range(2):
-        await upload(writer_app, text)
+        _, started = await upload(writer_app, text)
         await writer_app.work()
+        assert (await show(writer_app, started))["lines"] == {"succeeded": 2}
     assert len(await list_articles(writer_app)) == 1
     assert len(writer_app.blog.sent) == 1
 
@@ -116,6 +122,71 @@ async def test_a_line_regenerates_its_article_once_per_file(writer_app: WriterAp
     assert (await writer_app.show(run))["revision"] == 3
     (draft,) = await writer_app.list_drafts()
     assert draft["revision"] == 3
+
+
+async def test_lines_regenerate_only_articles_that_were_finished_before_the_import(writer_app: WriterApp) -> None:
+    in_progress = await writer_app.start()
+    lines = "\n".join(f"{line},yes" for line in (LINE, OTHER_LINE, OTHER_LINE))
+    _, started = await upload(writer_app, f"{HEADER},regenerate\n{lines}\n")
+    await writer_app.api.sandbox.clock.advance(timedelta(seconds=1))
+    await writer_app.work()
+    assert (await show(writer_app, started))["lines"] == {"succeeded": 3}
+    articles = {each["job_id"]: each["revision"] for each in await list_articles(writer_app)}
+    assert (articles[str(in_progress)], sorted(articles.values())) == (1, [1, 1])
+
+
+async def test_two_lines_of_one_article_regenerate_it_once(writer_app: WriterApp) -> None:
+    run = (await writer_app.write()).id
+    await upload(writer_app, f"{HEADER},regenerate\n{LINE},yes\n{LINE},yes\n")
+    await writer_app.work()
+    assert (await writer_app.show(run))["revision"] == 2
+
+
+async def test_a_line_regenerates_a_failed_article(writer_app: WriterApp) -> None:
+    writer_app.writer.errors = [LlmUnavailable("no answer")] * 3
+    run = (await writer_app.write()).id
+    assert await writer_app.get_state(run) == "failed"
+    _, started = await upload(writer_app, f"{HEADER},regenerate\n{LINE},yes\n")
+    await writer_app.work()
+    assert (await show(writer_app, started))["lines"] == {"succeeded": 1}
+    assert await writer_app.get_state(run) == "done"
+
+
+async def test_a_line_cannot_regenerate_an_article_that_a_person_ended(writer_app: WriterApp) -> None:
+    run = await writer_app.start()
+    await writer_app.client.runs.cancel(run, by="ana")
+    _, started = await upload(writer_app, f"{HEADER},regenerate\n{LINE},yes\n")
+    await writer_app.work()
+    assert (await show(writer_app, started))["lines"] == {"failed": 1}
+    assert await writer_app.get_state(run) == "canceled"
+
+
+async def test_accepting_a_file_makes_no_call_for_each_line(
+    writer_app: WriterApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = {}
+    for count in (1, 50):
+        lines = "\n".join(f"{LINE.replace('400', str(number))},yes" for number in range(400, 400 + count))
+        with count_statements(monkeypatch) as statements:
+            status, _ = await upload(writer_app, f"{HEADER},regenerate\n{lines}\n")
+        assert status == 202
+        calls[count] = len(statements)
+    assert calls[50] <= calls[1]
+
+
+@contextmanager
+def count_statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """List the statements that are sent to the database meanwhile."""
+    statements: list[str] = []
+    original = asyncpg.Connection._execute
+
+    async def execute(self: Any, query: Any, *args: Any, **options: Any) -> Any:
+        statements.append(str(query))
+        return await original(self, query, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncpg.Connection, "_execute", execute)
+        yield statements
 
 
 async def test_a_failed_article_fails_its_line_and_no_other(writer_app: WriterApp) -> None:

@@ -10,6 +10,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from retoma.errors import ProviderDown
+from retoma.reviews import Decision
 from retoma.store.database import Database
 from retoma_apps.autowriter import pipeline
 from retoma_apps.autowriter.steps.writing.offline import MODEL
@@ -106,7 +108,27 @@ async def test_a_cancelled_article_says_who_cancelled_it(writer_app: WriterApp) 
     assert await writer_app.list_drafts() == []
     for path in ("rerun", "regenerate"):
         body = {"json": {"group": "seo"}} if path == "rerun" else {}
-        assert (await post(writer_app, f"/{started['job_id']}/{path}", **body))[0] == 409
+        status, problem = await post(writer_app, f"/{started['job_id']}/{path}", **body)
+        assert (status, "key test ended article" in problem["detail"]) == (409, True)
+
+
+async def test_an_article_that_a_person_ended_is_answered_with_who_and_why_if_requested_again(
+    writer_app: WriterApp,
+) -> None:
+    run = (await writer_app.write(make_request(word_count=600))).id
+    await writer_app.decide(run, "reject", notes="curto demais")
+    for regenerate in (False, True):
+        body = {**REQUEST, "word_count": 600, "regenerate": regenerate}
+        status, answer = await post(writer_app, json=body)
+        if regenerate:
+            assert (status, answer["code"]) == (409, "CONFLICT")
+            assert "ana ended article" in answer["detail"]
+            assert "curto demais" in answer["detail"]
+        else:
+            assert (status, answer["job_id"], answer["state"]) == (200, str(run), "canceled")
+            assert answer["ended"] == {"by": "ana", "reason": "curto demais"}
+    await writer_app.work()
+    assert (await writer_app.show(run))["revision"] == 1
 
 
 async def test_an_article_accepted_by_one_server_is_shown_and_written_by_another(
@@ -135,6 +157,44 @@ async def test_a_rejection_after_publication_leaves_the_draft_and_marks_it(write
     assert (shown["state"], shown["ended"]) == ("canceled", {"by": "key test", "reason": "sem imagem não serve"})
     (draft,) = await writer_app.list_drafts()
     assert (draft["post_status"], draft["note"]) == ("draft", "key test: sem imagem não serve")
+
+
+@pytest.mark.parametrize("way", ["inbox", "api"])
+async def test_a_rejection_anywhere_marks_the_draft(writer_app: WriterApp, way: str) -> None:
+    writer_app.pictures.errors["larga"] = [ImageUnavailable("no answer")] * 3
+    run = (await writer_app.write()).id
+    review = await writer_app.get_review(run)
+    if way == "inbox":
+        decision = Decision("reject", by="test", notes="não", via="page")
+        await writer_app.client.reviews.decide(review.id, decision)
+    else:
+        body = {"action": "reject", "notes": "não"}
+        answer = await writer_app.api.post(f"/api/v1/reviews/{review.id}/decision", json=body)
+        assert answer.status_code == 200, answer.text
+    await writer_app.work()
+    (draft,) = await writer_app.list_drafts()
+    assert (draft["post_status"], draft["note"]) == ("draft", "test: não")
+
+
+async def test_the_mark_waits_for_a_site_that_is_down(writer_app: WriterApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer_app.pictures.errors["larga"] = [ImageUnavailable("no answer")] * 3
+    run = (await writer_app.write()).id
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_app.blog, "mark", fail_once(writer_app.blog.mark))
+        await writer_app.decide(run, "reject", notes="não")
+    (draft,) = await writer_app.list_drafts()
+    assert draft["note"] == "ana: não"
+
+
+def fail_once(call: Any) -> Any:
+    errors = [ProviderDown("the site is down")]
+
+    async def failing(*values: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return await call(*values)
+
+    return failing
 
 
 async def test_a_rejection_before_publication_has_no_draft_to_mark(writer_app: WriterApp) -> None:

@@ -19,10 +19,9 @@ from retoma_apps.autowriter.application import make_app
 from retoma_apps.autowriter.models import ArticleRequest, Blog
 from retoma_apps.autowriter.pipeline import article
 from retoma_apps.autowriter.states import ArticleState
-from retoma_apps.autowriter.steps.writing.ask import LanguageModel
 from retoma_apps.autowriter.steps.writing.offline import MODEL, OfflineWriter
 from retoma_apps.providers.keywords import OfflineKeywords, Suggestions
-from retoma_apps.providers.llm import Message, Reply, Usage
+from retoma_apps.providers.llm import LanguageModel, Message, Reply, Usage
 from retoma_apps.providers.wordpress import Event, JobStatus, LocalBlog, PostLink, Publication, Published
 from tests.apps.autowriter.samples import make_request
 from tests.server.api import Api, an_api
@@ -58,12 +57,12 @@ class Writer:
 class Pictures:
     """Draws nothing, but says what it was asked for. `errors` are raised by the next calls for a prompt with a word."""
 
-    name = "pictures"
     model = "tiny"
     is_offline = False
     follows_notes = True
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "pictures") -> None:
+        self.name = name
         self.prompts: list[str] = []
         self.errors: dict[str, list[Exception]] = {}
 
@@ -196,13 +195,13 @@ class WriterApp:
 
 
 @asynccontextmanager
-async def open_writer_app(database: Database, folder: Path) -> AsyncIterator[WriterApp]:
+async def open_writer_app(database: Database, folder: Path, **providers: Any) -> AsyncIterator[WriterApp]:
+    """Open the application. `providers` replace those whose failures the result arranges."""
     writer, pictures, keywords = Writer(), Pictures(), Keywords()
     blog = FaultyBlog(folder / "wordpress")
+    resources = {"llm": LanguageModel(writer, MODEL), "images": pictures, "keywords": keywords, **providers}
     app = make_app(
-        llm=LanguageModel(writer, MODEL),
-        images=pictures,
-        keywords=keywords,
+        **resources,
         open_blog=lambda _: blog,
         files=create_file_store(FileSettings(home=folder, public_url="https://retoma.test")),
     )

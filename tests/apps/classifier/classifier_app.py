@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -177,6 +177,7 @@ async def running_classifier_app(
     timeout: float = 90.0,
     isolated: bool = False,
     provider: type[OpenRouter] = OpenRouter,
+    fallback_models: Sequence[str] = (),
 ) -> AsyncIterator[ClassifierApp]:
     """Read documents in this process, which is fast, unless they are `isolated` as in production."""
     standin = StandIn(key=KEY, answer=answer_of_model)
@@ -186,7 +187,9 @@ async def running_classifier_app(
         )
         openrouter = provider(settings)
         application = make_app(
-            create_file_store(FileSettings(_env_file=None, home=folder)), None if offline else openrouter
+            create_file_store(FileSettings(_env_file=None, home=folder)),
+            None if offline else openrouter,
+            fallback_models,
         )
         async with (
             an_api(database, application=application, scopes=scopes, **vars(Settings())) as api,

@@ -24,6 +24,13 @@ def test_the_app_works_offline_without_a_key_and_online_with_one(monkeypatch: py
     assert not from_environment().resources["labeller"].is_offline
 
 
+def test_fallback_models_form_a_chain_behind_the_model_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-or-key")
+    monkeypatch.setenv("CLASSIFIER_FALLBACK_MODELS", "acme/second, acme/third")
+    chain = from_environment().resources["labeller"]
+    assert chain.names == ("openrouter-project", "openrouter-acme-second", "openrouter-acme-third")
+
+
 def test_eight_documents_are_labelled_concurrently() -> None:
     (pipeline,) = from_environment().pipelines.values()
     assert [(pool.name, pool.capacity) for pool in pipeline.pools] == [("llm", 8)]

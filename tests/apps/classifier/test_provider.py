@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -40,6 +41,19 @@ async def test_a_provider_outage_pauses_calls_and_fails_no_document(classifier_a
     await classifier_app.work()
     shown = await classifier_app.status(execution)
     assert (shown["status"], shown["contagem"]["CONCLUIDO"]) == ("CONCLUIDO", 12)
+
+
+async def test_a_model_that_fails_is_replaced_by_the_next_one(open_classifier_app: OpenClassifierApp) -> None:
+    async with open_classifier_app(fallback_models=["acme/second"]) as classifier_app:
+        classifier_app.standin.faults.broken = 2  # the attempt with the project's model, and its only retry
+        project = await classifier_app.project(max_retries_documento=1)
+        execution = await classifier_app.begin(project, {"a.txt": "SENTENÇA. Julgo procedente."})
+        await classifier_app.work()
+        assert (await classifier_app.status(execution))["status"] == "CONCLUIDO"
+        labels = (await classifier_app.client.runs.get_results(UUID(execution)))["label"]
+        assert [each["modelo"] for each in labels.values()] == ["acme/second"]
+        failures = await classifier_app.client.runs.list_events(UUID(execution), kinds=["retry"])
+        assert [each.data.get("next_provider") for each in failures] == [None, "openrouter-acme-second"]
 
 
 async def test_an_unresponsive_provider_fails_only_the_attempt_of_that_document(

@@ -592,7 +592,8 @@ from retoma.store.database import Database
 from retoma_apps.videos.pipeline import longform
 
 async def main():
-    client = Client(App("videos", pipelines=[longform], resources={"services": None}), Database(sys.argv[1], None))
+    resources = {"services": None, "writer": None, "images": None}
+    client = Client(App("videos", pipelines=[longform], resources=resources), Database(sys.argv[1], None))
     await client.reviews.decide(UUID(sys.argv[2]), Decision("approve", by="ana", notes="bom"))
     os.kill(os.getpid(), signal.SIGKILL)
 

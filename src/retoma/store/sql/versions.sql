@@ -92,3 +92,8 @@ update retoma.steps s
    set review = t.review
   from unnest(:step::text[], :review::json[]) as t (step, review)
  where s.version = :version and s.step = t.step and s.review::text is distinct from t.review::text;
+
+-- name: set_on_rejected
+update retoma.versions
+   set on_rejected = :version
+ where pipeline = :pipeline and on_rejected is distinct from :version;

@@ -13,10 +13,10 @@ from retoma.records import Revision, Run
 from retoma.states import RunState
 from retoma_apps.autowriter.models import ArticleRequest
 from retoma_apps.autowriter.operations.blogs import get_blog
-from retoma_apps.autowriter.pipeline import article
+from retoma_apps.autowriter.operations.details import find_ending
+from retoma_apps.autowriter.pipeline import FIRST_STEP, article
 from retoma_apps.autowriter.states import ArticleState, states_of
 
-FIRST_STEP = "brief_created"
 Group = Literal["images", "seo", "body"]
 
 
@@ -91,7 +91,7 @@ async def rerun_part(
 
     Dependents follow, or with `downstream=False` become stale. Raise Conflict for an article that a person ended.
     """
-    _check_can_rerun(run)
+    await _check_can_rerun(client, run)
     return await client.runs.rerun(
         run.id,
         *([step] if step else []),
@@ -106,16 +106,19 @@ async def rerun_part(
 
 async def rerun_stale(client: Client, run: Run, *, by: str, key: str | None = None) -> Revision:
     """Rerun every result whose inputs have changed since."""
-    _check_can_rerun(run)
+    await _check_can_rerun(client, run)
     return await client.runs.rerun(run.id, stale=True, by=by, key=key)
 
 
 async def regenerate_article(client: Client, run: Run, *, by: str, key: str | None = None) -> Revision:
     """Write the whole article again with the current code, as a new revision of the same post."""
-    _check_can_rerun(run)
+    await _check_can_rerun(client, run)
     return await client.runs.rerun(run.id, from_step=FIRST_STEP, by=by, reason="regenerate", key=key)
 
 
-def _check_can_rerun(run: Run) -> None:
-    if run.state in (RunState.CANCELLED, RunState.CANCELLING, RunState.REJECTED):
-        raise Conflict(f"article {run.id} was {run.state}: request it with another theme or objective")
+async def _check_can_rerun(client: Client, run: Run) -> None:
+    if ending := await find_ending(client, run):
+        raise Conflict(
+            f"{ending.by} ended article {run.id} ({ending.reason}), and it stays so: request it with another theme or "
+            "objective"
+        )

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from retoma import Client, File
-from retoma.records import ChargeTotal, InboundEvent, Job, Review, Run, StepProgress
+from retoma.records import ChargeTotal, Event, InboundEvent, Job, Review, Run, StepProgress
 from retoma.states import JobState, ReviewState, RunState
 from retoma_apps.autowriter.models import ArticleRequest, Image, Published
 from retoma_apps.autowriter.operations.decisions import get_open_review
@@ -17,6 +17,7 @@ from retoma_apps.autowriter.states import ArticleState, state_of, step_of
 from retoma_apps.autowriter.steps.error_codes import ERROR_CODES, ErrorCode, standard_code
 
 REVIEW_STATES = (RunState.PAUSED, RunState.NEEDS_REVIEW)
+FAILURE_KINDS = ("failure", "retry")
 QUALITY_STEPS = ("quality_checked", "quality_gate_passed")
 
 
@@ -58,7 +59,8 @@ class ArticleSummary:
 class ArticleDetails:
     """`steps` are in the order of the pipeline; `stale` are those whose inputs have changed since they ran.
 
-    `events` are what WordPress reported about the draft, in order.
+    `failures` are the attempts that failed, with their providers. `events` are what WordPress reported about the draft,
+    in order.
     """
 
     summary: ArticleSummary
@@ -66,6 +68,7 @@ class ArticleDetails:
     end_time: datetime | None
     steps: list[StepProgress]
     stale: list[str]
+    failures: list[Event]
     charges: list[ChargeTotal]
     artifacts: list[File]
     events: list[InboundEvent]
@@ -76,6 +79,9 @@ class ArticleDetails:
     @property
     def providers(self) -> list[str]:
         return sorted({each.provider for each in self.charges if each.provider})
+
+    def list_providers_of(self, step: str) -> list[str]:
+        return sorted({each.provider for each in self.charges if each.provider and each.step == step})
 
     @property
     def cost(self) -> int:
@@ -99,12 +105,13 @@ async def get_details(client: Client, run: Run) -> ArticleDetails:
         end_time=run.ended_at,
         steps=sorted(await client.runs.get_progress(run.id), key=_get_position),
         stale=sorted({step for step, _ in await client.runs.list_stale(run.id)}),
+        failures=await client.runs.list_events(run.id, kinds=FAILURE_KINDS),
         charges=await client.costs.get_totals(by=("step", "provider", "resource"), run=run.id),
         artifacts=_list_artifacts(results),
         events=await client.inbound_events.list(summary.request.identity),
         review=review,
         error=await _find_error(client, run, jobs, review),
-        ending=await _find_ending(client, run),
+        ending=await find_ending(client, run),
     )
 
 
@@ -159,7 +166,8 @@ def _make_error(step: str, code: str, message: str) -> ArticleError:
     return ArticleError(step, standard, message, ERROR_CODES.get(standard))
 
 
-async def _find_ending(client: Client, run: Run) -> Ending | None:
+async def find_ending(client: Client, run: Run) -> Ending | None:
+    """Return who cancelled or rejected an article, and why; None if nobody did."""
     if run.state is RunState.REJECTED:
         found = await client.reviews.list(run=run.id, states=[ReviewState.REJECTED], limit=1)
         return Ending(found[0].decided_by or "", found[0].notes or "") if found else None

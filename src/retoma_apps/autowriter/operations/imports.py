@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
 from retoma import Client, File
-from retoma.errors import Conflict, InvalidInput, NotFound
+from retoma.errors import InvalidInput, NotFound
 from retoma.files import FileStore
 from retoma.records import ItemStatus, ItemTotals, Run
 from retoma.states import JobState
 from retoma.translations import N_
 from retoma_apps.autowriter.models import ArticleRequest, Import, ImportedLine
-from retoma_apps.autowriter.operations.articles import regenerate_article
 from retoma_apps.autowriter.operations.blogs import list_known_ids
 from retoma_apps.autowriter.operations.overview import ArticleRow, build_rows
 from retoma_apps.autowriter.pipeline import article, article_import
@@ -85,18 +83,13 @@ async def start_import(
     name: str = "articles.csv",
     skip_invalid: bool = False,
     tenant: str | None = None,
-    by: str,
     key: str | None = None,
 ) -> Run:
-    """Store a file and start its import. Raise InvalidFile if a line has errors, unless those are to be skipped.
-
-    A line that asks for it regenerates an existing article, once per content of the file and line.
-    """
+    """Store a file and start its import. Raise InvalidFile if a line has errors, unless those are to be skipped."""
     preview = await preview_file(client, content, tenant=tenant)
     if not preview.lines or (preview.errors and not skip_invalid):
         raise InvalidFile(preview)
     file = await files.save(content, name=name)
-    await _regenerate_lines(client, preview.lines, file, by)
     skipped = sorted({error.line for error in preview.errors})
     inputs = Import(file=file, skipped_lines=skipped)
     started = await client.start(article_import, inputs, tenant=tenant or DEFAULT_TENANT, key=key)
@@ -179,14 +172,3 @@ def _check_same_articles(lines: Collection[ImportedLine]) -> tuple[list[Imported
             errors.append(LineError(each.line, "CSV_INVALID", template, {"line": earlier.line}))
     wrong = {error.line for error in errors}
     return [each for each in lines if each.line not in wrong], errors
-
-
-async def _regenerate_lines(client: Client, lines: Collection[ImportedLine], file: File, by: str) -> None:
-    for each in lines:
-        if each.regenerate:
-            blog, identity = each.article.blog_id, each.article.identity
-            found = await client.runs.find_by_key(identity, article, tenant=blog)
-            run = None if found is None else await client.runs.get(found)
-            if run is not None and run.is_over:
-                with suppress(Conflict):  # it is being written right now, or a person ended it for good
-                    await regenerate_article(client, run, by=by, key=f"regenerate {file.file} {each.line}")

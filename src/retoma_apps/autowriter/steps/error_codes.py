@@ -7,7 +7,7 @@ from typing import Literal
 
 from retoma_apps.providers.wordpress import CODES
 
-ErrorClass = Literal["input", "provider", "content", "credentials", "rate_limit", "wordpress", "conflict"]
+ErrorClass = Literal["input", "provider", "content", "credentials", "rate_limit", "wordpress", "conflict", "internal"]
 Actor = Literal["caller", "nobody", "operator", "editor", "developer"]
 
 
@@ -30,11 +30,24 @@ _TABLE = (
     ErrorCode(
         "LLM_INVALID_JSON", "provider", True, "repair the answer once, retry twice, then the next provider", "nobody"
     ),
+    ErrorCode("LLM_CONTENT_FILTERED", "content", False, "change the request, or use another model", "caller"),
+    ErrorCode(
+        "LLM_TOO_LONG", "provider", False, "use a model that accepts longer texts, then rerun the step", "operator"
+    ),
+    ErrorCode("LLM_NO_SUCH_MODEL", "provider", False, "set AUTOWRITER_MODEL to another model, then resume", "operator"),
+    ErrorCode("LLM_BAD_REQUEST", "provider", False, "report what the provider objects to", "developer"),
     ErrorCode("KEYWORDS_API_FAIL", "provider", True, "retry twice, then the next provider", "nobody"),
     ErrorCode(
-        "IMAGE_API_FAIL", "provider", True, "retry twice, then publish without the image and ask a person", "nobody"
+        "IMAGE_API_FAIL",
+        "provider",
+        True,
+        "retry twice, then the next provider; without one, publish without the image and ask a person",
+        "nobody",
     ),
     ErrorCode("QUALITY_GATE_FAIL", "content", False, "rerun the part that failed, or change the request", "editor"),
+    ErrorCode("TIMEOUT", "provider", True, "retry twice, then the next provider", "nobody"),
+    ErrorCode("COST_LIMIT", "provider", False, "check why the step is so expensive, then rerun it", "operator"),
+    ErrorCode("TOTAL_TIMEOUT", "provider", False, "check why all providers fail, then rerun the step", "operator"),
     ErrorCode("WP_PUBLISH_FAIL", "wordpress", True, "retry twice, then fail", "nobody"),
     ErrorCode(
         "NO_MODEL",
@@ -43,6 +56,8 @@ _TABLE = (
         "set the API key of a provider, or choose a theme that has facts, then resume",
         "operator",
     ),
+    ErrorCode("ERROR", "internal", True, "retry twice, then fail; report the message", "developer"),
+    ErrorCode("QUARANTINED", "internal", False, "find out why the step kills its worker, then resume", "developer"),
 )
 _PLUGIN_CLASSES: dict[str, ErrorClass] = {
     "AUTH_FAILED": "credentials",

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from retoma import Context, File
+from retoma import Context
 from retoma_apps.autowriter.models import FEATURED, Image, ImagePrompt
 from retoma_apps.providers.images import Images
 
@@ -29,10 +29,11 @@ async def generate_image(wanted: ImagePrompt, images: Images, ctx: Context) -> I
     async def generate() -> dict[str, Any]:
         picture = await images.make(_build_prompt(wanted, images, ctx), width=width, height=height)
         ctx.charge(images.name, images.model, units=1, micros=0 if images.is_offline else None)
-        return (await ctx.save_file(picture, f"{wanted.type}.jpg")).model_dump(mode="json")
+        file = await ctx.save_file(picture, f"{wanted.type}.jpg")
+        # A later attempt may have another provider.
+        return Image(key=key, type=wanted.type, alt=wanted.alt, file=file, provider=images.name).model_dump(mode="json")
 
-    file = File.model_validate(await ctx.once("image", generate, key=key))
-    return Image(key=key, type=wanted.type, alt=wanted.alt, file=file, provider=images.name)
+    return Image.model_validate(await ctx.once("image", generate, key=key))
 
 
 def _build_prompt(wanted: ImagePrompt, images: Images, ctx: Context) -> str:

@@ -18,16 +18,18 @@ async def resolve_keywords(
 ) -> Keywords:
     """Return the requested focus keyword, or else the most searched one that is about the theme."""
 
-    async def suggest() -> list[dict[str, Any]]:
+    async def suggest() -> dict[str, Any]:
         suggestions = await keywords.suggest(keyword or theme, language=language, limit=MAX_KEYWORDS)
         ctx.charge(keywords.name, keywords.model, units=1, micros=suggestions.cost)
         short = [each for each in suggestions.found if len(each.text) <= MAX_KEYWORD_LENGTH]
-        return [{"text": each.text, "volume": each.volume} for each in short]
+        found = [{"text": each.text, "volume": each.volume} for each in short]
+        return {"provider": keywords.name, "found": found}  # a later attempt may have another provider
 
-    found = [Keyword.model_validate(each) for each in await ctx.once("keywords", suggest)]
+    answer = await ctx.once("keywords", suggest)
+    found = [Keyword.model_validate(each) for each in answer["found"]]
     focus = keyword or _choose_focus(theme, found)
     others = [each for each in found if each.text.casefold() != focus.casefold()]
-    return Keywords(focus=focus, others=others, provider=keywords.name)
+    return Keywords(focus=focus, others=others, provider=answer["provider"])
 
 
 def _choose_focus(theme: str, found: list[Keyword]) -> str:

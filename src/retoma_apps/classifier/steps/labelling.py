@@ -12,7 +12,16 @@ from pydantic import BaseModel, Field, create_model
 from retoma import Context, File
 from retoma_apps.classifier.models import Classification, Criteria, Example, Text
 from retoma_apps.providers.llm import Example as Known
-from retoma_apps.providers.llm import Guess, Llm, Message, OfflineLlm, ask_structured, quote_text, quoting_rule
+from retoma_apps.providers.llm import (
+    Guess,
+    Llm,
+    Message,
+    OfflineLlm,
+    ask_structured,
+    make_model_name,
+    quote_text,
+    quoting_rule,
+)
 
 if TYPE_CHECKING:
     from retoma.files import FileStore
@@ -26,12 +35,19 @@ OFFLINE = "offline/tf-idf"
 
 
 class Labeller:
-    """Without `llm` it works offline."""
+    """Without `llm` it works offline. It asks the project's model, unless it has a `model` of its own."""
 
-    def __init__(self, files: FileStore, llm: Llm | None = None) -> None:
+    def __init__(self, files: FileStore, llm: Llm | None = None, model: str | None = None) -> None:
         self._files = files
         self._llm = llm
+        self._model = model
         self._examples: dict[str, tuple[list[Example], OfflineLlm]] = {}
+
+    @property
+    def name(self) -> str:
+        """Return how a chain names it."""
+        provider = OFFLINE if self._llm is None else self._llm.name
+        return make_model_name(provider, self._model or "project")
 
     @property
     def is_offline(self) -> bool:
@@ -39,7 +55,7 @@ class Labeller:
 
     async def label(self, text: Text, criteria: Criteria, ctx: Context) -> Classification:
         examples, offline = await self._load_examples(criteria.exemplos)
-        model = OFFLINE if self._llm is None else criteria.modelo
+        model = OFFLINE if self._llm is None else self._model or criteria.modelo
         llm = self._llm or offline
         answer = await ask_structured(
             llm,

@@ -28,7 +28,7 @@ from retoma_apps.providers.responses import format_provider_message, parse_json_
 DEFAULT_RETRY_DELAY = timedelta(seconds=20)
 _LARGEST_PICTURE = 30 * 1024**2
 _LONGEST_PROMPT = 4_000
-_REJECTED = "the image service rejected our credentials: check IMAGES_API_KEY and billing"
+_REJECTED = "the image service rejected our credentials: check {} and billing"
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 _FILTERED = ("content_policy_violation", "moderation_blocked", "content_filter")
 
@@ -52,8 +52,8 @@ class OpenAiImages(HttpService[OpenAiImagesSettings]):
     follows_notes = True
     label = "the image service"
     no_key = "images need an API key: set IMAGES_API_KEY"
-    settings_type = OpenAiImagesSettings
-    account_errors = dict.fromkeys((401, 402, 403), _REJECTED)
+    settings_type: type[OpenAiImagesSettings] = OpenAiImagesSettings
+    account_errors = dict.fromkeys((401, 402, 403), _REJECTED.format("IMAGES_API_KEY"))
     largest_answer = _LARGEST_PICTURE * 3 // 2
 
     def __init__(self, settings: OpenAiImagesSettings | None = None, outgoing: HttpClient | None = None) -> None:
@@ -106,7 +106,7 @@ class OpenAiImages(HttpService[OpenAiImagesSettings]):
     def _raise_error(self, answer: Response, error: Mapping[str, Any]) -> NoReturn:
         why, kinds = format_provider_message(error.get("message"), self._key), (error.get("code"), error.get("type"))
         if any(kind in _NO_CREDIT for kind in kinds):
-            raise ProviderRejected(f"{_REJECTED}{why}")
+            raise ProviderRejected(f"{self.account_errors[402]}{why}")
         if answer.status not in self.account_errors and any(kind in _FILTERED for kind in kinds):
             raise ImageRefused(
                 "the image service refused this prompt under its content policy", "IMAGE_CONTENT_FILTERED"
@@ -115,6 +115,20 @@ class OpenAiImages(HttpService[OpenAiImagesSettings]):
         if answer.status >= 500:
             raise ProviderDown(f"the image service failed with {answer.status}{why}")
         raise ImageRefused(f"the image service rejected the request with {answer.status}{why}", "IMAGE_BAD_REQUEST")
+
+
+class FallbackImagesSettings(OpenAiImagesSettings):
+    model_config = SettingsConfigDict(env_prefix="IMAGES_FALLBACK_")
+
+
+class FallbackImages(OpenAiImages):
+    """A second service, or another model of the first, for pictures that the first one fails to make."""
+
+    name = "openai-fallback"
+    variables = ("IMAGES_FALLBACK_API_KEY",)
+    no_key = "the second image service needs an API key: set IMAGES_FALLBACK_API_KEY"
+    settings_type = FallbackImagesSettings
+    account_errors = dict.fromkeys((401, 402, 403), _REJECTED.format("IMAGES_FALLBACK_API_KEY"))
 
 
 def nearest_size(sizes: Sequence[str], width: int, height: int) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from retoma_apps.providers.images.offline import OfflineImages
-from retoma_apps.providers.images.openai import OpenAiImages
+from retoma_apps.providers.images.openai import FallbackImages, OpenAiImages
 from retoma_apps.providers.images.port import Images, ImagesProvider
 
-PROVIDERS: tuple[type[ImagesProvider], ...] = (OpenAiImages, OfflineImages)
+PROVIDERS: tuple[type[ImagesProvider], ...] = (OpenAiImages, FallbackImages, OfflineImages)
 """In order of preference."""
 
 

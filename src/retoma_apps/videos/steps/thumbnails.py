@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from retoma import Context
+from retoma_apps.providers.images import Images
 from retoma_apps.videos.models import MOST_THUMBNAILS, Language, Script, Thumbnail, Thumbnails
-from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps.feedback_history import append_feedback, find_previous_result
 from retoma_apps.videos.steps.media.temp_dir import temp_dir
 from retoma_apps.videos.steps.media.thumbnails import LAYOUTS, PALETTES, SIZE, draw_thumbnail
@@ -16,7 +16,7 @@ from retoma_apps.videos.steps.writing.headlines import thumbnail_texts
 
 
 async def generate_thumbnails(
-    topic: str, language: Language, script: Script, services: Services, ctx: Context
+    topic: str, language: Language, script: Script, images: Images, ctx: Context
 ) -> Thumbnails:
     """Generate thumbnails. A rerun keeps the reviewers' words and feedback."""
     previous = find_previous_result(Thumbnails, topic, language, ctx) or Thumbnails(variants=[])
@@ -25,19 +25,17 @@ async def generate_thumbnails(
     feedback = append_feedback(previous.feedback_history, ctx)
     written = [*texts, *thumbnail_texts(script)[len(texts) :]]
     variants = [
-        await _generate_variant(number, text, script, feedback, services, ctx) for number, text in enumerate(written, 1)
+        await _generate_variant(number, text, script, feedback, images, ctx) for number, text in enumerate(written, 1)
     ]
     return Thumbnails(topic=topic, language=language, feedback_history=feedback, variants=variants, texts=texts)
 
 
 async def _generate_variant(
-    number: int, text: str, script: Script, feedback_history: Sequence[str], services: Services, ctx: Context
+    number: int, text: str, script: Script, feedback_history: Sequence[str], images: Images, ctx: Context
 ) -> Thumbnail:
     async def draw() -> dict[str, Any]:
-        background = await services.images.make(
-            _prompt(number, script, feedback_history), width=SIZE[0], height=SIZE[1]
-        )
-        ctx.charge(services.images.name, services.images.model, units=1)
+        background = await images.make(_prompt(number, script, feedback_history), width=SIZE[0], height=SIZE[1])
+        ctx.charge(images.name, images.model, units=1)
         with temp_dir("thumbnail") as folder:
             picture = folder / f"variant_{number}.png"
             await asyncio.to_thread(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from retoma import Context
-from retoma_apps.providers.llm import Llm, Message, Usage, ask_structured, quote_text, quoting_rule
+from retoma_apps.providers.llm import LanguageModel, Message, Usage, ask_structured, quote_text, quoting_rule
 
 Answer = TypeVar("Answer", bound=BaseModel)
 MATERIAL = "material"
@@ -23,18 +22,6 @@ _RULES = (
 )
 
 
-@dataclass(frozen=True)
-class LanguageModel:
-    """A provider and the model to ask there. In a chain, each entry is one of these."""
-
-    provider: Llm
-    model: str
-
-    @property
-    def name(self) -> str:
-        return self.provider.name
-
-
 async def write_part(
     llm: LanguageModel, task: str, material: Mapping[str, Any], kind: type[Answer], ctx: Context, *, words: int = 0
 ) -> Answer:
@@ -45,13 +32,7 @@ async def write_part(
     messages = build_messages(task, material, ctx)
 
     def charge(usage: Usage) -> None:
-        ctx.charge(
-            llm.name,
-            llm.model,
-            tokens_in=usage.prompt_tokens,
-            tokens_out=usage.completion_tokens,
-            micros=usage.cost,
-        )
+        usage.charge(ctx, llm.provider.name, llm.model)
 
     async def ask() -> dict[str, Any]:
         answer = await ask_structured(

@@ -1,0 +1,38 @@
+"""Several providers of one capability, as a resource of an application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar
+
+from retoma import ProviderChain
+
+
+class Service(Protocol):
+    is_offline: bool
+
+
+P = TypeVar("P")
+S = TypeVar("S", bound=Service)
+
+
+def chain_providers(providers: Sequence[P], get_name: Callable[[Any], str] = attrgetter("name")) -> P | ProviderChain:
+    """Return a chain in this order. A single provider stays as it is: while it is down, its jobs wait for it."""
+    if len(providers) == 1:
+        return providers[0]
+    return ProviderChain({get_name(each): each for each in providers})
+
+
+def get_first_provider(resource: P | ProviderChain) -> P:
+    """Return the preferred provider of a resource that `chain_providers` has returned."""
+    if not isinstance(resource, ProviderChain):
+        return resource
+    provider: P = resource.get_provider(resource.names[0])
+    return provider
+
+
+def prefer_services(providers: Sequence[S]) -> list[S]:
+    """Return the providers that are services, or all if none is: what this machine makes must not silently replace
+    what a service would."""
+    return [each for each in providers if not each.is_offline] or list(providers)
