@@ -126,22 +126,22 @@ async def test_keywords_that_the_api_fails_to_find_are_the_words_of_the_theme(op
         ]
 
 
-async def test_a_chain_stops_at_the_cost_limit_of_its_step(open_app: OpenApp) -> None:
+@pytest.mark.parametrize(
+    ("errors", "switch_delay", "code"),
+    [
+        ([InvalidJson("not JSON", "oops", usage=Usage(100, 50, 400_000))] * 6, 120, "COST_LIMIT"),  # 0.80 dollars each
+        ([TIMEOUT] * 3, hours(2), "TOTAL_TIMEOUT"),
+    ],
+)
+async def test_a_chain_stops_at_the_limit_of_its_step_that_comes_first(
+    open_app: OpenApp, errors: list[Exception], switch_delay: Any, code: str
+) -> None:
     first, second = Writer(), Writer()
-    first.errors = [InvalidJson("not JSON", "oops", usage=Usage(100, 50, 400_000))] * 6  # 0.80 dollars an attempt
-    async with open_app(llm=chain_providers(make_models(first, second))) as app:
+    first.errors = list(errors)
+    async with open_app(llm=ProviderChain(make_models(first, second), switch_delay=switch_delay)) as app:
         shown = await app.show((await app.write()).id)
-        assert (shown["state"], shown["error"]["code"], shown["error"]["actor"]) == ("failed", "COST_LIMIT", "operator")
-        assert (len(first.calls), second.calls) == (6, [])
-
-
-async def test_a_chain_stops_at_the_deadline_of_its_step(open_app: OpenApp) -> None:
-    first, second = Writer(), Writer()
-    first.errors = [TIMEOUT] * 3
-    async with open_app(llm=ProviderChain(make_models(first, second), switch_delay=hours(2))) as app:
-        shown = await app.show((await app.write()).id)
-        assert (shown["state"], shown["error"]["code"]) == ("failed", "TOTAL_TIMEOUT")
-        assert (len(first.calls), second.calls) == (3, [])
+        assert (shown["state"], shown["error"]["code"], shown["error"]["actor"]) == ("failed", code, "operator")
+        assert (len(first.calls), second.calls) == (len(errors), [])
 
 
 async def test_retries_and_a_change_of_provider_repeat_no_finished_step(open_app: OpenApp) -> None:

@@ -178,14 +178,15 @@ async def test_accepting_a_file_makes_no_call_for_each_line(
 def count_statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """List the statements that are sent to the database meanwhile."""
     statements: list[str] = []
-    original = asyncpg.Connection._execute
+    connection: Any = asyncpg.Connection
+    original = connection._execute
 
     async def execute(self: Any, query: Any, *args: Any, **options: Any) -> Any:
         statements.append(str(query))
         return await original(self, query, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(asyncpg.Connection, "_execute", execute)
+        patch.setattr(connection, "_execute", execute)
         yield statements
 
 

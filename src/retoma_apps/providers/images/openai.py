@@ -125,7 +125,7 @@ class FallbackImages(OpenAiImages):
     """A second service, or another model of the first, for pictures that the first one fails to make."""
 
     name = "openai-fallback"
-    variables = ("IMAGES_FALLBACK_API_KEY",)
+    variables: tuple[str, ...] = ("IMAGES_FALLBACK_API_KEY",)
     no_key = "the second image service needs an API key: set IMAGES_FALLBACK_API_KEY"
     settings_type = FallbackImagesSettings
     account_errors = dict.fromkeys((401, 402, 403), _REJECTED.format("IMAGES_FALLBACK_API_KEY"))
