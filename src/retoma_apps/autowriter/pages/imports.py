@@ -96,7 +96,6 @@ async def start_import(context: PageContext) -> Response:
             content,
             name=_get_name(context),
             skip_invalid=bool(context.fields.get("skip_invalid")),
-            by=context.by,
             key=context.idempotency_key,
         )
     except InvalidFile:
