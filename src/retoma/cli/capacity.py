@@ -1,4 +1,4 @@
-"""`retoma workers`, `retoma queues` and `retoma pools ...`: list them, and change pools."""
+"""`retoma workers`, `retoma queues`, `retoma metrics` and `retoma pools ...`: list them, and change pools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from retoma.cli import printing
+from retoma.cli import inputs, printing
 from retoma.cli.command_setup import async_command, client_command, open_client, read_settings
 from retoma.cli.options import DetailFormat, DetailOutput, ListFormat, ListOutput
 from retoma.cli.printing import Column
@@ -30,6 +30,15 @@ _QUEUE_COLUMNS = [
     Column("oldest_for", "oldest ready", lambda age: "" if age is None else printing.format_duration(age)),
     Column("workers"),
     Column("concurrency", "capacity"),
+]
+_JOB_TYPE_COLUMNS = [
+    *map(Column, ("pipeline", "step", "queue")),
+    Column("jobs_processed_per_minute", "jobs/min", lambda rate: f"{rate:.1f}"),
+    *(
+        Column(f"{statistic}_{field}_time", f"{statistic} {field}", printing.format_duration)
+        for field, statistics in (("queue", ("avg", "p50", "p95", "oldest")), ("processing", ("avg", "p50", "p95")))
+        for statistic in statistics
+    ),
 ]
 _POOL_COLUMNS = [
     Column("name", "pool"),
@@ -66,6 +75,26 @@ async def queues(client: Client, output: ListOutput = ListFormat.TABLE) -> None:
       retoma queues -o json
     """
     printing.print_rows(await client.queues.list(), _QUEUE_COLUMNS, output, "no queues yet")
+
+
+@async_command
+async def metrics(
+    window: Annotated[
+        str, typer.Option("--window", metavar="DURATION", help="Jobs that ended within this time.")
+    ] = "5m",
+    output: ListOutput = ListFormat.TABLE,
+) -> None:
+    """Show throughput, queue time and processing time of every step.
+
+    \b
+    Examples:
+      retoma metrics
+      retoma metrics --window 1h -o json
+    """
+    within = inputs.read_duration("--window", window)
+    async with open_client(read_settings()) as client:
+        found = await client.metrics.list_job_types(within)
+    printing.print_rows(found, _JOB_TYPE_COLUMNS, output, "no steps yet; start a worker first")
 
 
 @pools.command("list")

@@ -22,6 +22,7 @@ from retoma.server.pages.page_services import PageServices
 from retoma.server.principal import get_route_access
 from retoma.server.public_url_check import PublicUrlCheck
 from retoma.server.request_limits import RequestLimits
+from retoma.server.request_rate import CountRequests, RequestRate
 from retoma.server.routes import (
     actions,
     callbacks,
@@ -81,6 +82,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
     server.state.client = client
     server.state.live = Streams(client.database, settings.streams_per_key, auth.find_invalid)
     server.state.settings = settings
+    server.state.request_rate = RequestRate()
     problems.add_exception_handlers(server)
     server.router.routes += _build_routes()
     applications = () if app is None else app.applications
@@ -93,6 +95,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
         server.add_middleware(PublicUrlCheck)
     large_bodies = {path: limit for application in applications for path, limit in application.large_bodies.items()}
     server.add_middleware(RequestLimits, large_bodies=large_bodies, auth=auth)
+    server.add_middleware(CountRequests, rate=server.state.request_rate)
     return server
 
 
