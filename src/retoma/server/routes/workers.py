@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 
 from retoma import records
 from retoma.metrics import QueueMetrics
+from retoma.records import AutoscaleAdvice
 from retoma.server.principal import Principal, require_scope
-from retoma.server.schemas import QueueList, QueueStatus, Worker, WorkerList
+from retoma.server.problems import document_problems
+from retoma.server.schemas import Name, QueueList, QueueStatus, Worker, WorkerList
 
 router = APIRouter(tags=["workers"])
 Reader = Annotated[Principal, require_scope("pools:read")]
+MetricReader = Annotated[Principal, require_scope("metrics:read")]
 
 
 @router.get("/queues", summary="List queues with their job counts")
 async def list_queues(by: Reader) -> QueueList:
     return QueueList(queues=[_serialize_queue(queue) for queue in await by.client.queues.list(tenant=by.tenant)])
+
+
+@router.get(
+    "/autoscale/{queue}", summary="Get the number of workers that a queue needs", responses=document_problems(404)
+)
+async def get_autoscale_advice(queue: Annotated[Name, Path()], by: MetricReader) -> AutoscaleAdvice:
+    return await by.client.queues.get_autoscale_advice(queue)
 
 
 @router.get("/workers", summary="List running workers")
