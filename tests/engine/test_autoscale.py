@@ -314,7 +314,8 @@ async def test_measuring_the_load_reads_no_history(open_sandbox: OpenSandbox, ta
             await worker.claim(1)
             await rows(sandbox, "delete from retoma.runs where state = 'pending'")
             async with measure_reads(connection) as read:
-                found = await connection.fetchrow("select * from retoma.queue_load('default', 20000, 20, '30 s')")
+                (found,) = await connection.fetch("select * from retoma.queue_load('default', 20000, 20, '30 s')")
     assert (found["queued"], found["running"], found["busy_workers"]) == (1, 1, 1)
     assert read.whole_tables.keys() <= {"steps"}
-    assert sum(read.entries.values()) <= 3 * FEW, str(read.entries)
+    del read.entries["open_runs"]  # it has entries of the runs that were deleted a moment ago
+    assert sum(read.entries.values()) <= FEW, str(read.entries)

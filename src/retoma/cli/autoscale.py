@@ -38,8 +38,8 @@ async def run_autoscaled(
 ) -> None:
     """Follow the advice for these queues until a signal, then drain all processes. `arguments` are of each worker."""
 
-    def make_worker(number: int) -> SupervisedWorker:
-        return SupervisedWorker([*arguments, "--name", f"{name}-{number}"], {}, _log_exit)
+    def make_worker(name: str) -> SupervisedWorker:
+        return SupervisedWorker([*arguments, "--name", name], {}, _log_exit)
 
     group = WorkerGroup(name, make_worker)
     stopping = asyncio.Event()
@@ -57,7 +57,7 @@ async def run_autoscaled(
 class WorkerGroup:
     """The worker processes of this machine. One that exits is restarted, unless it is being drained."""
 
-    def __init__(self, name: str, make_worker: Callable[[int], SupervisedWorker]) -> None:
+    def __init__(self, name: str, make_worker: Callable[[str], SupervisedWorker]) -> None:
         self._name = name
         self._make_worker = make_worker
         self._started = 0
@@ -73,17 +73,14 @@ class WorkerGroup:
     def start(self, count: int) -> None:
         for _ in range(0 if self._is_stopping else count):
             self._started += 1
-            worker = self._make_worker(self._started)
-            self._active[f"{self._name}-{self._started}"] = worker
-            task = self._supervision[worker] = asyncio.create_task(worker.supervise())
-            task.add_done_callback(lambda _, ended=worker: self._supervision.pop(ended))
+            name = f"{self._name}-{self._started}"
+            worker = self._active[name] = self._make_worker(name)
+            self._supervision[worker] = asyncio.create_task(self._supervise(name, worker))
 
-    def drain(self, count: int, busy: set[str]) -> int:
-        """Drain up to `count` processes whose names are not among the busy ones, the newest first. Return how many."""
-        idle = [name for name in reversed(self._active) if name not in busy][:count]
-        for name in idle:
+    def drain(self, count: int, busy: set[str]) -> None:
+        """Drain up to `count` processes whose names are not among the busy ones, the newest first."""
+        for name in [name for name in reversed(self._active) if name not in busy][:count]:
             self._active.pop(name).stop()
-        return len(idle)
 
     def stop(self) -> None:
         """Drain all processes. A second call makes them release their jobs at once."""
@@ -96,6 +93,13 @@ class WorkerGroup:
         """Wait until all processes have exited."""
         while self._supervision:
             await asyncio.wait(self._supervision.values())
+
+    async def _supervise(self, name: str, worker: SupervisedWorker) -> None:
+        try:
+            await worker.supervise()
+        finally:
+            self._active.pop(name, None)  # it could not be started: the next advice starts another
+            del self._supervision[worker]
 
 
 class Damper:
