@@ -44,6 +44,8 @@ def dashboard() -> dict[str, Any]:
                 *((panel, 8, 8) for panel in reviews()),
                 (row("Queues, workers and pools"), WIDTH, 1),
                 *((panel, 8, 8) for panel in queues()),
+                (row("Steps"), WIDTH, 1),
+                *((panel, 8, 8) for panel in job_types()),
                 (row("Webhooks"), WIDTH, 1),
                 *((panel, 8, 8) for panel in deliveries()),
                 (row("Servers"), WIDTH, 1),
@@ -183,6 +185,18 @@ def queues() -> list[Panel]:
     ]
 
 
+def job_types() -> list[Panel]:
+    return [
+        graph("Jobs processed per minute", by_step("jobs_processed_per_minute")),
+        graph("Oldest waiting job", by_step("oldest_queue_time_per_job_type"), unit="s"),
+        *(
+            graph(f"{title}: {statistic}", by_step(f"{statistic}_{field}_per_job_type"), unit="s")
+            for title, field in (("Queue time", "queue_time"), ("Processing time", "processing_time"))
+            for statistic in ("avg", "p50", "p95")
+        ),
+    ]
+
+
 def deliveries() -> list[Panel]:
     return [
         graph("Webhook deliveries by state", [("{{state}}", "max by (state) (retoma_deliveries)")]),
@@ -209,6 +223,13 @@ def servers() -> list[Panel]:
             "Server CPU usage",
             [("{{instance}}", "rate(process_cpu_seconds_total[$__rate_interval])")],
             unit="percentunit",
+        ),
+        graph(
+            "Requests per second",
+            [
+                ("{{instance}}", "rate(retoma_http_requests_total[$__rate_interval])"),
+                ("{{instance}}, last minute", "retoma_http_requests_per_second"),
+            ],
         ),
         graph("Application metrics collected", [("", "min(retoma_application_metrics_up)")]),
         graph("Age of the oldest transaction", [("", "max(retoma_oldest_transaction_seconds)")], unit="s"),

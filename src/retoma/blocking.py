@@ -176,15 +176,18 @@ class BlockingPools(BlockingNamespace[Pools]):
 
 class BlockingWorkers(BlockingNamespace[Workers]):
     list = _blocking(Workers.list)
+    list_busy = _blocking(Workers.list_busy)
 
 
 class BlockingQueues(BlockingNamespace[Queues]):
     list = _blocking(Queues.list)
+    get_autoscale_advice = _blocking(Queues.get_autoscale_advice)
 
 
 class BlockingMetricQueries(BlockingNamespace[MetricQueries]):
     get_all = _blocking(MetricQueries.get_all)
     get_snapshot = _blocking(MetricQueries.get_snapshot)
+    list_job_types = _blocking(MetricQueries.list_job_types)
     get_pipeline = _blocking(MetricQueries.get_pipeline)
 
 

@@ -42,6 +42,31 @@ class PoolMetrics:
 
 
 @dataclass(frozen=True)
+class JobTypeMetrics:
+    """The jobs of a step that workers ended within `window`, and how long they waited and took.
+
+    A job waits from when it is ready until its first attempt starts, and is processed from then to its end, including
+    retries and external work. The times are None if no job ended. `oldest_queue_time` is how long the next job has been
+    ready, and `busy_time` how long attempts occupied a worker, including those that failed.
+    """
+
+    pipeline: str
+    step: str
+    queue: str
+    window: timedelta
+    jobs_processed: int
+    jobs_processed_per_minute: float
+    avg_queue_time: timedelta | None
+    p50_queue_time: timedelta | None
+    p95_queue_time: timedelta | None
+    oldest_queue_time: timedelta | None
+    avg_processing_time: timedelta | None
+    p50_processing_time: timedelta | None
+    p95_processing_time: timedelta | None
+    busy_time: timedelta
+
+
+@dataclass(frozen=True)
 class DeliveryMetrics:
     """`dead` counts dead letters that can be redelivered, `disabled` counts disabled endpoints, and `late_for` is how
     long the oldest due delivery has waited for a sender."""
@@ -109,6 +134,7 @@ class MetricsSnapshot:
 class Metrics:
     """All metrics. Open runs are by pipeline and state; `not_started` counts runs that are due and wait.
     `orphans` counts effects that only a person can resolve, by pipeline.
+    `job_types` has the jobs of the last five minutes.
     `pipelines` has every pipeline that was ever defined, with the number of running workers that serve it.
     `oldest_transaction` is the age of the oldest open transaction in this database."""
 
@@ -117,6 +143,7 @@ class Metrics:
     open_runs: dict[tuple[str, RunState], int]
     not_started: dict[str, int]
     orphans: dict[str, int]
+    job_types: list[JobTypeMetrics]
     reviews: list[OpenReviewMetrics]
     deliveries: DeliveryMetrics
     counters: list[MetricCounter]

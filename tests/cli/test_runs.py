@@ -223,6 +223,15 @@ def test_a_queue_is_paused_resumed_and_limited(terminal: Terminal) -> None:
     assert terminal.run("queues", "update", "image").returncode == 2
 
 
+def test_the_throughput_and_times_of_every_step_are_listed(terminal: Terminal) -> None:
+    with terminal.worker():
+        terminal.out("start", "film", "film.py", "--wait")
+    found = {each["step"]: each["jobs_processed"] for each in terminal.json("metrics", "--window", "1h")}
+    assert found == {"cut": 1, "image": 2, "lines": 1}
+    assert "avg processing" in terminal.out("metrics")
+    assert terminal.run("metrics", "--window", "soon").returncode == 2
+
+
 def test_an_action_repeated_with_its_key_gets_its_first_answer(terminal: Terminal) -> None:
     with terminal.worker():
         run = terminal.run("start", "film", "film.py", "-i", "title=bad", "--wait").stdout.split()[0]

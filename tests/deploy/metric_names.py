@@ -9,6 +9,10 @@ _LABELS = {"job", "le", "loop", "pipeline", "pool", "queue", "state", "step"}
 _OPERATORS = {"and", "by", "offset", "on", "or", "unless"}
 
 
+# The prefixes of Retoma's own metrics.
+OWN = ("retoma_", "orchestrator_", "jobs_processed_", "avg_", "p50_", "p95_", "oldest_queue_time_")
+
+
 def used_in(query: str) -> set[str]:
     """Without its functions, labels, text and durations."""
     bare = re.sub(r'"[^"]*"|\[[^]]*\]|\{[^}]*\}', " ", query)

@@ -11,7 +11,7 @@ import pytest
 
 from retoma.store.database import Database
 from retoma_apps.providers.gpu import OPERATIONS
-from tests.deploy.metric_names import used_in
+from tests.deploy.metric_names import OWN, used_in
 from tests.deploy.scrape import fetch_metrics, names, open_busy_server
 from tests.deploy.test_prometheus import promtool
 from tools import grafana
@@ -39,7 +39,7 @@ async def test_every_query_uses_only_existing_metrics(database: Database) -> Non
 
 async def test_every_metric_of_the_engine_is_shown(database: Database) -> None:
     async with open_busy_server(database) as api:
-        exposed = {name for name in names(await fetch_metrics(api)) if name.startswith(("retoma_", "orchestrator_"))}
+        exposed = {name for name in names(await fetch_metrics(api)) if name.startswith(OWN)}
     used = {name for query in queries() for name in used_in(query)}
     parts = {
         f"{name.removesuffix('_bucket')}{part}" for name in used for part in ("_count", "_sum", "_created", "_bucket")

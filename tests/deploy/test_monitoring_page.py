@@ -8,6 +8,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from retoma.store.database import Database
+from tests.deploy.metric_names import OWN
 from tests.deploy.scrape import fetch_metrics, open_busy_server
 from tests.deploy.test_prometheus import rules
 
@@ -18,7 +19,7 @@ Row = tuple[str, frozenset[str], str, str]
 async def test_the_page_lists_every_metric_with_its_labels_type_and_meaning(database: Database) -> None:
     async with open_busy_server(database) as api:
         text = await fetch_metrics(api)
-    exposed = {row for row in _parse_metrics(text) if row[0].startswith(("retoma_", "orchestrator_"))}
+    exposed = {row for row in _parse_metrics(text) if row[0].startswith(OWN)}
     assert set(_read_documented_metrics()) == exposed
 
 

@@ -293,6 +293,7 @@ async def plan_everything(sandbox: Sandbox, connection: Connection) -> None:
     await connection.fetch("select * from retoma.release_due_jobs(100)")
     await connection.fetch("select * from retoma.reap_dead_workers('1 hour')")
     await claim_due_polls(connection, 0)
+    await connection.fetch("select * from retoma.job_metrics(retoma.now() - interval '1 hour', 20000)")
     if "reviewed" in sandbox.app.pipelines:
         other = (await sandbox.client.start("reviewed")).id
         await send_back_approve_and_rerun(connection, channel, other)

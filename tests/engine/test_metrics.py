@@ -405,6 +405,7 @@ async def test_reading_metrics_does_not_read_history(open_sandbox: OpenSandbox) 
         for _ in range(20):
             await sandbox.client.start_many("film", [None] * 20)
             await sandbox.work()
+        await sandbox.clock.advance(timedelta(hours=1))
         await rows(sandbox, "analyze retoma.runs, retoma.jobs, retoma.events")
         await read_metrics(sandbox.database)
         before = await _reads(sandbox)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -16,6 +17,7 @@ from retoma import App
 from retoma.engine import background_loops
 from retoma.metrics import OpenReviewMetrics
 from retoma.records import Scope
+from retoma.server.request_rate import RequestRate
 from retoma.states import RUN_FINAL_STATES
 from retoma.store.database import Database
 from tests.conftest import empty_database
@@ -113,6 +115,51 @@ async def test_job_wait_times_and_the_age_of_the_oldest_are_exposed(database: Da
     assert found["retoma_run_wait_seconds_sum", frozenset({("pipeline", "img2vid")})] == 30
     assert ("retoma_pool_oldest_waiting_seconds", frozenset({("pool", "gpu")})) in found
     assert ("retoma_oldest_ready_seconds", frozenset({("queue", "default")})) in found
+
+
+async def test_job_types_are_exposed_by_pipeline_and_step(database: Database) -> None:
+    async with open_busy_server(database) as api:
+        found = samples(await fetch_metrics(api))
+    clip, draft = (
+        frozenset({("pipeline", pipeline), ("step", step)})
+        for pipeline, step in (("img2vid", "clip"), ("story", "draft"))
+    )
+    assert found["jobs_processed_per_minute", clip] == 1 / 5
+    for prefix in ("avg", "p50", "p95"):
+        assert found[f"{prefix}_queue_time_per_job_type", clip] == 30
+        assert found[f"{prefix}_processing_time_per_job_type", clip] == 4 * 60
+    assert ("oldest_queue_time_per_job_type", clip) in found
+    # It ended more than five minutes ago: a time of 0 s would look like a quick one.
+    assert found["jobs_processed_per_minute", draft] == 0
+    assert ("avg_queue_time_per_job_type", draft) not in found
+
+
+async def test_requests_are_counted_except_health_checks_and_scrapes(open_api: OpenApi) -> None:
+    async with open_api(scopes=[Scope.METRICS_READ, Scope.RUNS_READ]) as api:
+        for path in ("/api/v1/runs", "/api/v1/runs", "/nowhere", "/healthz", "/readyz", "/metrics"):
+            await api.get(path)
+        found = samples(await fetch_metrics(api))
+    assert found["retoma_http_requests_total", frozenset()] == 3
+    assert found["retoma_http_requests_per_second", frozenset()] > 0
+
+
+def test_the_request_rate_is_that_of_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("retoma.server.request_rate.time", SimpleNamespace(monotonic=lambda: now))
+    requests = RequestRate()
+    for _ in range(30):
+        requests.count()
+    now += 10
+    assert requests.get_rate() == 3
+    for _ in range(30):
+        requests.count()
+    now += 40
+    assert requests.get_rate() == 60 / 50
+    now += 15
+    assert requests.get_rate() == 30 / 60
+    now += 60
+    assert requests.get_rate() == 0
+    assert requests.total == 60
 
 
 async def test_waiting_reviews_are_exposed_by_pipeline_and_step(database: Database) -> None:

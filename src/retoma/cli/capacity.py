@@ -1,4 +1,4 @@
-"""`retoma workers`, `retoma queues` and `retoma pools`: list and change them."""
+"""`retoma workers`, `retoma queues`, `retoma metrics` and `retoma pools`: list them, and change queues and pools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from retoma.cli import printing
+from retoma.cli import inputs, printing
 from retoma.cli.command_setup import async_command, client_command, open_client, read_settings, run_with_client
 from retoma.cli.options import BY, By, DetailFormat, DetailOutput, ListFormat, ListOutput
 from retoma.cli.printing import Column
@@ -40,6 +40,15 @@ _QUEUE_COLUMNS = [
     Column("paused_at", "paused since", printing.format_time),
     Column("paused_by", "paused by"),
     Column("pause_reason", "reason"),
+]
+_JOB_TYPE_COLUMNS = [
+    *map(Column, ("pipeline", "step", "queue")),
+    Column("jobs_processed_per_minute", "jobs/min", lambda rate: f"{rate:.1f}"),
+    *(
+        Column(f"{statistic}_{field}_time", f"{statistic} {field}", printing.format_duration)
+        for field, statistics in (("queue", ("avg", "p50", "p95", "oldest")), ("processing", ("avg", "p50", "p95")))
+        for statistic in statistics
+    ),
 ]
 _POOL_COLUMNS = [
     Column("name", "pool"),
@@ -137,6 +146,26 @@ async def resume_queue(client: Client, queue: QueueName, by: By = BY, output: Li
 
 def _print_queue(queue: QueueMetrics, output: ListFormat) -> None:
     printing.print_rows([queue], _QUEUE_COLUMNS, output)
+
+
+@async_command
+async def metrics(
+    window: Annotated[
+        str, typer.Option("--window", metavar="DURATION", help="Jobs that ended within this time.")
+    ] = "5m",
+    output: ListOutput = ListFormat.TABLE,
+) -> None:
+    """Show throughput, queue time and processing time of every step.
+
+    \b
+    Examples:
+      retoma metrics
+      retoma metrics --window 1h -o json
+    """
+    within = inputs.read_duration("--window", window)
+    async with open_client(read_settings()) as client:
+        found = await client.metrics.list_job_types(within)
+    printing.print_rows(found, _JOB_TYPE_COLUMNS, output, "no steps yet; start a worker first")
 
 
 @pools.command("list")

@@ -15,7 +15,7 @@ import typer
 from retoma import logs
 from retoma.cli import printing, process_exit
 from retoma.cli.api_keys import keys
-from retoma.cli.capacity import pools, queues, workers
+from retoma.cli.capacity import metrics, pools, queues, workers
 from retoma.cli.charges import charges, prices
 from retoma.cli.check import check
 from retoma.cli.config import SETTINGS_FROM_FLAGS, config
@@ -39,7 +39,7 @@ FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
 tree = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 for revising in (rerun, edit, fork, diff):
     runs.command()(revising)
-for command in (dev, worker, serve, start, charges, password, check, doctor):
+for command in (dev, worker, serve, start, metrics, charges, password, check, doctor):
     tree.command()(command)
 for group in (runs, reviews, deliveries, endpoints, webhooks, workers, queues, pools, prices, keys, db, config):
     tree.add_typer(group)

@@ -14,6 +14,7 @@ import typer
 
 from retoma.app import App
 from retoma.cli import application, process_exit
+from retoma.cli.autoscale import Limits, run_autoscaled
 from retoma.cli.command_setup import open_database, read_settings
 from retoma.cli.garbage_collection import collect_on_growth, collect_rarely
 from retoma.cli.options import AppLocation, Concurrency
@@ -27,7 +28,7 @@ from retoma.privileges import hide_process
 from retoma.settings import Settings
 from retoma.store.database import Database
 from retoma.webhooks.sender import Sender
-from retoma.worker.worker import Worker
+from retoma.worker.worker import Worker, make_default_name
 
 log = get_logger(__name__)
 MAX_ENDPOINTS = 1_000
@@ -45,6 +46,26 @@ def worker(
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the worker in lists and logs.", show_default="host:pid")
     ] = None,
+    autoscale: Annotated[
+        bool, typer.Option("--autoscale", help="Run as many worker processes on this machine as the queues need.")
+    ] = False,
+    min_workers: Annotated[int, typer.Option("--min-workers", min=0, help="With --autoscale: at least this many.")] = 0,
+    max_workers: Annotated[
+        int | None,
+        typer.Option("--max-workers", min=1, help="With --autoscale: at most this many.", show_default="no limit"),
+    ] = None,
+    cpus_per_worker: Annotated[
+        float,
+        typer.Option(
+            "--cpus-per-worker", min=0, help="With --autoscale: CPUs that one process uses; 0 ignores the CPUs."
+        ),
+    ] = 1.0,
+    memory_per_worker: Annotated[
+        int, typer.Option("--memory-per-worker", min=1, help="With --autoscale: memory of one process, in MiB.")
+    ] = 256,
+    cooldown: Annotated[
+        float, typer.Option("--cooldown", min=0, help="With --autoscale: seconds until fewer workers are followed.")
+    ] = 30.0,
     until_stdin_closes: Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)] = False,
 ) -> None:
     """Run jobs and send webhooks until stopped.
@@ -52,17 +73,33 @@ def worker(
     SIGTERM or Ctrl-C waits for running jobs (up to RETOMA_DRAIN_SECONDS), releases the others and exits with 0. A
     second signal releases all jobs at once.
 
+    With --autoscale, this process runs no jobs itself. It starts another process only if a CPU is idle and enough
+    memory is available, and drains processes that are not needed.
+
     \b
     Examples:
       retoma worker film.py
       retoma worker shop.pipelines:app -q image -q audio -c 4
+      retoma worker film.py -q render -c 1 --autoscale --cpus-per-worker 2 --memory-per-worker 2048
     """
     settings = read_settings()
     loaded = application.load(app, settings)
     queues = _parse_queues(queue or [])
     _warn_unknown_queues(queues, loaded.queues)
-    work = _run_worker(loaded, settings, queues, concurrency, name, watches_stdin=until_stdin_closes)
-    run_process(work)
+    if autoscale:
+        options = [f"--concurrency={concurrency}", *(f"--queue={each}" for each in queues)]
+        limits = Limits(min_workers, max_workers, cpus_per_worker, memory_per_worker * 2**20, cooldown)
+        run_process(
+            run_autoscaled(
+                settings,
+                queues or loaded.queues,
+                [*options, *([] if app is None else [app])],
+                name or make_default_name(),
+                limits,
+            )
+        )
+    else:
+        run_process(_run_worker(loaded, settings, queues, concurrency, name, watches_stdin=until_stdin_closes))
 
 
 def run_process(work: Coroutine[Any, Any, None]) -> None:

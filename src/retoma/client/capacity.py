@@ -5,10 +5,11 @@ from __future__ import annotations
 from retoma.client.core import Namespace
 from retoma.client.validation import check_name, is_name
 from retoma.define.pool import MAX_CAPACITY, MIN_RATE
+from retoma.engine.queue_load import get_advice
 from retoma.errors import InvalidInput, NotFound
 from retoma.logs import get_logger
 from retoma.metrics import QueueMetrics
-from retoma.records import Pool, Worker
+from retoma.records import AutoscaleAdvice, Pool, Worker
 from retoma.store import metrics, pools, queues, workers
 
 log = get_logger(__name__)
@@ -63,6 +64,10 @@ class Workers(Namespace):
                 return each
         raise NotFound(f"there is no running worker {worker}")
 
+    async def list_busy(self) -> set[str]:
+        """Return the names of the workers that run jobs now."""
+        return await workers.list_busy(self._database)
+
 
 class Queues(Namespace):
     async def list(self, *, tenant: str | None = None) -> list[QueueMetrics]:
@@ -70,6 +75,15 @@ class Queues(Namespace):
         if (owner := await self._core.find_tenant_id(tenant)) is not None:
             return await metrics.list_queues_of_tenant(self._database, owner, self._core.heartbeat_timeout)
         return (await self._core.metrics_reader.read()).queues
+
+    async def get_autoscale_advice(self, queue: str) -> AutoscaleAdvice:
+        """Return how many workers a queue needs now, and why. Raise NotFound if no step or worker uses the queue.
+
+        It is for all tenants. Ask for it as often as you like: it needs no state of earlier calls.
+        """
+        return await get_advice(
+            self._database, queue, await self._core.job_type_reader.read(), self._core.heartbeat_timeout
+        )
 
     async def update(self, queue: str, *, concurrency: int) -> QueueMetrics:
         """Limit how many jobs of a queue run at once, over all workers. 0 removes the limit.

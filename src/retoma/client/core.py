@@ -34,6 +34,7 @@ class Core:
         self.tenants = Tenants(database)
         self._versions: dict[str, int] = {}
         self.metrics_reader = metrics.CachedReader(database, metrics.read_metrics, heartbeat_timeout)
+        self.job_type_reader = metrics.CachedReader(database, metrics.read_job_types, heartbeat_timeout)
         self.snapshot_reader = metrics.CachedReader(database, metrics.read_snapshot, heartbeat_timeout)
 
     async def close(self) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from retoma.client.core import Namespace
-from retoma.metrics import Metrics, MetricsSnapshot
+from retoma.engine.metrics import JOB_TYPE_WINDOW
+from retoma.metrics import JobTypeMetrics, Metrics, MetricsSnapshot
 from retoma.records import PipelineMetrics
 from retoma.store import metrics
 
@@ -19,6 +20,13 @@ class MetricQueries(Namespace):
     async def get_snapshot(self) -> MetricsSnapshot:
         """Return the metrics that the pages show, at most a second old. Cheaper than `get_all`."""
         return await self._core.snapshot_reader.read()
+
+    async def list_job_types(self, window: timedelta = JOB_TYPE_WINDOW) -> list[JobTypeMetrics]:
+        """Return the throughput, queue time and processing time of every step that workers process.
+
+        They are of the jobs that ended within `window`. If many events were written since, they are of a shorter time.
+        """
+        return await metrics.list_job_types(self._database, window)
 
     async def get_pipeline(
         self, pipeline: str, since: datetime, *, exclude_steps: Sequence[str] = ()

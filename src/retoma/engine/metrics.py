@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from retoma.metrics import Metrics, MetricsSnapshot
+from retoma.metrics import JobTypeMetrics, Metrics, MetricsSnapshot
 from retoma.records import Worker
 from retoma.settings import HEARTBEAT_TIMEOUT
 from retoma.store import health, metrics, versions, workers
@@ -16,6 +16,7 @@ from retoma.store.database import Database
 
 MAX_AGE_SECONDS = 1.0
 MAX_SNAPSHOT_RUNS = 4_000
+JOB_TYPE_WINDOW = timedelta(minutes=5)
 Value = TypeVar("Value")
 
 
@@ -52,6 +53,7 @@ async def read_metrics(database: Database, heartbeat_timeout: timedelta = HEARTB
         open_runs=await metrics.count_open_runs(database),
         not_started=await metrics.count_runs_not_started(database),
         orphans=await metrics.count_orphans(database),
+        job_types=await read_job_types(database, heartbeat_timeout),
         reviews=await metrics.list_open_reviews(database),
         deliveries=await metrics.get_delivery_metrics(database),
         counters=await metrics.list_counters(database),
@@ -74,6 +76,11 @@ async def read_snapshot(database: Database, heartbeat_timeout: timedelta = HEART
         deliveries=await metrics.get_delivery_metrics(database),
         workers=len(await _list_live_workers(database, heartbeat_timeout)),
     )
+
+
+async def read_job_types(database: Database, _: timedelta) -> list[JobTypeMetrics]:
+    """Return the jobs of the last five minutes, by step."""
+    return await metrics.list_job_types(database, JOB_TYPE_WINDOW)
 
 
 async def _get_oldest_transaction(database: Database) -> timedelta:

@@ -4,7 +4,7 @@ The API returns the same classes; a field's description is the one in the OpenAP
 """
 
 from retoma.records.api_key import CROSS_TENANT_SCOPES, ApiKey, NewApiKey, Scope
-from retoma.records.capacity import Pool, Server, Worker
+from retoma.records.capacity import AutoscaleAdvice, Pool, Server, Worker
 from retoma.records.charge import Charge, ChargeTotal, Price
 from retoma.records.delivery import (
     Delivery,
@@ -41,6 +41,7 @@ __all__ = [
     "GENERIC_CODE",
     "REASON_MESSAGES",
     "ApiKey",
+    "AutoscaleAdvice",
     "Charge",
     "ChargeTotal",
     "DecisionResult",

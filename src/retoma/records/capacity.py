@@ -38,6 +38,20 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class AutoscaleAdvice:
+    """How many workers a queue needs now, and why."""
+
+    queue: str
+    queued: Annotated[int, Field(description="The number of ready jobs.")]
+    running: int
+    oldest_wait_seconds: Annotated[
+        float, Field(description="How long the next job has been ready; 0 if there is none.")
+    ]
+    desired_workers: Annotated[int, Field(description="The number of workers that should serve the queue.")]
+    reason: Annotated[str, Field(description="Why, for people. Its text may change.")]
+
+
+@dataclass(frozen=True)
 class Worker:
     id: int
     name: str

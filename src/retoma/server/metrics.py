@@ -1,8 +1,8 @@
 """`/metrics` for Prometheus.
 
 Almost all metrics come from the database, so every server returns the same values. Only `process_*`, `python_info`,
-`retoma_loop_restarts_total` and `retoma_application_metrics_up` describe the server process itself. A snapshot costs a
-few index lookups and is taken at most once per second, no matter how many scrapers read it.
+`retoma_loop_restarts_total`, `retoma_http_*` and `retoma_application_metrics_up` describe the server process itself. A
+snapshot costs a few index lookups and is taken at most once per second, no matter how many scrapers read it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ router = APIRouter(include_in_schema=False)
 async def get_metrics(request: Request, by: Annotated[Principal, require_scope("metrics:read")]) -> Response:
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_SnapshotCollector(await collect_metrics(by.client)))
+    registry.register(
+        _SnapshotCollector(
+            [
+                *await collect_metrics(by.client),
+                *prometheus_format.format_requests(request.app.state.request_rate),
+            ]
+        )
+    )
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     return Response(encode(registry), headers={"Content-Type": media_type, "Cache-Control": "no-store"})

@@ -9,6 +9,7 @@ from datetime import timedelta
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from retoma.metrics import Metrics, cumulate_buckets
+from retoma.server.request_rate import RequestRate
 from retoma.states import RUN_FINAL_STATES, DeliveryState, RunState
 
 REPORTED_JOB_STATES = ("ready", "delayed", "running", "parked", "waiting")
@@ -18,6 +19,7 @@ OPEN_RUN_STATES = tuple(state for state in RunState if state not in RUN_FINAL_ST
 def format_snapshot(snapshot: Metrics) -> Iterator[Metric]:
     yield from _run_metrics(snapshot)
     yield from _queue_metrics(snapshot)
+    yield from _job_type_metrics(snapshot)
     yield from _pool_metrics(snapshot)
     yield from _review_metrics(snapshot)
     yield from _delivery_metrics(snapshot)
@@ -35,6 +37,21 @@ def format_loop_restarts(restarts: Mapping[str, int]) -> Metric:
         "Restarts of this server's background loops after a failure.",
         ["loop"],
         map(list, sorted(restarts.items())),
+    )
+
+
+def format_requests(requests: RequestRate) -> Iterator[Metric]:
+    yield make_counter(
+        "retoma_http_requests",
+        "Requests that this server received, without health checks and reads of the metrics.",
+        [],
+        [[requests.total]],
+    )
+    yield make_gauge(
+        "retoma_http_requests_per_second",
+        "Requests per second that this server received within the last minute.",
+        [],
+        [[requests.get_rate()]],
     )
 
 
@@ -104,6 +121,38 @@ def _queue_metrics(snapshot: Metrics) -> Iterator[Metric]:
         ["queue"],
         ([queue.queue, queue.concurrency] for queue in snapshot.queues),
     )
+
+
+def _job_type_metrics(snapshot: Metrics) -> Iterator[Metric]:
+    """Yield the metrics of each step. One without recent jobs has a rate of 0 but no times: 0 s would be wrong."""
+    labels = ["pipeline", "step"]
+    yield make_gauge(
+        "jobs_processed_per_minute",
+        "Jobs of the step that workers ended per minute, in the last 5 minutes.",
+        labels,
+        ([each.pipeline, each.step, each.jobs_processed_per_minute] for each in snapshot.job_types),
+    )
+    yield make_gauge(
+        "oldest_queue_time_per_job_type",
+        "Seconds that the next job of the step has been ready.",
+        labels,
+        ([each.pipeline, each.step, _to_seconds(each.oldest_queue_time)] for each in snapshot.job_types),
+    )
+    for field, meaning in (
+        ("queue_time", "Seconds from when a job was ready until its first attempt started"),
+        ("processing_time", "Seconds from a job's first attempt until its end, with retries and external work"),
+    ):
+        for prefix, statistic in (("avg", "mean"), ("p50", "median"), ("p95", "95th percentile")):
+            yield make_gauge(
+                f"{prefix}_{field}_per_job_type",
+                f"{meaning}, in the last 5 minutes: {statistic}.",
+                labels,
+                (
+                    [each.pipeline, each.step, time.total_seconds()]
+                    for each in snapshot.job_types
+                    if (time := getattr(each, f"{prefix}_{field}")) is not None
+                ),
+            )
 
 
 def _pool_metrics(snapshot: Metrics) -> Iterator[Metric]:

@@ -23,6 +23,7 @@ from retoma.server.pages.page_services import PageServices
 from retoma.server.principal import get_route_access
 from retoma.server.public_url_check import PublicUrlCheck
 from retoma.server.request_limits import RequestLimits
+from retoma.server.request_rate import CountRequests, RequestRate
 from retoma.server.routes import (
     actions,
     callbacks,
@@ -82,6 +83,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
     server.state.client = client
     server.state.live = Streams(client.database, settings.streams_per_key, auth.find_invalid)
     server.state.settings = settings
+    server.state.request_rate = RequestRate()
     problems.add_exception_handlers(server)
     server.router.routes += _build_routes()
     applications = () if app is None else app.applications
@@ -96,6 +98,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
     uploads = [page for application in applications for page in application.pages if page.max_upload]
     large_bodies |= {page.path: get_form_limits(page).size for page in uploads}
     server.add_middleware(RequestLimits, large_bodies=large_bodies, auth=auth)
+    server.add_middleware(CountRequests, rate=server.state.request_rate)
     return server
 
 

@@ -6,7 +6,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from retoma.metrics import DeliveryMetrics, MetricCounter, OpenReviewMetrics, PoolMetrics, QueueMetrics
+from retoma.metrics import (
+    DeliveryMetrics,
+    JobTypeMetrics,
+    MetricCounter,
+    OpenReviewMetrics,
+    PoolMetrics,
+    QueueMetrics,
+)
 from retoma.records import PipelineMetrics
 from retoma.states import RunState
 from retoma.store import clock, reviews
@@ -16,6 +23,10 @@ from retoma.store.statements import statements
 _SQL = statements("metrics")
 MAX_RUNS = 20_000  # there is no index of running jobs, so open runs are read one by one
 MAX_TENANTS = 20  # per queue, of which the first waiting job is read
+MAX_WORKERS = 1_000  # the newest, among which one of a queue is sought
+MAX_READY_JOBS = 100  # per queue and tenant, of which the first of each step is taken
+MAX_EVENTS = 20_000  # the newest, of which the ends of jobs are read
+MIN_WINDOW_MINUTES = 1 / 60  # a rate is of at least a second
 MAX_ENDS = 10_000  # counted at a time; the next update counts the rest
 
 
@@ -61,6 +72,12 @@ async def _list_queues_with(
     ]
 
 
+async def count_workers_by_queue(database: Database, heartbeat_timeout: timedelta) -> dict[str, tuple[int, int]]:
+    """Return the number of running workers of every queue, and their total concurrency."""
+    found = await database.fetch(_SQL["list_queues"], heartbeat_timeout=heartbeat_timeout)
+    return {row["queue"]: (row["workers"], row["concurrency"]) for row in found}
+
+
 async def count_open_runs(database: Database, max_runs: int | None = None) -> dict[tuple[str, RunState], int]:
     """Return the number of open runs by pipeline and state, among the oldest `max_runs`."""
     rows = await database.fetch(_SQL["count_open_runs_by_state"], max_runs=max_runs)
@@ -91,6 +108,56 @@ async def list_open_reviews(database: Database) -> list[OpenReviewMetrics]:
     return [
         OpenReviewMetrics(each.pipeline, each.step, each.open, each.overdue, now - each.oldest_at) for each in found
     ]
+
+
+async def get_queue_load(database: Database, queue: str, ahead: timedelta) -> Row:
+    """Return what waits and runs in a queue. Pools have room for the jobs that may start within `ahead`."""
+    return await database.fetch_one(
+        _SQL["get_queue_load"], queue=queue, max_runs=MAX_RUNS, max_tenants=MAX_TENANTS, ahead=ahead
+    )
+
+
+async def find_worker_concurrency(database: Database, queue: str) -> int | None:
+    """Return the concurrency of the worker that last served a queue, running or not."""
+    found: int | None = await database.find_value(_SQL["find_worker_concurrency"], queue=queue, limit=MAX_WORKERS)
+    return found
+
+
+async def list_job_types(database: Database, window: timedelta) -> list[JobTypeMetrics]:
+    """Return every step with its jobs of the last `window`, which is shorter if more than MAX_EVENTS were written."""
+    found = await database.fetch(
+        _SQL["list_job_types"],
+        window=window,
+        max_events=MAX_EVENTS,
+        max_tenants=MAX_TENANTS,
+        max_jobs=MAX_READY_JOBS,
+    )
+    return [_make_job_type(row) for row in found]
+
+
+def _make_job_type(row: Row) -> JobTypeMetrics:
+    avg_queue_time, p50_queue_time, p95_queue_time = _to_durations(row["queue_times"])
+    avg_processing_time, p50_processing_time, p95_processing_time = _to_durations(row["processing_times"])
+    return JobTypeMetrics(
+        pipeline=row["pipeline"],
+        step=row["step"],
+        queue=row["queue"],
+        window=row["window"],
+        jobs_processed=row["ended"],
+        jobs_processed_per_minute=row["ended"] / max(row["window"] / timedelta(minutes=1), MIN_WINDOW_MINUTES),
+        avg_queue_time=avg_queue_time,
+        p50_queue_time=p50_queue_time,
+        p95_queue_time=p95_queue_time,
+        oldest_queue_time=row["age"],
+        avg_processing_time=avg_processing_time,
+        p50_processing_time=p50_processing_time,
+        p95_processing_time=p95_processing_time,
+        busy_time=timedelta(seconds=row["busy_seconds"]),
+    )
+
+
+def _to_durations(seconds: Sequence[float] | None) -> Sequence[timedelta | None]:
+    return [None] * 3 if seconds is None else [timedelta(seconds=each) for each in seconds]
 
 
 async def update_counters(database: Database) -> None:

@@ -12,6 +12,7 @@ from retoma.records import Worker
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
+MAX_RUNS = 20_000  # there is no index of running jobs, so open runs are read one by one
 _SQL = statements("workers")
 _CALLS = statements("engine_calls")
 
@@ -57,6 +58,11 @@ async def request_drain(database: Database, worker: int, by: str) -> bool:
 async def list_alive(database: Database) -> list[Worker]:
     """Return workers that have neither stopped nor been declared dead, newest first."""
     return await database.fetch_records(Worker, _SQL["list_workers"])
+
+
+async def list_busy(database: Database) -> set[str]:
+    """Return the names of workers that run jobs, among the oldest open runs."""
+    return {row["name"] for row in await database.fetch(_SQL["list_busy_workers"], max_runs=MAX_RUNS)}
 
 
 async def reap_dead_workers(

@@ -21,6 +21,10 @@ from retoma.worker.worker_session import WorkerSession
 log = get_logger(__name__)
 
 
+def make_default_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 class Worker:
     """Works until `stop`. Then it claims nothing new, lets its jobs finish within the drain time, and returns the rest.
     If a person asks it to drain, it does the same without a limit of time.
@@ -44,7 +48,7 @@ class Worker:
         on_blocked: Callable[[], None] = lambda: None,
         on_drained: Callable[[], None] = lambda: None,
     ) -> None:
-        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.name = name or make_default_name()
         self.queues = list(queues) or app.queues
         self.concurrency = concurrency
         self._on_blocked = on_blocked

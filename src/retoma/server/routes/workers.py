@@ -8,12 +8,14 @@ from fastapi import APIRouter, Path
 
 from retoma import records
 from retoma.metrics import QueueMetrics
+from retoma.records import AutoscaleAdvice
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import document_problems
 from retoma.server.schemas import Name, PauseRequest, QueueList, QueueRequest, QueueStatus, Worker, WorkerList
 
 router = APIRouter(tags=["workers"])
 Reader = Annotated[Principal, require_scope("pools:read")]
+MetricReader = Annotated[Principal, require_scope("metrics:read")]
 Writer = Annotated[Principal, require_scope("pools:write")]
 QueueName = Annotated[Name, Path()]
 WorkerId = Annotated[int, Path(ge=1)]
@@ -37,6 +39,13 @@ async def pause_queue(queue: QueueName, body: PauseRequest, by: Writer) -> Queue
 @router.post("/queues/{queue}/resume", summary="Start jobs of a paused queue again", responses=document_problems(404))
 async def resume_queue(queue: QueueName, by: Writer) -> QueueStatus:
     return _serialize_queue(by, await by.client.queues.resume(queue, by=by.name))
+
+
+@router.get(
+    "/autoscale/{queue}", summary="Get the number of workers that a queue needs", responses=document_problems(404)
+)
+async def get_autoscale_advice(queue: QueueName, by: MetricReader) -> AutoscaleAdvice:
+    return await by.client.queues.get_autoscale_advice(queue)
 
 
 @router.get("/workers", summary="List running workers")

@@ -24,6 +24,42 @@ select queue, pool, max(retoma.now() - retoma.ready_since(j)) as age
   from retoma.next_ready_jobs(:max_tenants) j
  group by queue, pool;
 
+-- name: list_job_types
+-- The steps that workers process, with their recent jobs and the wait of the next one: the steps of the newest version of each
+-- pipeline, and those of other versions that have such jobs.
+with types as (
+  select v.pipeline, s.step, s.queue
+    from (select distinct on (pipeline) pipeline, id from retoma.versions order by pipeline, id desc) v
+    join retoma.steps s on s.version = v.id
+   where s.review is null and not s.internal
+), ready as (
+  select v.pipeline, j.step, min(j.queue) as queue, max(retoma.now() - retoma.ready_since(j)) as age
+    from retoma.next_ready_jobs_by_step(:max_tenants, :max_jobs) j
+    join retoma.versions v on v.id = j.version
+    join retoma.steps s on s.version = j.version and s.step = j.step
+   where s.review is null and not s.internal
+   group by v.pipeline, j.step
+)
+select pipeline, step, coalesce(t.queue, r.queue, m.queue) as queue, coalesce(m.ended, 0) as ended,
+       coalesce(m.busy_seconds, 0) as busy_seconds, coalesce(retoma.now() - m.since, :window::interval) as window,
+       m.queue_times, m.processing_times, r.age
+  from types t
+  full join ready r using (pipeline, step)
+  full join retoma.job_metrics(retoma.now() - :window::interval, :max_events) m using (pipeline, step)
+ order by pipeline, step;
+
+-- name: get_queue_load
+select queued, startable, running, busy_workers, background, oldest_wait
+  from retoma.queue_load(:queue, :max_runs, :max_tenants, :ahead::interval);
+
+-- name: find_worker_concurrency
+-- The concurrency of the worker that served a queue last, among the newest workers.
+select concurrency
+  from (select queues, concurrency, id from retoma.workers order by id desc limit :limit::int) w
+ where :queue = any (queues)
+ order by id desc
+ limit 1;
+
 -- name: count_open_runs_by_state
 -- Runs that have not ended; with `max_runs`, among the oldest ones.
 select v.pipeline, r.state::text as state, sum(r.runs)::bigint as runs

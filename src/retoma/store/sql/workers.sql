@@ -38,6 +38,12 @@ select id, name, queues, concurrency, started_at, ended_at, retoma.now() - heart
  where ended_at is null
  order by id desc;
 
+-- name: list_busy_workers
+-- The names of workers that run jobs.
+select w.name
+  from retoma.busy_workers(:max_runs) b (id)
+  join retoma.workers w on w.id = b.id;
+
 -- name: find_unwanted_jobs
 -- Which of these jobs this worker no longer owns, or belong to a cancelled run, so they must be stopped.
 select o.run, o.step, o.item, o.revision, o.fence

@@ -77,20 +77,26 @@ $$;
 -- The next jobs: of each queue and each pool, the first of every tenant.
 create or replace function retoma.next_ready_jobs(p_tenants int) returns setof retoma.jobs
 stable language sql as $$
+  select * from retoma.first_ready_jobs(p_tenants, 1);
+$$;
+
+-- The first `p_jobs` ready jobs of every tenant, of each queue and each pool.
+create or replace function retoma.first_ready_jobs(p_tenants int, p_jobs int) returns setof retoma.jobs
+stable language sql as $$
   select j.*
     from (select distinct queue from retoma.steps) q,
          retoma.tenants_ready(q.queue, p_tenants) as t (tenant),
          lateral (select * from retoma.jobs j
                    where j.queue = q.queue and j.tenant = t.tenant
                      and retoma.is_claimable(j) and j.worker_deaths = 0 and j.pool is null
-                   order by j.rank limit 1) j
+                   order by j.rank limit p_jobs) j
   union all
   select j.*
     from (select distinct queue from retoma.steps) q,
          lateral (select * from retoma.jobs j
                    where j.queue = q.queue
                      and retoma.is_claimable(j) and j.worker_deaths > 0 and j.pool is null
-                   order by j.rank limit 1) j
+                   order by j.rank limit p_jobs) j
   union all
   select j.*
     from retoma.pools p,
@@ -98,7 +104,17 @@ stable language sql as $$
          lateral (select * from retoma.jobs j
                    where j.pool = p.name and j.tenant = t.tenant
                      and retoma.is_claimable(j) and j.pool is not null
-                   order by j.rank, j.position limit 1) j;
+                   order by j.rank, j.position limit p_jobs) j;
+$$;
+
+-- Of each step with ready jobs, the one that is first in line.
+create or replace function retoma.next_ready_jobs_by_step(p_tenants int, p_jobs int) returns setof retoma.jobs
+stable language sql as $$
+  select (f.job).*
+    from (select distinct on (v.pipeline, (j.job).step) j.job
+            from (select f as job from retoma.first_ready_jobs(p_tenants, p_jobs) f) j
+            join retoma.versions v on v.id = (j.job).version
+           order by v.pipeline, (j.job).step, (j.job).rank) f;
 $$;
 
 -- Since when a ready job could run: since it was created or due, its last dependency or its external work ended, or it was

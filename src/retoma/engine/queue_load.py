@@ -1,0 +1,65 @@
+"""Measure the load of a queue, and advise on its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from retoma.engine.autoscale import DRAIN_SECONDS, QueueLoad, advise
+from retoma.errors import NotFound
+from retoma.metrics import JobTypeMetrics
+from retoma.records import AutoscaleAdvice
+from retoma.store import metrics
+from retoma.store.database import Database
+
+DEFAULT_CONCURRENCY = 20  # of `retoma worker`, if no worker has served the queue yet
+LONG_WINDOW = timedelta(hours=1)  # for the time that a job takes, if none ended in the usual window
+
+
+async def get_advice(
+    database: Database, queue: str, job_types: Iterable[JobTypeMetrics], heartbeat_timeout: timedelta
+) -> AutoscaleAdvice:
+    """Measure the load of a queue, and return how many workers it needs. `job_types` has the recent jobs of all steps.
+
+    Raise NotFound if no step uses the queue and no worker serves it.
+    """
+    queues = await metrics.count_workers_by_queue(database, heartbeat_timeout)
+    if queue not in queues:
+        raise NotFound(f"no step uses queue {queue!r}, and no worker serves it")
+    workers, slots = queues[queue]
+    found = await metrics.get_queue_load(database, queue, timedelta(seconds=DRAIN_SECONDS))
+    recent = _select_queue(job_types, queue)
+    ended = recent if any(each.jobs_processed for each in recent) else await _read_last_hour(database, queue)
+    wait: timedelta | None = found["oldest_wait"]
+    load = QueueLoad(
+        queued=found["queued"],
+        startable=found["startable"],
+        running=found["running"],
+        background=found["background"],
+        oldest_wait_seconds=0.0 if wait is None else max(wait.total_seconds(), 0.0),
+        workers=workers,
+        busy_workers=found["busy_workers"],
+        concurrency=round(slots / workers) if workers else await _find_concurrency(database, queue),
+        seconds_per_job=_get_seconds_per_job(ended),
+        busy_slots=sum(each.busy_time / max(each.window, timedelta(seconds=1)) for each in recent),
+    )
+    return advise(queue, load)
+
+
+async def _read_last_hour(database: Database, queue: str) -> list[JobTypeMetrics]:
+    return _select_queue(await metrics.list_job_types(database, LONG_WINDOW), queue)
+
+
+def _select_queue(job_types: Iterable[JobTypeMetrics], queue: str) -> list[JobTypeMetrics]:
+    return [each for each in job_types if each.queue == queue]
+
+
+def _get_seconds_per_job(job_types: list[JobTypeMetrics]) -> float | None:
+    """Return the time for which a job occupies a worker, with the attempts that failed."""
+    jobs = sum(each.jobs_processed for each in job_types)
+    return sum(each.busy_time.total_seconds() for each in job_types) / jobs if jobs else None
+
+
+async def _find_concurrency(database: Database, queue: str) -> int:
+    """Return how many jobs the last worker of a queue ran at once: the next one probably does the same."""
+    return await metrics.find_worker_concurrency(database, queue) or DEFAULT_CONCURRENCY
