@@ -41,7 +41,7 @@ def _draw(prompt: str, width: int, height: int) -> bytes:
 
 
 def _draw_cover(prompt: str, width: int, height: int) -> Image | None:
-    """Draw the icon of the scene whose picture the prompt names; another prompt about it gives other colours or places."""
+    """Draw the icon of the scene whose picture the prompt names, in another way for another prompt."""
     if (found := find_named_scene(prompt)) is None:
         return None
     topic, scene = found

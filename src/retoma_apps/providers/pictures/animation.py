@@ -38,10 +38,10 @@ class Animation:
 
     def __init__(self, scene: Scene, seconds: float, size: tuple[int, int]) -> None:
         tone = TONES[(TONES.index(scene.picture.tone) + scene.variant) % len(TONES)]
-        colours, floor = COLOURS[scene.theme][tone], FLOORS[scene.theme]
+        colours = COLOURS[scene.theme][tone]
         self._leaves_at = seconds - _LEAVE_END - _LEAVE_SECONDS
-        self._stage = Stage(colours, floor, size[0] / WIDTH)
-        self._ground = draw_ground(colours, floor, *size)
+        self._stage = Stage(colours, size[0] / WIDTH, max(seconds - _SCENE_PAUSE, 0.5))
+        self._ground = draw_ground(colours, FLOORS[scene.theme], *size)
         arrange(scene.picture, self._stage, find_cues(scene.picture, scene.text, seconds))
         self._settled: tuple[list[bool], Image] | None = None
 
@@ -96,7 +96,7 @@ class Animation:
 def draw_cover(picture: Picture, theme: Theme, random: Random, size: tuple[int, int]) -> Image:
     """Draw the picture's icon, large and without words, with room for words on its left."""
     colours = COLOURS[theme][random.choice(TONES)]
-    stage = Stage(colours, colours.ground, size[0] / WIDTH)
+    stage = Stage(colours, size[0] / WIDTH)
     cover = draw_ground(colours, colours.ground, *size)
     x, y, wide = random.uniform(1320, 1460), random.uniform(440, 560), random.uniform(820, 940)
     stage.add(stage.disc(wide), x, y, 0, "fade")

@@ -111,23 +111,27 @@ def _add_leader(stage: Stage, start: Point, end: Point, cue: float) -> None:
 def _arrange_comparison(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
     """Arrange two cards side by side, whose lines appear one after the other."""
     _add_heading(picture, stage)
-    wide, high, middle = 780.0, 560.0, (_TOP + FLOOR) / 2 - 6
-    ends = [*cues[1:], cues[-1] + max(cues[-1] - cues[0], 2.5)]
-    for side, item, cue, end in zip((-1, 1), picture.items, cues, ends, strict=True):
-        x, top = WIDTH / 2 + side * (wide / 2 + 26), middle - high / 2
-        stage.add(stage.card(wide, high, 40, stage.colours.card), x, middle, cue, "rise")
+    wide = 780.0
+    lines = [
+        [stage.text(point, 42, wide - 170, weight="Medium", rows=2) for point in item.points] for item in picture.items
+    ]
+    high = 300 + max(sum(stage.measure(line)[1] + 26 for line in each) for each in lines)
+    top = (_TOP + FLOOR - high) / 2 - 6
+    for side, item, rows, cue, end in zip(
+        (-1, 1), picture.items, lines, cues, [cues[1], stage.spoken_until], strict=True
+    ):
+        x = WIDTH / 2 + side * (wide / 2 + 26)
         left = x - wide / 2 + 56
+        stage.add(stage.card(wide, high, 40, stage.colours.card), x, top + high / 2, cue)
         stage.add(stage.icon_on_disc(item.icon, 190), left + 95, top + 146, cue + 0.1, "pop", floats=True)
         label = stage.text(item.label, 60, wide - 56 - 190 - 80, weight="ExtraBold", rows=2)
-        stage.add(label, left + 226 + stage.measure(label)[0] / 2, top + 146, cue + 0.15)
-        step = (end - cue) * 0.85 / max(len(item.points), 1)
-        y = top + 284
-        for at, point in enumerate(item.points):
-            row = stage.text(point, 40, wide - 170, weight="Medium", rows=2)
+        _add_left(stage, label, left + 226, top + 146 - stage.measure(label)[1] / 2, cue + 0.15)
+        y, step = top + 280, max(end - cue - 0.8, 0.2) / len(rows)
+        for at, row in enumerate(rows):
             start = cue + 0.4 + step * at
             stage.add(stage.disc(18, stage.colours.accent), left + 12, y + 26, start, "pop")
             _add_left(stage, row, left + 46, y, start)
-            y += stage.measure(row)[1] + 24
+            y += stage.measure(row)[1] + 26
 
 
 def _arrange_chart(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
@@ -172,7 +176,7 @@ def _arrange_number(picture: Picture, stage: Stage, cues: Sequence[float]) -> No
     if picture.icon:
         stage.add(stage.disc(520), 460, 500, FIRST + 0.1, "pop")
         stage.add(stage.icon(picture.icon, 350), 460, 500, FIRST + 0.25, "pop", floats=True)
-    x, wide = (1270, 1040) if picture.icon else (WIDTH / 2, _ROOM)
+    x, wide = (1290, 980) if picture.icon else (WIDTH / 2, _ROOM)
     number = stage.text(picture.text, 210, wide, weight="Black", colour=stage.colours.accent, rows=1)
     size = 210 * stage.measure(number)[1] / (210 * 1.2)
 

@@ -61,6 +61,8 @@ class Picture(Model):
     def _check_items(self) -> Self:
         if not _LEAST_ITEMS.get(self.kind, 0) <= len(self.items) <= _MOST_ITEMS.get(self.kind, 0):
             raise ValueError(f"a picture of kind {self.kind!r} cannot have {len(self.items)} items")
+        if self.kind == "comparison" and not all(item.points for item in self.items):
+            raise ValueError("each side of a comparison needs points")
         return self
 
     @property

@@ -82,11 +82,11 @@ class Sprite:
 
 @dataclass
 class Stage:
-    """Draws in the colours of a theme and tone, and collects sprites from back to front."""
+    """Draws in these colours and collects sprites from back to front. `spoken_until` is when the words end."""
 
     colours: Colours
-    floor: str
     scale: float
+    spoken_until: float = 0
     sprites: list[Sprite | Counter] = field(default_factory=list)
 
     def add(self, image: Image, x: float, y: float, start: float, move: Move = "rise", *, floats: bool = False) -> None:

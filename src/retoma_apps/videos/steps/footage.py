@@ -151,7 +151,7 @@ def has_subtitles(feedback: Feedback | None, current: bool) -> bool:
     return bool(feedback.extra.get("subtitles", in_words))
 
 
-def _choose_transition(number: int, clip: Clip) -> str:
+def choose_transition(number: int, clip: Clip) -> str:
     """Return how a clip replaces the previous one. Drawn clips contain text, and two texts must not be seen through
     each other."""
     return _DRAWN_TRANSITIONS[number % len(_DRAWN_TRANSITIONS)] if clip.source == OfflineFootage.name else "fade"
@@ -161,7 +161,7 @@ async def assemble_film(narration: Narration, broll: Broll, services: Services, 
     previous = Assembly.model_validate(ctx.previous_result) if ctx.previous_result else None
     subtitles = has_subtitles(ctx.feedback, previous.subtitles if previous else True)
     shots = [
-        Shot(ctx.path(clip.video), clip.seconds, _choose_transition(number, clip))
+        Shot(ctx.path(clip.video), clip.seconds, choose_transition(number, clip))
         for number, clip in enumerate(broll.clips)
     ]
     with temp_dir("film") as folder:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 from PIL import ImageChops
 
+from retoma import File
 from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.ffmpeg import FfmpegFailed, probe
-from retoma_apps.videos.models import Line
+from retoma_apps.videos.models import Clip, Line
+from retoma_apps.videos.steps.footage import choose_transition
 from retoma_apps.videos.steps.media import assembly
 from retoma_apps.videos.steps.media.assembly import BadShot, Shot, assemble
 from tests.apps.videos.media.material import SMALL, clip, frame, mean_volume, names, pixels, tone
@@ -61,6 +64,23 @@ async def test_shots_change_at_their_times_with_a_fade_around_each_cut(tmp_path:
     assert [seen[at] for at in (0, 20, 40, 50, 70, 89)] == ["red", "red", "lime", "lime", "blue", "blue"]
     assert seen[30] is None
     assert seen[60] is None
+
+
+async def test_a_slide_never_blends_the_pictures_of_two_shots(tmp_path: Path, sound: Path) -> None:
+    sliding = [replace(shot, transition="slideleft") for shot in shots(tmp_path, 1, 1, 1)]
+    assert None not in await film(tmp_path, sliding, sound)
+
+
+def test_drawn_clips_with_text_slide_in_and_stock_footage_fades_in() -> None:
+    file = File(file="0" * 64)
+    drawn, stock = [
+        [Clip(video=file, thumbnail=file, source=source, query="x", seconds=1, relevance=1, scene=0)] * 10
+        for source in ("offline", "pexels")
+    ]
+    assert {choose_transition(number, clip) for number, clip in enumerate(stock)} == {"fade"}
+    moves = {choose_transition(number, clip) for number, clip in enumerate(drawn)}
+    assert len(moves) > 3
+    assert all(move.startswith(("slide", "wipe")) for move in moves)
 
 
 async def test_a_clip_that_is_too_short_loops(tmp_path: Path, sound: Path) -> None:
