@@ -108,7 +108,7 @@ def _find_scene(found: FoundClip) -> Scene | None:
     if (known := find_scene(query)) is None:
         return None
     topic, scene = known
-    return Scene(scene.picture, scene.text, topic.theme, int(variant))
+    return Scene(scene.picture, scene.text, topic.theme, int(variant), is_last=scene is topic.scenes[-1])
 
 
 async def _draw_scene(folder: Path, scene: Scene, frames: Frames, seconds: float) -> Path:
@@ -118,7 +118,7 @@ async def _draw_scene(folder: Path, scene: Scene, frames: Frames, seconds: float
     await ffmpeg.run(
         [*source, "-framerate", str(frames.fps), "-i", "pipe:0", *_X264, "-movflags", "+faststart", "clip.mp4"],
         folder,
-        frames=animation.frames(count, frames.fps),
+        frames=animation.draw_frames(count, frames.fps),
     )
     return folder / "clip.mp4"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,12 +26,14 @@ _FLOAT_FPS = 15
 
 @dataclass(frozen=True)
 class Scene:
-    """A picture and the words that are spoken meanwhile. `variant` chooses other colours of the theme."""
+    """A picture and the words that are spoken meanwhile. `variant` chooses other colours of the theme; if `is_last`, no
+    other scene follows, so its parts stay."""
 
     picture: Picture
     text: str
     theme: Theme
     variant: int = 0
+    is_last: bool = False
 
 
 class Animation:
@@ -39,7 +42,8 @@ class Animation:
     def __init__(self, scene: Scene, seconds: float, size: tuple[int, int]) -> None:
         tone = TONES[(TONES.index(scene.picture.tone) + scene.variant) % len(TONES)]
         colours = COLOURS[scene.theme][tone]
-        self._leaves_at = seconds - _LEAVE_END - _LEAVE_SECONDS
+        self._complete_at = seconds - _LEAVE_END - _LEAVE_SECONDS
+        self._leaves_at = math.inf if scene.is_last else self._complete_at
         self._stage = Stage(colours, size[0] / WIDTH, max(seconds - _SCENE_PAUSE, 0.5))
         self._ground = draw_ground(colours, FLOORS[scene.theme], *size)
         arrange(scene.picture, self._stage, find_cues(scene.picture, scene.text, seconds))
@@ -57,9 +61,9 @@ class Animation:
 
     def draw_complete(self) -> Image:
         """Draw the frame in which all parts can be seen."""
-        return self._draw_parts(self._leaves_at)
+        return self._draw_parts(self._complete_at)
 
-    def frames(self, count: int, fps: int) -> Iterator[bytes]:
+    def draw_frames(self, count: int, fps: int) -> Iterator[bytes]:
         """Yield so many frames as RGB. A frame is drawn only if it differs from the one before."""
         shown, frame = None, b""
         for at in (number / fps for number in range(count)):
@@ -70,7 +74,7 @@ class Animation:
     def _describe(self, at: float) -> tuple[object, ...]:
         """Return what distinguishes this frame from others: while parts only float, fewer frames are enough."""
         sprites = self._stage.sprites
-        arriving = any(sprite.start <= at and sprite.progress(at) < 1 for sprite in sprites)
+        arriving = any(sprite.start <= at and sprite.compute_progress(at) < 1 for sprite in sprites)
         if arriving or 0 <= at - self._leaves_at <= _LEAVE_SECONDS:
             return (at,)
         floats = int(at * _FLOAT_FPS) if not all(sprite.is_settled(at) for sprite in sprites) else None
@@ -99,9 +103,9 @@ def draw_cover(picture: Picture, theme: Theme, random: Random, size: tuple[int, 
     stage = Stage(colours, size[0] / WIDTH)
     cover = draw_ground(colours, colours.ground, *size)
     x, y, wide = random.uniform(1320, 1460), random.uniform(440, 560), random.uniform(820, 940)
-    stage.add(stage.disc(wide), x, y, 0, "fade")
+    stage.add(stage.draw_disc(wide), x, y, 0, "fade")
     if picture.main_icon:
-        stage.add(stage.icon(picture.main_icon, wide * 0.7), x, y, 0, "fade")
+        stage.add(stage.draw_icon(picture.main_icon, wide * 0.7), x, y, 0, "fade")
     for sprite in stage.sprites:
         place_sprite(cover, sprite, 1, stage.scale)
     return cover

@@ -71,16 +71,18 @@ def _draw_shape(draw: ImageDraw, shape: str, colour: str, numbers: Sequence[floa
     match shape:
         case "oval":
             x, y, wide, high, *turn = numbers
-            draw.polygon(list(_oval((x, y), wide, high, math.radians(turn[0] * 100 / full) if turn else 0)), colour)
+            draw.polygon(
+                list(_trace_oval((x, y), wide, high, math.radians(turn[0] * 100 / full) if turn else 0)), colour
+            )
         case "box":
             left, top, right, bottom, *radius = numbers
             draw.rounded_rectangle((left, top, right, bottom), radius[0] if radius else 0, colour)
         case "poly":
-            draw.polygon(_pairs(numbers), colour)
+            draw.polygon(_pair_numbers(numbers), colour)
         case "blob":
-            draw.polygon(smooth_curve(_pairs(numbers), closed=True), colour)
+            draw.polygon(smooth_curve(_pair_numbers(numbers), closed=True), colour)
         case "line" | "curve":
-            points = _pairs(numbers[1:])
+            points = _pair_numbers(numbers[1:])
             draw_line(draw, smooth_curve(points) if shape == "curve" else points, colour, numbers[0])
         case _:
             raise ValueError(f"unknown shape {shape!r}")
@@ -98,13 +100,13 @@ def smooth_curve(points: Sequence[Point], *, closed: bool = False) -> list[Point
     """Return a Catmull-Rom spline through the points."""
     around = [points[-1], *points, points[0], points[1]] if closed else [points[0], *points, points[-1]]
     return [
-        _spline_point(around[at : at + 4], step / _CURVE_STEPS)
+        _interpolate(around[at : at + 4], step / _CURVE_STEPS)
         for at in range(len(around) - 3)
         for step in range(_CURVE_STEPS + 1)
     ]
 
 
-def _spline_point(points: Sequence[Point], at: float) -> Point:
+def _interpolate(points: Sequence[Point], at: float) -> Point:
     a, b, c, d = points
     x, y = (
         0.5 * (2 * q + (r - p) * at + (2 * p - 5 * q + 4 * r - s) * at**2 + (3 * q - p - 3 * r + s) * at**3)
@@ -113,7 +115,7 @@ def _spline_point(points: Sequence[Point], at: float) -> Point:
     return x, y
 
 
-def _oval(middle: Point, wide: float, high: float, turn: float) -> Iterator[Point]:
+def _trace_oval(middle: Point, wide: float, high: float, turn: float) -> Iterator[Point]:
     for step in range(_OVAL_STEPS):
         angle = math.tau * step / _OVAL_STEPS
         x, y = wide * math.cos(angle), high * math.sin(angle)
@@ -123,5 +125,5 @@ def _oval(middle: Point, wide: float, high: float, turn: float) -> Iterator[Poin
         )
 
 
-def _pairs(numbers: Sequence[float]) -> list[Point]:
+def _pair_numbers(numbers: Sequence[float]) -> list[Point]:
     return list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -30,16 +30,18 @@ def arrange(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
 def _arrange_title(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
     """Arrange a large title beside an illustration, with a note and a short list below it."""
     if picture.icon:
-        stage.add(stage.disc(640), 1450, 430, FIRST, "pop")
-        stage.add(stage.icon(picture.icon, 430), 1450, 430, FIRST + 0.15, "pop", floats=True)
+        stage.add(stage.draw_disc(640), 1450, 430, FIRST, "pop")
+        stage.add(stage.draw_icon(picture.icon, 430), 1450, 430, FIRST + 0.15, "pop", floats=True)
     wide = 940 if picture.icon else _ROOM
-    rows = [(0, FIRST + 0.1, stage.text(picture.title, 118 if not picture.items else 84, wide, weight="Black", rows=3))]
+    rows = [
+        (0, FIRST + 0.1, stage.draw_text(picture.title, 118 if not picture.items else 84, wide, weight="Black", rows=3))
+    ]
     if picture.note:
         rows.append((26, FIRST + 0.5, _draw_note(stage, picture.note, 44, wide)))
     for at, (item, cue) in enumerate(zip(picture.items, cues, strict=True)):
         rows.append((10 if at else 36, cue, _draw_note(stage, item.label, 38, wide)))
     top = (FLOOR - sum(gap + stage.measure(row)[1] for gap, _, row in rows)) / 2
-    stage.add(stage.card(120, 12, 6, stage.colours.accent), _MARGIN + 60, top - 34, FIRST, "right")
+    stage.add(stage.draw_card(120, 12, 6, stage.colours.accent), _MARGIN + 60, top - 34, FIRST, "right")
     for gap, start, row in rows:
         top += gap
         _add_left(stage, row, _MARGIN, top, start)
@@ -57,7 +59,7 @@ def _arrange_row(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
         x = WIDTH / 2 + pitch * (at - (count - 1) / 2)
         if at and picture.kind == "steps":
             stage.add(_draw_arrow(stage, pitch - size - 36), x - pitch / 2, middle, cue - 0.2, "right")
-        stage.add(stage.icon_on_disc(item.icon, size), x, middle, cue, "pop")
+        stage.add(stage.draw_icon_on_disc(item.icon, size), x, middle, cue, "pop")
         if picture.kind == "steps":
             stage.add(_draw_badge(stage, str(at + 1)), x - size * 0.36, middle - size * 0.36, cue + 0.1, "pop")
         _add_label(item, stage, x, middle + size / 2 + 34, pitch - 36, cue + 0.12)
@@ -67,7 +69,7 @@ def _arrange_diagram(picture: Picture, stage: Stage, cues: Sequence[float]) -> N
     """Arrange an illustration with labels on both sides that point to its parts."""
     _add_heading(picture, stage)
     size, x, y = 560, WIDTH / 2, (_TOP + FLOOR) / 2 - 4
-    stage.add(stage.icon(picture.icon, size), x, y, FIRST + 0.1, "pop")
+    stage.add(stage.draw_icon(picture.icon, size), x, y, FIRST + 0.1, "pop")
     pairs = list(zip(picture.items, cues, strict=True))
     for side in (-1, 1):
         labels = sorted(
@@ -81,7 +83,7 @@ def _arrange_diagram(picture: Picture, stage: Stage, cues: Sequence[float]) -> N
 
 def _add_callout(item: Item, stage: Stage, side: int, level: float, target: Point, cue: float) -> None:
     edge = WIDTH / 2 + side * 360
-    label = stage.text(item.label, 50, 450, align="left" if side > 0 else "right", rows=2)
+    label = stage.draw_text(item.label, 50, 450, align="left" if side > 0 else "right", rows=2)
     _add_leader(stage, (edge, level), target, cue)
     wide, high = stage.measure(label)
     outer = edge + side * 20
@@ -101,11 +103,11 @@ def _add_leader(stage: Stage, start: Point, end: Point, cue: float) -> None:
 
     def draw(pen: Pen) -> None:
         x, y = inside[1]
-        pen.line(inside, stage.colours.ink, 5)
-        pen.oval(x - 12, y - 12, x + 12, y + 12, stage.colours.ink)
-        pen.oval(x - 7, y - 7, x + 7, y + 7, stage.colours.accent)
+        pen.draw_line(inside, stage.colours.ink, 5)
+        pen.draw_oval(x - 12, y - 12, x + 12, y + 12, stage.colours.ink)
+        pen.draw_oval(x - 7, y - 7, x + 7, y + 7, stage.colours.accent)
 
-    stage.add(stage.shape(wide, high, draw), left + wide / 2, top + high / 2, cue, "fade")
+    stage.add(stage.draw_shape(wide, high, draw), left + wide / 2, top + high / 2, cue, "fade")
 
 
 def _arrange_comparison(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
@@ -113,7 +115,8 @@ def _arrange_comparison(picture: Picture, stage: Stage, cues: Sequence[float]) -
     _add_heading(picture, stage)
     wide = 780.0
     lines = [
-        [stage.text(point, 42, wide - 170, weight="Medium", rows=2) for point in item.points] for item in picture.items
+        [stage.draw_text(point, 42, wide - 170, weight="Medium", rows=2) for point in item.points]
+        for item in picture.items
     ]
     high = 300 + max(sum(stage.measure(line)[1] + 26 for line in each) for each in lines)
     top = (_TOP + FLOOR - high) / 2 - 6
@@ -122,14 +125,14 @@ def _arrange_comparison(picture: Picture, stage: Stage, cues: Sequence[float]) -
     ):
         x = WIDTH / 2 + side * (wide / 2 + 26)
         left = x - wide / 2 + 56
-        stage.add(stage.card(wide, high, 40, stage.colours.card), x, top + high / 2, cue)
-        stage.add(stage.icon_on_disc(item.icon, 190), left + 95, top + 146, cue + 0.1, "pop", floats=True)
-        label = stage.text(item.label, 60, wide - 56 - 190 - 80, weight="ExtraBold", rows=2)
+        stage.add(stage.draw_card(wide, high, 40, stage.colours.card), x, top + high / 2, cue)
+        stage.add(stage.draw_icon_on_disc(item.icon, 190), left + 95, top + 146, cue + 0.1, "pop", floats=True)
+        label = stage.draw_text(item.label, 60, wide - 56 - 190 - 80, weight="ExtraBold", rows=2)
         _add_left(stage, label, left + 226, top + 146 - stage.measure(label)[1] / 2, cue + 0.15)
         y, step = top + 280, max(end - cue - 0.8, 0.2) / len(rows)
         for at, row in enumerate(rows):
             start = cue + 0.4 + step * at
-            stage.add(stage.disc(18, stage.colours.accent), left + 12, y + 26, start, "pop")
+            stage.add(stage.draw_disc(18, stage.colours.accent), left + 12, y + 26, start, "pop")
             _add_left(stage, row, left + 46, y, start)
             y += stage.measure(row)[1] + 26
 
@@ -141,15 +144,15 @@ def _arrange_chart(picture: Picture, stage: Stage, cues: Sequence[float]) -> Non
     pitch = min(_ROOM / count, 380)
     wide = min(pitch * 0.56, 190)
     most = max(item.value for item in picture.items) or 1
-    line = stage.card(pitch * count, 6, 3, stage.colours.soft)
+    line = stage.draw_card(pitch * count, 6, 3, stage.colours.soft)
     stage.add(line, WIDTH / 2, base + 3, FIRST + 0.2, "right")
     for at, (item, cue) in enumerate(zip(picture.items, cues, strict=True)):
         x, high = WIDTH / 2 + pitch * (at - (count - 1) / 2), max(tallest * item.value / most, 12)
         colour = stage.colours.accent if item.value == most else stage.colours.soft
-        stage.add(stage.card(wide, high, 14, colour), x, base - high / 2, cue, "up")
-        value = stage.text(item.text, 58, pitch - 12, weight="Black", align="center", rows=1)
+        stage.add(stage.draw_card(wide, high, 14, colour), x, base - high / 2, cue, "up")
+        value = stage.draw_text(item.text, 58, pitch - 12, weight="Black", align="center", rows=1)
         stage.add(value, x, base - high - 50, cue + 0.35)
-        name = stage.text(item.label, 38, pitch - 24, weight="SemiBold", align="center", rows=2)
+        name = stage.draw_text(item.label, 38, pitch - 24, weight="SemiBold", align="center", rows=2)
         stage.add(name, x, base + 22 + stage.measure(name)[1] / 2, cue + 0.1)
 
 
@@ -161,12 +164,12 @@ def _arrange_timeline(picture: Picture, stage: Stage, cues: Sequence[float]) -> 
     places = [_MARGIN + pitch * (at + 0.5) for at in range(count)]
     for (before, after), cue in zip(pairwise(places), cues[1:], strict=True):
         stage.add(
-            stage.card(after - before, 10, 5, stage.colours.soft), (before + after) / 2, level, cue - 0.4, "right"
+            stage.draw_card(after - before, 10, 5, stage.colours.soft), (before + after) / 2, level, cue - 0.4, "right"
         )
     for item, x, cue in zip(picture.items, places, cues, strict=True):
         stage.add(_draw_dot(stage), x, level, cue, "pop")
         if item.icon:
-            stage.add(stage.icon(item.icon, 190), x, level - 150, cue + 0.1, "pop")
+            stage.add(stage.draw_icon(item.icon, 190), x, level - 150, cue + 0.1, "pop")
         _add_label(item, stage, x, level + 52, pitch - 40, cue + 0.12)
 
 
@@ -174,17 +177,19 @@ def _arrange_number(picture: Picture, stage: Stage, cues: Sequence[float]) -> No
     """Arrange a number that counts up, large beside its illustration."""
     _add_heading(picture, stage)
     if picture.icon:
-        stage.add(stage.disc(520), 460, 500, FIRST + 0.1, "pop")
-        stage.add(stage.icon(picture.icon, 350), 460, 500, FIRST + 0.25, "pop", floats=True)
+        stage.add(stage.draw_disc(520), 460, 500, FIRST + 0.1, "pop")
+        stage.add(stage.draw_icon(picture.icon, 350), 460, 500, FIRST + 0.25, "pop", floats=True)
     x, wide = (1290, 980) if picture.icon else (WIDTH / 2, _ROOM)
-    number = stage.text(picture.text, 210, wide, weight="Black", colour=stage.colours.accent, rows=1)
+    number = stage.draw_text(picture.text, 210, wide, weight="Black", colour=stage.colours.accent, rows=1)
     size = 210 * stage.measure(number)[1] / (210 * 1.2)
 
     @lru_cache(maxsize=2)
     def draw(text: str) -> Image:
-        return stage.text(text, size, wide * 2, weight="Black", colour=stage.colours.accent, align="center", rows=1)
+        return stage.draw_text(
+            text, size, wide * 2, weight="Black", colour=stage.colours.accent, align="center", rows=1
+        )
 
-    note = stage.text(picture.note, 52, wide, weight="SemiBold", align="center")
+    note = stage.draw_text(picture.note, 52, wide, weight="SemiBold", align="center")
     high, below = stage.measure(number)[1], stage.measure(note)[1]
     top = 500 - (high + 24 + below) / 2
     stage.sprites.append(Counter(lambda share: draw(count_to(picture.text, share)), x, top + high / 2, FIRST + 0.5))
@@ -203,13 +208,13 @@ def count_to(text: str, share: float) -> str:
 
 def _add_heading(picture: Picture, stage: Stage) -> None:
     if picture.title:
-        text = stage.text(picture.title, 64, _ROOM - 44, weight="ExtraBold", rows=1)
-        stage.add(stage.card(14, 66, 7, stage.colours.accent), _MARGIN + 7, _HEADING_Y, FIRST, "up")
+        text = stage.draw_text(picture.title, 64, _ROOM - 44, weight="ExtraBold", rows=1)
+        stage.add(stage.draw_card(14, 66, 7, stage.colours.accent), _MARGIN + 7, _HEADING_Y, FIRST, "up")
         _add_left(stage, text, _MARGIN + 44, _HEADING_Y - stage.measure(text)[1] / 2, FIRST + 0.1)
 
 
 def _add_label(item: Item, stage: Stage, x: float, top: float, wide: float, start: float) -> None:
-    label = stage.text(item.label, 46, wide, align="center", rows=2)
+    label = stage.draw_text(item.label, 46, wide, align="center", rows=2)
     high = stage.measure(label)[1]
     stage.add(label, x, top + high / 2, start)
     if item.note:
@@ -225,7 +230,7 @@ def _add_left(stage: Stage, image: Image, left: float, top: float, start: float)
 def _draw_note(stage: Stage, text: str, size: float, wide: float, side: int = 1) -> Image:
     """Draw less important text. `side` is 1 if it is aligned left, 0 if centred and -1 if aligned right."""
     align = ("center", "left", "right")[side]
-    return stage.text(text, size, wide, weight="Medium", colour=stage.colours.soft, align=align)  # type: ignore[arg-type]
+    return stage.draw_text(text, size, wide, weight="Medium", colour=stage.colours.soft, align=align)  # type: ignore[arg-type]
 
 
 def _draw_arrow(stage: Stage, wide: float) -> Image:
@@ -233,25 +238,25 @@ def _draw_arrow(stage: Stage, wide: float) -> Image:
     tip = [(length - 24, 6.0), (length - 6, high / 2), (length - 24, high - 6)]
 
     def draw(pen: Pen) -> None:
-        pen.line([(5, high / 2), (length - 8, high / 2)], stage.colours.accent, 8)
-        pen.line(tip, stage.colours.accent, 8)
+        pen.draw_line([(5, high / 2), (length - 8, high / 2)], stage.colours.accent, 8)
+        pen.draw_line(tip, stage.colours.accent, 8)
 
-    return stage.shape(length, high, draw)
+    return stage.draw_shape(length, high, draw)
 
 
 def _draw_badge(stage: Stage, text: str) -> Image:
-    badge = stage.disc(68, stage.colours.accent)
-    drawn = stage.text(text, 40, 68, weight="Black", colour=stage.colours.ground)
+    badge = stage.draw_disc(68, stage.colours.accent)
+    drawn = stage.draw_text(text, 40, 68, weight="Black", colour=stage.colours.ground)
     badge.alpha_composite(drawn, ((badge.width - drawn.width) // 2, (badge.height - drawn.height) // 2))
     return badge
 
 
 def _draw_dot(stage: Stage) -> Image:
     def draw(pen: Pen) -> None:
-        pen.oval(0, 0, 44, 44, stage.colours.accent)
-        pen.oval(12, 12, 32, 32, stage.colours.ground)
+        pen.draw_oval(0, 0, 44, 44, stage.colours.accent)
+        pen.draw_oval(12, 12, 32, 32, stage.colours.ground)
 
-    return stage.shape(44, 44, draw)
+    return stage.draw_shape(44, 44, draw)
 
 
 _ARRANGEMENTS: dict[Kind, Callable[[Picture, Stage, Sequence[float]], None]] = {

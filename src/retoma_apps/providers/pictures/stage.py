@@ -13,7 +13,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from retoma_apps.providers import fonts
-from retoma_apps.providers.pictures.icons import Point, draw_icon, draw_line
+from retoma_apps.providers.pictures import icons
+from retoma_apps.providers.pictures.icons import Point
 from retoma_apps.providers.pictures.models import Theme, Tone
 
 if TYPE_CHECKING:
@@ -73,11 +74,11 @@ class Sprite:
     move: Move = "rise"
     floats: bool = False
 
-    def progress(self, at: float) -> float:
+    def compute_progress(self, at: float) -> float:
         return min(max((at - self.start) / _MOVE_SECONDS[self.move], 0.0), 1.0)
 
     def is_settled(self, at: float) -> bool:
-        return not self.floats and self.progress(at) >= 1
+        return not self.floats and self.compute_progress(at) >= 1
 
 
 @dataclass
@@ -96,10 +97,10 @@ class Stage:
         """Return the width and height of a drawn part on the stage."""
         return image.width / self.scale, image.height / self.scale
 
-    def icon(self, name: str, size: float) -> Image:
-        return draw_icon(name, round(size * self.scale))
+    def draw_icon(self, name: str, size: float) -> Image:
+        return icons.draw_icon(name, round(size * self.scale))
 
-    def text(
+    def draw_text(
         self,
         text: str,
         size: float,
@@ -123,7 +124,7 @@ class Stage:
                 return lines, font
             size *= 0.94
 
-    def shape(self, wide: float, high: float, draw: Callable[[Pen], None]) -> Image:
+    def draw_shape(self, wide: float, high: float, draw: Callable[[Pen], None]) -> Image:
         """Draw shapes with clean edges on a transparent picture of this size."""
         from PIL import Image
 
@@ -132,14 +133,16 @@ class Stage:
         draw(pen)
         return pen.image.convert("RGBa").resize(size, Image.Resampling.BOX).convert("RGBA")
 
-    def disc(self, size: float, colour: str = "") -> Image:
-        return self.shape(size, size, lambda pen: pen.oval(0, 0, size, size, colour or self.colours.disc))
+    def draw_disc(self, size: float, colour: str = "") -> Image:
+        return self.draw_shape(size, size, lambda pen: pen.draw_oval(0, 0, size, size, colour or self.colours.disc))
 
-    def card(self, wide: float, high: float, radius: float = 36, colour: str = "") -> Image:
-        return self.shape(wide, high, lambda pen: pen.box(0, 0, wide, high, radius, colour or self.colours.disc))
+    def draw_card(self, wide: float, high: float, radius: float = 36, colour: str = "") -> Image:
+        return self.draw_shape(
+            wide, high, lambda pen: pen.draw_box(0, 0, wide, high, radius, colour or self.colours.disc)
+        )
 
-    def icon_on_disc(self, name: str, size: float) -> Image:
-        disc, icon = self.disc(size), self.icon(name, size * 0.66)
+    def draw_icon_on_disc(self, name: str, size: float) -> Image:
+        disc, icon = self.draw_disc(size), self.draw_icon(name, size * 0.66)
         disc.alpha_composite(icon, ((disc.width - icon.width) // 2, (disc.height - icon.height) // 2))
         return disc
 
@@ -154,17 +157,17 @@ class Pen:
         self._draw = ImageDraw.Draw(self.image)
         self._scale = scale
 
-    def oval(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
-        self._draw.ellipse(self._scaled(left, top, right, bottom), colour)
+    def draw_oval(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
+        self._draw.ellipse(self._scale_box(left, top, right, bottom), colour)
 
-    def box(self, left: float, top: float, right: float, bottom: float, radius: float, colour: str) -> None:
-        self._draw.rounded_rectangle(self._scaled(left, top, right, bottom), radius * self._scale, colour)
+    def draw_box(self, left: float, top: float, right: float, bottom: float, radius: float, colour: str) -> None:
+        self._draw.rounded_rectangle(self._scale_box(left, top, right, bottom), radius * self._scale, colour)
 
-    def line(self, points: Sequence[Point], colour: str, width: float) -> None:
+    def draw_line(self, points: Sequence[Point], colour: str, width: float) -> None:
         scaled = [(x * self._scale, y * self._scale) for x, y in points]
-        draw_line(self._draw, scaled, colour, width * self._scale)
+        icons.draw_line(self._draw, scaled, colour, width * self._scale)
 
-    def _scaled(self, *numbers: float) -> tuple[float, float, float, float]:
+    def _scale_box(self, *numbers: float) -> tuple[float, float, float, float]:
         left, top, right, bottom = (each * self._scale for each in numbers)
         return left, top, max(right - 1, left), max(bottom - 1, top)
 
@@ -179,18 +182,18 @@ class Counter:
     start: float
     seconds: float = 1.1
 
-    def progress(self, at: float) -> float:
+    def compute_progress(self, at: float) -> float:
         return min(max((at - self.start) / self.seconds, 0.0), 1.0)
 
     def is_settled(self, at: float) -> bool:
-        return self.progress(at) >= 1
+        return self.compute_progress(at) >= 1
 
 
 def place_sprite(frame: Image, sprite: Sprite | Counter, at: float, scale: float) -> None:
     """Draw a sprite into the frame as it is at this time; nothing before its start."""
     if at < sprite.start:
         return
-    done = sprite.progress(at)
+    done = sprite.compute_progress(at)
     if isinstance(sprite, Counter):
         _paste(frame, sprite.draw(_ease_out(done)), sprite.x * scale, sprite.y * scale)
         return

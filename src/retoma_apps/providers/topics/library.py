@@ -13,11 +13,9 @@ from retoma_apps.providers.topics.models import Topic, TopicScene
 _FOLDER = Path(__file__).parent
 
 
-@cache
 def list_topics(language: str | None = None) -> tuple[Topic, ...]:
     """Return the topics in this language, or in all of them, by title."""
-    topics = [_load(path) for path in sorted(_FOLDER.glob("*/*.toml"))]
-    return tuple(sorted((each for each in topics if language in (None, each.language)), key=lambda each: each.title))
+    return tuple(each for each in _load_topics() if language in (None, each.language))
 
 
 def find_topic(title: str, language: str | None = None) -> Topic | None:
@@ -44,8 +42,13 @@ def _scenes_by_visual() -> dict[str, tuple[Topic, TopicScene]]:
     return {_fold(scene.visual): (topic, scene) for topic in list_topics() for scene in topic.scenes}
 
 
-def _load(path: Path) -> Topic:
-    return Topic.model_validate({"language": path.parent.name, **tomllib.loads(path.read_text("utf-8"))})
+@cache
+def _load_topics() -> tuple[Topic, ...]:
+    found = (
+        Topic.model_validate({"language": path.parent.name, **tomllib.loads(path.read_text("utf-8"))})
+        for path in _FOLDER.glob("*/*.toml")
+    )
+    return tuple(sorted(found, key=lambda topic: topic.title))
 
 
 def _fold(text: str) -> str:

@@ -51,11 +51,18 @@ def test_no_part_of_a_picture_covers_the_subtitles_or_leaves_the_frame(scene: Sc
     assert bottom <= 846
 
 
+def test_the_last_scene_stays_until_its_end() -> None:
+    topic = list_topics("en")[0]
+    scene = Scene(topic.scenes[-1].picture, topic.scenes[-1].text, topic.theme, is_last=True)
+    animation = Animation(scene, SECONDS, SIZE)
+    assert difference(animation.draw(SECONDS), animation.draw(0)) > 2
+
+
 def test_an_item_appears_when_its_cue_is_spoken() -> None:
     picture = Picture(kind="icons", items=tuple(Item(label=name, icon="sun", cue=name) for name in ("um", "dois")))
     first, second = find_cues(picture, "um e mais tarde dois e fim", 10.7)
     assert first < 1
-    assert second == pytest.approx(10 * 15 / 26, abs=0.3)
+    assert second == pytest.approx(10 * 16 / 26, abs=0.1)
 
 
 def test_items_without_a_cue_appear_between_their_neighbours() -> None:
@@ -68,7 +75,7 @@ def test_items_without_a_cue_appear_between_their_neighbours() -> None:
 def test_a_picture_moves_while_parts_arrive_and_frames_without_motion_are_reused() -> None:
     topic = list_topics("en")[0]
     still = next(scene for scene in topic.scenes if scene.picture.kind == "timeline")
-    frames = list(Animation(Scene(still.picture, still.text, topic.theme), 10, SIZE).frames(300, 30))
+    frames = list(Animation(Scene(still.picture, still.text, topic.theme), 10, SIZE).draw_frames(300, 30))
     assert len(frames) == 300
     assert 30 < len({id(frame) for frame in frames}) < 200
 
