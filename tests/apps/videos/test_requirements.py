@@ -611,7 +611,7 @@ async def test_a_decision_survives_the_process_that_recorded_it(video_app: FastV
 
 
 NOTES = {
-    "research": "fale do café",
+    "research": "fale das debêntures",
     "script_generation": "mais curto",
     "audio_generation": "mais rápido",
     "broll_search": "outros",
@@ -783,7 +783,7 @@ async def test_a_script_review_has_the_whole_script_and_its_quality_report(
     assert [issue["code"] for issue in data["quality_report"]["issues"]] == ([] if passed else ["much_too_short"])
 
 
-@pytest.mark.parametrize(("seconds", "count"), [(25, 3), (120, 15)])
+@pytest.mark.parametrize(("seconds", "count"), [(25, 3), (120, 13)])
 async def test_a_script_review_counts_the_facts_that_the_script_uses(
     video_app: FastVideoApp, seconds: int, count: int
 ) -> None:

@@ -37,11 +37,11 @@ async def test_an_order_takes_missing_fields_from_its_channel(video_app: VideoAp
     assert (await video_app.api.call("PUT", "/api/v1/channels/news", json=channel)).json() == channel
     assert (await video_app.api.get("/api/v1/channels/news")).json() == channel
     open_order, own_order = (
-        await video_app.order(channel="news"),
+        await video_app.order("How bonds work", channel="news"),
         await video_app.order(channel="news", language="pt-BR"),
     )
     run = await video_app.client.runs.get(await _id(video_app, open_order))
-    assert run.input == {"topic": TOPIC, "scheduled_for": None, **common}
+    assert run.input == {"topic": "How bonds work", "scheduled_for": None, **common}
     own_run = await video_app.client.runs.get(await _id(video_app, own_order))
     assert (own_run.input["language"], own_run.input["voice"]) == ("pt-BR", "")  # the channel's voice does not speak it
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from PIL import ImageColor
 
 from retoma import GiveUp
 from retoma_apps.providers.images.offline import OfflineImages
+from retoma_apps.providers.pictures.stage import COLOURS
 from retoma_apps.providers.topics import list_topics
 from tests.apps.providers.images.conftest import open_picture
 
@@ -26,12 +28,13 @@ async def test_no_image_is_drawn_that_would_exhaust_the_memory(size: tuple[int, 
         await OfflineImages().make("x", width=size[0], height=size[1])
 
 
-async def test_a_prompt_that_names_a_bundled_picture_draws_its_icon() -> None:
-    images, visual = OfflineImages(), list_topics("en")[0].scenes[0].visual
-    made = [
-        await images.make(prompt, width=320, height=180) for prompt in (f"#1 T. {visual}.", f"#1 T. {visual}. More")
-    ]
+async def test_a_prompt_that_names_a_bundled_picture_draws_its_icon_on_its_ground() -> None:
+    images, topic = OfflineImages(), list_topics("en")[0]
+    prompt = f"#1 {topic.title}. {topic.scenes[0].visual}."
+    made = [await images.make(f"{prompt} {note}", width=320, height=180) for note in ("", "More")]
     assert made[0] != made[1]
-    colours = [len(open_picture(each).convert("P").getcolors() or []) for each in made]
-    gradient = len(open_picture(await images.make("mar", width=320, height=180)).convert("P").getcolors() or [])
-    assert max(colours) < gradient
+    grounds = [ImageColor.getrgb(colours.ground) for colours in COLOURS[topic.theme].values()]
+    for picture in map(open_picture, made):
+        corner = picture.getpixel((2, 2))
+        assert isinstance(corner, tuple)
+        assert any(all(abs(a - b) < 12 for a, b in zip(corner, ground, strict=True)) for ground in grounds)

@@ -203,7 +203,7 @@ async def test_a_channel_is_configured_with_its_form_and_new_orders_use_it(video
     assert await get_channel(video_pages.client, "financas") == Channel(
         language="en", voice="espeak_en", style="calm", seconds=90, budget=2.5
     )
-    await video_pages.send("/videos/", ORDER)
+    await video_pages.send("/videos/", ORDER | {"topic": "How bonds work"})
     (run,) = await video_pages.client.runs.list()
     assert (run.input["language"], run.input["seconds"], run.input["voice"]) == ("en", 90, "espeak_en")
     assert "espeak_en" in text_of(await video_pages.read("/videos/channels"))

@@ -170,5 +170,5 @@ def test_other_thumbnails_name_the_subject_and_a_number_from_the_script(
     title: str, language: Language, texts: list[str]
 ) -> None:
     text = {"en": "It took the people of the town 10 years.", "pt-BR": "O povo da cidade levou 10 anos."}[language]
-    script = Script(title=title, language=language, scenes=[{"text": text, "visual": "a"}])  # type: ignore[list-item]
+    script = Script(title=title, language=language, scenes=[{"text": text, "visual": "a"}])
     assert thumbnail_texts(script) == texts

@@ -147,11 +147,12 @@ def _requested_subject(note: str) -> set[str]:
 
 
 def _find_nearest_scene(note: str, topic: Topic) -> TopicScene | None:
-    """Return the scene that shares the most words with the requested subject, and at least half of them."""
+    """Return the scene that shares the most words with the requested subject, and at least half of them; of several, the
+    one that is told last, because a script has the others already."""
     subject = _requested_subject(note)
-    shared = [(len(subject & _scene_words(scene)), -index) for index, scene in enumerate(topic.scenes)]
-    most, index = max(shared)
-    return topic.scenes[-index] if most and 2 * most >= len(subject) else None
+    nearest = max(topic.scenes, key=lambda scene: (len(subject & _scene_words(scene)), scene.rank))
+    most = len(subject & _scene_words(nearest))
+    return nearest if most and 2 * most >= len(subject) else None
 
 
 def _scene_words(scene: TopicScene) -> set[str]:
