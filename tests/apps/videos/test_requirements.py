@@ -612,7 +612,7 @@ async def test_a_decision_survives_the_process_that_recorded_it(video_app: FastV
 
 NOTES = {
     "research": "fale das debêntures",
-    "script_generation": "mais curto",
+    "script_generation": "mais longo",
     "audio_generation": "mais rápido",
     "broll_search": "outros",
     "video_assembly": "sem legendas",

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 from retoma_apps.providers.pictures.layouts import FIRST, arrange
 from retoma_apps.providers.pictures.models import Picture, Theme
-from retoma_apps.providers.pictures.stage import COLOURS, FLOORS, TONES, WIDTH, Stage, draw_ground, place_sprite
+from retoma_apps.providers.pictures.stage import (
+    COLOURS,
+    FLOORS,
+    TONES,
+    WIDTH,
+    Stage,
+    draw_floor,
+    draw_ground,
+    place_sprite,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -45,7 +54,8 @@ class Animation:
         self._complete_at = seconds - _LEAVE_END - _LEAVE_SECONDS
         self._leaves_at = math.inf if scene.is_last else self._complete_at
         self._stage = Stage(colours, size[0] / WIDTH, max(seconds - _SCENE_PAUSE, 0.5))
-        self._ground = draw_ground(colours, FLOORS[scene.theme], *size)
+        self._ground = draw_ground(colours, *size)
+        draw_floor(self._ground, FLOORS[scene.theme], colours.accent)
         arrange(scene.picture, self._stage, find_cues(scene.picture, scene.text, seconds))
         self._settled: tuple[list[bool], Image] | None = None
 
@@ -101,8 +111,8 @@ def draw_cover(picture: Picture, theme: Theme, random: Random, size: tuple[int, 
     """Draw the picture's icon, large and without words, with room for words on its left."""
     colours = COLOURS[theme][random.choice(TONES)]
     stage = Stage(colours, size[0] / WIDTH)
-    cover = draw_ground(colours, colours.ground, *size)
-    x, y, wide = random.uniform(1320, 1460), random.uniform(440, 560), random.uniform(820, 940)
+    cover = draw_ground(colours, *size)
+    x, y, wide = random.uniform(1320, 1460), random.uniform(420, 500), random.uniform(800, 900)
     stage.add(stage.draw_disc(wide), x, y, 0, "fade")
     if picture.main_icon:
         stage.add(stage.draw_icon(picture.main_icon, wide * 0.7), x, y, 0, "fade")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from retoma_apps.providers.pictures.icons import Point
 from retoma_apps.providers.pictures.models import Item, Kind, Picture
-from retoma_apps.providers.pictures.stage import FLOOR, WIDTH, Counter, Pen, Stage
+from retoma_apps.providers.pictures.stage import FLOOR, TEXT_HEIGHT, WIDTH, Counter, Pen, Stage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -132,7 +132,7 @@ def _arrange_comparison(picture: Picture, stage: Stage, cues: Sequence[float]) -
         y, step = top + 280, max(end - cue - 0.8, 0.2) / len(rows)
         for at, row in enumerate(rows):
             start = cue + 0.4 + step * at
-            stage.add(stage.draw_disc(18, stage.colours.accent), left + 12, y + 26, start, "pop")
+            stage.add(stage.draw_disc(18, stage.colours.accent), left + 12, y + 30, start, "pop")
             _add_left(stage, row, left + 46, y, start)
             y += stage.measure(row)[1] + 26
 
@@ -181,7 +181,7 @@ def _arrange_number(picture: Picture, stage: Stage, cues: Sequence[float]) -> No
         stage.add(stage.draw_icon(picture.icon, 350), 460, 500, FIRST + 0.25, "pop", floats=True)
     x, wide = (1290, 980) if picture.icon else (WIDTH / 2, _ROOM)
     number = stage.draw_text(picture.text, 210, wide, weight="Black", colour=stage.colours.accent, rows=1)
-    size = 210 * stage.measure(number)[1] / (210 * 1.2)
+    size = stage.measure(number)[1] / TEXT_HEIGHT
 
     @lru_cache(maxsize=2)
     def draw(text: str) -> Image:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT, FLOOR = 1920, 1080, 846
 _LEADING = 1.2
+_DESCENDERS = 0.1
+"""How far letters reach above and below their row, relative to the size of the font."""
+TEXT_HEIGHT = _LEADING + 2 * _DESCENDERS
+"""The height of a row of drawn text, relative to the size of its font."""
 _SUPERSAMPLING = 2
 Move = Literal["rise", "pop", "fade", "right", "up"]
 _MOVE_SECONDS: dict[Move, float] = {"rise": 0.55, "pop": 0.6, "fade": 0.4, "right": 0.6, "up": 0.9}
@@ -217,17 +221,24 @@ def place_sprite(frame: Image, sprite: Sprite | Counter, at: float, scale: float
         _paste(frame, _fade(image, _ease_out(done)), x, y + offset)
 
 
-def draw_ground(colours: Colours, floor: str, width: int, height: int) -> Image:
-    """Draw the ground with two soft discs of light, and the floor for the subtitles."""
+def draw_ground(colours: Colours, width: int, height: int) -> Image:
+    """Draw the ground with two soft discs of light."""
     from PIL import Image, ImageDraw
 
     ground = Image.new("RGB", (width, height), colours.ground)
     draw, unit = ImageDraw.Draw(ground), width / WIDTH
     for x, y, radius in ((1560, 210, 620), (210, 820, 430)):
         draw.ellipse(tuple(each * unit for each in (x - radius, y - radius, x + radius, y + radius)), colours.glow)
-    draw.rectangle((0, FLOOR * unit, width, height), floor)
-    draw.rectangle((0, FLOOR * unit, width, (FLOOR + 7) * unit), colours.accent)
     return ground
+
+
+def draw_floor(ground: Image, floor: str, edge: str) -> None:
+    """Draw the floor for the subtitles."""
+    from PIL import ImageDraw
+
+    draw, unit = ImageDraw.Draw(ground), ground.width / WIDTH
+    draw.rectangle((0, FLOOR * unit, ground.width, ground.height), floor)
+    draw.rectangle((0, FLOOR * unit, ground.width, (FLOOR + 7) * unit), edge)
 
 
 def _paste(frame: Image, image: Image, x: float, y: float) -> None:
@@ -285,10 +296,11 @@ def _draw_rows(
     from PIL import Image, ImageDraw
 
     wide, high = math.ceil(max(font.getlength(line) for line in lines)) + 4, round(font.size * _LEADING)
-    drawn = Image.new("RGBA", (max(wide, 1), max(high * len(lines), 1)), f"{colour}00")
+    room = math.ceil(font.size * _DESCENDERS)
+    drawn = Image.new("RGBA", (max(wide, 1), max(high * len(lines) + 2 * room, 1)), f"{colour}00")
     draw = ImageDraw.Draw(drawn)
     places = {"left": (0, "lm"), "center": (wide / 2, "mm"), "right": (wide, "rm")}
     x, anchor = places[align]
     for row, line in enumerate(lines):
-        draw.text((x, high * (row + 0.5)), line, colour, font, anchor)
+        draw.text((x, room + high * (row + 0.5)), line, colour, font, anchor)
     return drawn

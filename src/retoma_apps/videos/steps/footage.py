@@ -25,7 +25,7 @@ from retoma_apps.videos.steps.media.assembly import Shot, assemble
 from retoma_apps.videos.steps.media.temp_dir import temp_dir
 
 MAX_CLIP_ATTEMPTS = 3
-_DRAWN_TRANSITIONS = ("slideleft", "slideup", "wipeleft", "slideright", "wipeup")
+_DRAWN_TRANSITIONS = ("slideleft", "wipeleft", "slideright", "wiperight")
 _WITHOUT_SUBTITLES = re.compile(r"sem (as )?legendas|(no|without) subtitles", re.IGNORECASE)
 _WITH_SUBTITLES = re.compile(r"com (as )?legendas|with subtitles", re.IGNORECASE)
 

@@ -147,8 +147,10 @@ def _requested_subject(note: str) -> set[str]:
 
 
 def _find_nearest_scene(note: str, topic: Topic) -> TopicScene | None:
-    """Return the scene that shares the most words with the requested subject, and at least half of them; of several, the
-    one that is told last, because a script has the others already."""
+    """Return the scene that shares the most words with the requested subject, and at least half of them.
+
+    Of several, it is the one with the highest rank, because a script is more likely to have the others already.
+    """
     subject = _requested_subject(note)
     nearest = max(topic.scenes, key=lambda scene: (len(subject & _scene_words(scene)), scene.rank))
     most = len(subject & _scene_words(nearest))
