@@ -122,9 +122,9 @@ def draw_cover(picture: Picture, theme: Theme, random: Random, size: tuple[int, 
 
 
 def find_cues(picture: Picture, text: str, seconds: float) -> list[float]:
-    """Return when each item appears: as its cue is spoken; without one, evenly between its neighbours."""
+    """Return when each part appears: as its cue is spoken; without one, evenly between its neighbours."""
     spoken = max(seconds - _SCENE_PAUSE, 0.5)
-    places = [text.find(item.cue) / max(len(text), 1) if item.cue else None for item in picture.items]
+    places = [text.find(cue) / max(len(text), 1) if cue else None for cue in picture.cues]
     return [max(FIRST + 0.2, place * spoken) for place in _fill_gaps(places)]
 
 

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 
 
 def arrange(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
-    """Put the parts of the picture on the stage. `cues` are the seconds at which its items appear."""
+    """Put the parts of the picture on the stage. `cues` are the seconds at which its parts appear."""
     _ARRANGEMENTS[picture.kind](picture, stage, cues)
 
 
@@ -192,8 +192,8 @@ def _arrange_number(picture: Picture, stage: Stage, cues: Sequence[float]) -> No
     note = stage.draw_text(picture.note, 52, wide, weight="SemiBold", align="center")
     high, below = stage.measure(number)[1], stage.measure(note)[1]
     top = 500 - (high + 24 + below) / 2
-    stage.sprites.append(Counter(lambda share: draw(count_to(picture.text, share)), x, top + high / 2, FIRST + 0.5))
-    stage.add(note, x, top + high + 24 + below / 2, FIRST + 0.9)
+    stage.sprites.append(Counter(lambda share: draw(count_to(picture.text, share)), x, top + high / 2, cues[0]))
+    stage.add(note, x, top + high + 24 + below / 2, cues[0] + 0.4)
 
 
 def count_to(text: str, share: float) -> str:

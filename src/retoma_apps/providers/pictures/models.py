@@ -47,12 +47,14 @@ class Item(Model):
 
 
 class Picture(Model):
-    """`icon` is the illustration of a title, a diagram or a number; `text` is the number as it is written."""
+    """`icon` is the illustration of a title, a diagram or a number. `text` is the number as it is written, and appears
+    when the narration reaches `cue`."""
 
     kind: Kind
     title: str = ""
     note: str = ""
     text: str = ""
+    cue: str = ""
     icon: Icon = ""
     tone: Tone = "dark"
     items: tuple[Item, ...] = ()
@@ -64,6 +66,11 @@ class Picture(Model):
         if self.kind == "comparison" and not all(item.points for item in self.items):
             raise ValueError("each side of a comparison needs points")
         return self
+
+    @property
+    def cues(self) -> tuple[str, ...]:
+        """The words at which its parts appear; empty where they appear by themselves."""
+        return (self.cue,) if self.kind == "number" else tuple(item.cue for item in self.items)
 
     @property
     def main_icon(self) -> str:

@@ -39,9 +39,9 @@ class TopicScene(Model):
 
     @model_validator(mode="after")
     def _check_cues(self) -> Self:
-        for item in self.picture.items:
-            if item.cue not in self.text:
-                raise ValueError(f"{item.cue!r} is not in the text of the scene {self.visual!r}")
+        for cue in self.picture.cues:
+            if cue not in self.text:
+                raise ValueError(f"{cue!r} is not in the text of the scene {self.visual!r}")
         return self
 
 
