@@ -42,6 +42,7 @@ from retoma_apps.videos.schemas import Checkpoint, CheckpointOutcomes, Checkpoin
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.states import Stage
 from retoma_apps.videos.steps.voices import check_voice
+from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel
 
 Reader = Annotated[Principal, require_scope("runs:read")]
 Viewer = Annotated[Principal, require_scope_or_link("runs:read", run="video", digest="digest")]
@@ -79,7 +80,10 @@ class BatchApproval(BaseModel):
 async def order_video(order: Order, by: Writer, key: Key = None) -> Response:
     _check_own_channel(by, order.channel)
     services: Services = by.application.resources["services"]
-    video = await channels.start_video(by.client, order, services.writer, key=key)
+    try:
+        video = await channels.start_video(by.client, order, services.writer, key=key)
+    except NeedsLanguageModel as error:
+        raise Problem(422, "NEEDS_LANGUAGE_MODEL", str(error)) from error
     shown = await _describe_video(by, await by.client.runs.get(video))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{video}"})
 

@@ -18,7 +18,6 @@ LANGUAGE_NAME = "Brazilian Portuguese"
 CONTENT = (
     "retoma/demo.py",  # the story that the demo tells
     "pages/formats.py",  # formats of dates
-    "offline_*.py",
     "videos*/demo.py",  # the topic of the demo video
     "labelling.py",  # the prompt
     "classifier*/exports.py",  # values of the seed's CSV
@@ -31,6 +30,7 @@ CONTENT = (
 LANGUAGE_RULES = (
     "autowriter/steps/csv_file.py",
     "autowriter/steps/texts.py",
+    "bundled.py",
     "chunks.py",
     "feedback_checks.py",
     "headlines.py",
@@ -39,7 +39,6 @@ LANGUAGE_RULES = (
     "quality.py",
     "spoken_text.py",
     "syllables.py",
-    "template.py",
 )
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from retoma import GiveUp
-from retoma.errors import RetomaError
+from retoma.errors import InvalidInput
 from retoma.translations import N_
 from retoma_apps.providers import llm
 from retoma_apps.providers.provider import format_variables
@@ -19,6 +19,7 @@ from retoma_apps.videos.steps.spoken_text import fold, seconds_for_words, word_c
 from retoma_apps.videos.steps.writing.drafts import build_script, select_new_facts
 from retoma_apps.videos.steps.writing.phrases import content_words
 from retoma_apps.videos.steps.writing.port import UsageCallback
+from retoma_apps.videos.steps.writing.script_texts import SCRIPT_TEXTS
 
 SHORTER_FACTOR, LONGER_FACTOR = 0.7, 1.4
 _LENGTH_TOLERANCE = 1.15  # a little over the target length is better than a gap
@@ -36,21 +37,9 @@ _NEEDS_MODEL = N_(
     "the topic “%(topic)s” needs a language model: set %(variables)s, or choose one of the topics that come with "
     "Retoma: %(titles)s"
 )
-_DESCRIPTIONS: dict[Language, tuple[str, str]] = {
-    "pt-BR": (
-        "Este roteiro acompanha o Retoma e foi escrito para ele. Foi desenhado e narrado em um computador, offline, "
-        "sem modelo de linguagem.",
-        "Fontes:",
-    ),
-    "en": (
-        "This script comes with Retoma and was written for it. It was drawn and narrated on one computer, offline, "
-        "without a language model.",
-        "Sources:",
-    ),
-}
 
 
-class NeedsLanguageModel(RetomaError):
+class NeedsLanguageModel(InvalidInput):
     """The topic is not bundled, and no language model is configured. The message lists the bundled topics."""
 
     def __init__(self, topic: str, language: Language) -> None:
@@ -183,7 +172,7 @@ def _to_source(topic: Topic, key: str) -> Source:
 
 
 def _description(topic: Topic, language: Language, facts: Sequence[Fact]) -> str:
-    offline, heading = _DESCRIPTIONS[language]
+    texts = SCRIPT_TEXTS[language]
     sources = {(fact.source.name, fact.source.url) for fact in facts}
     listed = [f"{name} {url}".strip() for name, url in sorted(sources)]
-    return "\n".join([topic.summary, "", offline, *(["", heading, *listed] if listed else [])])
+    return "\n".join([topic.summary, "", texts.bundled, *(["", texts.sources, *listed] if listed else [])])

@@ -6,15 +6,12 @@ import re
 from collections.abc import Iterator
 
 from retoma_apps.providers.topics import find_topic
-from retoma_apps.videos.models import MOST_THUMBNAILS, Language, Script
+from retoma_apps.videos.models import MOST_THUMBNAILS, Script
 from retoma_apps.videos.steps.spoken_text import fold, guess_language, split_words
 from retoma_apps.videos.steps.writing.phrases import content_words, is_content
+from retoma_apps.videos.steps.writing.script_texts import SCRIPT_TEXTS
 
 MOST_WORDS = 3
-_HOOKS: dict[Language, tuple[str, ...]] = {
-    "pt-BR": ("O ESSENCIAL", "EM RESUMO", "UM PRIMEIRO OLHAR", "DE PERTO"),
-    "en": ("THE ESSENTIALS", "IN SHORT", "A FIRST LOOK", "UP CLOSE"),
-}
 _LONGEST = 24
 _JOINS = frozenset({"of", "and", "the", "in", "e", "em", "de", "da", "do", "das", "dos"})
 _NUMBER = re.compile(
@@ -40,7 +37,7 @@ def _candidate_texts(script: Script) -> Iterator[str]:
     yield _subject(script.title)
     if number := _NUMBER.search(script.text):
         yield number[1].replace(" %", "%")
-    yield from _HOOKS[guess_language(script.text)]
+    yield from SCRIPT_TEXTS[guess_language(script.text)].hooks
 
 
 def _subject(title: str) -> str:
