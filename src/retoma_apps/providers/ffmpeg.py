@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import re
 import resource
 import subprocess
@@ -24,6 +26,7 @@ _MEMORY = 6 * 1024**3
 _LARGEST_FILE = 8 * 1024**3
 _MOST_PIXELS = 100_000_000
 _TAIL = 4_000
+_PIPE_BYTES = 1024**2  # fewer wake-ups than with 64 KB, for frames of several megabytes
 _VERSION_TIMEOUT_SECONDS = 20
 _PROGRESS_ARGUMENTS = ("-progress", "pipe:1", "-stats_period", "0.1", "-nostats")
 
@@ -88,8 +91,8 @@ def media_kind(path: Path) -> str:
 async def run(
     arguments: Sequence[str], folder: Path, progress: Progress | None = None, *, frames: Iterator[bytes] | None = None
 ) -> None:
-    """Run ffmpeg in `folder`. Cancelling this call kills it. `frames` is what it reads from `pipe:0`, if anything; each
-    is drawn in a thread."""
+    """Run ffmpeg in `folder`. Cancelling this call kills it. `frames` is what it reads from `pipe:0`, if anything; they
+    are drawn in a thread."""
     code, log = await _run_process(
         [*arguments[:-1], *_PROGRESS_ARGUMENTS, "-y", arguments[-1]], folder, "error", progress, frames
     )
@@ -125,10 +128,19 @@ async def _run_process(
     progress: Progress | None = None,
     frames: Iterator[bytes] | None = None,
 ) -> tuple[int, str]:
-    process = await _start(arguments, folder, level, frames is not None)
+    source, sink = os.pipe()
+    try:
+        process = await _start(arguments, folder, level, asyncio.subprocess.DEVNULL if frames is None else source)
+    except BaseException:
+        os.close(sink)
+        raise
+    finally:
+        os.close(source)
     try:
         _, log, _ = await asyncio.gather(
-            _follow(process.stdout, progress), _tail(process.stderr), _feed(process.stdin, frames)
+            _follow(process.stdout, progress),
+            _tail(process.stderr),
+            asyncio.to_thread(_write_frames, frames or iter(()), sink),
         )
         return await process.wait(), log
     finally:
@@ -153,7 +165,9 @@ def _detect_format(path: Path, known: Sequence[tuple[bytes, int, str]], expected
     raise FfmpegFailed(f"this is not {expected}")
 
 
-async def _start(arguments: Sequence[str], folder: Path, level: str, reads: bool = False) -> asyncio.subprocess.Process:
+async def _start(
+    arguments: Sequence[str], folder: Path, level: str, stdin: int = asyncio.subprocess.DEVNULL
+) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         find_ffmpeg(),
         "-nostdin",
@@ -162,7 +176,7 @@ async def _start(arguments: Sequence[str], folder: Path, level: str, reads: bool
         *arguments,
         cwd=folder,
         env=ENVIRONMENT,
-        stdin=asyncio.subprocess.PIPE if reads else asyncio.subprocess.DEVNULL,
+        stdin=stdin,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         preexec_fn=_limit_resources,
@@ -214,16 +228,12 @@ async def _follow(stdout: asyncio.StreamReader | None, progress: Progress | None
             progress(int(value))
 
 
-async def _feed(stdin: asyncio.StreamWriter | None, frames: Iterator[bytes] | None) -> None:
-    """Send the frames. If ffmpeg ends early, its log says why."""
-    if stdin is None or frames is None:
-        return
-    with suppress(BrokenPipeError, ConnectionResetError):
-        while frame := await asyncio.to_thread(next, frames, b""):
-            stdin.write(frame)
-            await stdin.drain()
-        stdin.close()
-        await stdin.wait_closed()
+def _write_frames(frames: Iterator[bytes], sink: int) -> None:
+    """Draw and send the frames. If ffmpeg ends early, its log says why."""
+    with suppress(BrokenPipeError), open(sink, "wb") as pipe:
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        pipe.writelines(frames)
 
 
 async def _tail(stderr: asyncio.StreamReader | None) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 SHORTEST, LONGEST = 8.0, 15.0
 LONGEST_SCENE = 60.0
 _VARIANTS = 6
+_PICTURE_FPS = 15  # enough for parts that arrive and float, and half the work
 _TRANSITION_SECONDS = 0.6
 """Seconds that a picture lasts beyond its scene, while the next one arrives."""
 _LONGEST_QUERY = 200
@@ -114,11 +115,11 @@ def _find_scene(found: FoundClip) -> Scene | None:
 async def _draw_scene(folder: Path, scene: Scene, frames: Frames, seconds: float) -> Path:
     animation = await asyncio.to_thread(_animate, scene, frames, seconds)
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{frames.width}x{frames.height}"]
-    count = max(round(seconds * frames.fps), 1)
+    fps = min(frames.fps, _PICTURE_FPS)
     await ffmpeg.run(
-        [*source, "-framerate", str(frames.fps), "-i", "pipe:0", *_X264, "-movflags", "+faststart", "clip.mp4"],
+        [*source, "-framerate", str(fps), "-i", "pipe:0", *_X264, "-movflags", "+faststart", "clip.mp4"],
         folder,
-        frames=animation.draw_frames(count, frames.fps),
+        frames=animation.draw_frames(max(round(seconds * fps), 1), fps),
     )
     return folder / "clip.mp4"
 

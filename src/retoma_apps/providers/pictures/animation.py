@@ -30,7 +30,6 @@ _SCENE_PAUSE = 0.7
 """Seconds without words at the end of a scene."""
 _LEAVE_END, _LEAVE_SECONDS = 0.25, 0.3
 """When the parts have left, in seconds before the end of the scene, and how long that takes."""
-_FLOAT_FPS = 15
 
 
 @dataclass(frozen=True)
@@ -82,13 +81,14 @@ class Animation:
             yield frame
 
     def _describe(self, at: float) -> tuple[object, ...]:
-        """Return what distinguishes this frame from others: while parts only float, fewer frames are enough."""
+        """Return what distinguishes this frame from others: its time, while anything moves."""
         sprites = self._stage.sprites
-        arriving = any(sprite.start <= at and sprite.compute_progress(at) < 1 for sprite in sprites)
-        if arriving or 0 <= at - self._leaves_at <= _LEAVE_SECONDS:
+        if 0 <= at - self._leaves_at <= _LEAVE_SECONDS:
             return (at,)
-        floats = int(at * _FLOAT_FPS) if not all(sprite.is_settled(at) for sprite in sprites) else None
-        return at > self._leaves_at, sum(sprite.start <= at for sprite in sprites), floats
+        shown = [sprite for sprite in sprites if sprite.start <= at]
+        if not all(sprite.is_settled(at) for sprite in shown) and at < self._leaves_at:
+            return (at,)
+        return at > self._leaves_at, len(shown)
 
     def _draw_parts(self, at: float) -> Image:
         """Draw on a copy of what no longer moves, which is drawn only when another part has arrived."""

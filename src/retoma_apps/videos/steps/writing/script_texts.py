@@ -11,7 +11,7 @@ from retoma_apps.videos.models import FrozenModel, Language
 
 
 class ScriptTexts(FrozenModel):
-    """`hooks` are words for thumbnails; `bundled` says where a bundled script comes from, and `sources` heads a list."""
+    """`hooks` are words for thumbnails, `bundled` says where a bundled script comes from, `sources` heads a list."""
 
     hooks: tuple[str, ...]
     bundled: str
