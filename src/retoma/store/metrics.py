@@ -25,7 +25,7 @@ MAX_RUNS = 20_000  # there is no index of running jobs, so open runs are read on
 MAX_TENANTS = 20  # per queue, of which the first waiting job is read
 MAX_WORKERS = 1_000  # the newest, among which one of a queue is sought
 MAX_READY_JOBS = 100  # per queue and tenant, of which the first of each step is taken
-MAX_EVENTS = 20_000  # the newest, of which the ends of jobs are read
+MAX_EVENTS = 5_000  # the newest, of which the ends of jobs are read
 MIN_WINDOW_MINUTES = 1 / 60  # a rate is of at least a second
 MAX_ENDS = 10_000  # counted at a time; the next update counts the rest
 

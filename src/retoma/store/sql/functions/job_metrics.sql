@@ -61,9 +61,11 @@ begin
       join types t on t.version = a.version and t.step = a.step
       left join dependencies d on d.run = a.run and d.step = a.step and d.revision = a.revision
       left join lateral (select max(j.ended_at) as ended_at
-                           from retoma.edges g
-                           join retoma.jobs j on j.run = a.run and j.step = g.from_step and j.item = a.item and j.revision <= a.revision
-                          where g.version = a.version and g.to_step = a.step and g.same_item offset 0) i
+                           from (select e.from_step from retoma.edges e
+                                  where e.version = a.version and e.to_step = a.step and e.same_item offset 0) g,
+                                lateral (select n.ended_at from retoma.jobs n
+                                          where n.run = a.run and n.step = g.from_step and n.item = a.item
+                                            and n.revision <= a.revision offset 0) j) i
         on a.has_ended and t.created_on = 'expansion'
       left join lateral (select x.run_at from retoma.runs x where x.id = a.run offset 0) r on a.has_ended and t.created_on = 'start'
   )

@@ -17,8 +17,10 @@ begin
                        process_due_reviews, reap_dead_workers, record_callback, record_delivery_attempt, record_look, record_poll,
                        record_provider_reports, redeliver, release_due_jobs, repair_runs, rerun_failed, rerun_steps, resolve_orphan, resume_once,
                        resume_run, skip_items, start_child_runs, start_runs, undo_decision, update_metric_counters}'::text[]),
-    (c_indexes_only, '{busy_workers, job_metrics, jobs_by_pool, jobs_by_queue, jobs_of_tenant_by_queue, next_ready_jobs, next_ready_jobs_by_step, queue_load,
+    (c_indexes_only, '{busy_workers, jobs_by_pool, jobs_by_queue, jobs_of_tenant_by_queue, next_ready_jobs, next_ready_jobs_by_step, queue_load,
                        ready_since, runs_not_started}'),
+    -- It joins its own rows, whose number the planner does not know, and looks up all others by `lateral`, one by one.
+    (c_indexes_only || ' set enable_nestloop = off set jit = off', '{job_metrics}'),
     -- A bitmap would read all due deliveries of a host to send a few.
     ('set enable_bitmapscan = off', '{claim_deliveries}')
   loop
