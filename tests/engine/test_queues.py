@@ -15,6 +15,7 @@ from tests.conftest import OpenSandbox
 from tests.engine.builders import HEARTBEAT_TIMEOUT, names, pass_heartbeat_timeout, rows, run_claims, state, value
 from tests.engine.test_claim_order import one_step, two_queues
 from tests.engine.test_leases import killed_worker
+from tests.engine.test_pools import two_sizes
 from tests.engine.test_races import begin_uncommitted_call, is_blocked, open_two_channels, wait_until
 
 
@@ -90,29 +91,16 @@ async def test_jobs_with_a_pool_and_suspects_wait_for_their_paused_queue(open_sa
 
 
 async def test_no_slots_are_reserved_for_a_job_of_a_paused_queue(open_sandbox: OpenSandbox) -> None:
-    gpu = Pool("gpu", capacity=2)
-    pipeline = Pipeline("sizes")
-
-    @pipeline.step(pool=gpu, slots=2, queue="large", priority=1)
-    def large() -> int:
-        return 2
-
-    @pipeline.step(pool=gpu)
-    def one() -> int:
-        return 1
-
-    @pipeline.step(pool=gpu)
-    def two() -> int:
-        return 1
-
+    pipeline = two_sizes(Pool("gpu", capacity=3), queue="large")
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start(pipeline)
-        first = await worker.claim(1, queues=["default"])
+        await run_claims(worker, await worker.claim(1, queues=["default"]), "numbers")
+        held = await worker.claim(1, queues=["default"])
         assert await worker.claim(10, queues=["large"]) == []
         await rows(sandbox, "update retoma.pools set reserved_at = reserved_at - interval '1 hour'")
         await sandbox.client.queues.pause("large", by="ana")
-        await run_claims(worker, first)
-        assert len(await worker.claim(1)) == 1
+        await run_claims(worker, held)
+        assert names(await worker.claim(1)) == ["small:1"]
 
 
 async def test_a_run_says_that_its_queue_is_paused_and_is_not_stuck(open_sandbox: OpenSandbox) -> None:

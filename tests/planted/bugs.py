@@ -492,6 +492,13 @@ BUGS = [
         f"{QUEUES}::test_no_job_of_a_paused_queue_starts_until_it_is_resumed",
     ),
     Bug(
+        "slots stay reserved for a job of a paused queue",
+        f"{FUNCTIONS}/pools.sql",
+        "     and not retoma.is_paused(p_queue);",
+        "     ;",
+        f"{QUEUES}::test_no_slots_are_reserved_for_a_job_of_a_paused_queue",
+    ),
+    Bug(
         "a worker keeps successors of a limited queue",
         f"{FUNCTIONS}/finish_and_claim.sql",
         "    v_unlimited := array(select unnest(p_queues) except select unnest(v_limited));\n",
