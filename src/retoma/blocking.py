@@ -177,11 +177,15 @@ class BlockingPools(BlockingNamespace[Pools]):
 class BlockingWorkers(BlockingNamespace[Workers]):
     list = _blocking(Workers.list)
     list_busy = _blocking(Workers.list_busy)
+    drain = _blocking(Workers.drain)
 
 
 class BlockingQueues(BlockingNamespace[Queues]):
     list = _blocking(Queues.list)
     get_autoscale_advice = _blocking(Queues.get_autoscale_advice)
+    update = _blocking(Queues.update)
+    pause = _blocking(Queues.pause)
+    resume = _blocking(Queues.resume)
 
 
 class BlockingMetricQueries(BlockingNamespace[MetricQueries]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -91,10 +93,8 @@ class BatchApproval(BaseModel):
 async def order_video(order: Order, by: Writer, key: Key = None) -> Response:
     _check_own_channel(by, order.channel)
     services: Services = by.application.resources["services"]
-    try:
+    with _name_missing_model():
         video = await channels.start_video(by.client, order, services.writer, key=key)
-    except NeedsLanguageModel as error:
-        raise Problem(422, "NEEDS_LANGUAGE_MODEL", str(error)) from error
     shown = await _describe_video(by, await by.client.runs.get(video))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/{video}"})
 
@@ -132,7 +132,8 @@ async def order_batch(order: BatchOrder, by: Writer, key: BatchKey = None) -> Re
     for video in order.videos:
         _check_own_channel(by, video.channel)
     services: Services = by.application.resources["services"]
-    batch = await batches.start_batch(by.client, order, services.writer, tenant=by.tenant, key=key)
+    with _name_missing_model():
+        batch = await batches.start_batch(by.client, order, services.writer, tenant=by.tenant, key=key)
     shown = await _describe_batch(by, await by.client.runs.get(batch))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/batches/{batch}"})
 
@@ -302,6 +303,14 @@ def _format_outcome(one: DecisionResult) -> dict[str, Any]:
         return {"checkpoint_id": str(one.review), "status": "approved"}
     problem = to_problem(one.error)
     return {"checkpoint_id": str(one.review), "status": "error", "code": problem.code, "error": problem.detail}
+
+
+@contextmanager
+def _name_missing_model() -> Iterator[None]:
+    try:
+        yield
+    except NeedsLanguageModel as error:
+        raise Problem(422, "NEEDS_LANGUAGE_MODEL", str(error)) from error
 
 
 def _check_own_channel(by: Principal, channel: str) -> None:

@@ -24,6 +24,7 @@ from tests.apps.autowriter.samples import HEADER, LINE, REQUEST
 from tests.apps.autowriter.writer_app import WriterApp
 
 OTHER_LINE = LINE.replace("400", "390")
+FEW = 10  # statements that loops of the server may send meanwhile
 IMPORT_STEPS = ("lines_found", "csv_parsed", "article_requested")
 
 
@@ -264,7 +265,8 @@ async def test_five_thousand_lines_are_accepted_and_shown_with_as_few_statements
         assert status == 202
         await show(writer_app, started)
         counts.append(dict(calls))
-    assert counts[1] == counts[2]
+    assert counts[1]["parsed by the server"] == counts[2]["parsed by the server"] == 1
+    assert counts[2]["statements"] <= counts[1]["statements"] + FEW
     assert counts[2]["parsed by the server"] == 1
 
 

@@ -177,7 +177,7 @@ async def test_a_batch_with_a_topic_that_needs_a_language_model_starts_nothing(
             {"channel": "jogos", "topic": "Chess openings"},
         ]
         answer = await video_app.api.post("/api/v1/videos/batches", json={"videos": videos})
-        assert answer.status_code == 422
+        assert (answer.status_code, answer.json()["code"]) == (422, "NEEDS_LANGUAGE_MODEL")
         assert "Chess openings” needs a language model" in answer.json()["detail"]
         assert await video_app.client.runs.list() == []
 
