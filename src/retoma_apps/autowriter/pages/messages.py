@@ -138,8 +138,12 @@ CODE_SENTENCES = {
     "BLOG_NOT_FOUND": N_("The blog does not exist. Create it, or correct its id, then resume."),
     "LLM_TIMEOUT": N_("The language model did not answer in time, also after retries. Resume later."),
     "LLM_INVALID_JSON": N_("The language model's answer could not be used, also after retries. Resume later."),
-    "LLM_CONTENT_FILTERED": N_("The language model refused to write about this. Change the request, or use another model."),
-    "LLM_TOO_LONG": N_("The text is too long for the language model. Use a model that accepts longer texts, then rerun."),
+    "LLM_CONTENT_FILTERED": N_(
+        "The language model refused to write about this. Change the request, or use another model."
+    ),
+    "LLM_TOO_LONG": N_(
+        "The text is too long for the language model. Use a model that accepts longer texts, then rerun."
+    ),
     "LLM_NO_SUCH_MODEL": N_("The provider does not have this model. Set AUTOWRITER_MODEL to another one, then resume."),
     "LLM_BAD_REQUEST": N_("The language model's provider rejected our request. Report the technical details."),
     "KEYWORDS_API_FAIL": N_("The keywords API did not answer, also after retries. Resume later."),
