@@ -33,7 +33,11 @@ from tests.ports import free_port
 
 WAIT_TIMEOUT = 120.0
 SHORTER_THAN_THE_FILM = 10.0
-BATCH = [(channel, f"Como funciona {number}") for channel in ("cinema", "jogos", "musica") for number in range(5)]
+BATCH = [
+    (channel, topic)
+    for channel in ("cinema", "jogos", "musica", "arte", "moda")
+    for topic in ("Como o café é feito", "Como investir em renda fixa", "Como funciona a fotossíntese")
+]
 VIDEOS = """
 from functools import cache
 from pathlib import Path

@@ -15,7 +15,7 @@ from retoma.server import auth
 from retoma.store.database import Database
 from tests.apps.classifier.classifier_app import make_project, running_classifier_app
 from tests.apps.gpu.gpu_app import running_gpu_app
-from tests.apps.videos.video_app import running_video_app
+from tests.apps.videos.video_app import TOPIC, running_video_app
 from tests.conftest import empty_database
 from tests.server.api import Api
 from tests.server.test_authorisation import (
@@ -45,6 +45,7 @@ LISTS = {
     "/projetos": "projetos",
     "/execucoes": "execucoes",
     "/api/v1/videos": "videos",
+    "/api/v1/videos/batches": "batches",
     "/api/v1/checkpoints/batch": "batch",
 }
 # What comes with Retoma.
@@ -61,6 +62,7 @@ STARTS = {
     "/arquivos",
     "/execucoes",
     "/api/v1/videos",
+    "/api/v1/videos/batches",
     "/api/v1/checkpoints/batch/approve",
 }
 
@@ -109,9 +111,17 @@ async def classifier(database: Database, folder: Path) -> AsyncIterator[Subject]
 async def videos(database: Database, folder: Path) -> AsyncIterator[Subject]:
     async with running_video_app(database, folder) as video_app:
         waiting = await video_app.order_until_script_review()
+        order = {"videos": [{"channel": "financas", "topic": TOPIC}]}
+        key = await video_app.api.make_key("runs:write", tenant="financas")
+        batch = (await video_app.api.post("/api/v1/videos/batches", json=order, key=key)).json()["id"]
         file = {"kind": "audio", "digest": "0" * 64, "name": "a.mp3"}
-        things = {"video": waiting["video_id"], "checkpoint": waiting["checkpoint_id"], "channel": "financas"}
-        yield Subject(video_app.api, "financas", things | file)
+        things = {
+            "video": waiting["video_id"],
+            "checkpoint": waiting["checkpoint_id"],
+            "channel": "financas",
+            "batch": batch,
+        }
+        yield Subject(video_app.api, "financas", {"channel": "financas", **things, **file})
 
 
 Application = Callable[[Database, Path], AbstractAsyncContextManager[Subject]]

@@ -47,7 +47,7 @@ from retoma_apps.videos.schemas import (
     CheckpointOutcomes,
     CheckpointPage,
     Topic,
-    Topics,
+    TopicList,
     Video,
     VideoPage,
 )
@@ -115,11 +115,11 @@ async def list_videos(
 
 
 @router.get("/topics", summary="List the topics that can be ordered")
-async def list_topics(by: Reader, language: Language | None = None) -> Topics:
+async def list_topics(by: Reader, language: Language | None = None) -> TopicList:
     services: Services = by.application.resources["services"]
     bundled = services.writer.topics
     found = [Topic(title=each.title, language=each.language) for each in topics.list_topics(language)]
-    return Topics(any_topic=bundled is None, topics=found)
+    return TopicList(any_topic=bundled is None, topics=found)
 
 
 @router.get("/videos/{video:uuid}", summary="Get a video", response_model=Video)

@@ -19,7 +19,7 @@ class Topic(BaseModel):
     language: str
 
 
-class Topics(BaseModel):
+class TopicList(BaseModel):
     any_topic: bool = Field(
         description="Whether a language model is configured, so any other topic can be ordered too."
     )

@@ -441,12 +441,7 @@ def test_every_status_cause_and_code_has_a_message() -> None:
     assert set(STATUSES) <= set(STATUS_NAMES)
     assert set(DOCUMENT_STATUSES) <= set(DOCUMENT_STATUS_NAMES)
     with_values = {cause for cause, message in REASON_MESSAGES.items() if "%(" in message}
-    missing_in_the_classifier = {
-        WaitReason.EXTERNAL_WORK,
-        WaitReason.CLEANUP,
-        WaitReason.CHILD_RUN,
-        WaitReason.NO_PROVIDER,
-    }
+    missing_in_the_classifier = {WaitReason.EXTERNAL_WORK, WaitReason.CLEANUP, WaitReason.CHILD_RUN}
     assert with_values - set(CAUSES) == missing_in_the_classifier
     assert set(get_args(Code)) <= set(ERROR_CODES)
     assert {"TIMEOUT", "CRASHED", "OUT_OF_MEMORY", "QUARANTINED", "WORKER_DIED", "LLM_TIMEOUT"} <= set(ERROR_CODES)

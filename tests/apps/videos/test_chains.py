@@ -59,7 +59,7 @@ async def test_a_failing_model_and_image_service_are_replaced(
             checkpoint = await video_app.work_until_review(video)
         assert checkpoint["checkpoint_type"] == "final_review"
         assert await list_switches(video_app.client, video) == {
-            ("research", "offline-offline-template", "offline-spare"),
+            ("research", "offline-offline-bundled", "offline-spare"),
             ("thumbnail_gen", "broken", "offline"),
         }
 

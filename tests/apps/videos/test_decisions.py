@@ -22,7 +22,7 @@ async def video_app(database: Database, tmp_path: Path, monkeypatch: pytest.Monk
         yield made
 
 
-REMARK = {"text": "fale do café", "at": 1.0, "to": None}
+REMARK = {"text": "mais curto", "at": 1.0, "to": None}
 DECISIONS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("script_review", "approved", {"notes": "bom"}, {}),
     (

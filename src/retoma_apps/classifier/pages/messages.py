@@ -70,6 +70,8 @@ CAUSES = {
     ),
     "no_worker": N_("no worker is running; start one: retoma worker retoma_apps.classifier"),
     "not_claimed": N_("no running worker takes these documents; start one: retoma worker retoma_apps.classifier"),
+    "queue_paused": N_("an operator paused the queue of the documents"),
+    "queue_full": N_("as many documents are in progress as an operator allows"),
     "capacity": N_("all workers are busy"),
     "pool": N_("the model already handles as many documents at a time as allowed"),
     "pool_too_small": N_("the pool of the model has no slots"),
@@ -78,6 +80,7 @@ CAUSES = {
     "pool_share": N_("the project already uses its full share of the model"),
     "provider_down": N_("the model's provider does not respond"),
     "provider_rejected": N_("the model's provider rejected our credentials; check the API key and billing"),
+    "no_provider": N_("none of the configured models can be used now"),
     "no_progress": N_("a document exceeded its time limit without a heartbeat"),
 }
 UNKNOWN_CAUSE = N_("it makes no progress")
