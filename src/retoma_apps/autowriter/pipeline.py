@@ -438,7 +438,7 @@ async def article_requested(
     line: int, csv_parsed: ArticleRequest, file: File, *, import_files: ImportFiles, ctx: Context
 ) -> str:
     """Wait for the article of a line. The same article, requested before or by another line, is not written again,
-    unless the line asks to regenerate it: then once for each content of a file."""
+    unless the line asks to regenerate it: then once per import."""
     request = csv_parsed
     regenerate = (await import_files.get_lines(file))[line].regenerate
     try:
@@ -448,7 +448,7 @@ async def article_requested(
             tenant=request.blog_id,
             key=request.identity,
             rerun_from=FIRST_STEP if regenerate else None,
-            rerun_key=f"regenerate {file.file}" if regenerate else None,
+            rerun_key=f"regenerate {ctx.run}" if regenerate else None,
         )
     except ChildRunFailed as error:
         if error.code != "CHILD_COMPLETED_WITH_ERRORS":  # published, and a person accepted that an image is missing

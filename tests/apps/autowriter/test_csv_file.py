@@ -21,6 +21,11 @@ def test_common_encodings_are_read(encoding: str) -> None:
     assert [each.article for each in parsed.lines] == [make_request()]
 
 
+def test_a_file_saved_by_excel_keeps_its_quotes_and_dashes() -> None:
+    (line,) = parse_csv(FILE.replace("Café e cafeína", "Café – “o guia”").encode("cp1252")).lines
+    assert line.article.theme == "Café – “o guia”"
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_common_delimiters_are_read(delimiter: str) -> None:
     parsed = parse_csv(FILE.replace(",", delimiter).encode())

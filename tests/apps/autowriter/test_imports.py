@@ -110,17 +110,15 @@ async def test_two_lines_of_one_article_with_other_columns_are_refused(writer_ap
     ]
 
 
-async def test_a_line_regenerates_its_article_once_per_file(writer_app: WriterApp) -> None:
+async def test_a_line_regenerates_its_article_once_per_import(writer_app: WriterApp) -> None:
     run = (await writer_app.write()).id
-    text = f"{HEADER},regenerate\n{LINE},yes\n"
-    for _ in range(2):
-        status, _ = await upload(writer_app, text)
-        assert status == 202
+    content = f"{HEADER},regenerate\n{LINE},yes\n".encode()
+    for key, revision in (("monday", 2), ("monday", 2), ("tuesday", 3)):
+        headers = {"Content-Type": "text/csv", "Idempotency-Key": key}
+        answer = await writer_app.api.post("/autowriter/imports", content=content, headers=headers)
+        assert answer.status_code == 202
         await writer_app.work()
-        assert (await writer_app.show(run))["revision"] == 2
-    await upload(writer_app, f"{text}\n")  # another file
-    await writer_app.work()
-    assert (await writer_app.show(run))["revision"] == 3
+        assert (await writer_app.show(run))["revision"] == revision
     (draft,) = await writer_app.list_drafts()
     assert draft["revision"] == 3
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -98,8 +99,11 @@ def test_each_mistake_is_found(check: str, level: str, changes: dict[str, Any]) 
 
 def test_a_length_within_fifteen_percent_is_accepted() -> None:
     words = check_quality(make_article()).words
-    for wanted in (round(words * 0.9), words, round(words * 1.15)):
+    for wanted in (math.ceil(words / 1.15), words, math.floor(words / 0.85)):
         assert check_quality(make_article(word_count=wanted)).findings == []
+    for wanted in (math.floor(words / 1.17), math.ceil(words / 0.83)):
+        (finding,) = check_quality(make_article(word_count=wanted)).findings
+        assert (finding.check, finding.level) == ("length", "warn")
 
 
 @pytest.mark.parametrize(

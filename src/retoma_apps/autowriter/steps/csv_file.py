@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -79,19 +80,19 @@ class InvalidFile(Exception):
 
 
 def decode_text(content: bytes) -> str:
-    """Return the text: UTF-8 or UTF-16, as their marks say, else UTF-8 if it can be, else UTF-16 or Latin-1.
+    """Return the text: UTF-8 or UTF-16, as their marks say, else UTF-8 if it can be, else UTF-16 or Windows-1252.
 
-    Latin-1 decodes any bytes: a text in another 8-bit encoding has wrong accents.
+    Latin-1 is the rest: it decodes any bytes, so a text in another 8-bit encoding has wrong accents.
     """
     for mark, encoding in _MARKS:
         if content.startswith(mark):
             return content.decode(encoding, errors="replace")
     if (unmarked := _guess_unmarked_utf16(content)) is not None:
         return content.decode(unmarked, errors="replace")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
+    for encoding in ("utf-8", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            return content.decode(encoding)
+    return content.decode("latin-1")
 
 
 def _guess_unmarked_utf16(content: bytes) -> str | None:
