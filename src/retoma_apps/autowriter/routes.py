@@ -387,6 +387,7 @@ def _format_step(step: StepProgress, details: ArticleDetails) -> Mapping[str, An
         "seconds": (step.ended_at - step.started_at).total_seconds() if is_timed else None,  # type: ignore[operator]
         "stale": step.step in details.stale,
         "providers": details.list_providers_of(step.step),
+        "models": details.list_models_of(step.step),
         "failed_attempts": [_format_failure(each) for each in details.failures if each.step == step.step],
     }
 

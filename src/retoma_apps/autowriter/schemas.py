@@ -66,6 +66,7 @@ class StepDetails(BaseModel):
     seconds: float | None = Field(description="From its first attempt to its end, with the time between retries.")
     stale: bool = Field(description="Whether its inputs have changed since it ran.")
     providers: list[str] = Field(description="The providers that it has used, as charges name them.")
+    models: list[str] = Field(description="The models, or other resources, of these providers that it has used.")
     failed_attempts: list[FailedAttempt] = Field(description="In order, of all revisions.")
 
 

@@ -66,9 +66,7 @@ async def test_every_attempt_says_which_provider_it_used_and_why_it_moved_on(ope
             (FIRST, None, "LLM_TIMEOUT"),
             (FIRST, SECOND, "LLM_TIMEOUT"),
         ]
-        assert step["providers"] == ["writer"]
-        charges = await app.client.costs.list_charges(run.id)
-        assert [each.resource for each in charges if each.step == "brief_created"] == ["second"]
+        assert (step["providers"], step["models"]) == (["writer"], ["second"])
 
 
 async def test_a_model_that_rejects_our_key_is_left_at_once(open_app: OpenApp) -> None:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
+from retoma import GiveUp
 from retoma_apps.autowriter.steps.error_codes import ERROR_CODES, Actor, standard_code
+from retoma_apps.providers.images.errors import ImageRefused, ImageUnavailable, InvalidImage
+from retoma_apps.providers.keywords.errors import KeywordsError, KeywordsRefused
 from retoma_apps.providers.llm.errors import ContentFiltered, CutShort, InvalidAnswer, LlmUnavailable
+from retoma_apps.providers.wordpress import PublicationFailed
 
 DASHBOARD = (
     "CSV_INVALID BLOG_NOT_FOUND LLM_TIMEOUT LLM_INVALID_JSON KEYWORDS_API_FAIL IMAGE_API_FAIL QUALITY_GATE_FAIL "
@@ -39,9 +43,18 @@ def test_the_documentation_has_the_same_table() -> None:
     assert written == expected
 
 
-@pytest.mark.parametrize("error", [LlmUnavailable, InvalidAnswer, CutShort, ContentFiltered])
-def test_every_error_of_a_language_model_is_in_the_table(error: type[Exception]) -> None:
-    assert standard_code(error("").code) in ERROR_CODES  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(each("") for each in (LlmUnavailable, InvalidAnswer, CutShort, ContentFiltered)),
+        *(ImageRefused("", code) for code in ("IMAGE_CONTENT_FILTERED", "IMAGE_BAD_REQUEST")),
+        *(ImageUnavailable(""), InvalidImage(""), KeywordsError(""), KeywordsRefused("")),
+        *(PublicationFailed("", "WP_PUBLISH_FAIL"), GiveUp("", "WP_REJECTED")),
+    ],
+    ids=repr,
+)
+def test_the_table_says_of_every_error_of_a_provider_whether_it_is_retried(error: Any) -> None:
+    assert ERROR_CODES[standard_code(error.code)].is_retried is not isinstance(error, GiveUp)
 
 
 def test_codes_that_a_retry_cannot_fix_are_not_retried() -> None:
@@ -55,7 +68,7 @@ def test_codes_that_a_retry_cannot_fix_are_not_retried() -> None:
     [
         ("LLM_UNAVAILABLE", "LLM_TIMEOUT"),
         ("LLM_CUT_SHORT", "LLM_INVALID_JSON"),
-        ("IMAGE_CONTENT_FILTERED", "IMAGE_API_FAIL"),
+        ("IMAGE_UNAVAILABLE", "IMAGE_API_FAIL"),
         ("KEYWORDS_TIMEOUT", "KEYWORDS_API_FAIL"),
         ("PUBLISH_FAILED", "WP_PUBLISH_FAIL"),
         ("RATE_LIMIT", "RATE_LIMIT"),

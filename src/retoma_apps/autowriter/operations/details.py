@@ -83,6 +83,9 @@ class ArticleDetails:
     def list_providers_of(self, step: str) -> list[str]:
         return sorted({each.provider for each in self.charges if each.provider and each.step == step})
 
+    def list_models_of(self, step: str) -> list[str]:
+        return sorted({each.resource for each in self.charges if each.resource and each.step == step})
+
     @property
     def cost(self) -> int:
         """Return the cost in millionths of a US dollar."""

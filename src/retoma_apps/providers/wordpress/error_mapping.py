@@ -39,7 +39,7 @@ def raise_error(answer: Response, site: str, secret: str) -> NoReturn:
         raise ProviderRejected(f"{site} redirects to another address: set WORDPRESS_BASE_URL to that one")
     if answer.status in (401, 403):
         raise ProviderRejected(f"{site} refused the request before the plugin saw it: allow autowriter/v1 there{why}")
-    raise GiveUp(f"{site} rejected the request with {answer.status}{why}", "WP_PUBLISH_FAIL")
+    raise GiveUp(f"{site} rejected the request with {answer.status}{why}", "WP_REJECTED")
 
 
 def _raise_code(answer: Response, code: str, rule: CodeRule, reason: str, data: dict[str, Any]) -> NoReturn:

@@ -77,7 +77,7 @@ def test_the_page_has_the_table_of_codes() -> None:
         (code, rule.error.__name__, "yes" if rule.retryable else "no", rule.next_action, rule.who_acts)
         for code, rule in CODES.items()
     ]
-    assert rows[-1][:3] == ("WP_PUBLISH_FAIL", "GiveUp", "no")
+    assert rows[-1][:3] == ("WP_REJECTED", "GiveUp", "no")
 
 
 @pytest.mark.parametrize("code", ["AUTH_FAILED", "HMAC_INVALID"])
