@@ -146,10 +146,10 @@ class ChildRuns:
         return results
 
     async def rerun_once(self, child: Child, found: FoundChild, rerun: ChildRerun) -> FoundChild:
-        """Rerun the found run once for each key of a rerun, if it ended before the parent was created. Return it anew.
+        """Rerun the found run once for each key of a rerun, if it ended before the parent was created.
 
-        So this reruns neither a run that the parent has started, nor one that was in progress, nor its own rerun. A run
-        that was cancelled or rejected stays so.
+        Return the run as it is then. A run that the parent has started, that was in progress, that this has rerun
+        before, or that was cancelled or rejected is not rerun.
         """
         if found.run is None or found.run.state not in RERUNNABLE:
             return found

@@ -236,15 +236,15 @@ async def test_articles_are_listed_by_blog_and_state(writer_app: WriterApp) -> N
     run = (await writer_app.write()).id
     waiting = await writer_app.start(make_request(word_count=401))
 
-    async def listed(**query: str) -> list[str]:
+    async def list_ids(**query: str) -> list[str]:
         answer = await writer_app.api.get("/autowriter/jobs", params=query)
         return [each["job_id"] for each in answer.json()["jobs"]]
 
-    assert await listed() == [str(waiting), str(run)]
-    assert await listed(state="done") == [str(run)]
-    assert await listed(state="pending") == [str(waiting)]
-    assert await listed(state="running") == []
-    assert await listed(blog_id="outro") == []
+    assert await list_ids() == [str(waiting), str(run)]
+    assert await list_ids(state="done") == [str(run)]
+    assert await list_ids(state="pending") == [str(waiting)]
+    assert await list_ids(state="running") == []
+    assert await list_ids(blog_id="outro") == []
 
 
 async def test_a_key_for_one_blog_sees_and_changes_only_that_blog(writer_app: WriterApp) -> None:

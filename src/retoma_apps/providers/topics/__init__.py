@@ -1,4 +1,4 @@
-"""Topics that come with Retoma, told as scenes with pictures: what can be produced without a language model.
+"""Topics that come with Retoma, as scenes with pictures: what can be produced without a language model.
 
 Each is a file `<language>/<name>.toml`, written for this repository. Its facts name where they can be checked.
 """
