@@ -151,6 +151,7 @@ class ManualWorker:
     def __init__(self, app: App, database: Database, served_versions: ServedVersions, worker: int) -> None:
         self.worker = worker
         self.rejected_outcomes = 0
+        self._abandoned = False
         self._app = app
         self._database = database
         self._served_versions = served_versions
@@ -201,11 +202,13 @@ class ManualWorker:
 
     async def close(self) -> None:
         """Shut down as a worker does: release the jobs that are still held."""
-        await workers.deregister_worker(self._database, self.worker)
-        await self.abandon()
+        if not self._abandoned:
+            await workers.deregister_worker(self._database, self.worker)
+            await self.abandon()
 
     async def abandon(self) -> None:
         """Disappear as a killed process does, without deregistering."""
+        self._abandoned = True
         self._threads.close()
         await self._children.close()
         await self._link.close()

@@ -111,6 +111,16 @@ async def test_jobs_are_ready_again_after_the_heartbeat_timeout(open_sandbox: Op
         assert {run.state for run in await sandbox.client.runs.list()} == {"completed"}
 
 
+async def test_a_worker_that_vanished_keeps_its_jobs_until_its_heartbeats_are_missed(open_sandbox: OpenSandbox) -> None:
+    pipeline = one_step()
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start(pipeline)
+        async with killed_worker(sandbox) as dying:
+            await dying.claim()
+        assert await sandbox.work(advance_clock=False) == 0
+        assert await pass_heartbeat_timeout(sandbox) == [(dying.worker, 1)]
+
+
 async def test_a_worker_that_sends_heartbeats_keeps_its_jobs(open_sandbox: OpenSandbox) -> None:
     pipeline = one_step()
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
@@ -353,12 +363,11 @@ async def last_call(worker: ManualWorker, outcomes: list[Outcome]) -> list[Claim
 @asynccontextmanager
 async def killed_worker(sandbox: Sandbox) -> AsyncIterator[ManualWorker]:
     """A worker that will miss its heartbeats: it vanishes without deregistering."""
-    opened = sandbox.manual_worker()
-    worker = await opened.__aenter__()
-    try:
-        yield worker
-    finally:
-        await worker.abandon()
+    async with sandbox.manual_worker() as worker:
+        try:
+            yield worker
+        finally:
+            await worker.abandon()
 
 
 async def all_jobs(sandbox: Sandbox) -> list[Job]:
