@@ -109,10 +109,6 @@ async def get_graph(database: Database, version: int) -> str:
     return str(await database.fetch_value(_SQL["get_graph"], version=version))
 
 
-async def list_open_graphs(database: Database) -> list[asyncpg.Record]:
-    return await database.fetch(_SQL["list_open_graphs"])
-
-
 async def list_open_work(database: Database) -> list[asyncpg.Record]:
     """Return the remaining work of open runs: a row per version and set of steps with unfinished jobs."""
     return await database.fetch(_SQL["list_open_work"])

@@ -42,15 +42,6 @@ select distinct pipeline
   from retoma.versions
  order by pipeline;
 
--- name: list_open_graphs
--- The graphs of open runs, with the number of runs of each.
-select v.id, v.pipeline, v.graph::text as graph, count(*) as runs
-  from retoma.runs r
-  join retoma.versions v on v.id = r.version
- where r.ended_at is null
- group by v.id
- order by v.id;
-
 -- name: get_graph
 select graph::text as graph
   from retoma.versions

@@ -16,8 +16,8 @@ from retoma_apps.providers.provider import format_variables
 from retoma_apps.providers.topics import Topic, TopicScene, find_topic, list_topics
 from retoma_apps.videos.models import Brief, Fact, Language, Scene, Script, Source
 from retoma_apps.videos.steps.spoken_text import fold, seconds_for_words, word_count, words_for_seconds
+from retoma_apps.videos.steps.writing.content_words import content_words
 from retoma_apps.videos.steps.writing.drafts import build_script, select_new_facts
-from retoma_apps.videos.steps.writing.phrases import content_words
 from retoma_apps.videos.steps.writing.port import UsageCallback
 from retoma_apps.videos.steps.writing.script_texts import SCRIPT_TEXTS
 

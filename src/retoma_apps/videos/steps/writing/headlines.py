@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from retoma_apps.providers.topics import find_topic
 from retoma_apps.videos.models import MOST_THUMBNAILS, Script
 from retoma_apps.videos.steps.spoken_text import fold, guess_language, split_words
-from retoma_apps.videos.steps.writing.phrases import content_words, is_content
+from retoma_apps.videos.steps.writing.content_words import content_words, is_content
 from retoma_apps.videos.steps.writing.script_texts import SCRIPT_TEXTS
 
 MOST_WORDS = 3
