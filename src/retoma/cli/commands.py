@@ -5,44 +5,81 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from retoma import logs
 from retoma.cli import printing, process_exit
-from retoma.cli.api_keys import keys
-from retoma.cli.capacity import metrics, pools, queues, workers
-from retoma.cli.charges import charges, prices
-from retoma.cli.check import check
-from retoma.cli.config import SETTINGS_FROM_FLAGS, config
-from retoma.cli.db import db
-from retoma.cli.deliveries import deliveries
-from retoma.cli.dev import dev
-from retoma.cli.doctor import doctor
-from retoma.cli.password import password
-from retoma.cli.reviews import reviews
-from retoma.cli.revisions import diff, edit, fork, rerun
-from retoma.cli.runs import runs
-from retoma.cli.serve import serve
-from retoma.cli.start import start
-from retoma.cli.webhooks import endpoints, webhooks
-from retoma.cli.worker import worker
+from retoma.cli.config import SETTINGS_FROM_FLAGS
 from retoma.errors import Conflict, InvalidInput, NotFound, RetomaError, UnsafeUrl
 from retoma.terminal import escape_text
 
 FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
 
-tree = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
-for revising in (rerun, edit, fork, diff):
-    runs.command()(revising)
-for command in (dev, worker, serve, start, metrics, charges, password, check, doctor):
-    tree.command()(command)
-for group in (runs, reviews, deliveries, endpoints, webhooks, workers, queues, pools, prices, keys, db, config):
-    tree.add_typer(group)
+# Where each command or group of commands is defined, in the order of `retoma --help`.
+COMMANDS = {
+    "dev": "dev:dev",
+    "worker": "worker:worker",
+    "serve": "serve:serve",
+    "start": "start:start",
+    "metrics": "capacity:metrics",
+    "charges": "charges:charges",
+    "password": "password:password",
+    "check": "check:check",
+    "doctor": "doctor:doctor",
+    "runs": "revisions:runs",  # `revisions` adds its commands to those of `runs`
+    "reviews": "reviews:reviews",
+    "deliveries": "deliveries:deliveries",
+    "endpoints": "webhooks:endpoints",
+    "webhooks": "webhooks:webhooks",
+    "workers": "capacity:workers",
+    "queues": "capacity:queues",
+    "pools": "capacity:pools",
+    "prices": "charges:prices",
+    "keys": "api_keys:keys",
+    "db": "db:db",
+    "config": "config:config",
+}
+
+
+class LazyCommands(Mapping[str, Any]):
+    """Imports the module of a command when it is called: most need no server, which takes a second to import."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _load_command(name, *COMMANDS[name].split(":"))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class CommandTree(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options | {"commands": LazyCommands()})
+
+
+@cache
+def _load_command(name: str, module: str, attribute: str) -> Any:
+    command = getattr(import_module(f"retoma.cli.{module}"), attribute)
+    parent = typer.Typer(rich_markup_mode=None)
+    if isinstance(command, typer.Typer):
+        parent.add_typer(command)
+    else:
+        parent.command(name)(command)
+    return typer.main.get_group(parent).commands[name]
+
+
+tree = typer.Typer(cls=CommandTree, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from retoma import timecodes
 from retoma.cli import printing
 from retoma.cli.command_setup import client_command, read_settings, run_with_client
 from retoma.cli.inputs import read_duration, read_json, read_object
@@ -32,7 +33,6 @@ from retoma.cli.served_applications import load_application, require_application
 from retoma.client import Client
 from retoma.engine.reviews import Decision
 from retoma.records import DecisionResult, Event, Review, Subject
-from retoma.server.pages import timecodes
 from retoma.states import ReviewState
 from retoma.terminal import escape_text
 

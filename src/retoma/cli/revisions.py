@@ -15,7 +15,7 @@ from retoma.cli.command_setup import async_command, open_client, read_settings, 
 from retoma.cli.inputs import read_fields, read_json
 from retoma.cli.lookups import find_run
 from retoma.cli.options import BY, ActionKey, AppOption, DetailFormat, DetailOutput, Item, Items, RunId
-from retoma.cli.runs import print_revision
+from retoma.cli.runs import print_revision, runs
 from retoma.cli.served_applications import require_application
 from retoma.client import Client
 from retoma.errors import NotFound
@@ -26,6 +26,7 @@ from retoma.terminal import escape_text
 MAX_REVISIONS = 1_000
 
 
+@runs.command()
 def rerun(
     run: RunId,
     steps: Annotated[list[str] | None, typer.Argument(metavar="STEP", help="A step to rerun; repeatable.")] = None,
@@ -92,6 +93,7 @@ def rerun(
     run_with_client(rerun_and_print, _load_application(app, run) if group else None)
 
 
+@runs.command()
 def edit(
     run: RunId,
     step: Annotated[str, typer.Argument(metavar="STEP", help="The step to edit.")],
@@ -123,6 +125,7 @@ def edit(
     run_with_client(edit_and_print, _load_application(app, run))
 
 
+@runs.command()
 def fork(
     run: RunId,
     fields: Annotated[
@@ -151,6 +154,7 @@ def fork(
     run_with_client(fork_and_print, loaded)
 
 
+@runs.command()
 @async_command
 async def diff(
     run: RunId,

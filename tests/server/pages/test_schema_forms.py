@@ -6,8 +6,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from retoma import timecodes
 from retoma.define.review import Comment
-from retoma.server.pages import differences, forms, timecodes
+from retoma.server.pages import differences, forms
 
 
 class Voice(StrEnum):

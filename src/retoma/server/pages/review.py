@@ -13,6 +13,7 @@ from uuid import UUID
 from pydantic import ValidationError
 from starlette.responses import Response
 
+from retoma import timecodes
 from retoma.define.file import File, find_files
 from retoma.define.graph import Graph
 from retoma.engine.reviews import Decision, get_feedback_form, get_form, has_form
@@ -26,7 +27,7 @@ from retoma.errors import (
     SendBackNotAllowed,
 )
 from retoma.records import Review, Run, Subject
-from retoma.server.pages import differences, forms, review_history, timecodes
+from retoma.server.pages import differences, forms, review_history
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import HEADERS, PageContext
 from retoma.server.pages.review_summary import build_file_url, describe_decision, explain_conflict, get_urgency
