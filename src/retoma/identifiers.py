@@ -1,4 +1,4 @@
-"""Run ids (UUIDv7) and keys of jobs. The caller creates the id of a run, so it can safely retry a start."""
+"""Run ids (UUIDv7), keys of jobs, and reserved names. The caller of a start creates the id, so it can safely retry."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from uuid import UUID
 
 JobKey = tuple[UUID, str, str, int]  # run, step, item and revision
 ClaimKey = tuple[UUID, str, str, int, int]  # run, step, item, revision and fence of a claimed job
+ALL_TENANTS = "*"  # the tenant of runs that no single tenant owns: only these may start runs of other tenants
 _CLOCK_STEP = 245  # nanoseconds: the smallest step of the 12 bits for fractions of a millisecond
 _lock = threading.Lock()
 _last_timestamp = 0

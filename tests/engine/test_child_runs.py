@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from retoma import Context, GiveUp, Items, Pipeline, Retry
 from retoma.define.external_work import PollResult
 from retoma.errors import ChildRunFailed
-from retoma.records import Run
+from retoma.records import ALL_TENANTS, Run
 from retoma.reviews import Decision
 from retoma.states import RunState
 from retoma.store.database import Database, DedicatedConnection
@@ -397,8 +397,8 @@ async def test_the_costs_of_a_run_include_those_of_its_descendants(open_sandbox:
         return int(results["answer"])
 
     async with open_sandbox(grandparent, parent, child) as sandbox:
-        await sandbox.run(grandparent)
-        run = (await sandbox.run(grandparent)).id
+        await sandbox.run(grandparent, tenant=ALL_TENANTS)
+        run = (await sandbox.run(grandparent, tenant=ALL_TENANTS)).id
         (total,) = await sandbox.client.costs.get_totals(by=(), run=run)
         steps = await sandbox.client.costs.get_totals(by=("step",), run=run)
         assert (total.micros, total.charges) == (235, 3)

@@ -10,6 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from retoma import App, Context, Pipeline, Pool
+from retoma.records import ALL_TENANTS
+from retoma.reviews import Rejection
 from tests.conftest import RowsRead
 from tests.engine.builders import run_next
 from tests.server.api import Api
@@ -308,7 +310,7 @@ async def test_child_runs_are_counted_and_found_by_their_parent(open_api: OpenAp
         return int((await ctx.run_child(child, tenant=tenant))["one"])
 
     async with open_api(application=App("families", pipelines=[parent, child])) as api:
-        run = str((await api.sandbox.run(parent, {"names": ["a", "b", "c"]}, tenant="blog")).id)
+        run = str((await api.sandbox.run(parent, {"names": ["a", "b", "c"]}, tenant=ALL_TENANTS)).id)
         shown = (await api.get(f"/api/v1/runs/{run}")).json()
         assert (shown["parent"], shown["children"]) == (None, {"completed": 3})
         page = (await api.get("/api/v1/runs", params={"parent": run, "limit": 2})).json()
@@ -316,7 +318,24 @@ async def test_child_runs_are_counted_and_found_by_their_parent(open_api: OpenAp
         rest = (await api.get("/api/v1/runs", params={"parent": run, "before": page["next"]})).json()
         assert (len(rest["runs"]), rest["next"]) == (1, None)
 
-        key = await api.make_key("runs:read", tenant="blog")
-        own = (await api.get(f"/api/v1/runs/{run}", key=key)).json()
-        assert own["children"] == {"completed": 2}, "those of another tenant are not counted"
-        assert len((await api.get("/api/v1/runs", params={"parent": run}, key=key)).json()["runs"]) == 2
+        key = await api.make_key("runs:read", tenant="other")
+        assert (await api.get(f"/api/v1/runs/{run}", key=key)).status_code == 404
+        assert len((await api.get("/api/v1/runs", params={"parent": run}, key=key)).json()["runs"]) == 1
+
+
+async def test_what_follows_a_rejection_cannot_be_started(open_api: OpenApi) -> None:
+    """Its input says who rejected what, which nobody else may claim."""
+    cleanup = Pipeline("cleanup", Rejection)
+    article = Pipeline("article", on_rejected=cleanup)
+    for pipeline in (cleanup, article):
+        pipeline.step(_say_hello)
+    forged = {"run": str(uuid4()), "run_input": {}, "step": "text", "by": "ana", "notes": "bad"}
+    async with open_api(application=App("blog", pipelines=[cleanup, article])) as api:
+        one = await api.post("/api/v1/runs", json={"pipeline": "cleanup", "input": forged})
+        many = await api.post("/api/v1/runs/bulk", json={"pipeline": "cleanup", "inputs": [forged]})
+        assert (one.status_code, one.json()["code"], many.status_code) == (409, "CONFLICT", 409)
+        assert (await api.post("/api/v1/runs", json={"pipeline": "article"})).status_code == 202
+
+
+def _say_hello() -> str:
+    return "hello"

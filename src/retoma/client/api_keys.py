@@ -9,7 +9,8 @@ from retoma.client.core import Namespace
 from retoma.client.validation import check_name, check_time
 from retoma.engine import api_keys
 from retoma.engine.api_keys import OVERLAP
-from retoma.records import ApiKey, NewApiKey, Scope
+from retoma.errors import InvalidInput
+from retoma.records import ALL_TENANTS, ApiKey, NewApiKey, Scope
 from retoma.store import api_keys as stored_keys
 
 
@@ -27,6 +28,8 @@ class ApiKeys(Namespace):
         Raise Conflict if two active keys already have this name.
         """
         check_name("tenant", tenant)
+        if tenant == ALL_TENANTS:
+            raise InvalidInput(f"no key can be limited to {ALL_TENANTS!r}: omit the tenant for a key for all tenants")
         check_name("name", name)
         check_time("expires_at", expires_at)
         owner = None if tenant is None else (await self._core.tenants.get_or_create_id(tenant), tenant)

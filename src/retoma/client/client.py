@@ -160,7 +160,7 @@ class Client:
         """
         pipeline = self._core.get_pipeline(pipeline)
         check_start_options(tenant=tenant, key=key, priority=priority, run_at=None)
-        texts, titles, digest = await encode_inputs(pipeline, inputs, keyed=key is not None)
+        texts, titles, digest = await encode_inputs(pipeline, inputs, tenant, keyed=key is not None)
         owner, version = await self._core.tenants.get_or_create_id(tenant), await self._core.get_version(pipeline)
         ahead, hook = versions.get_head_start(priority), self._encode_webhook(webhook)
         starts = (

@@ -175,7 +175,7 @@ class Runs(RunQueries):
         """
         found = await self.get(run, tenant=tenant)
         pipeline = self._core.get_pipeline(found.pipeline)
-        inputs = validate_input(pipeline, {**(found.input or {}), **(changes or {})})
+        inputs = validate_input(pipeline, {**(found.input or {}), **(changes or {})}, found.tenant)
         new = new_run_id()
         forked, revision = await revisions.fork_run(
             self._database,

@@ -29,7 +29,7 @@ async def build_start(
 ) -> StartRequest:
     """Check the input and the options of a start. `parent` is the job that waits for the run."""
     pipeline = core.get_pipeline(pipeline)
-    checked = validate_input(pipeline, inputs)
+    checked = validate_input(pipeline, inputs, tenant)
     check_start_options(tenant=tenant, key=key, priority=priority, run_at=run_at)
     return StartRequest(
         id=new_run_id(),

@@ -25,8 +25,18 @@ MAX_REVISION = 2**31 - 1  # as the column holds it
 MAX_DEADLINE = timedelta(days=3650)
 
 
-def validate_input(pipeline: Pipeline, inputs: Input) -> BaseModel | None:
-    """Return the input as validated by the pipeline's model."""
+def validate_input(pipeline: Pipeline, inputs: Input, tenant: str) -> BaseModel | None:
+    """Return the input as validated by the pipeline's model. Raise InvalidInput if it belongs to another tenant."""
+    checked = _validate_model(pipeline, inputs)
+    if pipeline.tenant_field is not None and (owner := getattr(checked, pipeline.tenant_field)) != tenant:
+        raise InvalidInput(
+            f"the input of pipeline {pipeline.name!r} belongs to another tenant: its {pipeline.tenant_field} is "
+            f"{owner!r:.80}, and the tenant of the run {tenant!r:.80}"
+        )
+    return checked
+
+
+def _validate_model(pipeline: Pipeline, inputs: Input) -> BaseModel | None:
     if pipeline.inputs is None:
         if inputs:
             raise InvalidInput(f"pipeline {pipeline.name!r} takes no input")
@@ -47,7 +57,7 @@ def validate_input(pipeline: Pipeline, inputs: Input) -> BaseModel | None:
 
 
 async def encode_inputs(
-    pipeline: Pipeline, all_inputs: Sequence[Input], *, keyed: bool
+    pipeline: Pipeline, all_inputs: Sequence[Input], tenant: str, *, keyed: bool
 ) -> tuple[list[str], list[str | None], bytes | None]:
     """Validate and encode many inputs, and return them with their titles; with `keyed` also one digest of them all.
 
@@ -57,7 +67,7 @@ async def encode_inputs(
     titles: list[str | None] = []
     digest = hashlib.sha256()
     for first in range(0, len(all_inputs), INPUTS_AT_A_TIME):
-        inputs = [validate_input(pipeline, one) for one in all_inputs[first : first + INPUTS_AT_A_TIME]]
+        inputs = [validate_input(pipeline, one, tenant) for one in all_inputs[first : first + INPUTS_AT_A_TIME]]
         texts += map(encode_input, inputs)
         titles += make_titles(pipeline, inputs)
         digest.update(b"".join(map(digest_input, inputs)) if keyed else b"")

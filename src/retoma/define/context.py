@@ -14,7 +14,8 @@ from retoma.define.durations import Duration
 from retoma.define.external_work import Cancel, Find, Poll, Submit
 from retoma.define.file import File
 from retoma.define.review import Feedback
-from retoma.errors import DefinitionError
+from retoma.errors import DefinitionError, GiveUp
+from retoma.identifiers import ALL_TENANTS
 from retoma.records import Fact
 
 if TYPE_CHECKING:
@@ -239,15 +240,21 @@ class Context:
         Cancelling this run cancels the child. A rerun of this job returns the results of the same child if its input is
         the same, and lets a failed child continue. With a `key`, a run that was started under it before, by anybody, is
         awaited instead of starting another; it is not cancelled with this run. If that run had ended before this one
-        was created, `rerun_from` reruns it from this step on, once for each `rerun_key`. The tenant is that of this run
-        unless you pass another.
+        was created, `rerun_from` reruns it from this step on, once for each `rerun_key`. The tenant is that of
+        this run. Only a run of the tenant "*" may pass another.
         """
         rerun = ChildRerun(rerun_from, rerun_key) if key and rerun_from and rerun_key else None
         if rerun is None and (rerun_from or rerun_key):
             raise DefinitionError("run_child: rerun_from= needs rerun_key=, and the key= of the run")
         if self.backend is None:
             raise RuntimeError("child runs need a worker: test this step with retoma.testing.sandbox")
-        return await self.backend.run_child(pipeline, inputs, self.tenant if tenant is None else tenant, key, rerun)
+        if tenant not in (None, self.tenant) and self.tenant != ALL_TENANTS:
+            raise GiveUp(
+                f"a run of tenant {self.tenant!r:.80} cannot start one of tenant {tenant!r:.80}; only a run of tenant "
+                f"{ALL_TENANTS!r} can",
+                "OTHER_TENANT",
+            )
+        return await self.backend.run_child(pipeline, inputs, tenant or self.tenant, key, rerun)
 
 
 class ChildContextBackend:

@@ -57,6 +57,8 @@ class Pipeline:
     A run without progress for `stuck_after` is stuck. It is resumed automatically up to `resumes` times without
     progress, and then fails.
 
+    `tenant_field` is the field of the inputs that names the tenant of a run. A run of another tenant is refused.
+
     If a run is rejected, a run of `on_rejected` starts, for example to clean up. Its input is a `Rejection`.
     """
 
@@ -66,6 +68,7 @@ class Pipeline:
         inputs: type[BaseModel] | None = None,
         *,
         title: Title | None = None,
+        tenant_field: str | None = None,
         queue: str = "default",
         retry: Retry = DEFAULT_RETRY,
         timeout: Duration = DEFAULT_TIMEOUT,
@@ -85,6 +88,7 @@ class Pipeline:
         self.resumes = _check_resumes(resumes, location)
         self.on_rejected = _check_on_rejected(on_rejected, location)
         self._fields = _read_annotations(inputs, location)
+        self.tenant_field = _check_tenant_field(tenant_field, self._fields, location)
         self._title = check_title(title, inputs, location)
         self._defaults = build_policy({"queue": queue, "retry": retry, "timeout": timeout}, Policy(), location)
         self._steps: dict[str, Step] = {}
@@ -482,6 +486,12 @@ def _check_on_rejected(pipeline: Any, location: Location) -> Pipeline | None:
             f"on_rejected= is {pipeline.name!r}, which has a title: its runs get that of the rejected run"
         )
     return pipeline
+
+
+def _check_tenant_field(name: str | None, fields: Mapping[str, Any], location: Location) -> str | None:
+    if name is not None and name not in fields:
+        raise location.error(f"tenant_field= is {name!r}, which is not an input; {suggest_name(name, fields)}")
+    return name
 
 
 def _check_resumes(value: int, location: Location) -> int:

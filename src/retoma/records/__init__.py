@@ -3,6 +3,7 @@
 The API returns the same classes; a field's description is the one in the OpenAPI document.
 """
 
+from retoma.identifiers import ALL_TENANTS
 from retoma.records.api_key import CROSS_TENANT_SCOPES, ApiKey, NewApiKey, Scope
 from retoma.records.capacity import AutoscaleAdvice, Pool, Server, Worker
 from retoma.records.charge import Charge, ChargeTotal, Price
@@ -37,6 +38,7 @@ from retoma.records.wait import REASON_MESSAGES, StuckCause, Wait, WaitReason
 
 __all__ = [
     "ABOUT_FIELDS",
+    "ALL_TENANTS",
     "CROSS_TENANT_SCOPES",
     "GENERIC_CODE",
     "REASON_MESSAGES",

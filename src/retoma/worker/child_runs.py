@@ -104,7 +104,7 @@ class ChildRuns:
         """Check the input. Raise GiveUp if it is not valid: a retry would pass the same."""
         chosen = self._core.get_pipeline(pipeline)
         try:
-            checked = validate_input(chosen, inputs)
+            checked = validate_input(chosen, inputs, tenant)
         except InvalidInput as error:
             raise GiveUp(str(error), "INVALID_INPUT") from error
         digest, job = digest_input(checked), (claim.run, claim.step, claim.item, claim.revision)

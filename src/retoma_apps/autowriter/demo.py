@@ -14,11 +14,12 @@ from uuid import UUID
 from retoma import Client
 from retoma.errors import Conflict
 from retoma.files import FileStore
+from retoma.records import ALL_TENANTS
 from retoma.states import RunState
 from retoma.translations import N_
 from retoma_apps.autowriter.models import ArticleRequest, Blog
 from retoma_apps.autowriter.operations.blogs import set_blog
-from retoma_apps.autowriter.operations.imports import DEFAULT_TENANT, start_import
+from retoma_apps.autowriter.operations.imports import start_import
 from retoma_apps.autowriter.pages.common import HOME
 from retoma_apps.autowriter.pages.messages import create_translator
 from retoma_apps.autowriter.pipeline import article, article_import
@@ -82,7 +83,7 @@ async def run_demo(files: FileStore, client: Client, address: str, language: str
 
 async def _start(files: FileStore, client: Client, sample: Sample, *, key: str) -> UUID:
     """Start the import, or return the one of an earlier start."""
-    if (known := await client.runs.find_by_key(key, article_import, tenant=DEFAULT_TENANT)) is not None:
+    if (known := await client.runs.find_by_key(key, article_import, tenant=ALL_TENANTS)) is not None:
         return known
     with suppress(Conflict):  # it exists: keep it as it is
         await set_blog(client, sample.blog_id, sample.blog, revision=0)

@@ -75,7 +75,9 @@ KEYWORDS: Limits = {"pool": KEYWORDS_POOL, "timeout": minutes(2), "total_timeout
 DRAWING: Limits = {"pool": IMAGE_POOL, "timeout": minutes(5), "total_timeout": hours(2), "cost_limit": 1.0}
 
 article_mark = Pipeline("article_mark", Rejection)
-article = Pipeline("article", ArticleRequest, title="{theme}", retry=RETRY, on_rejected=article_mark)
+article = Pipeline(
+    "article", ArticleRequest, title="{theme}", tenant_field="blog_id", retry=RETRY, on_rejected=article_mark
+)
 article_import = Pipeline("article_import", Import, retry=Retry(2))
 
 

@@ -12,6 +12,7 @@ from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from retoma.define.webhook import Webhook
+from retoma.errors import Conflict
 from retoma.records import Run
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import Problem, document_problems
@@ -65,7 +66,7 @@ _NOT_FOUND = document_problems(404)
 )
 async def start_run(body: StartRequest, by: Writer, key: IdempotencyKey = None) -> Response:
     started = await by.client.start(
-        body.pipeline,
+        _check_startable(by, body.pipeline),
         body.input,
         tenant=resolve_tenant(by, body.tenant),
         key=key,
@@ -93,7 +94,7 @@ async def start_run(body: StartRequest, by: Writer, key: IdempotencyKey = None) 
 )
 async def start_runs(body: BulkStartRequest, by: Writer, key: IdempotencyKey = None) -> Response:
     started = await by.client.start_many(
-        body.pipeline,
+        _check_startable(by, body.pipeline),
         body.inputs,
         tenant=resolve_tenant(by, body.tenant),
         key=key,
@@ -176,6 +177,14 @@ async def cancel_run(run: UUID, by: Writer, key: ActionKey = None) -> RunStatus:
 async def get_own_run(by: Principal, run: UUID) -> Run:
     """Return the run, or raise NotFound if it does not exist or belongs to another tenant."""
     return await by.client.runs.get(run, tenant=by.tenant)
+
+
+def _check_startable(by: Principal, pipeline: str) -> str:
+    """Return the pipeline. Raise Conflict if only a rejection starts it: its input says who rejected what."""
+    pipelines = () if by.client.app is None else by.client.app.pipelines.values()
+    if any(each.on_rejected is not None and each.on_rejected.name == pipeline for each in pipelines):
+        raise Conflict(f"a run of {pipeline!r} cannot be started: it follows when another run is rejected")
+    return pipeline
 
 
 def resolve_tenant(by: Principal, requested: str | None) -> str:

@@ -11,7 +11,7 @@ from uuid import UUID
 from retoma import Client, File
 from retoma.errors import InvalidInput, NotFound
 from retoma.files import FileStore
-from retoma.records import ItemStatus, ItemTotals, Run
+from retoma.records import ALL_TENANTS, ItemStatus, ItemTotals, Run
 from retoma.states import JobState
 from retoma.translations import N_
 from retoma_apps.autowriter.models import ArticleRequest, Import, ImportedLine
@@ -21,7 +21,6 @@ from retoma_apps.autowriter.pipeline import article, article_import
 from retoma_apps.autowriter.services import ImportFiles
 from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, LineError, parse_csv
 
-DEFAULT_TENANT = "default"
 ITEMS_STEP = "lines_found"
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -92,7 +91,7 @@ async def start_import(
     file = await files.save(content, name=name)
     skipped = sorted({error.line for error in preview.errors})
     inputs = Import(file=file, skipped_lines=skipped)
-    started = await client.start(article_import, inputs, tenant=tenant or DEFAULT_TENANT, key=key)
+    started = await client.start(article_import, inputs, tenant=tenant or ALL_TENANTS, key=key)
     return await client.runs.get(started.id)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from retoma import Client, Webhook
 from retoma.errors import InvalidInput, NotFound
-from retoma.records import ItemStatus, Run
+from retoma.records import ALL_TENANTS, ItemStatus, Run
 from retoma.states import JobState, RunState
 from retoma_apps.videos.models import MAX_BATCH_VIDEOS, Batch, BatchOrder, PlannedVideo
 from retoma_apps.videos.operations.channels import (
@@ -23,7 +23,6 @@ from retoma_apps.videos.pipeline import video_batch
 from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel
 from retoma_apps.videos.steps.writing.port import Writer
 
-TENANT = "videos/batches"  # of batches for all channels; the name of a channel has no slash
 ITEMS_STEP = "videos"
 
 
@@ -57,7 +56,7 @@ async def start_batch(
     `tenant` is the only channel that the caller may use. Raise Conflict if the key belongs to another order, TooLate,
     NeedsLanguageModel if this writer does not know a topic, or InvalidInput if a video occurs twice.
     """
-    owner = tenant or TENANT
+    owner = tenant or ALL_TENANTS
     batch = await _plan(client, order, writer)
     problem = await _find_lateness(client, order) or _find_topic_problem(batch, writer)
     if problem and not (key and await client.runs.find_by_key(key, video_batch, tenant=owner)):
