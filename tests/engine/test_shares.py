@@ -1,9 +1,10 @@
-"""How the runs of a tenant share workers: items are claimed in rounds, and a quarter of the jobs is for the oldest run."""
+"""How the runs of a tenant share workers: in rounds, with a quarter of the jobs for the oldest run."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from random import Random
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from retoma.testing import ManualWorker, Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import RawChannel, open_channel, rows, run_claims, value
 
-JOBS_OF_TWO_ROUNDS = 8 + 16
+JOBS_OF_TWO_ROUNDS = 4 + 8
 with_and_without_pool = pytest.mark.parametrize("slots", [None, 8], ids=["without pool", "pool of 8"])
 
 
@@ -53,6 +54,8 @@ async def open_stories(
 
 
 async def start(sandbox: Sandbox, scenes: int, tenant: str = "default") -> UUID:
+    """A run that is younger than all others."""
+    await sandbox.clock.advance(timedelta(seconds=1))
     return (await sandbox.client.start("stories", Story(scenes=scenes), tenant=tenant)).id
 
 
@@ -78,10 +81,17 @@ async def work(worker: ManualWorker, slots: int, until: UUID) -> list[Claim]:
             return claims
 
 
-@with_and_without_pool
-async def test_five_stories_overlap(open_sandbox: OpenSandbox, slots: int | None) -> None:
-    async with open_stories(open_sandbox, slots) as (sandbox, worker):
+@pytest.mark.parametrize("room", [1, 4, 8])
+async def test_five_stories_overlap(open_sandbox: OpenSandbox, room: int) -> None:
+    async with open_stories(open_sandbox) as (sandbox, worker):
         runs = [await start(sandbox, 15) for _ in range(5)]
+        claims = await work(worker, room, until=runs[0])
+    assert {claim.run for claim in claims if claim.step == "image"} == set(runs)
+
+
+async def test_five_stories_overlap_in_a_pool(open_sandbox: OpenSandbox) -> None:
+    async with open_stories(open_sandbox, slots=8) as (sandbox, worker):
+        runs = [await start(sandbox, 40) for _ in range(5)]
         claims = await work(worker, 8, until=runs[0])
     assert {claim.run for claim in claims if claim.step == "image"} == set(runs)
 
@@ -117,7 +127,9 @@ async def test_the_oldest_run_gets_a_quarter_of_the_jobs(
 ) -> None:
     async with open_stories(open_sandbox, slots) as (sandbox, worker):
         oldest = await start_and_list(sandbox, worker, 200)
-        await run_claims(worker, await worker.claim(8))
+        for _ in range(2):
+            await run_claims(worker, await worker.claim(5))
+        await sandbox.clock.advance(timedelta(seconds=1))
         await sandbox.client.start_many("stories", [Story(scenes=1)] * 80)
         claims: list[Claim] = []
         for _ in range(40 // limit):
@@ -174,8 +186,8 @@ async def test_a_claim_takes_other_jobs_while_that_of_the_oldest_run_does_not_fi
 
 
 async def leave_one_item_of_a_later_round(sandbox: Sandbox, worker: ManualWorker) -> None:
-    await start_and_list(sandbox, worker, 9)
-    for _ in range(8):
+    await start_and_list(sandbox, worker, 11)
+    for _ in range(10):
         await run_claims(worker, await worker.claim(1))
 
 
@@ -194,14 +206,21 @@ async def test_jobs_created_before_there_were_rounds_are_claimed_first(open_sand
     assert {claim.run for claim in claims} == {before}
 
 
-@pytest.mark.parametrize(
-    ("index", "number"), [(0, 0), (7, 0), (8, 1), (23, 1), (24, 2), (55, 2), (56, 3), (499, 5), (10**9, 15)]
-)
+@pytest.mark.parametrize(("is_pooled", "first"), [(False, 4), (True, 10)])
 async def test_each_round_has_twice_as_many_items_as_the_one_before(
-    open_sandbox: OpenSandbox, index: int, number: int
+    open_sandbox: OpenSandbox, is_pooled: bool, first: int
 ) -> None:
     async with open_sandbox(stories()) as sandbox:
-        assert await value(sandbox, "select retoma.round_of_item($1)", index) == number
+        found = await rows(
+            sandbox,
+            "select retoma.round_of_item(index, $1) as round, count(*) as items from generate_series(0, $2::int) index"
+            " group by 1 order by 1",
+            is_pooled,
+            first * 1023 - 1,
+        )
+        last = await value(sandbox, "select retoma.round_of_item(1000000000, $1)", is_pooled)
+    assert [(row["round"], row["items"]) for row in found] == [(number, first * 2**number) for number in range(10)]
+    assert last == 15
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 8, 10])
@@ -225,4 +244,4 @@ async def test_items_of_several_lists_in_one_call_each_begin_with_the_first_roun
             "select run, rank >= retoma.start_of_round(1) as later, count(*) as jobs from retoma.jobs"
             " where step = 'image' group by 1, 2",
         )
-    assert sorted((row["later"], row["jobs"]) for row in found) == [(False, 8)] * 3 + [(True, 2)] * 3
+    assert sorted((row["later"], row["jobs"]) for row in found) == [(False, 4)] * 3 + [(True, 6)] * 3

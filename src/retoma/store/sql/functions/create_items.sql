@@ -44,7 +44,7 @@ begin
     insert into retoma.jobs as j (run, step, item, revision, version, tenant, queue, rank, position, state, waiting_on, worker,
                              fence, attempt, created_at, started_at, ended_at, code, input, pool, review_due)
     select run, to_step, key, revision, version, tenant, queue,
-           rank - head_start + retoma.start_of_round(retoma.round_of_item(ordinal - first_ordinal)), ordinal,
+           rank - head_start + retoma.start_of_round(retoma.round_of_item(ordinal - first_ordinal, pool is not null)), ordinal,
            case when kept then 'running' when "left" > 0 then 'waiting' when code is null then 'ready' else 'skipped'
            end::retoma.job_state,
            "left", case when kept then p_worker when "left" = 0 and code is not null then 0 end,

@@ -1,6 +1,6 @@
--- The items of a list are claimed in rounds, so a long list does not hold up later runs: first 8 items of each list, then 16,
--- then 32, and so on. A rank is the round, times 2^53, plus the time of the run in microseconds minus its head start. All jobs
--- that are not items belong to round 0.
+-- The items of a list are claimed in rounds, so a long list does not hold up later runs: first 4 items of each list, then 8, then
+-- 16, and so on; 10, 20 and 40 of a list that needs a pool. A rank is the round, times 2^53, plus the time of the run in microseconds
+-- minus its head start. All jobs that are not items belong to round 0.
 create or replace function retoma.start_of_round(p_round int) returns bigint immutable language sql as $$
   select p_round::bigint << 53;
 $$;
@@ -15,9 +15,9 @@ create or replace function retoma.age_in_rank(p_rank bigint) returns bigint immu
 $$;
 
 -- The round of an item, by its index in the list, which starts at 0. A result is too small for a list that needs more rounds.
-create or replace function retoma.round_of_item(p_index bigint) returns int immutable language sql as $$
+create or replace function retoma.round_of_item(p_index bigint, p_is_pooled boolean) returns int immutable language sql as $$
   -- The half keeps powers of two away from the limits, where a logarithm may be a little too low.
-  select least(retoma.last_round(), floor(ln((p_index / 8)::float8 + 1.5::float8) / ln(2::float8))::int);
+  select least(retoma.last_round(), floor(ln((p_index / case when p_is_pooled then 10 else 4 end)::float8 + 1.5::float8) / ln(2::float8))::int);
 $$;
 
 create or replace function retoma.last_round() returns int immutable language sql as $$
@@ -34,38 +34,36 @@ $$;
 -- a queue. No row if that is the first round with ready jobs.
 create or replace function retoma.oldest_rank_in_queue(p_queue text, p_tenant int, p_versions int[], p_from bigint, p_before bigint)
 returns setof bigint stable language sql as $$
-  with recursive heads (rank) as (
-    select (select j.rank from retoma.jobs j
-             where j.tenant = p_tenant and retoma.is_claimable_unpooled(j, p_queue, p_versions, p_from, p_before)
-             order by j.rank limit 1)
+  with recursive heads (rank, following) as (
+    select null::bigint, p_from
     union all
-    select (select j.rank from retoma.jobs j
-             where j.tenant = p_tenant and retoma.is_claimable_unpooled(j, p_queue, p_versions, retoma.next_round(heads.rank), p_before)
-             order by j.rank limit 1)
-      from heads where heads.rank is not null
+    select j.rank, retoma.next_round(j.rank)
+      from heads h,
+           lateral (select j.rank from retoma.jobs j
+                     where j.tenant = p_tenant and retoma.is_claimable_unpooled(j, p_queue, p_versions, h.following, p_before)
+                     order by j.rank limit 1) j
   )
   select o.rank
     from (select h.rank from heads h where h.rank is not null order by retoma.age_in_rank(h.rank), h.rank limit 1) o
    where o.rank > (select min(h.rank) from heads h);
 $$;
 
--- The same for jobs that wait for a pool.
+-- The same for jobs that wait for a pool. Of runs with the same age, the one with the lower id is the older one.
 create or replace function retoma.oldest_rank_in_pool(
   p_pool text, p_tenant int, p_queues text[], p_versions int[], p_suspect boolean, p_from bigint, p_before bigint)
 returns setof bigint stable language sql as $$
-  with recursive heads (rank) as (
-    select (select j.rank from retoma.jobs j
-             where j.tenant = p_tenant and retoma.is_claimable_from_pool(j, p_pool, p_queues, p_versions, p_suspect, p_from, p_before)
-             order by j.rank limit 1)
+  with recursive heads (rank, run, following) as (
+    select null::bigint, null::uuid, p_from
     union all
-    select (select j.rank from retoma.jobs j
-             where j.tenant = p_tenant
-               and retoma.is_claimable_from_pool(j, p_pool, p_queues, p_versions, p_suspect, retoma.next_round(heads.rank), p_before)
-             order by j.rank limit 1)
-      from heads where heads.rank is not null
+    select j.rank, j.run, retoma.next_round(j.rank)
+      from heads h,
+           lateral (select j.rank, j.run from retoma.jobs j
+                     where j.tenant = p_tenant
+                       and retoma.is_claimable_from_pool(j, p_pool, p_queues, p_versions, p_suspect, h.following, p_before)
+                     order by j.rank, j.run limit 1) j
   )
   select o.rank
-    from (select h.rank from heads h where h.rank is not null order by retoma.age_in_rank(h.rank), h.rank limit 1) o
+    from (select h.rank from heads h where h.rank is not null order by retoma.age_in_rank(h.rank), h.run, h.rank limit 1) o
    where o.rank > (select min(h.rank) from heads h);
 $$;
 
