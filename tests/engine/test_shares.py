@@ -164,6 +164,18 @@ async def test_a_claim_is_full_while_jobs_are_ready(open_sandbox: OpenSandbox, s
             await run_claims(worker, claims)
 
 
+@with_and_without_pool
+async def test_the_oldest_run_gets_more_than_its_share_if_other_runs_have_few_jobs(
+    open_sandbox: OpenSandbox, slots: int | None
+) -> None:
+    async with open_stories(open_sandbox, slots) as (sandbox, worker):
+        await start_and_list(sandbox, worker, 30)
+        for _ in range(2):
+            await run_claims(worker, await worker.claim(5))
+        await start(sandbox, 1)
+        assert [claim.step for claim in await worker.claim(8)].count("image") == 7
+
+
 async def test_a_claim_takes_other_jobs_while_those_of_the_oldest_run_are_locked(open_sandbox: OpenSandbox) -> None:
     async with open_stories(open_sandbox) as (sandbox, worker):
         await leave_one_item_of_a_later_round(sandbox, worker)
@@ -175,10 +187,13 @@ async def test_a_claim_takes_other_jobs_while_those_of_the_oldest_run_are_locked
             assert [claim.step for claim in await channel.call(limit=1)] == ["script"]
 
 
-async def test_a_claim_takes_other_jobs_while_that_of_the_oldest_run_does_not_fit(open_sandbox: OpenSandbox) -> None:
-    async with open_stories(open_sandbox, slots=2) as (sandbox, worker):
+async def test_a_claim_takes_other_jobs_while_that_of_the_oldest_run_needs_too_many_slots(
+    open_sandbox: OpenSandbox,
+) -> None:
+    async with open_stories(open_sandbox, slots=4) as (sandbox, worker):
         await leave_one_item_of_a_later_round(sandbox, worker)
         await start(sandbox, 1)
+        await rows(sandbox, "update retoma.pools set per_tenant = 2")
         await rows(sandbox, "update retoma.steps set slots = 3 where step = 'image'")
         channel = await open_channel(sandbox)
         await skip_to_a_call_for_the_oldest_run(channel)

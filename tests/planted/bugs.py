@@ -245,14 +245,14 @@ BUGS = [
         f"{FUNCTIONS}/claim.sql",
         "cardinality(v_tenants) = 1 and not v_is_split",
         "cardinality(v_tenants) = 1",
-        f"{SHARES}::test_a_claim_is_full_while_jobs_are_ready",
+        f"{SHARES}::test_the_oldest_run_gets_more_than_its_share_if_other_runs_have_few_jobs",
     ),
     Bug(
-        "a pool is idle because the job of the oldest run does not fit",
+        "a pool is idle because the job of the oldest run needs too many slots",
         f"{FUNCTIONS}/pools.sql",
         "exit when v_got = 0 and v_fitting = v_passed and v_is_rest",
         "exit when v_got = 0 and v_fitting = v_passed",
-        f"{SHARES}::test_a_claim_takes_other_jobs_while_that_of_the_oldest_run_does_not_fit",
+        f"{SHARES}::test_a_claim_takes_other_jobs_while_that_of_the_oldest_run_needs_too_many_slots",
     ),
     Bug(
         "an attempt that asked to wait is counted",

@@ -13,7 +13,8 @@ begin
 
   with sharing as materialized (
     select m.run, m.from_step, m.to_step from unnest(p_events) m where m.edge_kind = 'share'
-  ), expansions as (
+  -- Materialized, so the array is searched once for each fan-out and not for each item.
+  ), expansions as materialized (
     select m.*, coalesce(shared.final, 0) as final, shared.code, array_position(p_outcome, m.outcome) as first_ordinal
       from unnest(p_events) m
       left join lateral (
