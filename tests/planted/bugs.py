@@ -236,14 +236,14 @@ BUGS = [
     Bug(
         "a claim is empty because the jobs of the oldest run are locked",
         f"{FUNCTIONS}/claim.sql",
-        "case when v_jobs = '{}' then v_is_rest else cardinality(v_tenants) = 1 and not v_is_split end",
-        "v_jobs = '{}' or cardinality(v_tenants) = 1 and not v_is_split",
+        "case when v_jobs = '{}' then v_is_rest else cardinality(v_tenants) = 1 and v_oldest[1] is null end",
+        "v_jobs = '{}' or cardinality(v_tenants) = 1 and v_oldest[1] is null",
         f"{SHARES}::test_a_claim_takes_other_jobs_while_those_of_the_oldest_run_are_locked",
     ),
     Bug(
         "a claim ends with the share of the oldest run",
         f"{FUNCTIONS}/claim.sql",
-        "cardinality(v_tenants) = 1 and not v_is_split",
+        "cardinality(v_tenants) = 1 and v_oldest[1] is null",
         "cardinality(v_tenants) = 1",
         f"{SHARES}::test_the_oldest_run_gets_more_than_its_share_if_other_runs_have_few_jobs",
     ),

@@ -82,8 +82,8 @@ declare
   v_tenants int[];
   v_each int;
   v_for_oldest int;
+  v_oldest bigint[];                       -- of each tenant, where its oldest run has a round of its own
   v_jobs tid[];
-  v_is_split boolean;                      -- the oldest run of a tenant had its share
   v_is_rest boolean;
 begin
   if p_suspect and v_left > 0 then
@@ -104,22 +104,28 @@ begin
       exit when v_tenants = '{}';
       v_each := greatest(1, v_left / cardinality(v_tenants));
       v_for_oldest := case when v_is_rest then 0 else retoma.jobs_for_oldest_run(v_each, p_call_number) end;
-      select coalesce(array_agg(c.job), '{}'), coalesce(bool_or(o.rank is not null), false) into v_jobs, v_is_split
-        from unnest(v_tenants) as t (tenant)
-        left join lateral (
-          select rank from retoma.oldest_rank_in_queue(v_queue, t.tenant, p_versions, p_from, p_before) as o (rank)
-           where v_for_oldest > 0) o on true,
-             lateral retoma.ranges_to_claim(v_each, v_for_oldest, o.rank, p_from, p_before) r,
-             lateral (
-               select j.ctid as job from retoma.jobs j
-                where j.tenant = t.tenant and retoma.is_claimable_unpooled(j, v_queue, p_versions, r.first, r.before)
-                order by j.rank
-                limit r.jobs
-                  for update skip locked) c;
+      v_oldest := null;
+      if v_for_oldest > 0 then
+        v_oldest := array(
+          select o.rank
+            from unnest(v_tenants) with ordinality as t (tenant, turn)
+            left join lateral retoma.oldest_rank_in_queue(v_queue, t.tenant, p_versions, p_from, p_before) as o (rank) on true
+           order by t.turn);
+      end if;
+      v_jobs := array(
+        select c.ctid
+          from unnest(v_tenants, v_oldest) as t (tenant, oldest),
+               lateral retoma.ranges_to_claim(v_each, v_for_oldest, t.oldest, p_from, p_before) r,
+               lateral (
+                 select j.ctid from retoma.jobs j
+                  where j.tenant = t.tenant and retoma.is_claimable_unpooled(j, v_queue, p_versions, r.first, r.before)
+                  order by j.rank
+                  limit r.jobs
+                    for update skip locked) c);
       return query select * from retoma.claim_jobs(p_worker, p_now, v_jobs);
       v_left := v_left - cardinality(v_jobs);
       -- With one tenant and one range, this was everything. Otherwise distribute the rest; jobs for the oldest run may be locked.
-      exit when case when v_jobs = '{}' then v_is_rest else cardinality(v_tenants) = 1 and not v_is_split end;
+      exit when case when v_jobs = '{}' then v_is_rest else cardinality(v_tenants) = 1 and v_oldest[1] is null end;
       v_is_rest := true;
     end loop;
   end loop;
