@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from retoma.store.database import Connection
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
@@ -14,23 +16,23 @@ from tests.engine.test_hot_statements import FEW, call, clear, labels, measure_r
 CLAIMED_BEFORE = 21_000
 OLD_READY_JOBS = """
 insert into retoma.jobs (run, rank, version, tenant, revision, state, step, item, queue, created_at)
-select r.id, 1, r.version, r.tenant, 1, 'ready', 'documents', n::text, 'default', now()
+select r.id, retoma.start_of_round($3::int) + 1, r.version, r.tenant, 1, 'ready', 'documents', n::text, 'default', now()
   from retoma.runs r, generate_series($1::int, $2::int) n where r.id = (select min(id::text)::uuid from retoma.runs)
 """
 
 
 @asynccontextmanager
 async def open_with_long_transaction(
-    open_sandbox: OpenSandbox,
+    open_sandbox: OpenSandbox, number: int = 0
 ) -> AsyncIterator[tuple[Sandbox, RawChannel, Connection]]:
-    """Many jobs of one old run that are no longer ready, whose index entries must remain."""
+    """Many jobs of this round of one old run that are no longer ready, whose index entries must remain."""
     async with open_sandbox(labels()) as sandbox:
         await clear(sandbox)
         first = (await sandbox.client.start("labels")).id
         holder, connection = await sandbox.database.connect(), await sandbox.database.connect()
         async with holder.transaction(isolation="repeatable_read"):
             await holder.fetch("select count(*) from retoma.runs")
-            await rows(sandbox, OLD_READY_JOBS, 1, CLAIMED_BEFORE)
+            await rows(sandbox, OLD_READY_JOBS, 1, CLAIMED_BEFORE, number)
             await rows(
                 sandbox,
                 "update retoma.jobs set state = 'cancelled', worker = 0, ended_at = now() where run = $1",
@@ -54,8 +56,9 @@ async def schedule_full_scan(connection: Connection, channel: RawChannel, when: 
     assert done == "UPDATE 1", "no look-back is planned: every claim reads everything"
 
 
-async def test_claims_do_not_repeatedly_read_jobs_claimed_before(open_sandbox: OpenSandbox) -> None:
-    async with open_with_long_transaction(open_sandbox) as (sandbox, channel, connection):
+@pytest.mark.parametrize("number", [0, 3])
+async def test_claims_do_not_repeatedly_read_jobs_claimed_before(open_sandbox: OpenSandbox, number: int) -> None:
+    async with open_with_long_transaction(open_sandbox, number) as (sandbox, channel, connection):
         async with measure_reads(connection) as first:
             assert await call(connection, channel, limit=10) == []
         assert first.entries["jobs_ready_by_queue"] >= CLAIMED_BEFORE
@@ -67,12 +70,13 @@ async def test_claims_do_not_repeatedly_read_jobs_claimed_before(open_sandbox: O
         assert read.entries["jobs_ready_by_queue"] <= FEW
 
 
-async def test_jobs_of_earlier_runs_are_claimed_at_the_next_full_scan(open_sandbox: OpenSandbox) -> None:
-    async with open_with_long_transaction(open_sandbox) as (sandbox, channel, connection):
+@pytest.mark.parametrize("number", [0, 3])
+async def test_jobs_of_earlier_runs_are_claimed_at_the_next_full_scan(open_sandbox: OpenSandbox, number: int) -> None:
+    async with open_with_long_transaction(open_sandbox, number) as (sandbox, channel, connection):
         await call(connection, channel, limit=10)
         await call(connection, channel, limit=10)
         await schedule_full_scan(connection, channel, "1 hour")
-        await rows(sandbox, OLD_READY_JOBS, 30_001, 30_012)
+        await rows(sandbox, OLD_READY_JOBS, 30_001, 30_012, number)
         assert await call(connection, channel, limit=5) == []
         await schedule_full_scan(connection, channel, "-1 second")
         assert len(await call(connection, channel, limit=5)) == 5

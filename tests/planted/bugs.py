@@ -7,6 +7,7 @@ from typing import NamedTuple
 FUNCTIONS = "store/sql/functions"
 POOLS = "tests/engine/test_pools.py"
 QUEUES = "tests/engine/test_queues.py"
+SHARES = "tests/engine/test_shares.py"
 DRAINING = "tests/engine/test_draining.py"
 EXTERNAL_WORK = "tests/engine/test_external_work.py"
 EXTERNAL_WORK_RACES = "tests/engine/test_external_work_races.py"
@@ -207,9 +208,51 @@ BUGS = [
     Bug(
         "one tenant's backlog goes before everyone",
         f"{FUNCTIONS}/claim.sql",
-        "limit greatest(1, v_left / cardinality(v_tenants))",
-        "limit v_left",
+        "v_each := greatest(1, v_left / cardinality(v_tenants))",
+        "v_each := v_left",
         "tests/engine/test_tenants.py::test_a_tenant_with_a_hundred_jobs_does_not_starve_another",
+    ),
+    Bug(
+        "a long list holds up later runs",
+        f"{FUNCTIONS}/rounds.sql",
+        "else 4 end",
+        "else 4000 end",
+        f"{SHARES}::test_a_run_of_500_items_does_not_hold_up_a_later_one_of_5",
+    ),
+    Bug(
+        "the first round is given to the first list of a call only",
+        f"{FUNCTIONS}/create_items.sql",
+        "array_position(p_outcome, m.outcome) as first_ordinal",
+        "1 as first_ordinal",
+        f"{SHARES}::test_items_of_several_lists_in_one_call_each_begin_with_the_first_round",
+    ),
+    Bug(
+        "later rounds of an old run starve",
+        f"{FUNCTIONS}/rounds.sql",
+        "p_jobs * 250000::bigint",
+        "p_jobs * 0::bigint",
+        f"{SHARES}::test_the_oldest_run_gets_a_quarter_of_the_jobs",
+    ),
+    Bug(
+        "a claim is empty because the jobs of the oldest run are locked",
+        f"{FUNCTIONS}/claim.sql",
+        "case when v_jobs = '{}' then v_is_rest else cardinality(v_tenants) = 1 and v_oldest[1] is null end",
+        "v_jobs = '{}' or cardinality(v_tenants) = 1 and v_oldest[1] is null",
+        f"{SHARES}::test_a_claim_takes_other_jobs_while_those_of_the_oldest_run_are_locked",
+    ),
+    Bug(
+        "a claim ends with the share of the oldest run",
+        f"{FUNCTIONS}/claim.sql",
+        "cardinality(v_tenants) = 1 and v_oldest[1] is null",
+        "cardinality(v_tenants) = 1",
+        f"{SHARES}::test_the_oldest_run_gets_more_than_its_share_if_other_runs_have_few_jobs",
+    ),
+    Bug(
+        "a pool is idle because the job of the oldest run needs too many slots",
+        f"{FUNCTIONS}/pools.sql",
+        "exit when v_got = 0 and v_fitting = v_passed and v_is_rest",
+        "exit when v_got = 0 and v_fitting = v_passed",
+        f"{SHARES}::test_a_claim_takes_other_jobs_while_that_of_the_oldest_run_needs_too_many_slots",
     ),
     Bug(
         "an attempt that asked to wait is counted",

@@ -70,16 +70,21 @@ begin
 end $$;
 
 -- Claim up to `p_limit` ready jobs of these ranks and of versions that this worker serves: tenants take turns, and the lowest
--- rank of each goes first. At most one of the jobs is a suspect, and none unless `p_suspect`.
+-- rank of each goes first, except for the share of its oldest run. At most one of the jobs is a suspect, and none unless
+-- `p_suspect`.
 create or replace function retoma.claim_unpooled(
   p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_limit int, p_suspect boolean,
-  p_from bigint, p_before bigint)
+  p_call_number bigint, p_from bigint, p_before bigint)
 returns setof retoma.claimed_job language plpgsql as $$
 declare
   v_left int := p_limit;
   v_queue text;
   v_tenants int[];
+  v_each int;
+  v_for_oldest int;
+  v_oldest bigint[];                       -- of each tenant, where its oldest run has a round of its own
   v_jobs tid[];
+  v_is_rest boolean;
 begin
   if p_suspect and v_left > 0 then
     v_jobs := array(
@@ -92,51 +97,94 @@ begin
   end if;
 
   foreach v_queue in array p_queues loop
+    v_is_rest := false;
     loop
       exit when v_left <= 0;
       v_tenants := array(select retoma.tenants_in_turn(v_queue, p_versions, p_after, v_left, p_from, p_before));
       exit when v_tenants = '{}';
+      v_each := greatest(1, v_left / cardinality(v_tenants));
+      v_for_oldest := case when v_is_rest then 0 else retoma.jobs_for_oldest_run(v_each, p_call_number) end;
+      v_oldest := null;
+      if v_for_oldest > 0 then
+        v_oldest := array(
+          select o.rank
+            from unnest(v_tenants) with ordinality as t (tenant, turn)
+            left join lateral retoma.oldest_rank_in_queue(v_queue, t.tenant, p_versions, p_from, p_before) as o (rank) on true
+           order by t.turn);
+      end if;
       v_jobs := array(
-        select r.ctid
-          from unnest(v_tenants) as t (tenant),
+        select c.ctid
+          from unnest(v_tenants, v_oldest) as t (tenant, oldest),
+               lateral retoma.ranges_to_claim(v_each, v_for_oldest, t.oldest, p_from, p_before) r,
                lateral (
-                 select c.ctid from retoma.jobs c
-                  where c.tenant = t.tenant and retoma.is_claimable_unpooled(c, v_queue, p_versions, p_from, p_before)
-                  order by c.rank
-                  limit greatest(1, v_left / cardinality(v_tenants))
-                    for update skip locked) r);
+                 select j.ctid from retoma.jobs j
+                  where j.tenant = t.tenant and retoma.is_claimable_unpooled(j, v_queue, p_versions, r.first, r.before)
+                  order by j.rank
+                  limit r.jobs
+                    for update skip locked) c);
       return query select * from retoma.claim_jobs(p_worker, p_now, v_jobs);
       v_left := v_left - cardinality(v_jobs);
-      -- With one tenant, one round takes everything. With several, another round distributes the rest.
-      exit when v_jobs = '{}' or cardinality(v_tenants) = 1;
+      -- With one tenant and one range, this was everything. Otherwise distribute the rest; jobs for the oldest run may be locked.
+      exit when case when v_jobs = '{}' then v_is_rest else cardinality(v_tenants) = 1 and v_oldest[1] is null end;
+      v_is_rest := true;
     end loop;
   end loop;
 end $$;
 
--- Claim up to `p_limit` jobs of these ranks, with and without pools. `p_pooled_first` alternates, so neither kind starves the
--- other. Pools are locked last.
+-- Claim up to `p_limit` jobs of these ranks, with and without pools. Every second call begins with pools, so neither kind starves
+-- the other. Pools are locked last.
 create or replace function retoma.claim_by_rank(
   p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_limit int, p_suspect boolean,
-  p_pooled_first boolean, p_from bigint, p_before bigint)
+  p_call_number bigint, p_from bigint, p_before bigint)
 returns setof retoma.claimed_job language plpgsql as $$
 declare
   v_left int := p_limit;
   v_suspect boolean := p_suspect;
+  v_pooled_first boolean := p_call_number % 2 = 0;
   v_job retoma.claimed_job;
 begin
   if not exists (select from retoma.jobs j
                   where retoma.is_claimable(j) and j.pool is not null
                     and j.rank >= p_from and j.rank < p_before) then
-    return query select * from retoma.claim_unpooled(p_worker, p_now, p_queues, p_versions, p_after, p_limit, p_suspect, p_from, p_before);
+    return query select * from retoma.claim_unpooled(
+      p_worker, p_now, p_queues, p_versions, p_after, p_limit, p_suspect, p_call_number, p_from, p_before);
     return;
   end if;
   for v_round in 1 .. 2 loop
     for v_job in
-      select * from retoma.claim_unpooled(p_worker, p_now, p_queues, p_versions, p_after, v_left, v_suspect, p_from, p_before)
-       where (v_round = 1) <> p_pooled_first
+      select * from retoma.claim_unpooled(
+        p_worker, p_now, p_queues, p_versions, p_after, v_left, v_suspect, p_call_number, p_from, p_before)
+       where (v_round = 1) <> v_pooled_first
       union all
-      select * from retoma.claim_pooled(p_worker, p_now, p_queues, p_versions, v_left, v_suspect, p_from, p_before)
-       where (v_round = 1) = p_pooled_first
+      select * from retoma.claim_pooled(p_worker, p_now, p_queues, p_versions, v_left, v_suspect, p_call_number, p_from, p_before)
+       where (v_round = 1) = v_pooled_first
+    loop
+      v_left := v_left - (v_job.what = 'claimed')::int;
+      v_suspect := v_suspect and coalesce(v_job.worker_deaths, 0) = 0;
+      return next v_job;
+    end loop;
+  end loop;
+end $$;
+
+-- Claim as `claim_by_rank` does, but in each round only jobs of these ages. A call for the oldest run begins with the last round,
+-- because the ages of different rounds are not compared.
+create or replace function retoma.claim_by_age(
+  p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_limit int, p_suspect boolean,
+  p_call_number bigint, p_from bigint, p_before bigint)
+returns setof retoma.claimed_job language plpgsql as $$
+declare
+  v_is_reverse boolean := retoma.jobs_for_oldest_run(1, p_call_number) > 0;
+  v_left int := p_limit;
+  v_suspect boolean := p_suspect;
+  v_start bigint;
+  v_job retoma.claimed_job;
+begin
+  for v_number in 0 .. retoma.last_round() loop
+    exit when v_left <= 0;
+    v_start := retoma.start_of_round(case when v_is_reverse then retoma.last_round() - v_number else v_number end);
+    for v_job in
+      select * from retoma.claim_by_rank(
+        p_worker, p_now, p_queues, p_versions, p_after, v_left, v_suspect, p_call_number, v_start + p_from, v_start + p_before)
     loop
       v_left := v_left - (v_job.what = 'claimed')::int;
       v_suspect := v_suspect and coalesce(v_job.worker_deaths, 0) = 0;
@@ -146,8 +194,8 @@ begin
 end $$;
 
 -- Claim as `claim_by_rank` does, and spend little time on jobs that were claimed before. While any transaction stays open, a
--- scan must skip the index entries of all jobs that were ready since it began. Once these are many, a link claims from the rank
--- below which it found nothing, and rescans lower ranks in a tenth of the time, or after ten seconds at the latest.
+-- scan must skip the index entries of all jobs that were ready since it began. Once these are many, a link claims from the age
+-- below which it found nothing, and rescans lower ages in a tenth of the time, or after ten seconds at the latest.
 create or replace function retoma.claim_for_link(
   p_link retoma.worker_links, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_limit int, p_suspect boolean)
 returns setof retoma.claimed_job language plpgsql as $$
@@ -163,7 +211,7 @@ declare
 begin
   if p_link.rescan_at is null then
     return query select * from retoma.claim_by_rank(
-      p_link.worker, p_now, p_queues, p_versions, p_after, p_limit, p_suspect, p_link.call_number % 2 = 0, c_first, c_last);
+      p_link.worker, p_now, p_queues, p_versions, p_after, p_limit, p_suspect, p_link.call_number, c_first, c_last);
     if retoma.ready_entries_read() > v_entries_before + c_many then
       p_link.rescan_at := v_began;
       perform retoma.schedule_rescan(p_link);
@@ -173,15 +221,15 @@ begin
   if v_began >= p_link.rescan_at then
     p_link.claim_from_rank := (extract(epoch from p_now - interval '1 second') * 1000000)::bigint;
     for v_job in
-      select * from retoma.claim_by_rank(p_link.worker, p_now, p_queues, p_versions, p_after, p_limit, p_suspect, p_link.call_number % 2 = 0,
-                                         c_first, p_link.claim_from_rank)
+      select * from retoma.claim_by_age(
+        p_link.worker, p_now, p_queues, p_versions, p_after, p_limit, p_suspect, p_link.call_number, 0, p_link.claim_from_rank)
     loop
       v_left := v_left - (v_job.what = 'claimed')::int;
       v_runs := v_runs || v_job.run;
       return next v_job;
     end loop;
     if v_left <= 0 then
-      select min(j.rank) into p_link.claim_from_rank
+      select min(retoma.age_in_rank(j.rank)) into p_link.claim_from_rank
         from retoma.jobs j where j.run = any (v_runs) and j.worker = p_link.worker and j.state = 'running';
     end if;
     p_link.rescan_at := case when retoma.ready_entries_read() > v_entries_before + c_many
@@ -189,9 +237,9 @@ begin
     perform retoma.schedule_rescan(p_link);
   end if;
   if v_left > 0 then
-    return query select * from retoma.claim_by_rank(
-      p_link.worker, p_now, p_queues, p_versions, p_after, v_left, p_suspect and v_left = p_limit, p_link.call_number % 2 = 0,
-      p_link.claim_from_rank, c_last);
+    return query select * from retoma.claim_by_age(
+      p_link.worker, p_now, p_queues, p_versions, p_after, v_left, p_suspect and v_left = p_limit, p_link.call_number,
+      p_link.claim_from_rank, retoma.start_of_round(1));
   end if;
 end $$;
 

@@ -1,3 +1,13 @@
+-- Whether a job waits for a pool, and these queues, versions, suspects and ranks allow it (null: any queue or version). The planner
+-- inlines it.
+create or replace function retoma.is_claimable_from_pool(
+  p_job retoma.jobs, p_pool text, p_queues text[], p_versions int[], p_suspect boolean, p_from bigint, p_before bigint)
+returns boolean immutable language sql as $$
+  select p_job.pool = p_pool and p_job.rank >= p_from and p_job.rank < p_before and retoma.is_claimable(p_job) and p_job.pool is not null
+     and (p_queues is null or p_job.queue = any (p_queues)) and (p_versions is null or p_job.version = any (p_versions))
+     and (p_job.worker_deaths = 0 or p_suspect);
+$$;
+
 -- Tenants with jobs for a pool that these queues, versions and suspects allow (null: any), each once, in turn after the tenant
 -- that was served last.
 create or replace function retoma.tenants_for_pool(
@@ -8,11 +18,8 @@ stable language sql as $$
     select 0
     union all
     select (select j.tenant from retoma.jobs j
-             where j.pool = p_pool and j.tenant > found.tenant
-               and retoma.is_claimable(j) and j.pool is not null
-               and (p_queues is null or j.queue = any (p_queues)) and (p_versions is null or j.version = any (p_versions))
-               and j.rank >= p_from and j.rank < p_before
-               and (j.worker_deaths = 0 or p_suspect)
+             where j.tenant > found.tenant
+               and retoma.is_claimable_from_pool(j, p_pool, p_queues, p_versions, p_suspect, p_from, p_before)
              order by j.tenant limit 1)
       from found where found.tenant is not null
   )
@@ -44,12 +51,12 @@ create or replace function retoma.tenant_slots_left(p_pool retoma.pools, p_tenan
        where j.ctid = any (p_jobs) and j.tenant = p_tenant and not retoma.holds_slots(j)) t) end;
 $$;
 
--- Claim jobs that need a pool: tenants take turns, and the lowest rank of each goes first. Smaller jobs may overtake one that
--- does not fit for 60 seconds; after that, free slots are reserved for it. A row 'later' says when the rate lets the next job
--- start.
+-- Claim jobs that need a pool: tenants take turns, and the lowest rank of each goes first, except for the share of its oldest
+-- run. Smaller jobs may overtake one that does not fit for 60 seconds; after that, free slots are reserved for it. A row 'later'
+-- says when the rate lets the next job start.
 create or replace function retoma.claim_pooled(
   p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_limit int, p_suspect boolean,
-  p_from bigint, p_before bigint)
+  p_call_number bigint, p_from bigint, p_before bigint)
 returns setof retoma.claimed_job language plpgsql as $$
 declare
   v_left int := p_limit;
@@ -78,7 +85,7 @@ begin
     end if;
     v_share := retoma.allocate_slots(
       p_now, v_pool, p_queues, p_versions, case when retoma.is_tripped(v_pool) then 1 else v_left end, v_suspect,
-      p_from, p_before);
+      p_call_number, p_from, p_before);
     v_pool := v_share.o_pool;
     if cardinality(v_share.o_jobs) > 0 then
       v_left := v_left - cardinality(v_share.o_jobs);
@@ -111,7 +118,7 @@ end $$;
 -- Choose the jobs of one pool that may start, in order. They are locked, but not changed yet.
 create or replace function retoma.allocate_slots(
   p_now timestamptz, p_pool retoma.pools, p_queues text[], p_versions int[], p_limit int, p_suspect boolean,
-  p_from bigint, p_before bigint,
+  p_call_number bigint, p_from bigint, p_before bigint,
   out o_pool retoma.pools, out o_jobs tid[], out o_suspect boolean)
 language plpgsql as $$
 declare
@@ -120,11 +127,15 @@ declare
   v_reserved retoma.job_key := p_pool.reserved_job;
   v_tenants int[];
   v_tenant int;
+  v_jobs int;                              -- of this turn of the tenant
+  v_for_oldest int;                        -- of those, for its oldest run
+  v_oldest bigint;
   v_job record;
   v_got int;
   v_tenant_slots int;                      -- that the tenant may still take
   v_passed boolean := false;               -- a job that does not fit was overtaken: consider only those that fit
   v_fitting boolean;
+  v_is_rest boolean := false;
 begin
   o_pool := p_pool;
   o_jobs := '{}';
@@ -192,19 +203,25 @@ begin
     foreach v_tenant in array v_tenants loop
       exit when v_left <= 0 or v_free <= 0;
       v_tenant_slots := retoma.tenant_slots_left(p_pool, v_tenant, o_jobs);
+      v_jobs := greatest(1, least(v_left, v_free) / cardinality(v_tenants));
+      v_for_oldest := case when v_is_rest then 0 else retoma.jobs_for_oldest_run(v_jobs, p_call_number) end;
+      v_oldest := case when v_for_oldest > 0 then (
+        select retoma.oldest_rank_in_pool(
+          p_pool.name, v_tenant, p_queues, p_versions, p_suspect and not o_suspect, p_from, p_before)) end;
       for v_job in
-        select j.ctid as job, j.run, j.step, j.item, j.revision, s.slots, j.worker_deaths > 0 as suspect
-          from retoma.jobs j
-          join retoma.steps s on s.version = j.version and s.step = j.step
-         where j.pool = p_pool.name and j.tenant = v_tenant
-           and retoma.is_claimable(j) and j.pool is not null
-           and j.rank >= p_from and j.rank < p_before
-           and j.queue = any (p_queues) and j.version = any (p_versions)
-           and (j.worker_deaths = 0 or p_suspect and not o_suspect)
-           and (not v_fitting or s.slots <= v_free) and s.slots <= v_tenant_slots
-           and j.ctid <> all (o_jobs)
-         order by j.rank, j.run, j.position
-         limit greatest(1, least(v_left, v_free) / cardinality(v_tenants)) for update of j skip locked
+        select c.*
+          from retoma.ranges_to_claim(v_jobs, v_for_oldest, v_oldest, p_from, p_before) r,
+               lateral (
+                 select j.ctid as job, j.run, j.step, j.item, j.revision, s.slots, j.worker_deaths > 0 as suspect
+                   from retoma.jobs j
+                   join retoma.steps s on s.version = j.version and s.step = j.step
+                  where j.tenant = v_tenant
+                    and retoma.is_claimable_from_pool(
+                          j, p_pool.name, p_queues, p_versions, p_suspect and not o_suspect, r.first, r.before)
+                    and (not v_fitting or s.slots <= v_free) and s.slots <= v_tenant_slots
+                    and j.ctid <> all (o_jobs)
+                  order by j.rank, j.run, j.position
+                  limit r.jobs for update of j skip locked) c
       loop
         exit when v_left <= 0 or v_free <= 0;
         continue when v_job.suspect and o_suspect or v_job.slots > v_tenant_slots;
@@ -226,8 +243,9 @@ begin
         v_got := v_got + 1;
       end loop;
     end loop;
-    -- With one tenant, one round takes everything. With several, another round distributes the rest.
-    exit when v_got = 0 and v_fitting = v_passed;
+    -- Distribute the rest; jobs for the oldest run may not fit, or be locked.
+    exit when v_got = 0 and v_fitting = v_passed and v_is_rest;
+    v_is_rest := true;
   end loop;
 end $$;
 
