@@ -313,6 +313,21 @@ async def test_a_post_that_a_person_edited_is_kept_or_overwritten_as_they_decide
     assert len(await writer_app.list_drafts()) == 1
 
 
+async def test_a_decision_to_overwrite_a_post_holds_for_one_revision(writer_app: WriterApp) -> None:
+    """Its publication failed, so the next revision must ask again if somebody edited the post."""
+    run = await writer_app.write()
+    writer_app.blog.errors += [PostChanged("edited", "POST_EDITED"), *[ProviderDown("cut")] * 3]
+    await writer_app.client.runs.rerun(run.id, group="seo")
+    await writer_app.work()
+    await writer_app.decide(run.id, "send_back", notes="o meu texto vale menos")
+    assert await writer_app.get_state(run.id) == "failed"
+    writer_app.blog.errors += [PostChanged("edited since", "POST_EDITED")]
+    await writer_app.client.runs.rerun(run.id, group="body")
+    await writer_app.work()
+    assert await writer_app.get_state(run.id) == "needs_review"
+    assert [each.force for each in writer_app.blog.sent] == [False, False, *[True] * 3, False]
+
+
 async def test_a_theme_longer_than_any_keyword_is_written(writer_app: WriterApp) -> None:
     run = await writer_app.write(make_request(theme=f"Café e cafeína {'muito ' * 30}"))
     keywords = (await writer_app.get_results(run.id))["keywords_resolved"]
