@@ -726,7 +726,8 @@ async def test_the_end_of_a_child_needs_few_statements(
 async def test_a_start_whose_answer_is_lost_starts_each_child_once(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writing, children, lost = Writing(), 3, []
+    writing, children = Writing(), 3
+    lost: list[str] = []
     fetch = DedicatedConnection.fetch
 
     async def fetch_and_lose(link: DedicatedConnection, statement: Statement, *arguments: Any, **named: Any) -> Any:
