@@ -89,7 +89,7 @@ async def _measure_batch(url: str, home: Path, count: int, processes: int, concu
     documents = await _save_documents(files, count)
     saving, used = time.perf_counter() - began, _processor()
     async with connect(app_of(files), Settings(database_url=url)) as client:
-        async with worker_processes(url, home, processes, concurrency):
+        async with worker_processes("bench.classifier:app", url, home, processes, concurrency):
             await _label_documents(client, documents[:1])
             working = await _label_documents(client, documents)
         return Measurement(count, saving, working, _processor() - used)
@@ -115,16 +115,17 @@ async def _label_documents(client: Client, documents: list[Document]) -> float:
 
 
 @asynccontextmanager
-async def worker_processes(url: str, home: Path, processes: int, concurrency: int) -> AsyncIterator[None]:
+async def worker_processes(app: str, url: str, home: Path, processes: int, concurrency: int) -> AsyncIterator[None]:
+    """Run workers of an application, given as `module:attribute`. Its files are in `home`."""
     async with AsyncExitStack() as stack:
         for _ in range(processes):
-            await stack.enter_async_context(_worker(url, home, concurrency))
+            await stack.enter_async_context(_worker(app, url, home, concurrency))
         yield
 
 
 @asynccontextmanager
-async def _worker(url: str, home: Path, concurrency: int) -> AsyncIterator[None]:
-    command = ("-m", "retoma", "worker", "bench.classifier:app", "-c", str(concurrency), "--until-stdin-closes")
+async def _worker(app: str, url: str, home: Path, concurrency: int) -> AsyncIterator[None]:
+    command = ("-m", "retoma", "worker", app, "-c", str(concurrency), "--until-stdin-closes")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *command),
         cwd=ROOT,

@@ -68,7 +68,7 @@ async def create_executions(rig: Rig, testbed: Testbed, home: Path) -> tuple[UUI
         project = Project(nome="Peças", taxonomia=[Category(rotulo=kind) for kind in KINDS])
         kept = await projects.create_project(client, project, None)
         over = await executions.start_execution(client, files, kept, uploads)
-        async with worker_processes(testbed.url, home, 1, CONCURRENCY):
+        async with worker_processes("bench.classifier:app", testbed.url, home, 1, CONCURRENCY):
             await client.wait(over.id, WAIT_TIMEOUT)
         return over.id, (await executions.start_execution(client, files, kept, uploads)).id
 

@@ -24,7 +24,7 @@ LONGEST_RESTART = 5.0  # of PostgreSQL
 CALLS = (
     "retoma.finish_and_claim",
     "retoma.start_runs",
-    "retoma.start_child_runs",
+    "retoma.start_children",
     "retoma.cancel_run",
     "retoma.reap_dead_workers",
     "retoma.release_due_jobs",

@@ -151,7 +151,6 @@ class ManualWorker:
     def __init__(self, app: App, database: Database, served_versions: ServedVersions, worker: int) -> None:
         self.worker = worker
         self.rejected_outcomes = 0
-        self._abandoned = False
         self._app = app
         self._database = database
         self._served_versions = served_versions
@@ -169,6 +168,7 @@ class ManualWorker:
         self._poller = ExternalWorkPoller(database, served_versions, on_end=lambda: None)
         self._poller.worker = worker
         self._link = WorkerLink(database, worker, 1)
+        self._has_disappeared = False
         self._held_jobs: set[ClaimKey] = set()
 
     @property
@@ -201,14 +201,14 @@ class ManualWorker:
         return await self._finish_and_claim(outcomes, limit)
 
     async def close(self) -> None:
-        """Shut down as a worker does: release the jobs that are still held."""
-        if not self._abandoned:
+        """Shut down as a worker does: release the jobs that are still held, unless it has disappeared before."""
+        if not self._has_disappeared:
             await workers.deregister_worker(self._database, self.worker)
             await self.abandon()
 
     async def abandon(self) -> None:
         """Disappear as a killed process does, without deregistering."""
-        self._abandoned = True
+        self._has_disappeared = True
         self._threads.close()
         await self._children.close()
         await self._link.close()

@@ -14,13 +14,14 @@ from pydantic import BaseModel
 
 from retoma import Context, GiveUp, Items, Pipeline, Retry
 from retoma.define.external_work import PollResult
+from retoma.engine.claim_protocol import Claim
 from retoma.errors import ChildRunFailed
 from retoma.records import ALL_TENANTS, Run
 from retoma.reviews import Decision
 from retoma.states import RunState
 from retoma.store.database import Database, DedicatedConnection
 from retoma.store.statements import Statement
-from retoma.testing import Sandbox
+from retoma.testing import ManualWorker, Sandbox
 from retoma.worker.child_runs import MAX_DEPTH, Child, ChildRuns, FoundChild
 from tests.conftest import OpenSandbox
 from tests.engine.builders import pass_heartbeat_timeout, rows, run_claims, run_next, send_heartbeat, state, value
@@ -672,42 +673,107 @@ async def test_a_run_that_another_request_starts_in_between_is_not_adopted(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing = Writing(key="shared")
-    find_run = ChildRuns.find_run
+    guess_run = ChildRuns.guess_run
 
-    async def find_and_lose(children: ChildRuns, child: Child) -> FoundChild:
-        found = await find_run(children, child)
+    async def guess_and_lose(children: ChildRuns, child: Child) -> FoundChild:
+        found = await guess_run(children, child)
         await sandbox.client.start(writing.article, {"topic": "tea"}, key="shared tea")
         return found
 
-    monkeypatch.setattr(ChildRuns, "find_run", find_and_lose)
+    monkeypatch.setattr(ChildRuns, "guess_run", guess_and_lose)
     async with writing.open(open_sandbox) as sandbox:
         run = await sandbox.run(writing.batch, {"topics": ["tea"]})
         assert (run.state, writing.attempts) == ("completed", ["tea"])
         assert await list_children(sandbox, run.id) == []
 
 
-async def test_a_child_run_needs_few_statements(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their number decides how many children a worker starts per second."""
-    counts: Counter[str] = Counter()
-    for kind in (Database, DedicatedConnection):
-        monkeypatch.setattr(kind, "fetch", count_calls(kind.fetch, counts))
-    writing, children = Writing(), 10
-    async with writing.open(open_sandbox) as sandbox, sandbox.manual_worker() as worker:
-        run = (await sandbox.client.start(writing.batch, {"topics": [str(number) for number in range(children)]})).id
-        await run_claims(worker, await worker.claim(1), "topics")
-        claims = await worker.claim(children)
+@pytest.mark.parametrize("key", [None, "shared"])
+async def test_children_of_concurrent_jobs_start_in_one_transaction(
+    key: str | None, open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No statement is sent for each child: their number decides how many children a worker starts per second."""
+    counts = count_statements(monkeypatch)
+    writing, children = Writing(key=key), 20
+    async with open_batch(writing, open_sandbox, 1 + children) as (sandbox, worker, claims):
+        await worker.attempt(claims[:1])  # it looks up what all children share
         counts.clear()
-        outcomes = [outcome for claim in claims for outcome in await worker.attempt([claim])]
-        repeated = {name: number for name, number in counts.items() if number > 1 and name != "notify_workers"}
-        assert repeated == dict.fromkeys(("begin_effect", "start_child_runs", "end_effect"), children)
-        await worker.record_outcomes(outcomes)
+        await worker.attempt(claims[1:])
+        del counts["notify_workers"]
+        assert counts == {"start_children": 1}
+        assert await value(sandbox, "select count(*) from retoma.runs where parent is not null") == 1 + children
+        commits = (
+            "select xmin::text from retoma.runs where parent is not null union select xmin::text from retoma.effects"
+        )
+        assert len(await rows(sandbox, commits)) == 2, "a start and its record are committed together"
+
+
+async def test_the_end_of_a_child_needs_few_statements(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = count_statements(monkeypatch)
+    writing, children = Writing(), 10
+    async with open_batch(writing, open_sandbox, children) as (sandbox, worker, claims):
+        await worker.record_outcomes(await worker.attempt(claims))
         counts.clear()
         await sandbox.work()
-        assert await state(sandbox, run) == "completed"
+        assert await state(sandbox, claims[0].run) == "completed"
         for name in ("get_outcome", "record_poll", "get_ended_work"):
             assert counts[name] == children
         for name in ("get_run", "get_graph", "list_results", "find_child_run"):
             assert counts[name] <= 1
+
+
+async def test_a_start_whose_answer_is_lost_starts_each_child_once(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, children = Writing(), 3
+    lost: list[str] = []
+    fetch = DedicatedConnection.fetch
+
+    async def fetch_and_lose(link: DedicatedConnection, statement: Statement, *arguments: Any, **named: Any) -> Any:
+        answer = await fetch(link, statement, *arguments, **named)
+        if statement.name == "start_children" and not lost:
+            lost.append(statement.name)
+            link.drop()
+            raise ConnectionResetError("cut after the commit")
+        return answer
+
+    monkeypatch.setattr(DedicatedConnection, "fetch", fetch_and_lose)
+    async with open_batch(writing, open_sandbox, children) as (sandbox, worker, claims):
+        await worker.record_outcomes(await worker.attempt(claims))
+        await sandbox.work()
+        assert lost
+        assert await state(sandbox, claims[0].run) == "completed"
+        assert len(await list_children(sandbox, claims[0].run)) == len(writing.attempts) == children
+
+
+async def test_an_attempt_that_has_lost_its_lease_starts_no_child(open_sandbox: OpenSandbox) -> None:
+    writing = Writing(review=True)
+    async with open_batch(writing, open_sandbox, 2) as (sandbox, worker, claims):
+        await rows(sandbox, "update retoma.jobs set fence = fence + 1 where item = $1", claims[0].item)
+        outcomes = await worker.attempt(claims)
+        (child,) = await list_children(sandbox, claims[0].run)
+        assert child.input == {"topic": claims[1].item}
+        await worker.record_outcomes(outcomes)
+        assert worker.rejected_outcomes == 1
+
+
+@asynccontextmanager
+async def open_batch(
+    writing: Writing, open_sandbox: OpenSandbox, children: int
+) -> AsyncIterator[tuple[Sandbox, ManualWorker, list[Claim]]]:
+    """Yield a worker that has claimed the jobs that start this many children."""
+    async with writing.open(open_sandbox) as sandbox, sandbox.manual_worker() as worker:
+        await sandbox.client.start(writing.batch, {"topics": [str(number) for number in range(children)]})
+        await run_claims(worker, await worker.claim(1), "topics")
+        yield sandbox, worker, await worker.claim(children)
+
+
+def count_statements(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for kind in (Database, DedicatedConnection):
+        monkeypatch.setattr(kind, "fetch", count_calls(kind.fetch, counts))
+    return counts
 
 
 def count_calls(fetch: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:

@@ -86,6 +86,30 @@ async def test_a_start_reads_nothing_of_other_runs(open_sandbox: OpenSandbox, ta
 
 
 @pytest.mark.parametrize("table", TABLES)
+async def test_the_start_of_a_child_reads_only_its_job(open_sandbox: OpenSandbox, table: Table) -> None:
+    async with prepare_history(open_sandbox, table) as (sandbox, channel, connection):
+        await sandbox.client.start("labels")
+        claim, *_ = await call(connection, channel, limit=10)
+        async with measure_reads(connection) as read:
+            state = await connection.fetchval(
+                "select state from retoma.start_children(array[$1::int], "
+                "array[($2::uuid, $3::text, $4::text, 1)::retoma.job_key], array[1], array['external'], "
+                "array['find'], array['key'], array['cancel'], array['{}'::json], "
+                "array[gen_random_uuid()], array[$5::int], array[$6::int], array['{}'::json], array['key'], "
+                "array['digest'::bytea], array[null::text], false)",
+                channel.worker,
+                claim.run,
+                claim.step,
+                claim.item,
+                claim.tenant,
+                claim.version,
+            )
+    assert state == "started"
+    assert read.whole_tables.keys() <= {"versions", "steps"}
+    assert sum(read.entries.values()) <= FEW
+
+
+@pytest.mark.parametrize("table", TABLES)
 async def test_stopping_a_run_reads_only_that_run(open_sandbox: OpenSandbox, table: Table) -> None:
     async with prepare_history(open_sandbox, table) as (sandbox, channel, connection):
         run = (await sandbox.client.start("labels")).id

@@ -360,6 +360,15 @@ async def last_call(worker: ManualWorker, outcomes: list[Outcome]) -> list[Claim
         return None
 
 
+async def test_a_worker_that_has_disappeared_is_not_deregistered_later(open_sandbox: OpenSandbox) -> None:
+    """Its deregistration would race with the other workers of a test."""
+    async with open_sandbox(one_step()) as sandbox:
+        async with killed_worker(sandbox) as killed:
+            pass
+        assert await value(sandbox, "select ended_at from retoma.workers where id = $1", killed.worker) is None
+        assert await pass_heartbeat_timeout(sandbox) == [(killed.worker, 0)]
+
+
 @asynccontextmanager
 async def killed_worker(sandbox: Sandbox) -> AsyncIterator[ManualWorker]:
     """A worker that will miss its heartbeats: it vanishes without deregistering."""

@@ -294,7 +294,7 @@ async def uncommitted_start(sandbox: Sandbox, start: StartRequest) -> AsyncItera
     transaction = connection.transaction()
     await transaction.start()
     try:
-        *columns, _ = [() if value is None else (value,) for value in start]
+        columns = [() if value is None else (value,) for value in start]
         await connection.fetch(statements("engine_calls")["start_runs"].sql, *columns, False)
         yield transaction.commit
     finally:

@@ -12,7 +12,7 @@ from retoma.client.validation import check_start_options, digest_input, encode_i
 from retoma.define.pipeline import Input, Pipeline
 from retoma.engine import versions
 from retoma.engine.run_starter import StartRequest
-from retoma.identifiers import JobKey, new_run_id
+from retoma.identifiers import new_run_id
 
 
 async def build_start(
@@ -25,9 +25,8 @@ async def build_start(
     run_at: datetime | None = None,
     priority: int = 0,
     request: BaseModel | None = None,
-    parent: JobKey | None = None,
 ) -> StartRequest:
-    """Check the input and the options of a start. `parent` is the job that waits for the run."""
+    """Check the input and the options of a start."""
     pipeline = core.get_pipeline(pipeline)
     checked = validate_input(pipeline, inputs, tenant)
     check_start_options(tenant=tenant, key=key, priority=priority, run_at=run_at)
@@ -41,5 +40,4 @@ async def build_start(
         run_at=run_at,
         head_start=versions.get_head_start(priority),
         title=make_title(pipeline, checked),
-        parent=parent,
     )

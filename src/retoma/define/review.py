@@ -66,7 +66,11 @@ class Comment:
 
 @dataclass(frozen=True)
 class Feedback:
-    """A reviewer's feedback on work that was sent back. `items` are its subject; `extra` holds the feedback form."""
+    """A reviewer's feedback on work that was sent back. `items` are its subject; `extra` holds the feedback form.
+
+    `revision` is the revision that it asked for. Feedback applies until the job has a result, so if that revision
+    failed, `ctx.revision` is higher. 0 in a feedback check: there is no such revision yet.
+    """
 
     notes: str = ""
     by: str = ""
@@ -74,6 +78,7 @@ class Feedback:
     items: tuple[str, ...] = ()
     comments: tuple[Comment, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    revision: int = 0
 
     @property
     def text(self) -> str:
@@ -81,11 +86,11 @@ class Feedback:
         return "\n".join(filter(None, [self.notes, *map(str, self.comments)]))
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Feedback:
+    def from_json(cls, document: Mapping[str, Any], revision: int = 0) -> Feedback:
         comments = tuple(Comment(one["text"], one.get("at"), one.get("to")) for one in document.get("comments") or ())
         extra = {name: value for name, value in document.items() if name not in cls.__dataclass_fields__}
         notes, by, review = (str(document.get(name) or "") for name in ("notes", "by", "review"))
-        return cls(notes, by, review, tuple(document.get("items") or ()), comments, extra)
+        return cls(notes, by, review, tuple(document.get("items") or ()), comments, extra, revision)
 
 
 def _format_timecode(seconds: float) -> str:

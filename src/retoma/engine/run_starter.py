@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from retoma.errors import DatabaseUnavailable, KeyReused
-from retoma.identifiers import JobKey
 from retoma.store.database import (
     CALL_TIMEOUT,
     Database,
@@ -25,12 +24,15 @@ from retoma.store.database import (
 )
 from retoma.store.notify import WorkerNotifier
 
+Start = TypeVar("Start", bound=tuple[Any, ...])
+Started = TypeVar("Started")
+LINKS = 2
 MAX_BATCH_SIZE = 1_000
 SECONDS_BETWEEN_NOTIFICATIONS = 0.005
 
 
 class StartRequest(NamedTuple):
-    """One run to start, with the arguments of the SQL function `start_child_runs`.
+    """One run to start, with the arguments of the SQL function `start_runs`.
 
     `input` and `webhook` are JSON. `digest` is that of the input, and only needed with a key.
     """
@@ -48,7 +50,6 @@ class StartRequest(NamedTuple):
     retries: int | None = None
     deadline: timedelta | None = None
     title: str | None = None
-    parent: JobKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +61,35 @@ class StartedRun:
 
 
 @dataclass(slots=True)
-class PendingStarts:
+class PendingStarts(Generic[Start, Started]):
     """The starts of one caller, answered together."""
 
-    starts: Sequence[StartRequest]
-    answer: asyncio.Future[list[StartedRun]]
+    starts: Sequence[Start]
+    answer: asyncio.Future[list[Started]]
 
 
-class RunStarter:
-    """Batches the starts of one process. Each of its connections carries one batch at a time."""
+class StartBatcher(Generic[Start, Started]):
+    """Batches the starts of one process. Each of its connections carries one batch at a time.
 
-    def __init__(self, database: Database, links: int = 2) -> None:
-        self._pending: deque[PendingStarts] = deque()
-        self._links = [DedicatedConnection(database) for _ in range(links)]
+    The fields of a start are the arguments of `statement`, which takes an array of each and returns a row for each
+    start. `parse` returns the answer that a row is, or raises an error for its caller.
+    """
+
+    def __init__(self, database: Database, statement: str, parse: Callable[[Start, Row], Started]) -> None:
+        self._statement = statement
+        self._parse = parse
+        self._pending: deque[PendingStarts[Start, Started]] = deque()
+        self._links = [DedicatedConnection(database) for _ in range(LINKS)]
         self._idle = list(self._links)
         self._sending: set[asyncio.Task[None]] = set()
         self._notifier = WorkerNotifier(database, at_most_every=SECONDS_BETWEEN_NOTIFICATIONS)
 
-    async def start(self, start: StartRequest) -> StartedRun:
-        """Start a run, and return after the commit. Raise KeyReused if the key was used with another input."""
+    async def start(self, start: Start) -> Started:
+        """Start a run, and return after the commit."""
         (started,) = await self._enqueue([start])
         return started
 
-    async def start_many(self, starts: Iterable[StartRequest]) -> list[StartedRun]:
+    async def start_many(self, starts: Iterable[Start]) -> list[Started]:
         """Start many runs, and return them in order. If one fails, raise its error once all are answered."""
         answers, left = [], iter(starts)
         while batch := list(islice(left, MAX_BATCH_SIZE)):
@@ -102,8 +109,8 @@ class RunStarter:
         for link in self._links:
             await link.close()
 
-    def _enqueue(self, starts: Sequence[StartRequest]) -> asyncio.Future[list[StartedRun]]:
-        waiting = PendingStarts(starts, asyncio.get_running_loop().create_future())
+    def _enqueue(self, starts: Sequence[Start]) -> asyncio.Future[list[Started]]:
+        waiting = PendingStarts[Start, Started](starts, asyncio.get_running_loop().create_future())
         self._pending.append(waiting)
         self._send_pending()
         return waiting.answer
@@ -121,42 +128,63 @@ class RunStarter:
             if batch:
                 # After a quiet time the start itself notifies the workers, which saves a round trip.
                 was_quiet = self._notifier.record_new_work()
-                await _start_all(link, batch, notify=was_quiet)
+                await self._start_all(link, batch, notify=was_quiet)
                 if not was_quiet:
                     self._notifier.notify()
         finally:
             self._idle.append(link)
         self._send_pending()
 
-    def _take_batch(self) -> list[PendingStarts]:
-        batch: list[PendingStarts] = []
+    def _take_batch(self) -> list[PendingStarts[Start, Started]]:
+        batch: list[PendingStarts[Start, Started]] = []
         room = MAX_BATCH_SIZE
         while self._pending and len(self._pending[0].starts) <= room:
             room -= len(self._pending[0].starts)
             batch.append(self._pending.popleft())
         return batch
 
+    async def _start_all(
+        self, link: DedicatedConnection, batch: list[PendingStarts[Start, Started]], *, notify: bool
+    ) -> None:
+        """Answer every caller. If the database rejects a start, only its caller gets the error."""
+        try:
+            starts = [start for waiting in batch for start in waiting.starts]
+            self._answer_callers(batch, await _commit(link, self._statement, starts, notify=notify))
+        except Exception as error:  # noqa: BLE001  (each caller gets it)
+            if not isinstance(error, DatabaseUnavailable) and len(batch) > 1:
+                for one in batch:
+                    await self._start_all(link, [one], notify=notify)
+                return
+            for waiting in batch:
+                if not waiting.answer.done():
+                    waiting.answer.set_exception(error)
 
-async def _start_all(link: DedicatedConnection, batch: list[PendingStarts], *, notify: bool) -> None:
-    """Answer every caller. If the database rejects a start, only its caller gets the error."""
-    try:
-        starts = [start for waiting in batch for start in waiting.starts]
-        _answer_callers(batch, await _commit(link, starts, notify=notify))
-    except Exception as error:  # noqa: BLE001  (each caller gets it)
-        if not isinstance(error, DatabaseUnavailable) and len(batch) > 1:
-            for one in batch:
-                await _start_all(link, [one], notify=notify)
-            return
+    def _answer_callers(self, batch: list[PendingStarts[Start, Started]], rows: list[Row]) -> None:
+        at = 0
         for waiting in batch:
-            if not waiting.answer.done():
+            mine = rows[at : at + len(waiting.starts)]
+            at += len(mine)
+            if waiting.answer.done():  # its caller was cancelled
+                continue
+            try:
+                waiting.answer.set_result(
+                    [self._parse(start, row) for start, row in zip(waiting.starts, mine, strict=True)]
+                )
+            except KeyReused as error:
                 waiting.answer.set_exception(error)
 
 
-async def _commit(link: DedicatedConnection, starts: Sequence[StartRequest], *, notify: bool) -> list[Row]:
-    *columns, parents = (_drop_all_null(column) for column in zip(*starts, strict=True))
-    statement, arguments = "start_runs", [*columns, notify]
-    if parents:
-        statement, arguments = "start_child_runs", [*arguments, parents]
+class RunStarter(StartBatcher[StartRequest, StartedRun]):
+    """Starts runs. Raises KeyReused if a key was used with another input."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, "start_runs", _parse_started)
+
+
+async def _commit(
+    link: DedicatedConnection, statement: str, starts: Sequence[tuple[Any, ...]], *, notify: bool
+) -> list[Row]:
+    arguments = [*(_drop_all_null(column) for column in zip(*starts, strict=True)), notify]
     patience = CALL_TIMEOUT
     for wait in backoff(tries=8):
         try:
@@ -178,21 +206,6 @@ async def _commit(link: DedicatedConnection, starts: Sequence[StartRequest], *, 
 def _drop_all_null(column: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return an empty column if all its values are null: `unnest` fills in nulls, and they need no encoding."""
     return () if column[0] is None and column.count(None) == len(column) else column
-
-
-def _answer_callers(batch: list[PendingStarts], rows: list[Row]) -> None:
-    at = 0
-    for waiting in batch:
-        mine = rows[at : at + len(waiting.starts)]
-        at += len(mine)
-        if waiting.answer.done():  # its caller was cancelled
-            continue
-        try:
-            waiting.answer.set_result(
-                [_parse_started(start, row) for start, row in zip(waiting.starts, mine, strict=True)]
-            )
-        except KeyReused as error:
-            waiting.answer.set_exception(error)
 
 
 def _parse_started(start: StartRequest, row: Row) -> StartedRun:

@@ -97,12 +97,14 @@ class PreviousWork:
     """The history of a job that was started before, is rerun, or was decided by a person. All values are JSON.
 
     `reused` is the result to keep, `previous_result` the last result, and `decision` a person's decision on this job:
-    `approved` or `rejected`. `decided_by` is None if nobody decided before the review expired.
+    `approved` or `rejected`. `decided_by` is None if nobody decided before the review expired. `feedback_revision` is
+    the revision that the feedback asked for.
     """
 
     reused: str | None
     previous_result: str | None
     feedback: str | None
+    feedback_revision: int | None
     decision: str | None
     value: str | None
     decided_by: str | None

@@ -20,14 +20,16 @@ from retoma.client.validation import digest_input, validate_input
 from retoma.define.context import ChildRerun
 from retoma.define.external_work import PollResult
 from retoma.define.pipeline import Input, Pipeline
+from retoma.engine.child_starter import ChildStart, ChildStarter, ChildStartState
 from retoma.engine.claim_protocol import Claim
-from retoma.errors import ChildRunFailed, GiveUp, InvalidInput, KeyReused, NotFound, RetryLater, RunBusy
+from retoma.errors import ChildRunFailed, GiveUp, InvalidInput, NotFound, RetryLater, RunBusy
 from retoma.identifiers import JobKey
 from retoma.outgoing import Guard
 from retoma.settings import HEARTBEAT_TIMEOUT
 from retoma.states import RunState
 from retoma.store import external_work, runs
 from retoma.store.database import Database
+from retoma.store.effects import EffectFunctions
 from retoma.store.external_work import StartedChild
 
 LOCATION = "child runs"  # stands for the name of a resource; no parameter can have it
@@ -95,9 +97,11 @@ class ChildRuns:
     def __init__(self, app: App, database: Database) -> None:
         self._core = Core(app, database, Guard(), HEARTBEAT_TIMEOUT)
         self._runs = Runs(self._core)
+        self._starter = ChildStarter(database)
         self._ancestors: dict[UUID, list[UUID]] = {}
 
     async def close(self) -> None:
+        await self._starter.close()
         await self._core.close()
 
     def describe(self, claim: Claim, pipeline: Pipeline | str, inputs: Input, tenant: str, key: str | None) -> Child:
@@ -114,22 +118,24 @@ class ChildRuns:
             claim, ChildKey(chosen.name, tenant, own_key if key is None else key, is_shared, job), checked, digest
         )
 
+    async def guess_run(self, child: Child) -> FoundChild:
+        """Return the same as `find_run`, without a query if there is probably none: the start finds it."""
+        is_probably_new = child.claim.is_first_attempt and child.claim.revision == 1
+        if is_probably_new and not await self._is_too_deep(child):
+            return FoundChild(None, child.key.key)
+        return await self.find_run(child)
+
     async def find_run(self, child: Child) -> FoundChild:
         """Return the run that the job would start, if there is one already."""
-        if child.claim.is_first_attempt and child.claim.revision == 1 and not child.key.is_shared:
-            return FoundChild(None, child.key.key)  # nobody has started it yet: save the query
         return await self._find_run(child.key, child.digest)
 
-    async def get_known_results(self, child: Child, found: FoundChild) -> dict[str, Any] | None:
-        """Return the results of a run that has completed before. Return None if the job must start or await one.
+    async def get_known_results(self, child: Child, run: StartedChild) -> dict[str, Any] | None:
+        """Return the results of a run that has completed before. Return None if the job must await it.
 
         A run that another job or request started is not a child: raise RetryLater until it has ended, and
         ChildRunFailed if it did not complete. Raise GiveUp if it is this run itself, or waits for it, or was started
         with another input.
         """
-        run = found.run
-        if run is None:
-            return None
         if child.key.is_shared and not run.has_same_input:
             raise GiveUp(
                 f"the key {child.key.key!r} belongs to run {run.id}, which was started with another input", "KEY_REUSED"
@@ -145,30 +151,53 @@ class ChildRuns:
         results: dict[str, Any] = result.result
         return results
 
-    async def rerun_once(self, child: Child, found: FoundChild, rerun: ChildRerun) -> FoundChild:
-        """Rerun the found run once for each key of a rerun, if it ended before the parent was created.
+    async def rerun_once(self, child: Child, run: StartedChild, rerun: ChildRerun) -> StartedChild:
+        """Rerun a run once for each key of a rerun, if it ended before the parent was created.
 
         Return the run as it is then. A run that the parent has started, that was in progress, that this has rerun
         before, or that was cancelled or rejected is not rerun.
         """
-        if found.run is None or found.run.state not in RERUNNABLE:
-            return found
-        run = await self._runs.get(found.run.id, with_input=False)
+        if run.state not in RERUNNABLE:
+            return run
+        found = await self._runs.get(run.id, with_input=False)
         parent = await self._runs.get(child.claim.run, with_input=False)
-        if run.parent == parent.id or run.ended_at is None or run.ended_at > parent.created_at:
-            return found
+        if found.parent == parent.id or found.ended_at is None or found.ended_at > parent.created_at:
+            return run
         with suppress(RunBusy):  # another request has just rerun it
             await self._runs.rerun(run.id, from_step=rerun.from_step, by=f"run {parent.id}", key=rerun.key)
-        return await self.find_run(child)
+        return (await self.find_run(child)).run or run
 
-    async def start(self, child: Child, found: FoundChild) -> str:
-        """Start the child, or let it continue if it has failed before. Return its id.
+    async def start(
+        self, child: Child, key: str, worker: int, effect: str, functions: EffectFunctions
+    ) -> ChildStartState:
+        """Start the child under this key, and record that as the effect of its job, unless another run has the key."""
+        claim = child.claim
+        if await self._is_too_deep(child):
+            raise GiveUp(
+                f"this run is already {MAX_DEPTH} child runs deep, so it cannot start a child run of "
+                f"{child.key.pipeline!r}: check whether a pipeline starts itself without end",
+                "TOO_DEEP",
+            )
+        start = await build_start(self._core, child.key.pipeline, child.inputs, tenant=child.key.tenant, key=key)
+        return await self._starter.start(
+            ChildStart(
+                worker=worker,
+                job=child.key.job,
+                fence=claim.fence,
+                effect=effect,
+                **vars(functions),
+                id=start.id,
+                tenant=start.tenant,
+                version=start.version,
+                input=start.input,
+                key=key,
+                digest=child.digest,
+                title=start.title,
+            )
+        )
 
-        If it was started since it was looked for, the key finds it.
-        """
-        run = found.run
-        if run is None:
-            return await self._start_new(child, found.unused_key)
+    async def resume(self, child: Child, run: StartedChild) -> str:
+        """Let a child that has failed before continue. Return its id."""
         if run.state is RunState.FAILED:
             await self._runs.resume(run.id, by="retoma", key=child.action_key)
         elif run.state is RunState.COMPLETED_WITH_ERRORS:
@@ -201,31 +230,8 @@ class ChildRuns:
         if not await external_work.is_child_run_awaited(self._core.database, UUID(external_id)):
             await self._runs.cancel(UUID(external_id), by="retoma")
 
-    async def _start_new(self, child: Child, unused_key: str) -> str:
-        claim, key = child.claim, child.key
-        if len(await self._list_ancestors(claim.run)) >= MAX_DEPTH:
-            raise GiveUp(
-                f"this run is already {MAX_DEPTH} child runs deep, so it cannot start a child run of {key.pipeline!r}: "
-                "check whether a pipeline starts itself without end",
-                "TOO_DEEP",
-            )
-        start = await build_start(
-            self._core,
-            key.pipeline,
-            child.inputs,
-            tenant=key.tenant,
-            key=unused_key,
-            parent=(claim.run, claim.step, claim.item, claim.revision),
-        )
-        try:
-            started = await self._core.starter.start(start)
-        except KeyReused as error:
-            raise GiveUp(str(error), "KEY_REUSED") from error
-        if key.is_shared and not started.created:
-            run = (await self._find_run(key)).run
-            if run is not None and not run.is_own:
-                raise _build_wait(run.id)
-        return str(started.id)
+    async def _is_too_deep(self, child: Child) -> bool:
+        return len(await self._list_ancestors(child.claim.run)) >= MAX_DEPTH
 
     async def _check_not_itself(self, child: Child, run: StartedChild) -> None:
         if run.id in (child.claim.run, *await self._list_ancestors(child.claim.run)):

@@ -46,9 +46,11 @@ from retoma.identifiers import ClaimKey
 from retoma.records import Fact
 from retoma.store import clock, effects, external_work, tenant_facts, tenant_profiles, watchdog
 from retoma.store.database import Database
+from retoma.store.external_work import StartedChild
 from retoma.worker import child_runs
 from retoma.worker.chain_provider import ChainProvider, ProviderUsedUp
 from retoma.worker.charge_buffer import ChargeBuffer
+from retoma.worker.child_runs import Child
 from retoma.worker.served_versions import ServedVersions
 from retoma.worker.step_call import StepCall
 
@@ -165,25 +167,41 @@ class AttemptContextBackend:
         children = self._backends.served_versions.child_runs
         child = children.describe(self._claim, pipeline, inputs, tenant, key)
         ended = await self._get_ended_work()
-        if ended is None:
-            found = await children.find_run(child)
-            if rerun is not None:
-                found = await children.rerun_once(child, found, rerun)
-            known = await children.get_known_results(child, found)
-            if known is not None:
-                return known
-            functions = effects.EffectFunctions(
-                find=f"{child_runs.LOCATION}.find",
-                find_key=child.key.to_text(),
-                cancel=f"{child_runs.LOCATION}.cancel",
-                request=CHILD_REQUEST.to_json(),
-            )
-            await self._run_effect(SUBMISSION, functions, lambda: children.start(child, found), children.find)
-            raise ParkJob(SUBMISSION)
-        if ended.state == "succeeded":
+        if ended is not None and ended.state == "succeeded":
             results: dict[str, Any] = ended.result
             return results
-        raise ChildRunFailed(ended.message, ended.code)
+        if ended is not None:
+            raise ChildRunFailed(ended.message, ended.code)
+        functions = effects.EffectFunctions(
+            find=f"{child_runs.LOCATION}.find",
+            find_key=child.key.to_text(),
+            cancel=f"{child_runs.LOCATION}.cancel",
+            request=CHILD_REQUEST.to_json(),
+        )
+        run = await self._start_or_find_child(child, functions)
+        if rerun is not None:
+            run = await children.rerun_once(child, run, rerun)
+        known = await children.get_known_results(child, run)
+        if known is not None:
+            return known
+        await self._run_effect(SUBMISSION, functions, lambda: children.resume(child, run), children.find)
+        raise ParkJob(SUBMISSION)
+
+    async def _start_or_find_child(self, child: Child, functions: effects.EffectFunctions) -> StartedChild:
+        """Start the child and end the function, or return the run that has its key already."""
+        children, worker = self._backends.served_versions.child_runs, self._backends.worker
+        found = await children.guess_run(child)
+        while found.run is None:
+            start = children.start(child, found.unused_key, worker, SUBMISSION, functions)
+            state, is_cancelled = await self._finish_despite_cancel(start)
+            if state == "lost":
+                raise self._build_lease_lost()
+            if state == "started":
+                raise ParkJob(SUBMISSION)
+            if is_cancelled:
+                raise asyncio.CancelledError
+            found = await children.find_run(child)
+        return found.run
 
     async def _get_ended_work(self) -> external_work.EndedWork | None:
         """Return the outcome of the job's external work, once it has one. A job has one piece of it."""

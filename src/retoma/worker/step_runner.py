@@ -192,7 +192,7 @@ class JobAttempt:
             revision=claim.revision,
             attempt=claim.attempt,
             maybe_done=claim.fence > 1,
-            feedback=Feedback.from_json(json.loads(previous_work.feedback))
+            feedback=Feedback.from_json(json.loads(previous_work.feedback), previous_work.feedback_revision or 0)
             if previous_work and previous_work.feedback
             else None,
             previous_result=json.loads(previous_work.previous_result)

@@ -9,12 +9,12 @@ from retoma_apps.providers.images import Images
 from retoma_apps.providers.keywords import KeywordProvider
 from retoma_apps.providers.llm import LanguageModel
 
-_OFFLINE_NAME = "offline"
+OFFLINE_NAME = "offline"
 
 
 def check_environment(llm: LanguageModel, images: Images, keywords: KeywordProvider) -> Iterator[Finding]:
     """Report what replaces the services without a key."""
-    if llm.provider.name == _OFFLINE_NAME:
+    if llm.provider.name == OFFLINE_NAME:
         yield Finding(
             "ok", "AutoWriter", "no language model: only a few bundled themes can be written", "set OPENROUTER_API_KEY"
         )

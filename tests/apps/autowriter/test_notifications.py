@@ -128,7 +128,7 @@ async def test_a_notification_about_an_unknown_article_is_refused(writer_app: Wr
 async def test_a_notification_has_at_most_64_kib(writer_app: WriterApp) -> None:
     run = (await writer_app.write()).id
     rest = 65_536 - len(make_notification(run, 1, "done", detail={"text": ""}))
-    assert await send(writer_app, make_notification(run, 1, "done", detail={"text": "x" * (rest + 1)})) in (401, 422)
+    assert await send(writer_app, make_notification(run, 1, "done", detail={"text": "x" * (rest + 1)})) == 413
     assert await send(writer_app, make_notification(run, 1, "done", detail={"text": "x" * rest})) == 204
 
 

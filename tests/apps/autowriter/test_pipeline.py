@@ -10,15 +10,52 @@ import pytest
 from retoma import GiveUp
 from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma_apps.autowriter.models import MAX_KEYWORD_LENGTH
+from retoma_apps.autowriter.settings import PIPELINE_VERSION
 from retoma_apps.autowriter.states import STEPS
 from retoma_apps.providers.images.errors import ImageUnavailable
-from retoma_apps.providers.keywords import KeywordsError
+from retoma_apps.providers.keywords import KeywordsError, OfflineKeywords
 from retoma_apps.providers.llm.errors import InvalidJson, LlmUnavailable
 from retoma_apps.providers.wordpress import PostChanged, PostLink, PublicationFailed, SiteRejected
 from tests.apps.autowriter.samples import make_request
 from tests.apps.autowriter.writer_app import COST, WriterApp
 
 TIMEOUT = LlmUnavailable("no answer", "LLM_TIMEOUT")
+PARTS = {
+    "brief_created": "BriefDraft",
+    "outline_created": "Outline",
+    "title_slug_created": "TitleDraft",
+    "meta_created": "Meta",
+    "headings_created": "Headings",
+    "content_created": "Content",
+    "tags_created": "Tags",
+    "faq_created": "Faq",
+}
+ANSWERS: dict[str, dict[str, Any]] = {
+    "BriefDraft": {"angle": "um ângulo novo", "audience": "quem acorda cedo"},
+    "Outline": {
+        "sections": [
+            {"id": "planta", "topic": "a planta, de novo", "facts": [1, 2, 3, 4]},
+            {"id": "cafeina", "topic": "a cafeína, de novo", "facts": [5, 6, 7, 8]},
+            {"id": "limites", "topic": "os limites, de novo", "facts": [9, 10, 11, 12]},
+        ]
+    },
+    "TitleDraft": {"title": "Café e cafeína, sem pressa"},
+    "Meta": {
+        "title": "Café e cafeína, sem pressa nenhuma",
+        "description": "Café e cafeína explicados com calma: a planta, a xícara e quanto um adulto pode beber.",
+    },
+    "Headings": {
+        "headings": [
+            {"section": "planta", "level": 2, "text": "A planta, de novo"},
+            {"section": "cafeina", "level": 3, "text": "A cafeína, de novo"},
+            {"section": "limites", "level": 2, "text": "Os limites, de novo"},
+        ]
+    },
+    "Content": {"introduction": ["Café e cafeína: a introdução nova."], "conclusion": ["O fim é novo."]},
+    "Tags": {"tags": ["xícara", "manhã", "montanha"]},
+    "Faq": {"questions": [{"question": "Quanto é muito?", "answer": "Dois cafés."}]},
+    "ImagePrompts": {"images": [{"type": "featured", "prompt": "uma xícara azul", "alt": "Uma xícara"}]},
+}
 ENGLISH = {
     "theme": "Coffee and caffeine",
     "objective": "explain how much coffee is safe",
@@ -48,27 +85,37 @@ async def test_an_article_becomes_a_draft(writer_app: WriterApp) -> None:
 
 async def test_every_step_has_its_result(writer_app: WriterApp) -> None:
     run = await writer_app.write()
+    assert set(STEPS) - {"csv_parsed"} <= set(await writer_app.get_results(run.id))
+
+
+async def test_every_step_returns_what_its_provider_answered(writer_app: WriterApp) -> None:
+    writer_app.writer.changes = ANSWERS
+    run = await writer_app.write(make_request(keyword="café e cafeína"))
     results = await writer_app.get_results(run.id)
-    assert set(STEPS) - {"csv_parsed"} <= set(results)
-    expected = {
-        "brief_created": "facts",
-        "outline_created": "sections",
-        "keywords_resolved": "focus",
-        "title_slug_created": "slug",
-        "meta_created": "description",
-        "headings_created": "headings",
-        "content_created": "introduction",
-        "tags_created": "tags",
-        "faq_created": "questions",
-        "internal_links_created": "links",
-        "images_resolved": "featured",
-        "quality_gate_passed": "findings",
-        "payload_ready": "content",
-        "published_wp": "post_id",
-    }
-    for step, field in expected.items():
-        assert field in results[step], step
-    assert [prompt["type"] for prompt in results["image_prompts_created"]] == ["featured", "inline-planta"]
+    for step, part in PARTS.items():
+        assert {name: results[step][name] for name in ANSWERS[part]} == ANSWERS[part], step
+    assert results["brief_created"]["pipeline_version"] == PIPELINE_VERSION
+    assert results["title_slug_created"]["slug"] == "cafe-e-cafeina-sem-pressa"
+    suggested = await OfflineKeywords().suggest("café e cafeína", language="pt-BR", limit=10)
+    assert results["keywords_resolved"]["focus"] == "café e cafeína"
+    assert [each["text"] for each in results["keywords_resolved"]["others"]] == [
+        each.text for each in suggested.found if each.text != "café e cafeína"
+    ]
+    assert results["image_prompts_created"] == ANSWERS["ImagePrompts"]["images"]
+    assert writer_app.pictures.prompts == ["uma xícara azul"]
+    image = results["images_resolved"]["featured"]
+    assert (image["alt"], image["provider"]) == ("Uma xícara", "pictures")
+    assert results["quality_gate_passed"] == results["quality_checked"]
+    payload = results["payload_ready"]
+    assert (payload["title"], payload["slug"], payload["tags"]) == (
+        "Café e cafeína, sem pressa",
+        "cafe-e-cafeina-sem-pressa",
+        ANSWERS["Tags"]["tags"],
+    )
+    assert (payload["meta"], payload["focus_keyword"]) == (ANSWERS["Meta"], "café e cafeína")
+    assert (payload["language"], payload["categories"], payload["images"]) == ("pt-BR", ["Alimentação"], [image])
+    texts = ["a introdução nova.", "<h2>A planta, de novo</h2>", "O fim é novo.", "Quanto é muito?", "Dois cafés."]
+    assert [text for text in texts if text not in payload["content"]] == []
 
 
 @pytest.mark.parametrize("changes", [ENGLISH, {"theme": "Como dormir melhor"}, {**ENGLISH, "theme": "Better sleep"}])
@@ -311,6 +358,21 @@ async def test_a_post_that_a_person_edited_is_kept_or_overwritten_as_they_decide
         assert [each.force for each in writer_app.blog.sent] == forced
         assert (await writer_app.get_results(run.id))["published_wp"]["status"] == status
     assert len(await writer_app.list_drafts()) == 1
+
+
+async def test_a_decision_to_overwrite_a_post_holds_for_one_revision(writer_app: WriterApp) -> None:
+    """Its publication failed, so the next revision must ask again if somebody edited the post."""
+    run = await writer_app.write()
+    writer_app.blog.errors += [PostChanged("edited", "POST_EDITED"), *[ProviderDown("cut")] * 3]
+    await writer_app.client.runs.rerun(run.id, group="seo")
+    await writer_app.work()
+    await writer_app.decide(run.id, "send_back", notes="o meu texto vale menos")
+    assert await writer_app.get_state(run.id) == "failed"
+    writer_app.blog.errors += [PostChanged("edited since", "POST_EDITED")]
+    await writer_app.client.runs.rerun(run.id, group="body")
+    await writer_app.work()
+    assert await writer_app.get_state(run.id) == "needs_review"
+    assert [each.force for each in writer_app.blog.sent] == [False, False, *[True] * 3, False]
 
 
 async def test_a_theme_longer_than_any_keyword_is_written(writer_app: WriterApp) -> None:

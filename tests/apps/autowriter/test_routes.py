@@ -10,10 +10,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from retoma.engine.outcomes import Interrupted
 from retoma.errors import ProviderDown
 from retoma.reviews import Decision
 from retoma.store.database import Database
 from retoma_apps.autowriter import pipeline
+from retoma_apps.autowriter.pipeline import article
 from retoma_apps.autowriter.steps.writing.offline import MODEL
 from retoma_apps.providers.images.errors import ImageUnavailable
 from retoma_apps.providers.llm.errors import LlmUnavailable
@@ -110,6 +112,30 @@ async def test_a_cancelled_article_says_who_cancelled_it(writer_app: WriterApp) 
         body = {"json": {"group": "seo"}} if path == "rerun" else {}
         status, problem = await post(writer_app, f"/{started['job_id']}/{path}", **body)
         assert (status, "key test ended article" in problem["detail"]) == (409, True)
+
+
+async def test_an_article_that_is_being_written_is_cancelled_before_it_is_published(writer_app: WriterApp) -> None:
+    run = await writer_app.start()
+    async with writer_app.api.sandbox.manual_worker() as worker:
+        claims = await worker.claim(100)
+        while claims[0].step != "published_wp":
+            claims = await worker.record_outcomes(await worker.attempt(claims), limit=100)
+        status, _ = await post(writer_app, f"/{run}/cancel")
+        assert status == 200
+        await worker.record_outcomes([Interrupted(claim) for claim in claims])
+    await writer_app.work()
+    assert await writer_app.get_state(run) == "canceled"
+    assert (writer_app.blog.sent, await writer_app.list_drafts()) == ([], [])
+
+
+async def test_an_article_that_waits_for_a_person_is_cancelled_and_never_published(writer_app: WriterApp) -> None:
+    run = (await writer_app.write(make_request(word_count=600))).id
+    assert await writer_app.get_state(run) == "needs_review"
+    _, shown = await post(writer_app, f"/{run}/cancel")
+    await writer_app.work()
+    assert (shown["state"], await writer_app.get_state(run)) == ("canceled", "canceled")
+    assert await writer_app.client.reviews.list(run=run) == []
+    assert await writer_app.list_drafts() == []
 
 
 async def test_an_article_that_a_person_ended_is_answered_with_who_and_why_if_requested_again(
@@ -287,6 +313,33 @@ async def test_the_metrics_cover_the_last_day_and_the_last_week(writer_app: Writ
     assert (week["ended"], week["failure_rate"], week["jobs_per_hour"]) == (2, 0.5, pytest.approx(2 / 168))
     assert 0 < day["retry_rate"] < week["retry_rate"] < 1
     assert (day["mean_cost"], week["mean_cost"]) == (9 * COST, 4.5 * COST)
+
+
+async def test_the_failure_rate_counts_failed_articles_and_no_others(writer_app: WriterApp) -> None:
+    writer_app.writer.errors = [LlmUnavailable("no answer")] * 3
+    failed = await writer_app.write(make_request(word_count=401))
+    rejected = await writer_app.write(make_request(word_count=600))
+    await writer_app.decide(rejected.id, "reject", notes="curto demais")
+    cancelled = await writer_app.write(make_request(word_count=610))
+    await writer_app.client.runs.cancel(cancelled.id)
+    writer_app.pictures.errors["larga"] = [ImageUnavailable("no answer")] * 3
+    incomplete = await writer_app.write(make_request(word_count=402))
+    await writer_app.decide(incomplete.id, "approve")
+    done = await writer_app.write()
+    runs = [failed, rejected, cancelled, incomplete, done]
+    states = [(await writer_app.get_run(run.id)).state for run in runs]
+    assert states == ["failed", "rejected", "cancelled", "completed_with_errors", "completed"]
+    day = (await get_metrics(writer_app))["24h"]
+    assert (day["ended"], day["failure_rate"]) == (5, pytest.approx(1 / 5))
+
+
+async def test_the_retry_rate_is_the_share_of_steps_with_more_than_one_attempt(writer_app: WriterApp) -> None:
+    writer_app.writer.errors = [LlmUnavailable("no answer")] * 2
+    run = await writer_app.write()
+    jobs = await writer_app.client.runs.list_jobs(run.id)
+    counted = [job for job in jobs if job.attempt and article.steps[job.step].review is None]
+    assert [job.step for job in counted if job.attempt > 1] == ["brief_created"]
+    assert (await get_metrics(writer_app))["24h"]["retry_rate"] == pytest.approx(1 / len(counted))
 
 
 async def test_the_metrics_are_in_prometheus_format_too(writer_app: WriterApp) -> None:

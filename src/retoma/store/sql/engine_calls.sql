@@ -20,11 +20,11 @@ select started, created, same_input
   from retoma.start_runs(:id, :tenant, :version, :input, :key, :digest, :run_at, :head_start, :webhook, :resumes, :retries, :deadline,
                          :title, :notify);
 
--- name: start_child_runs
--- The same for runs of which some are started by a job.
-select started, created, same_input
-  from retoma.start_child_runs(:id, :tenant, :version, :input, :key, :digest, :run_at, :head_start, :webhook, :resumes, :retries, :deadline,
-                               :title, :notify, :parent);
+-- name: start_children
+-- Start the child runs of jobs.
+select state
+  from retoma.start_children(:worker, :job, :fence, :effect, :find, :find_key, :cancel, :request, :id, :tenant, :version, :input, :key,
+                             :digest, :title, :notify);
 
 -- name: reap_dead_workers
 -- Declare workers dead after their heartbeat timeout, and release their jobs.

@@ -46,8 +46,12 @@ select j.revision, j.state::text as state, j.output::text as output, j.author, m
  limit :limit;
 
 -- name: get_previous_work
-select o_reused::text as reused, o_previous_result::text as previous_result, o_feedback::text as feedback, o_decision as decision,
-       o_value::text as value, o_decided_by as decided_by, o_notes as notes
+-- The previous work of a job. Its feedback is the last one that was given.
+select o_reused::text as reused, o_previous_result::text as previous_result, o_feedback::text as feedback,
+       (select max(m.revision) from retoma.pending_reruns m
+         where o_feedback is not null and m.run = :run and m.revision <= :revision and m.step = :step and m.item = :item
+           and m.feedback is not null) as feedback_revision,
+       o_decision as decision, o_value::text as value, o_decided_by as decided_by, o_notes as notes
   from retoma.load_previous_work(:run, :step, :item, :revision);
 
 -- name: skip_items

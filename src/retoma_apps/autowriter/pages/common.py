@@ -9,6 +9,7 @@ from uuid import UUID
 from retoma.server import PageContext
 from retoma_apps.autowriter.pages import messages
 from retoma_apps.autowriter.pages.badges import STATE_BADGES
+from retoma_apps.autowriter.pages.offline import list_offline_variables
 
 HOME = "/articles/"
 
@@ -17,6 +18,7 @@ async def get_common_values(context: PageContext) -> dict[str, Any]:
     def name_from(names: Mapping[str, Any]) -> Any:
         return lambda name: context.translate(names[name]) if name in names else name
 
+    assert context.application is not None
     notice = context.query.get("notice", "")
     return {
         "article_state_name": name_from(messages.STATE_NAMES),
@@ -25,6 +27,10 @@ async def get_common_values(context: PageContext) -> dict[str, Any]:
         "language_name": name_from(messages.LANGUAGE_NAMES),
         "form_languages": [(code, context.translate(name)) for code, name in messages.LANGUAGE_NAMES.items()],
         "article_badges": STATE_BADGES,
+        "offline": {
+            context.translate(messages.OFFLINE_SENTENCES[name]): variables
+            for name, variables in list_offline_variables(context.application.resources).items()
+        },
         "now": await context.client.now(),
         # The address names it, and anyone can write an address.
         "own_notice": context.translate(messages.NOTICES[notice]) if notice in messages.NOTICES else None,

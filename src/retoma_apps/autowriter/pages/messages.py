@@ -89,6 +89,12 @@ FIELD_ERRORS = {
     "site_id": N_("Enter a whole number from 1 on, or leave it empty."),
     "categories": N_("At most 20 categories of up to 100 characters each."),
 }
+OFFLINE_SENTENCES = {
+    "llm": N_("Only a few bundled themes can be written"),
+    "keywords": N_("Keywords are the words of the theme"),
+    "images": N_("Images are shapes drawn here"),
+    "open_blog": N_("Drafts are saved to a folder"),
+}
 LANGUAGE_NAMES = {
     "pt-BR": N_("Brazilian Portuguese"),
     "en": N_("English"),

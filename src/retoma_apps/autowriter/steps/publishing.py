@@ -26,14 +26,14 @@ _ASK = {
 
 
 async def publish_article(payload: Payload, identity: str, site: Site, ctx: Context) -> Published:
-    """Publish this revision. A person who sent the work back decided to overwrite the post."""
+    """Publish this revision. A person who sent the work back decided that this revision overwrites the post."""
     publication = Publication(
         idempotency_key=identity,
         job_id=str(ctx.run),
         revision=ctx.revision,
         article=await asyncio.to_thread(_build_article, payload, ctx),
         blog_id=site.site_id,
-        force=ctx.feedback is not None,
+        force=ctx.feedback is not None and ctx.feedback.revision == ctx.revision,
     )
     try:
         draft = await _isolate(site.wordpress.publish(publication))

@@ -16,7 +16,7 @@ begin
                        fail_stuck_run, find_answer, finish_and_claim, fork_run, limit_queue, load_previous_work, mark_stuck, next_mark, poll_due,
                        process_due_reviews, reap_dead_workers, record_callback, record_delivery_attempt, record_look, record_poll,
                        record_provider_reports, redeliver, release_due_jobs, repair_runs, rerun_failed, rerun_steps, resolve_orphan, resume_once,
-                       resume_run, skip_items, start_child_runs, start_runs, undo_decision, update_metric_counters}'::text[]),
+                       resume_run, skip_items, start_children, start_runs, undo_decision, update_metric_counters}'::text[]),
     (c_indexes_only, '{busy_workers, jobs_by_pool, jobs_by_queue, jobs_of_tenant_by_queue, next_ready_jobs, next_ready_jobs_by_step, queue_load,
                        ready_since, runs_not_started}'),
     -- It joins its own rows, whose number the planner does not know, and looks up all others by `lateral`, one by one.
