@@ -76,7 +76,7 @@ DRAWING: Limits = {"pool": IMAGE_POOL, "timeout": minutes(5), "total_timeout": h
 
 article_mark = Pipeline("article_mark", Rejection)
 article = Pipeline("article", ArticleRequest, title="{theme}", retry=RETRY, on_rejected=article_mark)
-article_import = Pipeline("article_import", Import, retry=Retry(2))
+article_import = Pipeline("article_import", Import, title="{file.name}", retry=Retry(2))
 
 
 @article.step(**WRITING)
