@@ -1,4 +1,4 @@
-"""The file store: a folder of this machine, or an S3 bucket.
+"""The file store: a folder on this machine, or an S3 bucket.
 
 Keys are generated, from the content's digest or as `gpu/<job>/<revision>/video_1.mp4`. Names from callers are labels,
 never part of a path.
@@ -188,7 +188,7 @@ def create_file_store(settings: FileSettings) -> FileStore:
         return _create_local_store(settings)
     parts = urlsplit(settings.files_url)
     if parts.scheme != "s3" or not parts.netloc:
-        raise ValueError("RETOMA_FILES_URL must be s3://bucket/prefix, or unset to use a folder of this machine")
+        raise ValueError("RETOMA_FILES_URL must be s3://bucket/prefix, or unset to use a folder on this machine")
     store = _create_bucket_store(parts.netloc, parts.path.strip("/"), parse_qs(parts.query))
     folder = private_files.create_folder(_prepare_home(settings) / "fetched")
     return FileStore(store, settings.files_public_url, folder, settings.files_cache_gb * 1e9)

@@ -9,7 +9,7 @@ from babel.messages.pofile import read_po
 
 ROOT = Path(__file__).parents[2]
 CATALOGUE = ROOT / "src/retoma/locale/pt_BR/LC_MESSAGES/retoma.po"
-NOT_ON_PAGES = {"callback", "efeito"}
+NOT_ON_PAGES = {"efeito"}
 STEM = 5  # letters that all forms of a word share: derivar, derivada
 
 

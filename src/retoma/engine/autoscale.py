@@ -79,13 +79,13 @@ def _count_needed(load: QueueLoad) -> tuple[int, str]:
         return _to_workers(load, load.running), f"{load.running} jobs are running and none is waiting"
     if load.seconds_per_job is None:
         first = max(2 * load.workers, _to_workers(load, FIRST_JOBS))
-        return first, f"{load.queued} jobs are waiting and none has ended yet: start some, then double the workers"
+        return first, f"{load.queued} jobs are waiting and none has ended recently: start some, then double the workers"
     left = MAX_WAIT_SECONDS - load.oldest_wait_seconds
     drain = min(max(left, MIN_DRAIN_SECONDS), DRAIN_SECONDS)
     needed = _to_workers(load, load.running + load.queued * load.seconds_per_job / drain)
     reason = (
-        f"{load.queued} jobs are waiting and {load.running} are running; to start them within {drain:.0f} s at "
-        f"{load.seconds_per_job:.3g} s per job"
+        f"{load.queued} jobs are waiting and {load.running} are running: {needed} workers can start them within "
+        f"{drain:.0f} s at {load.seconds_per_job:.3g} s per job"
     )
     if left < 0 and needed <= load.workers:
         return ceil(load.workers * GROWTH), f"a job has been waiting for {load.oldest_wait_seconds:.0f} s"

@@ -43,7 +43,7 @@ def format_loop_restarts(restarts: Mapping[str, int]) -> Metric:
 def format_requests(requests: RequestRate) -> Iterator[Metric]:
     yield make_counter(
         "retoma_http_requests",
-        "Requests that this server received, without health checks and reads of the metrics.",
+        "Requests that this server received, excluding health checks and reads of the metrics.",
         [],
         [[requests.total]],
     )
@@ -90,7 +90,7 @@ def _run_metrics(snapshot: Metrics) -> Iterator[Metric]:
     )
     yield _make_histogram(
         "retoma_run_review_seconds",
-        "Time that runs spent in open reviews, of runs that had one.",
+        "Time that a run spent in open reviews, for runs that had any.",
         snapshot,
         "run_review",
     )
@@ -128,7 +128,7 @@ def _job_type_metrics(snapshot: Metrics) -> Iterator[Metric]:
     labels = ["pipeline", "step"]
     yield make_gauge(
         "jobs_processed_per_minute",
-        "Jobs of the step that workers ended per minute, in the last 5 minutes.",
+        "Jobs of the step that workers finished per minute, in the last 5 minutes.",
         labels,
         ([each.pipeline, each.step, each.jobs_processed_per_minute] for each in snapshot.job_types),
     )
@@ -140,7 +140,7 @@ def _job_type_metrics(snapshot: Metrics) -> Iterator[Metric]:
     )
     for field, meaning in (
         ("queue_time", "Seconds from when a job was ready until its first attempt started"),
-        ("processing_time", "Seconds from a job's first attempt until its end, with retries and external work"),
+        ("processing_time", "Seconds from a job's first attempt until its end, including retries and external work"),
     ):
         for prefix, statistic in (("avg", "mean"), ("p50", "median"), ("p95", "95th percentile")):
             yield make_gauge(
@@ -203,12 +203,12 @@ def _delivery_metrics(snapshot: Metrics) -> Iterator[Metric]:
     found = snapshot.deliveries
     yield make_gauge(
         "retoma_deliveries",
-        "Pending and dead webhook deliveries, by state, without dead ones of disabled endpoints.",
+        "Pending and dead webhook deliveries, by state, excluding dead deliveries to disabled endpoints.",
         ["state"],
         [["due", found.due], ["sending", found.sending], ["dead", found.dead]],
     )
     yield make_gauge(
-        "retoma_dead_deliveries", "Dead webhook deliveries, without those of disabled endpoints.", [], [[found.dead]]
+        "retoma_dead_deliveries", "Dead webhook deliveries, excluding those to disabled endpoints.", [], [[found.dead]]
     )
     yield make_gauge("retoma_disabled_endpoints", "Disabled webhook endpoints.", [], [[found.disabled]])
     yield make_gauge(

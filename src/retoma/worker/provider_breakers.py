@@ -95,7 +95,7 @@ class ProviderBreakers:
             except DatabaseUnavailable as error:
                 log.warning(
                     "provider_reports_delayed",
-                    message="could not record how providers behave: the database is unreachable; retrying",
+                    message="could not record reports about providers: the database is unreachable; retrying",
                     error=error,
                 )
                 return
@@ -103,7 +103,7 @@ class ProviderBreakers:
                 # Reports that cannot be written must not keep the outcomes of their jobs from being recorded.
                 log.exception(
                     "provider_reports_lost",
-                    message="how providers behave could not be recorded",
+                    message="could not record reports about providers",
                     providers=sorted({report.name for report in reports}),
                 )
             for _ in reports:

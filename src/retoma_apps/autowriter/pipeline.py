@@ -78,7 +78,7 @@ article_mark = Pipeline("article_mark", Rejection)
 article = Pipeline(
     "article", ArticleRequest, title="{theme}", tenant_field="blog_id", retry=RETRY, on_rejected=article_mark
 )
-article_import = Pipeline("article_import", Import, retry=Retry(2))
+article_import = Pipeline("article_import", Import, title="{file.name}", retry=Retry(2))
 
 
 @article.step(**WRITING)

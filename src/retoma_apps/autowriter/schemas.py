@@ -137,7 +137,7 @@ class JobDetails(JobSummary):
     events: list[WordPressEvent] = Field(description="What WordPress reported about the draft, in order.")
     review: OpenReview | None
     error: ErrorDetails | None
-    ended: Ended | None = Field(description="Who canceled or rejected it, and why.")
+    ended: Ended | None = Field(description="Who cancelled or rejected it, and why.")
 
 
 class JobPage(BaseModel):

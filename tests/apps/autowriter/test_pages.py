@@ -119,7 +119,8 @@ async def test_articles_are_listed_with_state_step_revision_cost_and_time(pages:
     await pages.rerun(run, what="seo")
     text = await pages.read()
     assert re.search(
-        r"Café e cafeína explicar quanto café é seguro Saúde Draft published Publication in W\S+ 2 0\.0", text
+        rf"Café e cafeína {str(run)[:13]} explicar quanto café é seguro Saúde Draft published Publication in W\S+ 2 0\.0",
+        text,
     )
     assert "Sono profundo" in text
 
@@ -256,8 +257,16 @@ async def test_an_import_shows_its_lines_with_their_articles(pages: WriterPages)
     links = re.findall(r'href="/articles/([0-9a-f-]{36})"', shown.text)
     assert len(links) == 2
     assert "Café e cafeína" in await pages.read(links[0])
-    assert re.search(r"3 Sono profundo saude Draft published", read_text(shown))
-    assert "julho.csv Completed 2 2 0" in await pages.read("imports")
+    assert f"3 Sono profundo {links[1][:13]} saude Draft published" in read_text(shown)
+    assert f"Sono profundo {links[1][:13]}" in await pages.read()
+
+
+async def test_an_import_is_listed_under_the_name_of_its_file_and_its_id(pages: WriterPages) -> None:
+    address = await pages.import_lines(LINE)
+    await pages.app.work()
+    name = f"julho.csv {address.rpartition('/')[2][:13]}"
+    assert f"{name} Completed 1 1 0" in await pages.read("imports")
+    assert f"{name} article_import" in read_text(await pages.visitor.get("/runs"))
 
 
 async def test_a_form_that_is_sent_twice_starts_one_import(pages: WriterPages) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from retoma.server.pages.formats import Formats
 from retoma.server.pages.page_context import TIME_ZONE_COOKIE
 from tests.server.pages.visitor import OpenPages, Visitor, visible_text
 
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 NOON_TIP = 'datetime="2030-01-01T12:00:00Z" title="2030-01-01 12:00:00 UTC"'  # the tests' clock starts at noon
 
 
@@ -38,6 +41,11 @@ async def test_times_are_in_the_zone_that_the_browser_reported(
         page = await read_run(visitor, language, zone)
         assert time in page
         assert note in page
+
+
+@pytest.mark.parametrize(("now", "text"), [(NOON + HOUR, "1 hr ago"), (NOON - HOUR, "in 1 hr")])
+def test_a_time_relative_to_now_has_utc_in_its_tooltip(now: datetime, text: str) -> None:
+    assert Formats("en").ago(NOON, now) == f"<time {NOON_TIP}>{text}</time>"
 
 
 async def test_a_day_that_the_viewer_enters_begins_in_their_zone(open_pages: OpenPages) -> None:

@@ -78,8 +78,14 @@ class Formats:
         return NOTHING if first is None or last is None else self.duration(last - first)
 
     def ago(self, at: datetime | None, now: datetime) -> str:
+        """Return an element with the time since then, or until then; its tooltip has the time in UTC."""
         if at is None:
             return NOTHING
+        element = Markup('<time datetime="{}" title="{}">{}</time>')
+        return element.format(self.iso(at), self.utc(at), self.ago_text(at, now))
+
+    def ago_text(self, at: datetime, now: datetime) -> str:
+        """Return the time since then, or until then, where no element can be."""
         time = self.duration(abs(now - at))
         gettext = self._translator.gettext
         return gettext("in %(time)s", time=time) if at > now else gettext("%(time)s ago", time=time)

@@ -104,8 +104,8 @@ LANGUAGE_NAMES = {
 NOTICES = {
     "requested": N_("The article has been requested."),
     "exists": N_("This article was requested before: here it is. Nothing was started."),
-    "canceled": N_("The article is being canceled."),
-    "import_canceled": N_("The import is being canceled, with the articles that it started."),
+    "canceled": N_("The article is being cancelled."),
+    "import_canceled": N_("The import is being cancelled, with the articles that it started."),
     "import_started": N_("The import has started."),
     "refreshed": N_("WordPress was asked for its events."),
     "unreachable": N_("WordPress did not answer. Try again later."),

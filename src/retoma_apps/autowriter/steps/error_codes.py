@@ -56,7 +56,7 @@ _TABLE = (
         "WP_REJECTED",
         "wordpress",
         False,
-        "look at the server of the site: it rejected the request before the plugin",
+        "check the server of the site: it rejected the request before the plugin received it",
         "operator",
     ),
     ErrorCode(

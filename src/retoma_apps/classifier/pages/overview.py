@@ -149,7 +149,7 @@ def _running_advice(
     if estimate is not None and estimate > now:
         return "wait", context.gettext(
             "Classification in progress: it should finish %(time)s. You do not need to do anything.",
-            time=context.formats.ago(estimate, now),
+            time=context.formats.ago_text(estimate, now),
         )
     paused = [wait for wait in waits if wait.reason in TEMPORARY_CAUSES]
     if paused and len(paused) == len(waits):

@@ -28,7 +28,7 @@ CODES: dict[str, CodeRule] = {
     "AUTH_FAILED": CodeRule(SiteRejected, False, "set WORDPRESS_SECRET to a valid secret of the site", "operator"),
     "HMAC_INVALID": CodeRule(SiteRejected, False, "check the secret and the clocks of both servers", "operator"),
     "RATE_LIMIT": CodeRule(RateLimited, True, "wait as long as the site asks for", "nobody"),
-    "BLOG_SWITCH_FAIL": CodeRule(GiveUp, False, "choose a site that exists and that our secret opens", "operator"),
+    "BLOG_SWITCH_FAIL": CodeRule(GiveUp, False, "choose an existing site that our secret gives access to", "operator"),
     "CATEGORY_CREATE_FAIL": CodeRule(PublicationFailed, True, "publish again; the existing draft is used", "nobody"),
     "MEDIA_UPLOAD_FAIL": CodeRule(PublicationFailed, True, "review the draft without its image", "editor"),
     "SEO_APPLY_FAIL": CodeRule(PublicationFailed, True, "publish again; the existing draft is used", "nobody"),

@@ -161,7 +161,7 @@ class PostLink:
 
 @dataclass(frozen=True)
 class BlogInfo:
-    """`sites` are those that our secret opens. A publication may have `max_body_bytes`, in JSON."""
+    """`sites` are those that our secret gives access to. A publication may have `max_body_bytes`, in JSON."""
 
     site_name: str
     site_url: str

@@ -108,7 +108,7 @@ class WordPress(HttpService[WordPressSettings]):
         if blog_id not in self._addresses:
             self._addresses = {site.blog_id: site.url for site in (await self.ping()).sites}
         if blog_id not in self._addresses:
-            raise GiveUp(f"our secret opens no site {blog_id} of {self._origin}", "BLOG_SWITCH_FAIL")
+            raise GiveUp(f"our secret gives no access to site {blog_id} of {self._origin}", "BLOG_SWITCH_FAIL")
         return self._addresses[blog_id]
 
     async def ping(self) -> BlogInfo:
