@@ -29,6 +29,11 @@ def first_run_id(at: datetime) -> UUID:
     return UUID(int=max(0, int(at.timestamp() * 1_000)) << 80)
 
 
+def get_age(run: UUID) -> float:
+    """Return the seconds since the id of a run was created."""
+    return time.time() - (run.int >> 80) / 1_000
+
+
 def _next_timestamp() -> int:
     """Return the time in nanoseconds, always above the last returned value."""
     global _last_timestamp

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from retoma import Context, GiveUp, Items, Pipeline, Retry
+from retoma import Context, GiveUp, Items, Pipeline, Retry, minutes, seconds
 from retoma.define.external_work import PollResult
 from retoma.engine.claim_protocol import Claim
 from retoma.errors import ChildRunFailed
@@ -22,9 +22,19 @@ from retoma.states import RunState
 from retoma.store.database import Database, DedicatedConnection
 from retoma.store.statements import Statement
 from retoma.testing import ManualWorker, Sandbox
+from retoma.worker import child_runs
 from retoma.worker.child_runs import MAX_DEPTH, Child, ChildRuns, FoundChild
 from tests.conftest import OpenSandbox
-from tests.engine.builders import pass_heartbeat_timeout, rows, run_claims, run_next, send_heartbeat, state, value
+from tests.engine.builders import (
+    kinds,
+    pass_heartbeat_timeout,
+    rows,
+    run_claims,
+    run_next,
+    send_heartbeat,
+    state,
+    value,
+)
 from tests.engine.test_leases import killed_worker
 
 
@@ -667,6 +677,25 @@ async def test_jobs_of_one_run_can_share_a_run(open_sandbox: OpenSandbox) -> Non
         run = await sandbox.run(batch)
         assert (run.state, run.results["shared"]) == ("completed", {"tea": "milk", "coffee": "milk"})
         assert len(await list_children(sandbox, run.id)) == 1
+
+
+async def test_a_job_that_waits_for_the_run_of_another_looks_ever_less_often_and_logs_it_once(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of jobs may wait for days, for a run that waits for a person."""
+    writing, delays = Writing(key="shared", review=True), []
+    async with writing.open(open_sandbox) as sandbox:
+        await sandbox.client.start(writing.article, {"topic": "tea"}, key="shared tea")
+        run = (await sandbox.client.start(writing.batch, {"topics": ["tea"]})).id
+        for age in (0, 3_600, 86_400):
+            monkeypatch.setattr(child_runs, "get_age", lambda _, age=age: age)
+            await sandbox.work(advance_clock=False)
+            (job,) = [job for job in await sandbox.client.runs.list_jobs(run) if job.step == "written"]
+            assert (job.code, job.ready_at is not None) == ("AWAITS_RUN", True)
+            delays.append(job.ready_at - await sandbox.clock.now())
+            await sandbox.clock.set(job.ready_at)
+        assert delays == [seconds(15), minutes(6), minutes(10)]
+        assert [kind for kind in await kinds(sandbox, run) if kind.startswith("retry")] == ["retry written:tea"]
 
 
 async def test_a_run_that_another_request_starts_in_between_is_not_adopted(

@@ -23,7 +23,7 @@ from retoma.define.pipeline import Input, Pipeline
 from retoma.engine.child_starter import ChildStart, ChildStarter, ChildStartState
 from retoma.engine.claim_protocol import Claim
 from retoma.errors import ChildRunFailed, GiveUp, InvalidInput, NotFound, RetryLater, RunBusy
-from retoma.identifiers import JobKey
+from retoma.identifiers import JobKey, get_age
 from retoma.outgoing import Guard
 from retoma.settings import HEARTBEAT_TIMEOUT
 from retoma.states import RunState
@@ -36,7 +36,7 @@ LOCATION = "child runs"  # stands for the name of a resource; no parameter can h
 MAX_KNOWN_PARENTS = 1_000  # whose ancestors a worker remembers
 MAX_DEPTH = 10  # of a child run below the run that no job started
 RERUNNABLE = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
-SHARED_DELAY = 15.0  # seconds between two looks at a run that another request started
+MIN_SHARED_DELAY, MAX_SHARED_DELAY = 15.0, 600.0  # seconds between two looks at a run that another request started
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class ChildRuns:
             return None
         if not run.state.is_over:
             await self._check_not_itself(child, run)
-            raise _build_wait(run.id)
+            raise AwaitsRun(run.id)
         result = await self.poll(str(run.id))
         if result.state != "succeeded":
             raise ChildRunFailed(result.message or "", result.code or "CHILD_FAILED")
@@ -261,5 +261,11 @@ def _must_be_replaced(run: StartedChild) -> bool:
     return run.state in (RunState.CANCELLED, RunState.REJECTED) if run.state.is_over else run.is_abandoned
 
 
-def _build_wait(run: UUID) -> RetryLater:
-    return RetryLater(SHARED_DELAY, f"waiting for run {run}, which another job or request started")
+class AwaitsRun(RetryLater):
+    """Many jobs may wait for days, for runs that wait for people: the longer it takes, the less often they look."""
+
+    wait_code = "AWAITS_RUN"  # by which `record_outcomes` knows waits of which only the first one is an event
+
+    def __init__(self, run: UUID) -> None:
+        delay = min(max(get_age(run) / 10, MIN_SHARED_DELAY), MAX_SHARED_DELAY)
+        super().__init__(delay, f"waiting for run {run}, which another job or request started")
