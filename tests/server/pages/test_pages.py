@@ -67,6 +67,7 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
         "/reviews",
         f"/reviews/{review.id}",
         "/stuck",
+        "/queues",
         "/pools",
         "/workers",
         "/deliveries",

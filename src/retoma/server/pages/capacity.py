@@ -1,4 +1,4 @@
-"""The pages of pools, queues and workers."""
+"""The pages of pools and workers."""
 
 from __future__ import annotations
 
@@ -10,39 +10,19 @@ from retoma.server.pages.page_context import PageContext, parse_number
 
 
 async def show_pools(context: PageContext) -> Response:
-    return context.render(
-        "pools.html",
-        pools=await context.client.pools.list(),
-        queues=(await context.client.metrics.get_snapshot()).queues,
-    )
+    return context.render("pools.html", pools=await context.client.pools.list())
 
 
 async def set_pool(context: PageContext) -> Response:
-    await context.client.pools.update(context.fields.get("pool", ""), capacity=_read_capacity(context))
+    await context.client.pools.update(context.fields.get("pool", ""), capacity=read_capacity(context))
     return context.redirect("/pools", "pool_set")
 
 
-async def limit_queue(context: PageContext) -> Response:
-    await context.client.queues.update(context.fields.get("queue", ""), concurrency=_read_capacity(context))
-    return context.redirect("/pools", "queue_limited")
-
-
-def _read_capacity(context: PageContext) -> int:
+def read_capacity(context: PageContext) -> int:
     capacity = context.fields.get("capacity", "")
     if not (capacity.isascii() and capacity.isdigit() and len(capacity) < 8):
         raise InvalidInput(context.gettext("The capacity must be a whole number, 0 or more."))
     return int(capacity)
-
-
-async def pause_queue(context: PageContext) -> Response:
-    reason = context.fields.get("reason", "").strip() or None
-    await context.client.queues.pause(context.fields.get("queue", ""), by=context.by, reason=reason)
-    return context.redirect("/pools", "queue_paused")
-
-
-async def resume_queue(context: PageContext) -> Response:
-    await context.client.queues.resume(context.fields.get("queue", ""), by=context.by)
-    return context.redirect("/pools", "queue_resumed")
 
 
 async def show_workers(context: PageContext) -> Response:
@@ -61,8 +41,5 @@ async def drain_worker(context: PageContext) -> Response:
 
 PAGES = (
     Page("/pools", show_pools, set_pool),
-    Page("/queues/limit", submit=limit_queue),
-    Page("/queues/pause", submit=pause_queue),
-    Page("/queues/resume", submit=resume_queue),
     Page("/workers", show_workers, drain_worker),
 )

@@ -45,9 +45,14 @@ NAVIGATION = (
     ("/reviews", "inbox", N_("Reviews")),
     ("/runs", "runs", N_("Runs")),
     ("/stuck", "stuck", N_("Stuck")),
-    ("/pools", "queue", N_("Capacity")),
-    ("/workers", "run", N_("Workers")),
+    ("/queues", "queue", N_("Operations")),
     ("/deliveries", "send", N_("Deliveries")),
+)
+# The tabs of the pages for operators. The entry of the navigation is the first of them.
+OPERATIONS = (
+    ("/queues", N_("Queues")),
+    ("/pools", N_("Pools")),
+    ("/workers", N_("Workers")),
 )
 # The outcome of an action, by the name that the address of the next page carries.
 NOTICES = {
@@ -290,6 +295,17 @@ class PageContext:
             if name in self.request.query_params:
                 response.set_cookie(kept, chosen, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
         return response
+
+    @property
+    def operation_tabs(self) -> list[tuple[str, str]]:
+        """Path and name of each page for operators."""
+        return [(path, self.translate(name)) for path, name in OPERATIONS]
+
+    @property
+    def nav_path(self) -> str:
+        """The path that decides which entry of the navigation is the current one."""
+        section = "/" + self.path.strip("/").partition("/")[0]
+        return OPERATIONS[0][0] if section in dict(OPERATIONS) else self.path
 
     def render_to_string(self, template: str, **values: Any) -> str:
         """Render a template to HTML."""

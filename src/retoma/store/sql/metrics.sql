@@ -45,8 +45,14 @@ select pipeline, step, coalesce(t.queue, r.queue, m.queue) as queue, coalesce(m.
        m.queue_times, m.processing_times, r.age
   from types t
   full join ready r using (pipeline, step)
-  full join retoma.job_metrics(retoma.now() - :window::interval, :max_events) m using (pipeline, step)
+  full join (select * from retoma.job_metrics(retoma.now() - :window::interval, :max_events) where step is not null) m using (pipeline, step)
  order by pipeline, step;
+
+-- name: list_queue_times
+-- The queues of which workers have ended jobs recently.
+select queue, ended, retoma.now() - since as window, queue_times, processing_times
+  from retoma.job_metrics(retoma.now() - :window::interval, :max_events)
+ where step is null;
 
 -- name: get_queue_load
 select queued, startable, running, busy_workers, background, oldest_wait
