@@ -39,6 +39,18 @@ class QueueTimes:
 
 
 @dataclass(frozen=True)
+class QueueSample:
+    """The jobs of a queue at the start of a minute, and how many its workers could run at once (`slots`)."""
+
+    at: datetime
+    queue: str
+    ready: int
+    delayed: int
+    running: int
+    slots: int
+
+
+@dataclass(frozen=True)
 class PoolMetrics:
     """`newest_for` is the time since the newest slot holder got its slots; `oldest_for` is how long the next job has
     waited for slots."""

@@ -15,6 +15,7 @@ import typer
 from retoma import logs
 from retoma.cli import printing, process_exit
 from retoma.cli.api_keys import keys
+from retoma.cli.bulk_actions import bulk
 from retoma.cli.capacity import metrics, pools, queues, workers
 from retoma.cli.charges import charges, prices
 from retoma.cli.check import check
@@ -41,7 +42,7 @@ for revising in (rerun, edit, fork, diff):
     runs.command()(revising)
 for command in (dev, worker, serve, start, metrics, charges, password, check, doctor):
     tree.command()(command)
-for group in (runs, reviews, deliveries, endpoints, webhooks, workers, queues, pools, prices, keys, db, config):
+for group in (runs, reviews, bulk, deliveries, endpoints, webhooks, workers, queues, pools, prices, keys, db, config):
     tree.add_typer(group)
 
 

@@ -26,11 +26,12 @@ from retoma.records import (
     StepProgress,
     StuckRun,
     Wait,
+    WaitingRetry,
     WaitReason,
 )
 from retoma.records.external_work import parse_orphan_cursor
 from retoma.states import JobState, ReviewState, RunState
-from retoma.store import clock, effects, event_stream, items, reviews, runs, watchdog
+from retoma.store import bulk_actions, clock, effects, event_stream, items, reviews, runs, watchdog
 from retoma.store.id_prefixes import find_by_prefix
 from retoma.store.items import ItemFilter
 from retoma.store.reviews import ReviewFilter
@@ -74,6 +75,22 @@ class RunQueries(Namespace):
     async def count_children(self, run: UUID, *, tenant: str | None = None) -> dict[RunState, int]:
         """Return the number of child runs in each state that occurs; with `tenant`, only those of this tenant."""
         return await runs.count_children(self._database, run, await self._core.find_tenant_id(tenant))
+
+    async def list_retries(
+        self,
+        *,
+        tenant: str | None = None,
+        pipeline: str | Sequence[str] | None = None,
+        queue: str | None = None,
+        step: str | None = None,
+        code: str | None = None,
+        limit: int = 50,
+    ) -> list[WaitingRetry]:
+        """Return jobs that wait for their next attempt, the next one first; `code` is why the last one failed."""
+        owner = await self._core.find_tenant_id(tenant)
+        return await bulk_actions.list_retries(
+            self._database, tenant=owner, pipelines=as_list(pipeline), queue=queue, step=step, code=code, limit=limit
+        )
 
     async def get_progress(self, run: UUID) -> list[StepProgress]:
         return await runs.get_progress(self._database, run)

@@ -4,7 +4,8 @@ The API returns the same classes; a field's description is the one in the OpenAP
 """
 
 from retoma.records.api_key import CROSS_TENANT_SCOPES, ApiKey, NewApiKey, Scope
-from retoma.records.capacity import AutoscaleAdvice, Pool, Server, Worker
+from retoma.records.bulk_action import BulkAction, BulkKind, BulkPreview, BulkTarget, WaitingRetry
+from retoma.records.capacity import AutoscaleAdvice, JobStack, Pool, PoolJob, RunningJob, Server, Worker, WorkerStacks
 from retoma.records.charge import Charge, ChargeTotal, Price
 from retoma.records.delivery import (
     Delivery,
@@ -42,6 +43,10 @@ __all__ = [
     "REASON_MESSAGES",
     "ApiKey",
     "AutoscaleAdvice",
+    "BulkAction",
+    "BulkKind",
+    "BulkPreview",
+    "BulkTarget",
     "Charge",
     "ChargeTotal",
     "DecisionResult",
@@ -58,6 +63,7 @@ __all__ = [
     "ItemStatus",
     "ItemTotals",
     "Job",
+    "JobStack",
     "LiveEvent",
     "NewApiKey",
     "NewSubscription",
@@ -65,6 +71,7 @@ __all__ = [
     "OrphanResolution",
     "PipelineMetrics",
     "Pool",
+    "PoolJob",
     "Price",
     "Profile",
     "Review",
@@ -73,6 +80,7 @@ __all__ = [
     "Revision",
     "Run",
     "RunSummary",
+    "RunningJob",
     "Scope",
     "Server",
     "StepProgress",
@@ -83,6 +91,8 @@ __all__ = [
     "Subscription",
     "Wait",
     "WaitReason",
+    "WaitingRetry",
     "Worker",
+    "WorkerStacks",
     "describe_recorded_error",
 ]

@@ -13,6 +13,7 @@ from retoma.metrics import (
     OpenReviewMetrics,
     PoolMetrics,
     QueueMetrics,
+    QueueSample,
     QueueTimes,
 )
 from retoma.records import PipelineMetrics
@@ -23,6 +24,8 @@ from retoma.store.statements import statements
 
 _SQL = statements("metrics")
 MAX_RUNS = 20_000  # there is no index of running jobs, so open runs are read one by one
+MAX_SAMPLED_RUNS = 4_000
+MAX_SAMPLED_QUEUES = 200
 MAX_TENANTS = 20  # per queue, of which the first waiting job is read
 MAX_WORKERS = 1_000  # the newest, among which one of a queue is sought
 MAX_READY_JOBS = 100  # per queue and tenant, of which the first of each step is taken
@@ -109,6 +112,20 @@ async def list_open_reviews(database: Database) -> list[OpenReviewMetrics]:
     return [
         OpenReviewMetrics(each.pipeline, each.step, each.open, each.overdue, now - each.oldest_at) for each in found
     ]
+
+
+async def sample_queues(database: Database, heartbeat_timeout: timedelta) -> None:
+    """Record the sizes of all queues, unless another process has done so in this minute."""
+    await database.fetch(
+        _SQL["sample_queues"],
+        max_runs=MAX_SAMPLED_RUNS,
+        max_queues=MAX_SAMPLED_QUEUES,
+        heartbeat_timeout=heartbeat_timeout,
+    )
+
+
+async def list_queue_samples(database: Database, since: datetime, queue: str | None) -> list[QueueSample]:
+    return await database.fetch_records(QueueSample, _SQL["list_queue_samples"], since=since, queue=queue)
 
 
 async def get_queue_load(database: Database, queue: str, ahead: timedelta) -> Row:

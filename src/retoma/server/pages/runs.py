@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, tzinfo
-
 from starlette.responses import Response
 
-from retoma.errors import NotFound
 from retoma.records import Run
+from retoma.server.pages.bulk_actions import parse_day
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
 from retoma.states import RunState
@@ -42,7 +40,7 @@ async def _list_runs(context: PageContext) -> list[Run]:
         states=[state] if state else None,
         parent=context.get_query_id("parent"),
         before=context.get_query_id("before"),
-        since=_parse_day(query.get("since", ""), context.time_zone),
+        since=parse_day(query.get("since", ""), context.time_zone),
         limit=PAGE_SIZE + 1,
         with_input=False,
     )
@@ -59,14 +57,6 @@ async def _find_runs(context: PageContext, text: str) -> list[Run]:
     client = context.client
     found = [*await client.runs.find(text, limit=PAGE_SIZE), *await client.runs.find_by_title(text, limit=PAGE_SIZE)]
     return [await client.runs.get(run, with_input=False) for run in list(dict.fromkeys(found))[:PAGE_SIZE]]
-
-
-def _parse_day(text: str, zone: tzinfo) -> datetime | None:
-    """Return the start of a day in the viewer's time zone."""
-    try:
-        return datetime.combine(date.fromisoformat(text), datetime.min.time(), zone) if text else None
-    except ValueError:
-        raise NotFound("`since` must be a day, such as 2030-01-31") from None
 
 
 PAGES = (Page("/runs", show_runs),)

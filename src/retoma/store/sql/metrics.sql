@@ -54,6 +54,16 @@ select queue, ended, retoma.now() - since as window, queue_times, processing_tim
   from retoma.job_metrics(retoma.now() - :window::interval, :max_events)
  where step is null;
 
+-- name: sample_queues
+select retoma.sample_queues(:max_runs, :max_queues, :heartbeat_timeout) as sampled;
+
+-- name: list_queue_samples
+-- The samples since then, of one queue or of all, in the order of time.
+select at, queue, ready, delayed, running, slots
+  from retoma.queue_samples
+ where at >= :since and (:queue::text is null or queue = :queue)
+ order by at, queue;
+
 -- name: get_queue_load
 select queued, startable, running, busy_workers, background, oldest_wait
   from retoma.queue_load(:queue, :max_runs, :max_tenants, :ahead::interval);
