@@ -131,6 +131,7 @@ async def test_dead_letters_list_failed_runs_and_dead_webhooks(open_pages: OpenP
         assert "no paint left" in visible_text(page)
         assert f'action="/runs/{run.id}/rerun-failed"' in page.text
         assert f'action="/deliveries/{delivery}/redeliver"' in page.text
+        assert "No dead letters" in visible_text(await visitor.get("/dead-letters?pipeline=other"))
         await submit_preview(visitor, "/bulk-actions/new?kind=redeliver", "one")
         await submit_preview(visitor, "/bulk-actions/new?kind=rerun_failed", "two")
         await advance_open_actions(visitor.api.sandbox.database)

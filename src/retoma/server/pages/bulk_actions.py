@@ -74,7 +74,7 @@ async def start_bulk_action(context: PageContext) -> Response:
             key=context.idempotency_key,
         )
     except Conflict:
-        return context.redirect("/bulk-actions/new", **context.query, more="1")
+        return context.redirect(context.link_to("/bulk-actions/new", more="1"))
     return context.redirect(f"/bulk-actions/{action.id}")
 
 

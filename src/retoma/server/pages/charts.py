@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """`labels` are the rows of the table, `ends` the first and last label of the axis, and `top` its highest value."""
+    """`labels` are the rows of the table, `ends` the first and last label of the axis, and `top` the highest value."""
 
     id: str
     title: str
@@ -110,7 +110,8 @@ def _draw_queues(
         running[point] = max(running[point] or 0, busy)
         used[point] = max(used[point] or 0, min(busy / slots, 1.0) if slots else 0.0)
     labels = [context.formats.clock_text(since + span * point / POINTS) for point in range(POINTS)]
-    top = max([1.0, *(each for each in (*ready, *running) if each is not None)])
+    most = max([0.0, *(each for each in (*ready, *running) if each is not None)])
+    top = max(most, 1.0)
     number, percent = context.formats.number, context.formats.percent
     return (
         Chart(
@@ -118,7 +119,7 @@ def _draw_queues(
             context.gettext("Queue size"),
             context.gettext("Jobs that were ready and jobs that were running, over time."),
             labels,
-            number(top),
+            number(most),
             [],
             [
                 _draw_line(context.gettext("Ready"), "warn", ready, top, number),
@@ -130,7 +131,7 @@ def _draw_queues(
             context.gettext("Utilisation"),
             context.gettext("The share of the workers' capacity that was in use, over time."),
             labels,
-            percent(1),
+            percent(max([0.0, *(each for each in used if each is not None)])),
             [],
             [_draw_line(context.gettext("Utilisation"), "run", used, 1, percent)],
         ),

@@ -57,15 +57,17 @@ async def retry_now(context: PageContext) -> Response:
 
 async def show_dead_letters(context: PageContext) -> Response:
     client, query = context.client, context.query
-    tenant = query.get("tenant") or None
+    tenant, pipelines = query.get("tenant") or None, context.get_query_pipelines()
     runs = await client.runs.list(
         tenant=tenant,
-        pipeline=context.get_query_pipelines(),
+        pipeline=pipelines,
         states=FAILED,
         limit=MAX_FAILED_RUNS + 1,
         with_input=False,
     )
-    dead = await client.webhooks.list_deliveries(states=[DeliveryState.DEAD], tenant=tenant, limit=PAGE_SIZE + 1)
+    dead = await client.webhooks.list_deliveries(
+        states=[DeliveryState.DEAD], tenant=tenant, pipeline=pipelines, limit=PAGE_SIZE + 1
+    )
     return context.render(
         "dead_letters.html",
         failed=[await _load_error(context, run) for run in runs[:MAX_FAILED_RUNS]],

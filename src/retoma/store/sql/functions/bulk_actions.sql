@@ -16,40 +16,35 @@ begin
   return found;
 end $$;
 
+-- Whether a run matches the filter of a bulk action.
+create or replace function retoma.matches_bulk_filter(p_run retoma.runs, p_tenant int, p_filter jsonb) returns boolean
+stable language sql as $$
+  select retoma.matches_filter(p_run, p_tenant, case when p_filter ? 'states' then array(select jsonb_array_elements_text(p_filter -> 'states')) end,
+                               null, (p_filter ->> 'first')::uuid)
+     and (not p_filter ? 'pipelines' or p_filter -> 'pipelines' ? (select v.pipeline from retoma.versions v where v.id = p_run.version))
+     and (not p_filter ? 'title' or position(lower(p_filter ->> 'title') in lower(p_run.title)) > 0);
+$$;
+
 -- What an action of this kind would act on now, the oldest first.
 create or replace function retoma.select_bulk_targets(p_kind text, p_tenant int, p_filter jsonb, p_limit int)
 returns table (subject uuid, run uuid, step text, item text, revision int)
 stable language plpgsql as $$
 #variable_conflict use_column
-declare
-  v_pipelines text[] := case when p_filter ? 'pipelines' then array(select jsonb_array_elements_text(p_filter -> 'pipelines')) end;
-  v_states text[] := case when p_filter ? 'states' then array(select jsonb_array_elements_text(p_filter -> 'states')) end;
-  v_first uuid := p_filter ->> 'first';
-  v_title text := lower(p_filter ->> 'title');
-  v_since timestamptz := p_filter ->> 'since';
-  v_endpoint int := p_filter ->> 'endpoint';
 begin
   case p_kind
     when 'cancel_runs' then
       return query
       select r.id, r.id, null::text, null::text, null::int
         from retoma.runs r
-        join retoma.versions v on v.id = r.version
-       where r.ended_at is null and r.state <> 'cancelling'
-         and (v_pipelines is null or v.pipeline = any (v_pipelines))
-         and retoma.matches_filter(r, p_tenant, v_states, null, v_first)
-         and (v_title is null or position(v_title in lower(r.title)) > 0)
+       where r.ended_at is null and r.state <> 'cancelling' and retoma.matches_bulk_filter(r, p_tenant, p_filter)
        order by r.id
        limit p_limit;
     when 'rerun_failed' then
       return query
       select r.id, r.id, null::text, null::text, null::int
         from retoma.runs r
-        join retoma.versions v on v.id = r.version
        where r.ended_at is not null and r.state <> 'completed' and r.state in ('failed', 'completed_with_errors')
-         and (v_pipelines is null or v.pipeline = any (v_pipelines))
-         and retoma.matches_filter(r, p_tenant, v_states, null, v_first)
-         and (v_title is null or position(v_title in lower(r.title)) > 0)
+         and retoma.matches_bulk_filter(r, p_tenant, p_filter)
        order by r.id
        limit p_limit;
     when 'redeliver' then
@@ -59,9 +54,9 @@ begin
         join retoma.endpoints e on e.id = d.endpoint and e.disabled_at is null
        where d.state = 'dead'
          and (p_tenant is null or d.tenant = p_tenant)
-         and (v_pipelines is null or d.pipeline = any (v_pipelines))
-         and (v_endpoint is null or d.endpoint = v_endpoint)
-         and (v_since is null or d.created_at >= v_since)
+         and (not p_filter ? 'pipelines' or p_filter -> 'pipelines' ? d.pipeline)
+         and (not p_filter ? 'endpoint' or d.endpoint = (p_filter ->> 'endpoint')::int)
+         and (not p_filter ? 'since' or d.created_at >= (p_filter ->> 'since')::timestamptz)
        order by d.number
        limit p_limit;
     when 'retry_jobs' then
@@ -71,10 +66,10 @@ begin
         join retoma.versions v on v.id = j.version
        where j.ready_at is not null and retoma.waits_for_retry(j)
          and (p_tenant is null or j.tenant = p_tenant)
-         and (v_pipelines is null or v.pipeline = any (v_pipelines))
-         and (p_filter ->> 'queue' is null or j.queue = p_filter ->> 'queue')
-         and (p_filter ->> 'step' is null or j.step = p_filter ->> 'step')
-         and (p_filter ->> 'code' is null or j.code = p_filter ->> 'code')
+         and (not p_filter ? 'pipelines' or p_filter -> 'pipelines' ? v.pipeline)
+         and (not p_filter ? 'queue' or j.queue = p_filter ->> 'queue')
+         and (not p_filter ? 'step' or j.step = p_filter ->> 'step')
+         and (not p_filter ? 'code' or j.code = p_filter ->> 'code')
        order by j.ready_at, j.run, j.step, j.item
        limit p_limit;
   end case;
