@@ -17,6 +17,7 @@ from retoma.states import DeliveryState, RunState
 from retoma.testing import NOON, Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import names, rows, run_next, state, states, value
+from tests.worker.test_worker import run_worker, wait_until
 
 ALL = BulkFilter()
 
@@ -95,6 +96,21 @@ async def test_two_processes_share_an_action_and_do_nothing_twice(open_sandbox: 
         ended = await sandbox.client.bulk_actions.get(action.id)
         assert (ended.total, ended.done, ended.skipped) == (8, 8, 0)
         assert {(await sandbox.client.runs.get(run)).revision for run in runs} == {2}
+
+
+async def test_a_worker_continues_an_action_that_was_interrupted(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(fragile()) as sandbox:
+        for _ in range(3):
+            await sandbox.client.start("fragile")
+        action = (await sandbox.client.bulk_actions.start(BulkKind.CANCEL_RUNS, ALL, by="ana")).id
+        await sandbox.client.bulk_actions.advance(action)  # and then its process ends
+        async with run_worker(sandbox):
+
+            async def has_ended() -> bool:
+                return (await sandbox.client.bulk_actions.get(action)).ended_at is not None
+
+            await wait_until(has_ended)
+        assert (await sandbox.client.bulk_actions.get(action)).done == 3
 
 
 async def test_a_target_that_has_changed_is_skipped(open_sandbox: OpenSandbox) -> None:

@@ -113,8 +113,14 @@ def _count_needed(load: QueueLoad) -> tuple[int, Reason]:
         "%(queued)s jobs are waiting and %(running)s are running; "
         "to start them within %(drain)s s at %(seconds)s s per job"
     )
-    values = {"drain": f"{drain:.0f}", "seconds": f"{load.seconds_per_job:.3g}"}
-    return needed, Reason(message, queued=load.queued, running=load.running, **values)
+    seconds = float(f"{load.seconds_per_job:.3g}")
+    return needed, Reason(
+        message,
+        queued=load.queued,
+        running=load.running,
+        drain=round(drain),
+        seconds=int(seconds) if seconds.is_integer() else seconds,
+    )
 
 
 def _count_usable(load: QueueLoad) -> tuple[int, Reason]:

@@ -46,7 +46,7 @@ def _explain(context: PageContext, reason: str) -> str:
     if not isinstance(reason, Reason):
         return reason
     values = {
-        name: _explain(context, value) if isinstance(value, str) else context.formats.number(value)
+        name: _explain(context, value) if isinstance(value, str) else context.formats.exact(value)
         for name, value in reason.values.items()
     }
     return context.gettext(reason.message, **values)
