@@ -18,6 +18,7 @@ from retoma import client
 from retoma.app import App
 from retoma.client import Client
 from retoma.client.api_keys import ApiKeys
+from retoma.client.bulk_actions import BulkActions
 from retoma.client.capacity import Pools, Queues, Workers
 from retoma.client.costs import Costs
 from retoma.client.external_work import ExternalWorkQueries
@@ -86,6 +87,7 @@ class BlockingRuns(BlockingNamespace[Runs]):
     find_by_key = _blocking(Runs.find_by_key)
     get_start_times = _blocking(Runs.get_start_times)
     count_children = _blocking(Runs.count_children)
+    list_retries = _blocking(Runs.list_retries)
     get_progress = _blocking(Runs.get_progress)
     estimate_end = _blocking(Runs.estimate_end)
     list_waits = _blocking(Runs.list_waits)
@@ -110,6 +112,7 @@ class BlockingRuns(BlockingNamespace[Runs]):
     resume = _blocking(Runs.resume)
     get_or_record_answer = _blocking(Runs.get_or_record_answer)
     has_action = _blocking(Runs.has_action)
+    retry_now = _blocking(Runs.retry_now)
     rerun_failed = _blocking(Runs.rerun_failed)
     rerun = _blocking(Runs.rerun)
     list_stale = _blocking(Runs.list_stale)
@@ -171,6 +174,8 @@ class BlockingInboundEvents(BlockingNamespace[InboundEvents]):
 
 class BlockingPools(BlockingNamespace[Pools]):
     update = _blocking(Pools.update)
+    list_holders = _blocking(Pools.list_holders)
+    list_waiters = _blocking(Pools.list_waiters)
     list = _blocking(Pools.list)
 
 
@@ -178,6 +183,11 @@ class BlockingWorkers(BlockingNamespace[Workers]):
     list = _blocking(Workers.list)
     list_busy = _blocking(Workers.list_busy)
     drain = _blocking(Workers.drain)
+    list_jobs = _blocking(Workers.list_jobs)
+    request_stacks = _blocking(Workers.request_stacks)
+    wait_for_stacks = _blocking(Workers.wait_for_stacks)
+    get_stacks = _blocking(Workers.get_stacks)
+    list_stacks = _blocking(Workers.list_stacks)
 
 
 class BlockingQueues(BlockingNamespace[Queues]):
@@ -188,10 +198,22 @@ class BlockingQueues(BlockingNamespace[Queues]):
     resume = _blocking(Queues.resume)
 
 
+class BlockingBulkActions(BlockingNamespace[BulkActions]):
+    preview = _blocking(BulkActions.preview)
+    start = _blocking(BulkActions.start)
+    get = _blocking(BulkActions.get)
+    abort = _blocking(BulkActions.abort)
+    advance = _blocking(BulkActions.advance)
+    list = _blocking(BulkActions.list)
+
+
 class BlockingMetricQueries(BlockingNamespace[MetricQueries]):
     get_all = _blocking(MetricQueries.get_all)
     get_snapshot = _blocking(MetricQueries.get_snapshot)
     list_job_types = _blocking(MetricQueries.list_job_types)
+    list_queue_times = _blocking(MetricQueries.list_queue_times)
+    list_queue_samples = _blocking(MetricQueries.list_queue_samples)
+    list_counters = _blocking(MetricQueries.list_counters)
     get_pipeline = _blocking(MetricQueries.get_pipeline)
 
 
@@ -199,6 +221,7 @@ class BlockingCosts(BlockingNamespace[Costs]):
     list_charges = _blocking(Costs.list_charges)
     get_totals = _blocking(Costs.get_totals)
     get_spent = _blocking(Costs.get_spent)
+    get_by_day = _blocking(Costs.get_by_day)
     list_prices = _blocking(Costs.list_prices)
     set_price = _blocking(Costs.set_price)
 
@@ -235,6 +258,7 @@ class BlockingClient(BlockingNamespace[Client]):
         self.pools = BlockingPools(client.pools, loop)
         self.workers = BlockingWorkers(client.workers, loop)
         self.queues = BlockingQueues(client.queues, loop)
+        self.bulk_actions = BlockingBulkActions(client.bulk_actions, loop)
         self.metrics = BlockingMetricQueries(client.metrics, loop)
         self.costs = BlockingCosts(client.costs, loop)
         self.tenants = BlockingTenantProfiles(client.tenants, loop)

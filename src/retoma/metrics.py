@@ -28,6 +28,29 @@ class QueueMetrics:
 
 
 @dataclass(frozen=True)
+class QueueTimes:
+    """The jobs of a queue that workers ended recently, and how long they waited and took, as in `JobTypeMetrics`."""
+
+    jobs_processed_per_minute: float
+    p50_queue_time: timedelta | None
+    p95_queue_time: timedelta | None
+    p50_processing_time: timedelta | None
+    p95_processing_time: timedelta | None
+
+
+@dataclass(frozen=True)
+class QueueSample:
+    """The jobs of a queue at the start of a minute, and how many its workers could run at once (`slots`)."""
+
+    at: datetime
+    queue: str
+    ready: int
+    delayed: int
+    running: int
+    slots: int
+
+
+@dataclass(frozen=True)
 class PoolMetrics:
     """`newest_for` is the time since the newest slot holder got its slots; `oldest_for` is how long the next job has
     waited for slots."""

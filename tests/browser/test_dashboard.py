@@ -55,9 +55,35 @@ async def test_no_page_is_wider_than_the_screen(screen: Screen, width: int, sche
     run = await screen.sandbox.client.start("film", {"topic": "bad", "scenes": 20})
     await screen.sandbox.work()
     page = await screen.open("/", width, scheme, language)
-    for path in ("/", "/runs", f"/runs/{run.id}?step=image", "/pools", "/workers", "/deliveries", "/style-guide"):
+    for path in (
+        "/",
+        "/runs",
+        f"/runs/{run.id}?step=image",
+        "/queues",
+        "/pools",
+        "/workers",
+        "/retries",
+        "/dead-letters",
+        "/bulk-actions/new",
+        "/charts",
+        "/deliveries",
+        "/style-guide",
+    ):
         await page.goto(f"{screen.address}{path}")
         assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+
+
+async def test_runs_that_match_a_filter_are_cancelled_with_the_keyboard(screen: Screen) -> None:
+    for tenant in ("shop", "shop", "other"):
+        await screen.sandbox.client.start("film", {}, tenant=tenant)
+    page = await screen.open("/runs?tenant=shop", 390)
+    await page.get_by_text("Act on all matching…").press("Enter")
+    await page.get_by_role("link", name="Cancel runs…").press("Enter")
+    await expect(page.locator("#count")).to_have_text("2 runs would be cancelled. This cannot be undone.")
+    await page.get_by_role("button", name="Cancel runs: 2").press("Enter")
+    await expect(page.get_by_role("status")).to_have_text("2 of 2")  # the server has done it, and the page has followed
+    found = {run.tenant: run.state for run in await screen.sandbox.client.runs.list()}
+    assert found == {"shop": RunState.CANCELLED, "other": RunState.RUNNING}
 
 
 async def test_a_person_logs_in_and_out(database: Database) -> None:

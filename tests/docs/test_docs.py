@@ -47,7 +47,7 @@ WORD = re.compile(r"`([^`]+)`")
 PROBLEM = re.compile(r'Problem\(\s*(\d{3}),\s*"(\w+)"')
 
 GROUPS = (
-    *("db", "runs", "reviews", "config", "deliveries", "endpoints"),
+    *("db", "runs", "reviews", "bulk", "config", "deliveries", "endpoints"),
     *("webhooks", "keys", "workers", "queues", "pools", "prices"),
 )
 TRANSITIONS: dict[str, Any] = {

@@ -88,6 +88,22 @@ def test_no_more_workers_are_advised_than_the_pool_can_use() -> None:
     assert desire(queued=100, startable=0, running=7, workers=7, busy_workers=7, oldest_wait_seconds=900) == 7
 
 
+def test_a_paused_queue_asks_for_no_worker_and_says_so() -> None:
+    load = replace(IDLE, queued=500, startable=500, workers=9, busy_slots=9, oldest_wait_seconds=900, is_paused=True)
+    advice = advise("image", load)
+    assert (advice.desired_workers, advice.queued) == (0, 500)
+    assert advice.reason == "the queue is paused: its waiting jobs (500) do not start"
+    # What runs already ends, and external work is still polled.
+    assert advise("image", replace(load, running=7, busy_workers=3)).desired_workers == 3
+    assert advise("image", replace(load, background=1)).desired_workers == 1
+
+
+def test_no_more_workers_are_advised_than_the_limit_of_the_queue_can_use() -> None:
+    advice = advise("image", replace(IDLE, queued=500, startable=500, running=2, busy_workers=2, workers=2, limit=4))
+    assert (advice.desired_workers, advice.reason) == (4, "at most 4 jobs of the queue may run at once")
+    assert desire(queued=1, limit=4, seconds_per_job=30) == 1
+
+
 def test_busy_workers_are_never_given_up() -> None:
     assert desire(running=5, workers=11, busy_workers=5, concurrency=20) == 5
 
@@ -279,6 +295,16 @@ async def test_jobs_that_a_pool_cannot_take_need_no_worker(open_sandbox: OpenSan
             advice = await get_advice(sandbox)
     assert (advice.queued, advice.running, advice.desired_workers) == (498, 2, 2)
     assert advice.reason.startswith("498 of 498 waiting jobs need slots")
+
+
+async def test_the_advice_for_a_queue_follows_its_pause_and_limit(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(images()) as sandbox, sandbox.manual_worker():
+        await sandbox.client.start_many("stories", [None] * 500)
+        await sandbox.client.queues.update("image", concurrency=3)
+        assert (await get_advice(sandbox)).reason == "at most 3 jobs of the queue may run at once"
+        await sandbox.client.queues.pause("image", by="ana")
+        advice = await get_advice(sandbox)
+        assert (advice.desired_workers, "paused" in advice.reason) == (0, True)
 
 
 async def test_external_work_is_polled_so_a_worker_stays(open_sandbox: OpenSandbox) -> None:

@@ -691,7 +691,8 @@ async def test_a_job_that_waits_for_the_run_of_another_looks_ever_less_often_and
             monkeypatch.setattr(child_runs, "get_age", lambda _, age=age: age)
             await sandbox.work(advance_clock=False)
             (job,) = [job for job in await sandbox.client.runs.list_jobs(run) if job.step == "written"]
-            assert job.code == "AWAITS_RUN" and job.ready_at is not None
+            assert job.code == "AWAITS_RUN"
+            assert job.ready_at is not None
             delays.append(job.ready_at - await sandbox.clock.now())
             await sandbox.clock.set(job.ready_at)
         assert delays == [seconds(15), minutes(6), minutes(10)]

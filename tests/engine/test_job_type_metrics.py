@@ -67,6 +67,28 @@ async def test_every_step_has_its_throughput_and_times(open_sandbox: OpenSandbox
     assert found["image"].jobs_processed_per_minute == pytest.approx(2 / 5)
 
 
+async def test_a_queue_has_the_times_of_all_its_steps(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("pair", timeout=minutes(60))
+
+    @pipeline.step
+    def quick() -> int:
+        return 1
+
+    @pipeline.step
+    def slow() -> int:
+        return 2
+
+    async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
+        await sandbox.client.start("pair")
+        claims = await worker.claim(2)
+        for step, takes in (("quick", 2), ("slow", 8)):
+            await sandbox.clock.advance(takes * SECOND)
+            await run_claims(worker, claims, step)
+        found = (await sandbox.client.metrics.list_queue_times())["default"]
+    assert (found.p50_processing_time, found.p50_queue_time) == (6 * SECOND, 0 * SECOND)
+    assert found.jobs_processed_per_minute == pytest.approx(2 / 5)
+
+
 async def test_mean_median_and_95th_percentile_differ(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(stories()) as sandbox:
         for takes in (1, 2, 9):
@@ -247,6 +269,6 @@ async def test_the_cost_does_not_grow_with_history(open_sandbox: OpenSandbox, ta
             await run_next(worker)
         async with measure_reads(connection) as read:
             found = await connection.fetch("select * from retoma.job_metrics($1, 20000)", since)
-    assert {row["step"]: row["ended"] for row in found} == {"documents": 1, "taxonomy": 1, "label": 2}
+    assert {row["step"]: row["ended"] for row in found} == {"documents": 1, "taxonomy": 1, "label": 2, None: 4}
     assert read.whole_tables == {}
     assert sum(read.entries.values()) <= 2 * FEW, str(read.entries)

@@ -14,6 +14,8 @@ from retoma.client import run_queries
 from retoma.define.title import Title
 from retoma.errors import Conflict
 from retoma.store.database import DedicatedConnection
+from retoma.store.runs import RunFilter
+from retoma.store.statements import statements
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows
@@ -138,6 +140,22 @@ async def test_only_the_newest_titles_are_searched(open_sandbox: OpenSandbox, mo
         assert len(await sandbox.client.runs.find_by_title("tea")) == 1
         await sandbox.client.start(pipeline, {"topic": "milk"})
         assert await sandbox.client.runs.find_by_title("tea") == []
+
+
+@pytest.mark.parametrize(("tenant", "index"), [(None, "runs_pkey"), (1, "runs_by_tenant")])
+async def test_a_search_for_a_title_reads_the_newest_runs_by_an_index(
+    open_sandbox: OpenSandbox, tenant: int | None, index: str
+) -> None:
+    pipeline = make_article("{topic}")
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start_many(pipeline, [{"topic": f"tea {number}"} for number in range(200)])
+        statement, wanted = statements("runs")["list_runs"], RunFilter(tenant=tenant, title="tea", depth=20)
+        async with sandbox.database.connection() as connection:
+            await connection.execute("analyze retoma.runs")
+            await connection.execute("set enable_seqscan = off")
+            values = statement.bind({"by": "title", **vars(wanted)})
+            plan = await connection.fetch(f"explain {statement.sql}", *values)
+    assert any(f"using {index} on runs n" in row[0] for row in plan), plan
 
 
 async def titles(sandbox: Sandbox, *runs: UUID) -> list[str | None]:

@@ -259,6 +259,7 @@ async def test_a_paused_worker_is_not_reported_as_blocked(testbed: FaultEnvironm
         on_declared_dead=lambda: given_up.append("dead"),
         on_drain_requested=lambda: given_up.append("drained"),
         list_overdue=lambda: reads.pop(0) if reads else [],
+        list_stacks=lambda _: [],
         on_blocked=lambda: given_up.append("blocked"),
     )
     heart.start()

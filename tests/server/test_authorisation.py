@@ -25,6 +25,8 @@ from tests.server.conftest import OpenApi
 
 # What anyone may call, and why: a load balancer asks for health, and a callback's token is its key.
 PUBLIC = {"/healthz", "/readyz", "/api/v1/callbacks/{token}"}
+# What only administrators may call.
+ADMINISTRATION = {"/api/v1/workers/{worker}/stacks"}
 NO_REVIEW = UUID(int=9)
 BODIES: dict[str, Any] = {
     "/api/v1/runs": {"pipeline": "film"},
@@ -34,6 +36,9 @@ BODIES: dict[str, Any] = {
     "/api/v1/queues/{queue}/pause": {},
     "/api/v1/deliveries/redeliver": {"endpoint": 1},
     "/api/v1/runs/{run}/rerun": {},
+    "/api/v1/runs/{run}/retry-now": {"step": "lines"},
+    "/api/v1/bulk-actions": {"kind": "cancel_runs"},
+    "/api/v1/bulk-actions/preview": {"kind": "cancel_runs"},
     "/api/v1/runs/{run}/orphans/resolve": {"step": "cut", "effect": "order", "resolution": "nothing_found"},
     "/api/v1/runs/{run}/edit": {"step": "cut", "value": "x"},
     "/api/v1/runs/{run}/skip": {"step": "image", "items": ["tea 0"]},
@@ -43,7 +48,7 @@ BODIES: dict[str, Any] = {
     "/api/v1/reviews/{review}/assign": {"assignee": "ana"},
 }
 # Routes that name a thing of a tenant.
-OF_A_TENANT = ("{run}", "{delivery}", "{endpoint}", "{review}", "{subscription}")
+OF_A_TENANT = ("{run}", "{action}", "{delivery}", "{endpoint}", "{review}", "{subscription}")
 # Routes that name nothing of a tenant, so that another tenant's key gets its own list or the same answer.
 WITHOUT_A_TENANT = {
     "/metrics",
@@ -56,7 +61,12 @@ WITHOUT_A_TENANT = {
     "/api/v1/workers",
 }
 # Things that this run has none of; their own tests ask for them.
-WITHOUT_ONE = {"/api/v1/runs/{run}/files/{digest}", "/api/v1/runs/{run}/orphans/resolve"}
+WITHOUT_ONE = {
+    "/api/v1/runs/{run}/files/{digest}",
+    "/api/v1/runs/{run}/orphans/resolve",
+    "/api/v1/bulk-actions/{action}",
+    "/api/v1/bulk-actions/{action}/abort",
+}
 LISTS = {
     "/api/v1/runs": "runs",
     "/api/v1/deliveries": "deliveries",
@@ -65,13 +75,15 @@ LISTS = {
     "/api/v1/reviews": "reviews",
 }
 # Lists that begin empty for everyone; their own tests ask what is in them.
-OF_LATER = {"/api/v1/live", "/api/v1/charges", "/api/v1/stuck", "/api/v1/orphans"}
+OF_LATER = {"/api/v1/live", "/api/v1/charges", "/api/v1/stuck", "/api/v1/orphans", "/api/v1/retries"}
 STARTS = {
     "/api/v1/runs",
     "/api/v1/runs/bulk",
     "/api/v1/deliveries/redeliver",
     "/api/v1/reviews/decisions",
     "/api/v1/webhooks",
+    "/api/v1/bulk-actions",
+    "/api/v1/bulk-actions/preview",
 }
 
 
@@ -95,6 +107,7 @@ class Route:
             .replace("{pool}", "gpu")
             .replace("{queue}", "default")
             .replace("{worker}", "1")
+            .replace("{action}", str(UUID(int=6)))
             .replace("{pipeline}", "film")
             .replace("{digest}", "0" * 64)
             .replace("{review}", str(review))
@@ -127,7 +140,9 @@ def test_every_route_declares_who_may_call_it(route: Route) -> None:
 def check_need(route: Route, public: set[str]) -> None:
     assert route.need is not None, route
     assert route.need.needs_key == (route.path not in public), route
-    if route.need.needs_key and route.path != "/api/v1/openapi.json":
+    if route.path in ADMINISTRATION:
+        assert route.need.scope is Scope.ADMIN, route
+    elif route.need.needs_key and route.path != "/api/v1/openapi.json":
         wanted = "write" if route.method in ("POST", "PUT", "PATCH", "DELETE") else "read"
         assert route.need.scope is not None, route
         assert route.need.scope.endswith(f":{wanted}"), route

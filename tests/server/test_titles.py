@@ -26,6 +26,25 @@ async def test_a_run_is_shown_with_its_title(api: Api) -> None:
     assert [one["title"] for one in (await api.get("/api/v1/runs")).json()["runs"]] == ["News: milk", "News: tea"]
 
 
+async def test_runs_are_found_by_a_part_of_their_title(api: Api) -> None:
+    for tenant, topic in (("shop", "Green tea"), ("shop", "milk"), ("other", "black TEA")):
+        await api.client.start("news", {"topic": topic}, tenant=tenant)
+
+    async def find(title: str, **options: str) -> list[str]:
+        answer = await api.get("/api/v1/runs", params={"title": title, **options}, key=key)
+        assert answer.status_code == 200, answer.text
+        return [one["title"] for one in answer.json()["runs"]]
+
+    key = api.key
+    assert await find("tea") == ["News: black TEA", "News: Green tea"]
+    assert await find("tea", tenant="shop") == ["News: Green tea"]
+    assert await find("tea", state="failed") == await find("%") == await find("' or true --") == []
+    key = await api.make_key("runs:read", tenant="other")
+    assert await find("tea") == ["News: black TEA"]
+    assert await find("milk") == []
+    assert (await api.get("/api/v1/runs", params={"title": "\0"})).status_code == 422
+
+
 async def test_a_run_without_a_title_has_null(open_api: OpenApi) -> None:
     async with open_api() as api:
         run = await api.start()

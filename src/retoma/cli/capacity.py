@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -11,13 +13,18 @@ from retoma.cli.command_setup import async_command, client_command, open_client,
 from retoma.cli.options import BY, By, DetailFormat, DetailOutput, ListFormat, ListOutput
 from retoma.cli.printing import Column
 from retoma.client import Client
+from retoma.errors import Conflict
 from retoma.metrics import QueueMetrics
+from retoma.terminal import escape_text
 
 workers = typer.Typer(name="workers")
 queues = typer.Typer(name="queues")
 pools = typer.Typer(name="pools", no_args_is_help=True, help="Manage pools: shared capacity and rate limits.")
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+
+STACK_WAIT = timedelta(seconds=10)
+ISOLATED = "  a step with isolation runs in a process of its own, whose stack is not available"
 
 _WORKER_COLUMNS = [
     Column("id", "worker"),
@@ -64,13 +71,14 @@ _POOL_COLUMNS = [
 
 @workers.callback(invoke_without_command=True)
 def list_workers(context: typer.Context, output: ListOutput = ListFormat.TABLE) -> None:
-    """List running workers, or drain one of them.
+    """List running workers, drain one of them, or show where its jobs are.
 
     \b
     Examples:
       retoma workers
       retoma workers -o json
       retoma workers drain 7
+      retoma workers stacks 7
     """
     if context.invoked_subcommand is None:
         found = run_with_client(lambda client: client.workers.list())
@@ -88,6 +96,31 @@ async def drain_worker(
 ) -> None:
     """Let a worker finish its jobs, claim nothing more, and exit with 0."""
     printing.print_rows([await client.workers.drain(worker, by=by)], _WORKER_COLUMNS, output)
+
+
+@workers.command("stacks")
+@client_command
+async def show_stacks(
+    client: Client,
+    worker: Annotated[int, typer.Argument(metavar="WORKER", min=1, help="The worker's number.")],
+    by: By = BY,
+    output: DetailOutput = DetailFormat.TABLE,
+) -> None:
+    """Show where the running jobs of a worker are now. It answers with its next heartbeat."""
+    await client.workers.request_stacks(worker, by=by)
+    found = await client.workers.wait_for_stacks(worker, STACK_WAIT)
+    if output is DetailFormat.JSON:
+        print(printing.to_json(asdict(found), indent=2))
+        return
+    if found.answered_at is None:
+        raise Conflict(f"worker {worker} has not answered yet: a worker of an earlier release does not")
+    console = printing.stdout()
+    for job in found.jobs:
+        name = f"{job.step} {job.item}".strip()
+        console.print(f"run {job.run}, {escape_text(name)}, attempt {job.attempt}:", soft_wrap=True, markup=False)
+        console.print(escape_text(job.stack or ISOLATED), soft_wrap=True, markup=False)
+    if not found.jobs:
+        console.print("the worker runs no jobs")
 
 
 @queues.callback(invoke_without_command=True)

@@ -37,6 +37,7 @@ COMMANDS = {
     "doctor": "doctor:doctor",
     "runs": "revisions:runs",  # `revisions` adds its commands to those of `runs`
     "reviews": "reviews:reviews",
+    "bulk": "bulk_actions:bulk",
     "deliveries": "deliveries:deliveries",
     "endpoints": "webhooks:endpoints",
     "webhooks": "webhooks:webhooks",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
+
 from retoma.client.core import Namespace
 from retoma.client.validation import check_name, is_name
 from retoma.define.pool import MAX_CAPACITY, MIN_RATE
@@ -9,11 +12,12 @@ from retoma.engine.queue_load import get_advice
 from retoma.errors import InvalidInput, NotFound
 from retoma.logs import get_logger
 from retoma.metrics import QueueMetrics
-from retoma.records import AutoscaleAdvice, Pool, Worker
+from retoma.records import AutoscaleAdvice, Pool, PoolJob, RunningJob, Worker, WorkerStacks
 from retoma.store import metrics, pools, queues, workers
 
 log = get_logger(__name__)
 MAX_WORKER = 2**31 - 1  # as the column holds it
+STACK_POLL = timedelta(seconds=0.2)
 
 
 class Pools(Namespace):
@@ -44,16 +48,20 @@ class Pools(Namespace):
         (pool,) = await self.list(name)
         return pool
 
+    async def list_holders(self, *, tenant: str | None = None, limit: int = 500) -> list[PoolJob]:
+        """Return the jobs that hold slots, by pool, the oldest first."""
+        return await pools.list_holders(self._database, await self._core.find_tenant_id(tenant), limit)
+
+    async def list_waiters(self, *, tenant: str | None = None, limit: int = 5) -> list[PoolJob]:
+        """Return the first `limit` jobs of each pool that wait for its slots."""
+        return await pools.list_waiters(self._database, await self._core.find_tenant_id(tenant), limit)
+
     async def list(self, name: str | None = None, *, tenant: str | None = None) -> list[Pool]:
         """Return all pools, or the one with this name. With `tenant`, `waiting` counts only its jobs."""
         return await pools.list_pools(self._database, name, await self._core.find_tenant_id(tenant))
 
 
 class Workers(Namespace):
-    async def list(self) -> list[Worker]:
-        """Return the workers that are alive."""
-        return await workers.list_alive(self._database)
-
     async def drain(self, worker: int, *, by: str) -> Worker:
         """Let a worker finish its jobs, claim nothing more, and exit. It reads the request with its next heartbeat."""
         check_name("name", by)
@@ -64,9 +72,46 @@ class Workers(Namespace):
                 return each
         raise NotFound(f"there is no running worker {worker}")
 
+    async def list_jobs(self, *, limit: int = 500) -> list[RunningJob]:
+        """Return the jobs that workers run now, the oldest first."""
+        return await workers.list_running_jobs(self._database, limit)
+
+    async def request_stacks(self, worker: int, *, by: str) -> WorkerStacks:
+        """Ask a worker where its running jobs are. It answers with its next heartbeat: see `list_stacks`."""
+        check_name("name", by)
+        if 0 < worker <= MAX_WORKER:
+            await workers.request_stacks(self._database, worker, by)
+            log.info("stacks_requested", message="the worker reports where its jobs are", worker=worker, by=by)
+        return await self.get_stacks(worker)
+
+    async def wait_for_stacks(self, worker: int, timeout: timedelta) -> WorkerStacks:
+        """Return the answer to `request_stacks`, or the request without an answer if the time is over."""
+        waited = timedelta()
+        while True:
+            found = await self.get_stacks(worker)
+            if found.answered_at is not None or waited >= timeout:
+                return found
+            waited += STACK_POLL
+            await asyncio.sleep(STACK_POLL.total_seconds())
+
+    async def get_stacks(self, worker: int) -> WorkerStacks:
+        """Return the last request for stacks of a running worker, with its answer. Raise NotFound without one."""
+        found = await workers.list_stacks(self._database, worker) if 0 < worker <= MAX_WORKER else []
+        if not found:
+            raise NotFound(f"nobody has asked for the stacks of a running worker {worker}")
+        return found[0]
+
+    async def list_stacks(self) -> list[WorkerStacks]:
+        """Return the last request for stacks of each running worker that has one."""
+        return await workers.list_stacks(self._database)
+
     async def list_busy(self) -> set[str]:
         """Return the names of the workers that run jobs now."""
         return await workers.list_busy(self._database)
+
+    async def list(self) -> list[Worker]:
+        """Return the workers that are alive."""
+        return await workers.list_alive(self._database)
 
 
 class Queues(Namespace):

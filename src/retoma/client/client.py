@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from retoma.app import App
 from retoma.client.api_keys import ApiKeys
+from retoma.client.bulk_actions import BulkActions
 from retoma.client.capacity import Pools, Queues, Workers
 from retoma.client.core import Core
 from retoma.client.costs import Costs
@@ -73,6 +74,7 @@ class Client:
         self.pools = Pools(core)
         self.workers = Workers(core)
         self.queues = Queues(core)
+        self.bulk_actions = BulkActions(core)
         self.metrics = MetricQueries(core)
         self.costs = Costs(core)
         self.tenants = TenantProfiles(core)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Literal
 from uuid import UUID
 
@@ -44,6 +44,13 @@ class Costs(Namespace):
     async def get_spent(self, tenant: str | None = None, since: datetime | None = None) -> int:
         """Return the costs of one or all tenants in millionths of a US dollar, in total or since then."""
         return sum(total.micros for total in await self.get_totals(by=(), tenant=tenant, since=since))
+
+    async def get_by_day(self, since: datetime, zone: str = "UTC") -> dict[date, int]:
+        """Return the costs of all tenants in millionths of a US dollar, by day of this time zone.
+
+        Days without costs are left out.
+        """
+        return await charges.sum_by_day(self._database, since, zone)
 
     async def list_prices(self) -> list[Price]:
         """Return every version of every price, newest first."""

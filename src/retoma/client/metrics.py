@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from retoma.client.core import Namespace
 from retoma.engine.metrics import JOB_TYPE_WINDOW
-from retoma.metrics import JobTypeMetrics, Metrics, MetricsSnapshot
+from retoma.metrics import JobTypeMetrics, MetricCounter, Metrics, MetricsSnapshot, QueueSample, QueueTimes
 from retoma.records import PipelineMetrics
 from retoma.store import metrics
 
@@ -27,6 +27,21 @@ class MetricQueries(Namespace):
         They are of the jobs that ended within `window`. If many events were written since, they are of a shorter time.
         """
         return await metrics.list_job_types(self._database, window)
+
+    async def list_queue_times(self, window: timedelta = JOB_TYPE_WINDOW) -> dict[str, QueueTimes]:
+        """Return the throughput, queue time and processing time of whole queues, as `list_job_types` does of steps.
+
+        A queue of which no job ended is left out.
+        """
+        return await metrics.list_queue_times(self._database, window)
+
+    async def list_queue_samples(self, since: datetime, *, queue: str | None = None) -> list[QueueSample]:
+        """Return how many jobs the queues had in each minute since then, of at most the last day."""
+        return await metrics.list_queue_samples(self._database, since, queue)
+
+    async def list_counters(self) -> list[MetricCounter]:
+        """Return how often something ended since the database was created, and how long it took."""
+        return await metrics.list_counters(self._database)
 
     async def get_pipeline(
         self, pipeline: str, since: datetime, *, exclude_steps: Sequence[str] = ()

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from retoma.client.core import NO_TENANT, Namespace, as_list
-from retoma.client.validation import check_revision, check_start_options, is_name
+from retoma.client.validation import check_name, check_revision, check_start_options, is_name
 from retoma.define.graph import Graph
 from retoma.define.pipeline import Pipeline
 from retoma.engine import end_estimate, versions, wait_reasons
@@ -26,11 +26,12 @@ from retoma.records import (
     StepProgress,
     StuckRun,
     Wait,
+    WaitingRetry,
     WaitReason,
 )
 from retoma.records.external_work import parse_orphan_cursor
 from retoma.states import JobState, ReviewState, RunState
-from retoma.store import clock, effects, event_stream, items, reviews, runs, watchdog
+from retoma.store import bulk_actions, clock, effects, event_stream, items, reviews, runs, watchdog
 from retoma.store.id_prefixes import find_by_prefix
 from retoma.store.items import ItemFilter
 from retoma.store.reviews import ReviewFilter
@@ -56,7 +57,7 @@ class RunQueries(Namespace):
         """Return the newest runs whose titles contain this text, among the newest 10,000. Case does not matter."""
         if not is_name(text := text.strip()):
             return []
-        return await runs.find_by_title(self._database, text, limit, MAX_TITLES_SEARCHED)
+        return [run.id for run in await self.list(title=text, limit=limit, with_input=False)]
 
     async def find_by_key(self, key: str, pipeline: Pipeline | str, *, tenant: str = DEFAULT) -> UUID | None:
         """Return the run that was started with this key, if any."""
@@ -74,6 +75,22 @@ class RunQueries(Namespace):
     async def count_children(self, run: UUID, *, tenant: str | None = None) -> dict[RunState, int]:
         """Return the number of child runs in each state that occurs; with `tenant`, only those of this tenant."""
         return await runs.count_children(self._database, run, await self._core.find_tenant_id(tenant))
+
+    async def list_retries(
+        self,
+        *,
+        tenant: str | None = None,
+        pipeline: str | Sequence[str] | None = None,
+        queue: str | None = None,
+        step: str | None = None,
+        code: str | None = None,
+        limit: int = 50,
+    ) -> list[WaitingRetry]:
+        """Return jobs that wait for their next attempt, the next one first; `code` is why the last one failed."""
+        owner = await self._core.find_tenant_id(tenant)
+        return await bulk_actions.list_retries(
+            self._database, tenant=owner, pipelines=as_list(pipeline), queue=queue, step=step, code=code, limit=limit
+        )
 
     async def get_progress(self, run: UUID) -> list[StepProgress]:
         return await runs.get_progress(self._database, run)
@@ -216,6 +233,7 @@ class RunQueries(Namespace):
         pipeline: str | Sequence[str] | None = None,
         states: Sequence[RunState] | None = None,
         parent: UUID | None = None,
+        title: str | None = None,
         before: UUID | None = None,
         since: datetime | None = None,
         limit: int = 50,
@@ -223,11 +241,17 @@ class RunQueries(Namespace):
     ) -> list[Run]:
         """Return runs, newest first. For the next page pass the last id as `before`; `since` filters by start.
 
+        With `title`, only runs whose titles contain this text, whatever the case, are returned. It is searched in the
+        newest 10,000 runs before `before`: of the tenant, if there is one.
+
         `pipeline` is the name of one pipeline, or of several. With `parent`, only the child runs of that run are
         returned. With `with_input=False` the `input` of each, which may be large, is None.
         """
+        check_name("title", title)
         wanted = RunFilter(
             tenant=await self._core.find_tenant_id(tenant),
+            title=title,
+            depth=MAX_TITLES_SEARCHED,
             pipelines=as_list(pipeline),
             states=states or None,
             parent=parent,

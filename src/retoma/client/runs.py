@@ -27,7 +27,7 @@ from retoma.errors import Conflict, InvalidInput, NotFound, RunBusy
 from retoma.identifiers import new_run_id
 from retoma.records import Orphan, OrphanResolution, Revision, Run, StepRevision
 from retoma.states import JOB_FINAL_STATES, RunState
-from retoma.store import effects, revisions
+from retoma.store import bulk_actions, effects, revisions
 from retoma.store.revisions import Action
 
 # Keys of our own are in one table with those of callers. An Idempotency-Key has no control characters.
@@ -88,6 +88,20 @@ class Runs(RunQueries):
     async def has_action(self, run: UUID, key: str) -> bool:
         """Return whether an action with this key was performed on this run."""
         return await revisions.get_answer(self._database, run, key) is not None
+
+    async def retry_now(
+        self, run: UUID, step: str, *, item: str = "", tenant: str | None = None, by: str = "client"
+    ) -> None:
+        """Start the next attempt of a job now, instead of after its delay. Raise Conflict if it waits for none."""
+        check_name("name", by)
+        owner = await self._core.find_tenant_id(tenant)
+        is_released = await bulk_actions.retry_job(self._database, run=run, step=step, item=item, tenant=owner, by=by)
+        name = f"{step}{f' of {item}' if item else ''} in run {run}"
+        if is_released is None:
+            raise NotFound(f"there is no {name}")
+        if not is_released:
+            raise Conflict(f"{name} does not wait for its next attempt")
+        self._core.starter.notify_workers()
 
     async def rerun_failed(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from retoma.client.core import ALL_TENANTS, Namespace
+from retoma.client.core import ALL_TENANTS, Namespace, as_list
 from retoma.define.webhook import Webhook, expand_events
 from retoma.errors import Conflict, NotFound
 from retoma.records import Delivery, DeliveryDetails, Endpoint, NewSubscription, Subscription
@@ -28,12 +28,13 @@ class Webhooks(Namespace):
         states: Sequence[DeliveryState] | None = None,
         run: UUID | None = None,
         endpoint: int | None = None,
+        pipeline: str | Sequence[str] | None = None,
         before: UUID | None = None,
         limit: int = 50,
     ) -> list[Delivery]:
         """Return deliveries of webhooks, newest first; the dead ones are the dead letters."""
         owner = await self._core.find_tenant_id(tenant)
-        wanted = DeliveryFilter(owner, states or None, run, endpoint, before=before, limit=limit)
+        wanted = DeliveryFilter(owner, states or None, run, endpoint, as_list(pipeline), before=before, limit=limit)
         return await deliveries.list_deliveries(self._database, wanted)
 
     async def get_delivery(self, delivery: UUID, *, tenant: str | None = None) -> DeliveryDetails:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from retoma.records import AutoscaleAdvice
+from retoma.translations import N_
 
 MAX_WAIT_SECONDS = 60.0  # the oldest job should wait no longer
 DRAIN_SECONDS = 30.0  # a backlog should start within this time: the rest is left for the start of workers
@@ -28,7 +30,8 @@ class QueueLoad:
     of the others as their pools have room for. `background` counts other work that needs a worker: external work to
     poll, effects to look for and webhooks to send. `concurrency` is the number of jobs that one worker runs at once.
     `seconds_per_job` is the time for which a job occupies a worker, None if no job has ended recently, and `busy_slots`
-    the mean number of jobs that ran at once in the last minutes.
+    the mean number of jobs that ran at once in the last minutes. While a person has paused the queue, no job of it
+    starts, and no more than `limit` of its jobs run at once.
     """
 
     queued: int
@@ -41,6 +44,20 @@ class QueueLoad:
     concurrency: int
     seconds_per_job: float | None
     busy_slots: float
+    is_paused: bool = False
+    limit: int | None = None
+
+
+class Reason(str):
+    """An English sentence that a page can translate: the message of a catalogue, and its values."""
+
+    message: str
+    values: dict[str, Any]
+
+    def __new__(cls, message: str, **values: Any) -> Reason:
+        reason = super().__new__(cls, message % values)
+        reason.message, reason.values = message, values
+        return reason
 
 
 def advise(queue: str, load: QueueLoad) -> AutoscaleAdvice:
@@ -53,43 +70,71 @@ def advise(queue: str, load: QueueLoad) -> AutoscaleAdvice:
     return AutoscaleAdvice(queue, load.queued, load.running, load.oldest_wait_seconds, desired, reason)
 
 
-def _decide(load: QueueLoad) -> tuple[int, str]:
+def _decide(load: QueueLoad) -> tuple[int, Reason]:
     if not (load.queued or load.running or load.background):
-        return 0, "nothing is waiting or running"
+        return 0, Reason(N_("nothing is waiting or running"))
+    if load.is_paused:
+        needed = max(load.busy_workers, int(bool(load.running or load.background)))
+        return needed, Reason(N_("the queue is paused: its waiting jobs (%(queued)s) do not start"), queued=load.queued)
     needed, reason = _count_needed(load)
-    usable = _to_workers(load, load.running + load.startable)
+    usable, limitation = _count_usable(load)
     if needed > usable:
-        needed = usable
-        reason = (
-            f"{load.queued - load.startable} of {load.queued} waiting jobs need slots of a pool that has none left"
-            if load.startable < load.queued
-            else "every waiting job can start at once"
-        )
+        needed, reason = usable, limitation
     lowest = max(load.busy_workers, 1)
     if needed < lowest:
         needed = lowest
-        reason = f"{load.busy_workers} workers are busy" if load.busy_workers else "one worker is enough"
+        reason = (
+            Reason(N_("%(busy)s workers are busy"), busy=load.busy_workers)
+            if load.busy_workers
+            else Reason(N_("one worker is enough"))
+        )
     kept = _count_kept(load, needed)
-    return (needed, reason) if kept <= needed else (kept, f"the load fell a short time ago; {reason}")
+    if kept <= needed:
+        return needed, reason
+    return kept, Reason(N_("the load fell a short time ago; %(reason)s"), reason=reason)
 
 
-def _count_needed(load: QueueLoad) -> tuple[int, str]:
+def _count_needed(load: QueueLoad) -> tuple[int, Reason]:
     """Return the workers that start all waiting jobs in time, whatever limits them."""
     if not load.queued:
-        return _to_workers(load, load.running), f"{load.running} jobs are running and none is waiting"
+        reason = Reason(N_("%(running)s jobs are running and none is waiting"), running=load.running)
+        return _to_workers(load, load.running), reason
     if load.seconds_per_job is None:
         first = max(2 * load.workers, _to_workers(load, FIRST_JOBS))
-        return first, f"{load.queued} jobs are waiting and none has ended recently: start some, then double the workers"
+        message = N_("%(queued)s jobs are waiting and none has ended recently: start some, then double the workers")
+        return first, Reason(message, queued=load.queued)
     left = MAX_WAIT_SECONDS - load.oldest_wait_seconds
     drain = min(max(left, MIN_DRAIN_SECONDS), DRAIN_SECONDS)
     needed = _to_workers(load, load.running + load.queued * load.seconds_per_job / drain)
-    reason = (
-        f"{load.queued} jobs are waiting and {load.running} are running: {needed} workers can start them within "
-        f"{drain:.0f} s at {load.seconds_per_job:.3g} s per job"
-    )
     if left < 0 and needed <= load.workers:
-        return ceil(load.workers * GROWTH), f"a job has been waiting for {load.oldest_wait_seconds:.0f} s"
-    return needed, reason
+        message, waited = N_("a job has been waiting for %(seconds)s s"), round(load.oldest_wait_seconds)
+        return ceil(load.workers * GROWTH), Reason(message, seconds=waited)
+    message = N_(
+        "%(queued)s jobs are waiting and %(running)s are running: "
+        "%(workers)s workers can start them within %(drain)s s at %(seconds)s s per job"
+    )
+    seconds = float(f"{load.seconds_per_job:.3g}")
+    return needed, Reason(
+        message,
+        queued=load.queued,
+        running=load.running,
+        workers=needed,
+        drain=round(drain),
+        seconds=int(seconds) if seconds.is_integer() else seconds,
+    )
+
+
+def _count_usable(load: QueueLoad) -> tuple[int, Reason]:
+    """Return how many workers could run jobs at once, and what limits them."""
+    jobs = load.running + load.startable
+    if load.limit is not None and load.limit < jobs:
+        reason = Reason(N_("at most %(limit)s jobs of the queue may run at once"), limit=load.limit)
+        return _to_workers(load, load.limit), reason
+    if load.startable < load.queued:
+        message = N_("%(waiting)s of %(queued)s waiting jobs need slots of a pool that has none left")
+        reason = Reason(message, waiting=load.queued - load.startable, queued=load.queued)
+        return _to_workers(load, jobs), reason
+    return _to_workers(load, jobs), Reason(N_("every waiting job can start at once"))
 
 
 def _count_kept(load: QueueLoad, needed: int) -> int:

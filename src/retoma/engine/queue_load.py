@@ -23,10 +23,10 @@ async def get_advice(
 
     Raise NotFound if no step uses the queue and no worker serves it.
     """
-    queues = await metrics.count_workers_by_queue(database, heartbeat_timeout)
-    if queue not in queues:
+    served = await metrics.find_served_queue(database, queue, heartbeat_timeout)
+    if served is None:
         raise NotFound(f"no step uses queue {queue!r}, and no worker serves it")
-    workers, slots = queues[queue]
+    workers: int = served["workers"]
     found = await metrics.get_queue_load(database, queue, timedelta(seconds=DRAIN_SECONDS))
     recent = _select_queue(job_types, queue)
     ended = recent if any(each.jobs_processed for each in recent) else await _read_last_hour(database, queue)
@@ -39,9 +39,11 @@ async def get_advice(
         oldest_wait_seconds=0.0 if wait is None else max(wait.total_seconds(), 0.0),
         workers=workers,
         busy_workers=found["busy_workers"],
-        concurrency=round(slots / workers) if workers else await _find_concurrency(database, queue),
+        concurrency=round(served["concurrency"] / workers) if workers else await _find_concurrency(database, queue),
         seconds_per_job=_get_seconds_per_job(ended),
         busy_slots=sum(each.busy_time / max(each.window, timedelta(seconds=1)) for each in recent),
+        is_paused=served["paused_at"] is not None,
+        limit=served["concurrency_limit"],
     )
     return advise(queue, load)
 

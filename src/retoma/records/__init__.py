@@ -5,7 +5,8 @@ The API returns the same classes; a field's description is the one in the OpenAP
 
 from retoma.identifiers import ALL_TENANTS
 from retoma.records.api_key import CROSS_TENANT_SCOPES, ApiKey, NewApiKey, Scope
-from retoma.records.capacity import AutoscaleAdvice, Pool, Server, Worker
+from retoma.records.bulk_action import BulkAction, BulkKind, BulkPreview, BulkTarget, WaitingRetry
+from retoma.records.capacity import AutoscaleAdvice, JobStack, Pool, PoolJob, RunningJob, Server, Worker, WorkerStacks
 from retoma.records.charge import Charge, ChargeTotal, Price
 from retoma.records.delivery import (
     Delivery,
@@ -44,6 +45,10 @@ __all__ = [
     "REASON_MESSAGES",
     "ApiKey",
     "AutoscaleAdvice",
+    "BulkAction",
+    "BulkKind",
+    "BulkPreview",
+    "BulkTarget",
     "Charge",
     "ChargeTotal",
     "DecisionResult",
@@ -60,6 +65,7 @@ __all__ = [
     "ItemStatus",
     "ItemTotals",
     "Job",
+    "JobStack",
     "LiveEvent",
     "NewApiKey",
     "NewSubscription",
@@ -67,6 +73,7 @@ __all__ = [
     "OrphanResolution",
     "PipelineMetrics",
     "Pool",
+    "PoolJob",
     "Price",
     "Profile",
     "Review",
@@ -75,6 +82,7 @@ __all__ = [
     "Revision",
     "Run",
     "RunSummary",
+    "RunningJob",
     "Scope",
     "Server",
     "StepProgress",
@@ -85,6 +93,8 @@ __all__ = [
     "Subscription",
     "Wait",
     "WaitReason",
+    "WaitingRetry",
     "Worker",
+    "WorkerStacks",
     "describe_recorded_error",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
+from uuid import UUID
 
 from pydantic import Field
 
@@ -35,6 +36,24 @@ class Pool:
     @property
     def free(self) -> int:
         return max(0, self.capacity - self.used)
+
+
+@dataclass(frozen=True)
+class PoolJob:
+    """A job that holds slots of a pool, or waits for them. `since` is when it started, or became ready."""
+
+    pool: str
+    slots: int
+    run: UUID
+    run_title: str | None
+    pipeline: str
+    tenant: str
+    step: str
+    item: str
+    state: Annotated[
+        str, Field(description="`running` or, while its external work is in progress, `parked`; or `ready`.")
+    ]
+    since: datetime | None
 
 
 @dataclass(frozen=True)
@@ -78,6 +97,46 @@ class Worker:
     def serves(self, pipeline: str) -> bool:
         """Return whether the worker's application defines this pipeline, so that it can run its jobs."""
         return self.pipelines is None or pipeline in self.pipelines
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job that a worker has claimed and not ended."""
+
+    worker: int
+    run: UUID
+    run_title: str | None
+    pipeline: str
+    tenant: str
+    step: str
+    item: str
+    revision: int
+    attempt: int
+    started_at: datetime
+
+
+@dataclass(frozen=True)
+class JobStack:
+    """Where a running job is."""
+
+    run: UUID
+    step: str
+    item: str
+    revision: int
+    attempt: int
+    seconds: Annotated[float | None, Field(description="Since its function started; null if it has not.")]
+    stack: Annotated[str | None, Field(description="Secrets and folders are masked. Null for a step with `isolation`.")]
+
+
+@dataclass(frozen=True)
+class WorkerStacks:
+    """A request for the stacks of the jobs that a worker runs. It answers with its next heartbeat."""
+
+    worker: int
+    requested_at: datetime
+    requested_by: str
+    answered_at: datetime | None
+    jobs: list[JobStack]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from retoma.define.webhook import EVENTS, MAX_RETRIES
 from retoma.engine.reviews import MAX_COMMENTS, MAX_NOTES_LENGTH, MAX_UNDO
 from retoma.engine.reviews import MAX_ITEMS as MAX_ITEMS_SENT_BACK
 from retoma.records import (
+    BulkAction,
     Charge,
     ChargeTotal,
     Delivery,
@@ -34,6 +35,7 @@ from retoma.records import (
     StuckRun,
     Subject,
     Subscription,
+    WaitingRetry,
 )
 from retoma.states import RunState
 
@@ -342,6 +344,14 @@ class Worker(BaseModel):  # without its timeout, pipelines and private hosts, wh
 
 class WorkerList(BaseModel):
     workers: list[Worker]
+
+
+class BulkActionList(BaseModel):
+    bulk_actions: list[BulkAction]
+
+
+class RetryList(BaseModel):
+    retries: list[WaitingRetry]
 
 
 class Pipeline(BaseModel):

@@ -26,6 +26,7 @@ from retoma.server.request_limits import RequestLimits
 from retoma.server.request_rate import CountRequests, RequestRate
 from retoma.server.routes import (
     actions,
+    bulk_actions,
     callbacks,
     charges,
     deliveries,
@@ -50,6 +51,7 @@ API_PREFIX = "/api/v1"
 _API_ROUTERS = (
     runs.router,
     actions.router,
+    bulk_actions.router,
     reviews.router,
     files.router,
     items.router,

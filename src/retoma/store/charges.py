@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -48,6 +49,12 @@ async def list_for_run(database: Database, run: UUID, after: UUID | None, limit:
 async def sum_charges(database: Database, **wanted: Any) -> list[ChargeTotal]:
     """Return the sums grouped `by` these fields, highest first."""
     return await database.fetch_records(ChargeTotal, _SQL["sum_charges"], **wanted)
+
+
+async def sum_by_day(database: Database, since: datetime, zone: str) -> dict[date, int]:
+    """Return the costs of all tenants in micros, by day of the time zone. Days without charges are left out."""
+    rows = await database.fetch(_SQL["sum_charges_by_day"], since=since, zone=zone)
+    return {row["day"]: row["micros"] for row in rows}
 
 
 async def get_job_cost(database: Database, run: UUID, step: str, item: str, revision: int) -> int | None:

@@ -101,6 +101,7 @@ class DeliveryFilter:
     states: Sequence[DeliveryState] | None = None
     run: UUID | None = None
     endpoint: int | None = None
+    pipelines: Sequence[str] | None = None
     id: UUID | None = None
     before: UUID | None = None
     limit: int = 50

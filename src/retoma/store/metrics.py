@@ -13,6 +13,8 @@ from retoma.metrics import (
     OpenReviewMetrics,
     PoolMetrics,
     QueueMetrics,
+    QueueSample,
+    QueueTimes,
 )
 from retoma.records import PipelineMetrics
 from retoma.states import RunState
@@ -22,6 +24,8 @@ from retoma.store.statements import statements
 
 _SQL = statements("metrics")
 MAX_RUNS = 20_000  # there is no index of running jobs, so open runs are read one by one
+MAX_SAMPLED_RUNS = 4_000
+MAX_SAMPLED_QUEUES = 200
 MAX_TENANTS = 20  # per queue, of which the first waiting job is read
 MAX_WORKERS = 1_000  # the newest, among which one of a queue is sought
 MAX_READY_JOBS = 100  # per queue and tenant, of which the first of each step is taken
@@ -72,10 +76,10 @@ async def _list_queues_with(
     ]
 
 
-async def count_workers_by_queue(database: Database, heartbeat_timeout: timedelta) -> dict[str, tuple[int, int]]:
-    """Return the number of running workers of every queue, and their total concurrency."""
+async def find_served_queue(database: Database, queue: str, heartbeat_timeout: timedelta) -> Row | None:
+    """Return the number of running workers of a queue, their total concurrency, its limit and its pause."""
     found = await database.fetch(_SQL["list_queues"], heartbeat_timeout=heartbeat_timeout)
-    return {row["queue"]: (row["workers"], row["concurrency"]) for row in found}
+    return next((row for row in found if row["queue"] == queue), None)
 
 
 async def count_open_runs(database: Database, max_runs: int | None = None) -> dict[tuple[str, RunState], int]:
@@ -110,6 +114,20 @@ async def list_open_reviews(database: Database) -> list[OpenReviewMetrics]:
     ]
 
 
+async def sample_queues(database: Database, heartbeat_timeout: timedelta) -> None:
+    """Record the sizes of all queues, unless another process has done so in this minute."""
+    await database.fetch(
+        _SQL["sample_queues"],
+        max_runs=MAX_SAMPLED_RUNS,
+        max_queues=MAX_SAMPLED_QUEUES,
+        heartbeat_timeout=heartbeat_timeout,
+    )
+
+
+async def list_queue_samples(database: Database, since: datetime, queue: str | None) -> list[QueueSample]:
+    return await database.fetch_records(QueueSample, _SQL["list_queue_samples"], since=since, queue=queue)
+
+
 async def get_queue_load(database: Database, queue: str, ahead: timedelta) -> Row:
     """Return what waits and runs in a queue. Pools have room for the jobs that may start within `ahead`."""
     return await database.fetch_one(
@@ -135,6 +153,29 @@ async def list_job_types(database: Database, window: timedelta) -> list[JobTypeM
     return [_make_job_type(row) for row in found]
 
 
+async def list_queue_times(database: Database, window: timedelta) -> dict[str, QueueTimes]:
+    """Return the queues whose jobs ended in the last `window`, which is shorter if many events were written."""
+    found = await database.fetch(_SQL["list_queue_times"], window=window, max_events=MAX_EVENTS)
+    return {row["queue"]: _make_queue_times(row) for row in found}
+
+
+def _make_queue_times(row: Row) -> QueueTimes:
+    _, p50_queue_time, p95_queue_time = _to_durations(row["queue_times"])
+    _, p50_processing_time, p95_processing_time = _to_durations(row["processing_times"])
+    return QueueTimes(
+        jobs_processed_per_minute=_get_rate(row),
+        p50_queue_time=p50_queue_time,
+        p95_queue_time=p95_queue_time,
+        p50_processing_time=p50_processing_time,
+        p95_processing_time=p95_processing_time,
+    )
+
+
+def _get_rate(row: Row) -> float:
+    """Return the jobs that ended per minute."""
+    return float(row["ended"] / max(row["window"] / timedelta(minutes=1), MIN_WINDOW_MINUTES))
+
+
 def _make_job_type(row: Row) -> JobTypeMetrics:
     avg_queue_time, p50_queue_time, p95_queue_time = _to_durations(row["queue_times"])
     avg_processing_time, p50_processing_time, p95_processing_time = _to_durations(row["processing_times"])
@@ -144,7 +185,7 @@ def _make_job_type(row: Row) -> JobTypeMetrics:
         queue=row["queue"],
         window=row["window"],
         jobs_processed=row["ended"],
-        jobs_processed_per_minute=row["ended"] / max(row["window"] / timedelta(minutes=1), MIN_WINDOW_MINUTES),
+        jobs_processed_per_minute=_get_rate(row),
         avg_queue_time=avg_queue_time,
         p50_queue_time=p50_queue_time,
         p95_queue_time=p95_queue_time,

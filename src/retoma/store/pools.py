@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from retoma.define.pool import Pool as DefinedPool
-from retoma.records import Pool
+from retoma.records import Pool, PoolJob
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
@@ -22,6 +22,16 @@ async def declare_pools(database: Database, pools: Sequence[DefinedPool]) -> Non
 
 async def list_pools(database: Database, name: str | None = None, tenant: int | None = None) -> list[Pool]:
     return await database.fetch_records(Pool, _SQL["list_pools"], name=name, tenant=tenant)
+
+
+async def list_holders(database: Database, tenant: int | None, limit: int) -> list[PoolJob]:
+    """Return the jobs that hold slots, by pool, the oldest first."""
+    return await database.fetch_records(PoolJob, _SQL["list_pool_holders"], tenant=tenant, limit=limit)
+
+
+async def list_waiters(database: Database, tenant: int | None, limit: int) -> list[PoolJob]:
+    """Return the first `limit` jobs of each pool that wait for its slots."""
+    return await database.fetch_records(PoolJob, _SQL["list_pool_waiters"], tenant=tenant, limit=limit)
 
 
 async def update_pool(database: Database, name: str, *, resume: bool = False, **limits: float | None) -> bool:

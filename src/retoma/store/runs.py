@@ -43,7 +43,8 @@ async def get_earlier_work(
 class RunFilter:
     """Runs of one or several pipelines, or of all, down to `first`. `before` is the last id of the previous page.
 
-    With a `parent`, only its child runs.
+    With a `parent`, only its child runs. With a `title`, only runs whose titles contain it, whatever the case, among
+    the newest `depth` of the tenant, or of all, before `before`.
     """
 
     tenant: int | None = None
@@ -52,6 +53,8 @@ class RunFilter:
     before: UUID | None = None
     first: UUID | None = None
     parent: UUID | None = None
+    title: str | None = None
+    depth: int = 10_000
     limit: int = 50
     with_input: bool = True
 
@@ -64,6 +67,8 @@ async def list_runs(database: Database, wanted: RunFilter) -> list[Run]:
 
 def _choose_index(wanted: RunFilter) -> str:
     """Return the index that finds these runs without reading many others."""
+    if wanted.title is not None:
+        return "title"
     if wanted.parent is not None:
         return "parent"
     states = set(wanted.states or RunState)
@@ -89,11 +94,6 @@ async def list_ancestors(database: Database, run: UUID, limit: int) -> list[UUID
 async def find_by_key(database: Database, tenant: int, pipeline: str, key: str) -> UUID | None:
     run: UUID | None = await database.find_value(_SQL["find_run_by_key"], tenant=tenant, pipeline=pipeline, key=key)
     return run
-
-
-async def find_by_title(database: Database, text: str, limit: int, depth: int) -> list[UUID]:
-    """Return the newest runs whose titles contain the text, among the newest `depth` runs. Case does not matter."""
-    return await database.fetch_column(_SQL["find_runs_by_title"], text=text, limit=limit, depth=depth)
 
 
 async def get_start_times(database: Database, runs: Iterable[UUID]) -> dict[UUID, datetime]:

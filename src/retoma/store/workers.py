@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+import msgspec
+
 from retoma.identifiers import ClaimKey
-from retoma.records import Worker
+from retoma.records import JobStack, RunningJob, Worker, WorkerStacks
 from retoma.store.database import Database
+from retoma.store.rows import make_record
 from retoma.store.statements import statements
 
 MAX_RUNS = 20_000  # there is no index of running jobs, so open runs are read one by one
 _SQL = statements("workers")
+_decode_stacks = msgspec.json.Decoder(list[JobStack]).decode
 _CALLS = statements("engine_calls")
 
 
@@ -63,6 +67,22 @@ async def list_alive(database: Database) -> list[Worker]:
 async def list_busy(database: Database) -> set[str]:
     """Return the names of workers that run jobs, among the oldest open runs."""
     return {row["name"] for row in await database.fetch(_SQL["list_busy_workers"], max_runs=MAX_RUNS)}
+
+
+async def list_running_jobs(database: Database, limit: int) -> list[RunningJob]:
+    """Return the jobs that workers run, the oldest first, among the oldest open runs."""
+    return await database.fetch_records(RunningJob, _SQL["list_running_jobs"], max_runs=MAX_RUNS, limit=limit)
+
+
+async def request_stacks(database: Database, worker: int, by: str) -> None:
+    """Ask a worker for the stacks of its jobs. Nothing happens if it is not running."""
+    await database.fetch(_SQL["request_stacks"], worker=worker, by=by)
+
+
+async def list_stacks(database: Database, worker: int | None = None) -> list[WorkerStacks]:
+    """Return the requests for stacks of running workers, or of one, with their answers."""
+    found = await database.fetch(_SQL["list_stacks"], worker=worker)
+    return [make_record(WorkerStacks, row, jobs=_decode_stacks(row["jobs"] or "[]")) for row in found]
 
 
 async def reap_dead_workers(

@@ -12,11 +12,13 @@ from retoma.engine import outcomes
 from retoma.engine.claim_protocol import Claim
 from retoma.engine.outcomes import Outcome
 from retoma.identifiers import ClaimKey
+from retoma.records import JobStack
 from retoma.worker.context_backend import CALL_GRACE
 from retoma.worker.step_runner import JobAttempt, StepRunner
 
 UNDEFINED_STEP_DELAY = timedelta(seconds=30)
 MAX_PREFETCH = 480
+MAX_STACKS = 200  # jobs, of which an operator sees where they are
 SECONDS_AHEAD = 0.05
 INITIAL_MEAN_SECONDS = 1.0  # assumed duration of a job until one has ended
 MAX_CHECK_SECONDS = 0.1  # between two checks for timeouts
@@ -86,6 +88,23 @@ class Executor:
             return []
         running = [job.attempt for job in tuple(self._running.values())]
         return [attempt.claim.step for attempt in running if now > attempt.deadline + MAX_BLOCK_SECONDS]
+
+    def list_stacks(self, loop_thread: int) -> list[JobStack]:
+        """Return where each running job is now. For other threads."""
+        now = time.monotonic()
+        return [
+            JobStack(
+                run=job.attempt.claim.run,
+                step=job.attempt.claim.step,
+                item=job.attempt.claim.item,
+                revision=job.attempt.claim.revision,
+                attempt=job.attempt.claim.attempt,
+                seconds=None if job.attempt.started_at is None else round(now - job.attempt.started_at, 3),
+                stack=job.attempt.format_stack(job.task, loop_thread),
+            )
+            for job in tuple(self._running.values())[:MAX_STACKS]
+            if job.task is not None
+        ]
 
     def holds(self, claim: Claim) -> bool:
         return claim.key in self._held

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 
+import msgspec
+
 from retoma.logs import get_logger
+from retoma.records import JobStack
 from retoma.store.database import DATABASE_ERRORS, Database, DedicatedConnection
 
 log = get_logger(__name__)
@@ -22,7 +25,7 @@ class HeartbeatThread:
     `on_drain_requested` after each heartbeat once a person has asked the worker to drain.
 
     If `list_overdue` returns steps that block the event loop, it deregisters the worker, so its jobs run elsewhere, and
-    calls `on_blocked`.
+    calls `on_blocked`. If a person asks for the stacks of its jobs, it sends those of `list_stacks`.
 
     It sends at least three heartbeats within `heartbeat_timeout`, and soon repeats one that failed.
     """
@@ -36,6 +39,7 @@ class HeartbeatThread:
         on_declared_dead: Callable[[], object],
         on_drain_requested: Callable[[], object],
         list_overdue: Callable[[], list[str]],
+        list_stacks: Callable[[int], list[JobStack]],
         on_blocked: Callable[[], None],
     ) -> None:
         self._database = database
@@ -44,6 +48,7 @@ class HeartbeatThread:
         self._on_declared_dead = on_declared_dead
         self._on_drain_requested = on_drain_requested
         self._list_overdue = list_overdue
+        self._list_stacks = list_stacks
         self._on_blocked = on_blocked
         self._loop_thread = threading.get_ident()
         self._stopped = threading.Event()
@@ -102,4 +107,14 @@ class HeartbeatThread:
             return None
         if answer and answer[0]["is_draining"]:
             self._on_drain_requested()
+        if answer and answer[0]["wants_stacks"]:
+            await self._report_stacks(link)
         return bool(answer)
+
+    async def _report_stacks(self, link: DedicatedConnection) -> None:
+        """Answer a person's request. If that fails, the next heartbeat tries again."""
+        try:
+            jobs = msgspec.json.encode(self._list_stacks(self._loop_thread)).decode()
+            await link.call("workers", "report_stacks", [jobs, self._worker], self._interval)
+        except Exception as error:  # noqa: BLE001  (it must not keep the worker from sending heartbeats)
+            log.warning("stacks_not_reported", message="could not report stacks", worker=self._worker, error=error)

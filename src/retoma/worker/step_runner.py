@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import OrderedDict
@@ -32,6 +33,7 @@ from retoma.worker.process_pool import ProcessPool
 from retoma.worker.provider_breakers import ProviderBreakers, Wait
 from retoma.worker.provider_choice import choose_provider
 from retoma.worker.served_versions import ServedVersions
+from retoma.worker.stacks import format_task_stack, format_thread_stack
 from retoma.worker.step_call import DependencyMissing, StepCall
 from retoma.worker.thread_pool import ThreadPool
 
@@ -73,10 +75,10 @@ class StepRunner:
 class JobAttempt:
     """One attempt at a job. Its function starts some time after `run`: only then its time limit begins."""
 
-    __slots__ = ("_runner", "_step_call", "claim", "deadline", "started_at")
+    __slots__ = ("_context_claim", "_runner", "_step_call", "claim", "deadline", "started_at")
 
     def __init__(self, runner: StepRunner, claim: Claim, step_call: StepCall) -> None:
-        self.claim = claim  # once its data was loaded, the claim with these
+        self.claim = self._context_claim = claim  # once its data was loaded, `claim` is the claim with these
         self.started_at: float | None = None  # monotonic, when the function started
         self._runner = runner
         self._step_call = step_call
@@ -92,9 +94,16 @@ class JobAttempt:
         """Whether it is within a call of `once` or `external`, which gets some time to finish."""
         return self._runner.context_backends.effects_in_progress[self.claim.key] > 0
 
+    def format_stack(self, task: asyncio.Task[None], loop_thread: int) -> str | None:
+        """Return where it is now; None while a child process runs its function. For other threads."""
+        if self._step_call.step.policy.isolation is not None and self.started_at is not None:
+            return None
+        thread = self._runner.thread_pool.find_thread(self._context_claim)
+        return format_task_stack(task, loop_thread) if thread is None else format_thread_stack(thread)
+
     async def run(self) -> Outcome:
         """Load the data, then run the step's function in the event loop, a thread or a child process."""
-        CURRENT_ATTEMPT.set(self.claim)  # for the task of this attempt, which ends with it
+        CURRENT_ATTEMPT.set(self._context_claim)  # for the task of this attempt, which ends with it
         try:
             await self._load_data()
             before = await self._load_previous_work()

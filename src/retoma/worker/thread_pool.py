@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from retoma.errors import describe_error, make_readable
+from retoma.logs import CURRENT_ATTEMPT, Attempt
 from retoma.tracebacks import release_frames
 
 
@@ -26,6 +27,7 @@ class ThreadPool:
         self._finished: deque[_Call] = deque()
         self._waking = False  # the loop was already asked to deliver results
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._attempts: dict[int, Attempt | None] = {}  # that each busy thread runs
 
     async def call(self, function: Callable[[], Any]) -> Any:
         """Return the function's result. If this is cancelled, abandon its thread and replace it."""
@@ -43,6 +45,10 @@ class ThreadPool:
         finally:
             self._busy -= 1
 
+    def find_thread(self, attempt: Attempt) -> int | None:
+        """Return the thread that runs this attempt, or None if none does yet. For other threads."""
+        return next((thread for thread, each in tuple(self._attempts.items()) if each is attempt), None)
+
     def close(self) -> None:
         for _ in range(self._started):
             self._calls.put(None)
@@ -53,8 +59,11 @@ class ThreadPool:
             threading.Thread(target=self._run_calls, name="retoma-step", daemon=True).start()
 
     def _run_calls(self) -> None:
+        thread = threading.get_ident()
         while (call := self._calls.get()) is not None:
+            self._attempts[thread] = call.attempt
             call.run()
+            del self._attempts[thread]
             if call.abandoned:
                 return
             self._finished.append(call)
@@ -71,11 +80,12 @@ class ThreadPool:
 
 
 class _Call:
-    __slots__ = ("abandoned", "answer", "error", "function", "result")
+    __slots__ = ("abandoned", "answer", "attempt", "error", "function", "result")
 
     def __init__(self, function: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
         self.function = function
         self.answer = answer
+        self.attempt = CURRENT_ATTEMPT.get()
         self.abandoned = False
         self.result: Any = None
         self.error: Exception | None = None

@@ -107,6 +107,7 @@ class WorkerSession:
             on_declared_dead=lambda: loop.call_soon_threadsafe(self._stop_as_dead),
             on_drain_requested=lambda: loop.call_soon_threadsafe(self._on_drain_requested),
             list_overdue=lambda: [*self._executor.overdue_steps, *self._poller.overdue_steps],
+            list_stacks=self._executor.list_stacks,
             on_blocked=self._on_blocked,
         )
         heartbeat.start()

@@ -115,6 +115,9 @@ async def test_a_queue_is_paused_resumed_and_limited_from_the_page(open_pages: O
         assert "by administrator" in visible_text(page)
         assert "&lt;b&gt;new&lt;/b&gt; GPU" in page.text
         assert 'action="/queues/resume"' in page.text
+        assert "the queue is paused: its waiting jobs (2) do not start" in visible_text(page)
+        portuguese = await visitor.get("/queues", Accept_Language="pt-BR")
+        assert "a fila está pausada: seus jobs em espera (2) não começam" in visible_text(portuguese)
         assert (await visitor.client.queues.list())[0].paused_by == "administrator"
         answer = await visitor.post("/queues/resume", form)
         assert "Jobs of the queue start again." in visible_text(await visitor.get(answer.headers["location"]))

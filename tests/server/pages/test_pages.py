@@ -12,8 +12,9 @@ import httpx2
 import pytest
 
 from retoma import App, Pipeline, Retry, Webhook
+from retoma.client.bulk_actions import BulkFilter
 from retoma.files import FileSettings, create_file_store
-from retoma.records import REASON_MESSAGES, StuckCause, WaitReason
+from retoma.records import REASON_MESSAGES, BulkKind, StuckCause, WaitReason
 from retoma.server.pages import badges
 from retoma.server.pages.registry import PAGES
 from retoma.server.request_limits import CONTENT_SECURITY_POLICY
@@ -51,6 +52,8 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
     run = await visitor.client.start("film", {"topic": topic}, tenant=tenant)
     reviewed = await visitor.client.start("letter", {"topic": topic}, tenant=tenant)
     delivery = await make_dead_delivery(visitor, tenant, EVERYTHING.encode())
+    action = await visitor.client.bulk_actions.start(BulkKind.REDELIVER, BulkFilter(), tenant=tenant, by="ana")
+    await visitor.client.bulk_actions.abort(action.id, by="ana")
     await visitor.api.sandbox.work()
     (review,) = await visitor.client.reviews.list(run=reviewed.id)
     item = f"{topic} 0"
@@ -67,8 +70,17 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
         "/reviews",
         f"/reviews/{review.id}",
         "/stuck",
+        "/queues",
         "/pools",
         "/workers",
+        "/charts",
+        "/charts?hours=24",
+        "/retries",
+        "/dead-letters",
+        "/bulk-actions",
+        "/bulk-actions/new",
+        "/bulk-actions/new?kind=redeliver",
+        f"/bulk-actions/{action.id}",
         "/deliveries",
         f"/deliveries/{delivery}",
         "/style-guide",

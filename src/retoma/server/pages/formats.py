@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from babel.dates import format_datetime
+from babel.dates import format_date, format_datetime
 from babel.numbers import format_decimal, format_percent, parse_pattern
 from babel.units import format_unit
 from markupsafe import Markup
@@ -30,6 +30,7 @@ _TIMES = {
     "en": {"datetime": "yyyy-MM-dd HH:mm:ss", "minute": "yyyy-MM-dd HH:mm", "clock": "HH:mm:ss"},
     "pt": {"datetime": "dd/MM/yyyy HH:mm:ss", "minute": "dd/MM/yyyy HH:mm", "clock": "HH:mm:ss"},
 }
+_DAYS = {"en": "yyyy-MM-dd", "pt": "dd/MM/yyyy"}
 
 
 class Formats:
@@ -105,6 +106,10 @@ class Formats:
     def clock_text(self, at: datetime) -> str:
         """Return the time of day as text, where no element can be."""
         return self._text(at, "clock")
+
+    def day(self, day: date) -> str:
+        """Return a date as text."""
+        return format_date(day, _DAYS[self.language], locale=self._locale)
 
     def iso(self, at: datetime) -> str:
         return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -45,9 +45,18 @@ NAVIGATION = (
     ("/reviews", "inbox", N_("Reviews")),
     ("/runs", "runs", N_("Runs")),
     ("/stuck", "stuck", N_("Stuck")),
-    ("/pools", "queue", N_("Capacity")),
-    ("/workers", "run", N_("Workers")),
+    ("/queues", "queue", N_("Operations")),
     ("/deliveries", "send", N_("Deliveries")),
+)
+# The tabs of the pages for operators. The entry of the navigation is the first of them.
+OPERATIONS = (
+    ("/queues", N_("Queues")),
+    ("/pools", N_("Pools")),
+    ("/workers", N_("Workers")),
+    ("/retries", N_("Retries")),
+    ("/dead-letters", N_("Dead letters")),
+    ("/bulk-actions", N_("Bulk actions")),
+    ("/charts", N_("Charts")),
 )
 # The outcome of an action, by the name that the address of the next page carries.
 NOTICES = {
@@ -68,6 +77,8 @@ NOTICES = {
     "edited": N_("The result is saved, and dependent steps are being rerun."),
     "skipped": N_("The item has been skipped."),
     "sent_again": N_("The webhook will be sent again."),
+    "retried_now": N_("The job starts now."),
+    "bulk_aborted": N_("Aborted. What is done stays done; the rest was left alone."),
     "queue_limited": N_("The limit of the queue has been updated."),
     "queue_paused": N_("The queue is paused. Its running jobs finish."),
     "queue_resumed": N_("Jobs of the queue start again."),
@@ -291,16 +302,28 @@ class PageContext:
                 response.set_cookie(kept, chosen, max_age=COOKIE_SECONDS, httponly=True, samesite="lax")
         return response
 
+    @property
+    def operation_tabs(self) -> list[tuple[str, str]]:
+        """Path and name of each page for operators."""
+        return [(path, self.translate(name)) for path, name in OPERATIONS]
+
+    @property
+    def nav_path(self) -> str:
+        """The path that decides which entry of the navigation is the current one."""
+        section = "/" + self.path.strip("/").partition("/")[0]
+        return OPERATIONS[0][0] if section in dict(OPERATIONS) else self.path
+
     def render_to_string(self, template: str, **values: Any) -> str:
         """Render a template to HTML."""
         ours = {"context": self, "f": self.formats, "here": self.path, "nav": self._build_nav()}
         return self.services.get_templates(self.language, self.application).get_template(template).render(values | ours)
 
-    def redirect(self, path: str, notice: str | None = None, **query: str) -> Response:
+    def redirect(self, path: str, notice: str | None = None, *, anchor: str = "", **query: str) -> Response:
         """Redirect to a page after an action. `notice` names the message there, and is never text: a key of `NOTICES`,
         which `base.html` shows, or a name that the page's own template shows."""
         encoded = urlencode({name: value for name, value in (query | {"notice": notice}).items() if value})
-        return RedirectResponse(f"{path}?{encoded}" if encoded else path, 303, HEADERS)
+        target = f"{path}?{encoded}" if encoded else path
+        return RedirectResponse(f"{target}#{anchor}" if anchor else target, 303, HEADERS)
 
     @property
     def csrf_token(self) -> str:
@@ -323,9 +346,13 @@ class PageContext:
 
     def with_query(self, **changes: object) -> str:
         """Return the address of this page with other query parameters; None removes one."""
+        return self.link_to(self.path, **changes)
+
+    def link_to(self, path: str, **changes: object) -> str:
+        """Return the address of another page with the query parameters of this one, such as its filter."""
         kept = {name: value for name, value in self.query.items() if name not in ("notice", "lang", "theme")}
         merged = {name: value for name, value in (kept | changes).items() if value not in (None, "")}
-        return f"{self.path}?{urlencode(merged)}" if merged else self.path
+        return f"{path}?{urlencode(merged)}" if merged else path
 
     def _build_nav(self) -> list[tuple[str, str, str, int]]:
         """Return path, icon, name and number of open reviews of each entry."""

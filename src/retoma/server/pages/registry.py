@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from retoma.server.pages import (
+    bulk_actions,
     capacity,
+    charts,
     deliveries,
     edit,
     login,
     overview,
+    queues,
     rerun,
+    retries,
     review,
     reviews,
     run,
@@ -25,7 +29,11 @@ PAGES = (
     *rerun.PAGES,
     *reviews.PAGES,
     *review.PAGES,
+    *queues.PAGES,
     *capacity.PAGES,
+    *retries.PAGES,
+    *bulk_actions.PAGES,
+    *charts.PAGES,
     *deliveries.PAGES,
     *login.PAGES,
     *style_guide.PAGES,

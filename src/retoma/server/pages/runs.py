@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, tzinfo
-
 from starlette.responses import Response
 
-from retoma.errors import NotFound
+from retoma.client.validation import is_name
 from retoma.records import Run
+from retoma.server.pages.bulk_actions import parse_day
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
 from retoma.states import RunState
@@ -17,7 +16,8 @@ PAGE_SIZE = 50
 
 async def show_runs(context: PageContext) -> Response:
     query = context.query
-    found = await _find_runs(context, query["q"]) if query.get("q") else await _list_runs(context)
+    text = query.get("q", "").strip()
+    found = await _find_runs(context, text) if text else await _list_runs(context)
     return context.render(
         "runs.html",
         runs=found[:PAGE_SIZE],
@@ -33,7 +33,7 @@ async def show_runs(context: PageContext) -> Response:
     )
 
 
-async def _list_runs(context: PageContext) -> list[Run]:
+async def _list_runs(context: PageContext, title: str | None = None) -> list[Run]:
     query = context.query
     state = context.get_query_choice("state", RunState)
     return await context.client.runs.list(
@@ -41,8 +41,9 @@ async def _list_runs(context: PageContext) -> list[Run]:
         pipeline=context.get_query_pipelines(),
         states=[state] if state else None,
         parent=context.get_query_id("parent"),
+        title=title,
         before=context.get_query_id("before"),
-        since=_parse_day(query.get("since", ""), context.time_zone),
+        since=parse_day(query.get("since", ""), context.time_zone),
         limit=PAGE_SIZE + 1,
         with_input=False,
     )
@@ -55,18 +56,14 @@ async def _find_parent(context: PageContext) -> Run | None:
 
 
 async def _find_runs(context: PageContext, text: str) -> list[Run]:
-    """Return those whose ids start with this text, then those whose titles contain it."""
+    """Return those whose ids start with this text, then those that the other filters allow and whose titles contain
+    it."""
     client = context.client
-    found = [*await client.runs.find(text, limit=PAGE_SIZE), *await client.runs.find_by_title(text, limit=PAGE_SIZE)]
-    return [await client.runs.get(run, with_input=False) for run in list(dict.fromkeys(found))[:PAGE_SIZE]]
-
-
-def _parse_day(text: str, zone: tzinfo) -> datetime | None:
-    """Return the start of a day in the viewer's time zone."""
-    try:
-        return datetime.combine(date.fromisoformat(text), datetime.min.time(), zone) if text else None
-    except ValueError:
-        raise NotFound("`since` must be a day, such as 2030-01-31") from None
+    by_id = [] if "before" in context.query else await client.runs.find(text, limit=PAGE_SIZE)
+    found = [await client.runs.get(run, with_input=False) for run in by_id]
+    if is_name(text):
+        found += [run for run in await _list_runs(context, text) if run.id not in by_id]
+    return found
 
 
 PAGES = (Page("/runs", show_runs),)

@@ -112,6 +112,10 @@ async def list_runs(
     pipeline: Annotated[Name | None, Query(description="Only runs of this pipeline.")] = None,
     tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
     parent: Annotated[UUID | None, Query(description="Only the child runs of this run.")] = None,
+    title: Annotated[
+        Name | None,
+        Query(description="Only runs whose titles contain this text, among the newest 10,000. Case does not matter."),
+    ] = None,
     since: Annotated[AwareDatetime | None, Query(description="Only runs created at or after this time.")] = None,
     before: Annotated[Before, Query()] = None,
     limit: Annotated[Limit, Query()] = 50,
@@ -121,6 +125,7 @@ async def list_runs(
         pipeline=pipeline,
         states=state,
         parent=parent,
+        title=title,
         before=before,
         since=since,
         limit=limit + 1,

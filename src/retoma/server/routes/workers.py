@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 
 from retoma import records
 from retoma.metrics import QueueMetrics
-from retoma.records import AutoscaleAdvice
+from retoma.records import AutoscaleAdvice, WorkerStacks
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import document_problems
 from retoma.server.schemas import Name, PauseRequest, QueueList, QueueRequest, QueueStatus, Worker, WorkerList
@@ -17,6 +17,7 @@ router = APIRouter(tags=["workers"])
 Reader = Annotated[Principal, require_scope("pools:read")]
 MetricReader = Annotated[Principal, require_scope("metrics:read")]
 Writer = Annotated[Principal, require_scope("pools:write")]
+Administrator = Annotated[Principal, require_scope("admin")]
 QueueName = Annotated[Name, Path()]
 WorkerId = Annotated[int, Path(ge=1)]
 
@@ -58,6 +59,23 @@ async def list_workers(by: Reader) -> WorkerList:
 )
 async def drain_worker(worker: WorkerId, by: Writer) -> Worker:
     return _serialize_worker(by, await by.client.workers.drain(worker, by=by.name))
+
+
+@router.post(
+    "/workers/{worker}/stacks", summary="Ask a worker where its running jobs are", responses=document_problems(404)
+)
+async def request_worker_stacks(worker: WorkerId, by: Administrator) -> WorkerStacks:
+    """The worker answers with its next heartbeat. Until then, `answered_at` is null."""
+    return await by.client.workers.request_stacks(worker, by=by.name)
+
+
+@router.get(
+    "/workers/{worker}/stacks",
+    summary="Get where the jobs of a worker were when it was asked",
+    responses=document_problems(404),
+)
+async def get_worker_stacks(worker: WorkerId, by: Administrator) -> WorkerStacks:
+    return await by.client.workers.get_stacks(worker)
 
 
 def _serialize_queue(by: Principal, queue: QueueMetrics) -> QueueStatus:

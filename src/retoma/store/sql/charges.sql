@@ -52,6 +52,17 @@ select case when 'tenant' = any (:by::text[]) then t.name end as tenant,
  order by micros desc, 1, 2, 3, 4, 5, 6
  limit :limit;
 
+-- name: sum_charges_by_day
+-- What all charges cost on each day of a time zone. Tenant by tenant, by their index.
+select c.day, sum(c.micros)::bigint as micros
+  from retoma.tenants t,
+       lateral (select (n.at at time zone :zone)::date as day, n.micros
+                  from retoma.charges n
+                 where n.tenant = t.id and n.at >= :since and n.micros is not null
+                offset 0) c
+ group by c.day
+ order by c.day;
+
 -- name: get_job_cost
 -- What the attempts at a job have cost. Null if its external work has succeeded: the next attempt only reads the result.
 select case when not exists (select from retoma.external_work o

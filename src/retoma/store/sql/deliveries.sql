@@ -35,6 +35,7 @@ select d.id, d.run, r.title as run_title, coalesce(t.name, '*') as tenant, d.pip
  where (:tenant::int is null or d.tenant = :tenant)
    and (:states::text[] is null or d.state::text = any (:states))
    and (:run::uuid is null or d.run = :run)
+   and (:pipelines::text[] is null or d.pipeline = any (:pipelines))
    and (:id::uuid is null or d.id = :id)
    and (:endpoint::int is null or d.endpoint = :endpoint)
    and (:before::uuid is null or d.number < (select b.number from retoma.deliveries b where b.id = :before))

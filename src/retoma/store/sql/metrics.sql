@@ -45,8 +45,24 @@ select pipeline, step, coalesce(t.queue, r.queue, m.queue) as queue, coalesce(m.
        m.queue_times, m.processing_times, r.age
   from types t
   full join ready r using (pipeline, step)
-  full join retoma.job_metrics(retoma.now() - :window::interval, :max_events) m using (pipeline, step)
+  full join (select * from retoma.job_metrics(retoma.now() - :window::interval, :max_events) where step is not null) m using (pipeline, step)
  order by pipeline, step;
+
+-- name: list_queue_times
+-- The queues of which workers have ended jobs recently.
+select queue, ended, retoma.now() - since as window, queue_times, processing_times
+  from retoma.job_metrics(retoma.now() - :window::interval, :max_events)
+ where step is null;
+
+-- name: sample_queues
+select retoma.sample_queues(:max_runs, :max_queues, :heartbeat_timeout) as sampled;
+
+-- name: list_queue_samples
+-- The samples since then, of one queue or of all, in the order of time.
+select at, queue, ready, delayed, running, slots
+  from retoma.queue_samples
+ where at >= :since and (:queue::text is null or queue = :queue)
+ order by at, queue;
 
 -- name: get_queue_load
 select queued, startable, running, busy_workers, background, oldest_wait

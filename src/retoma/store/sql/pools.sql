@@ -38,3 +38,30 @@ select p.name, p.capacity, p.rate, p.burst, p.per_tenant, case when p.paused_unt
               group by pool) w on w.pool = p.name
  where :name::text is null or p.name = :name
  order by p.name;
+
+-- name: list_pool_holders
+-- The jobs that hold slots, by pool, the oldest first. A parked job holds them for its external work.
+select h.pool, h.slots, j.run, r.title as run_title, v.pipeline, t.name as tenant, j.step, j.item, j.state::text as state, j.started_at as since
+  from retoma.holdings h
+  join retoma.jobs j on j.run = h.run and j.step = h.step and j.item = h.item and j.revision = h.revision
+  join retoma.runs r on r.id = j.run
+  join retoma.versions v on v.id = j.version
+  join retoma.tenants t on t.id = j.tenant
+ where :tenant::int is null or j.tenant = :tenant
+ order by h.pool, j.started_at, j.run, j.step, j.item
+ limit :limit;
+
+-- name: list_pool_waiters
+-- The jobs of each pool that wait for slots, in the order of their rank, the first few of each.
+select p.name as pool, s.slots, r.id as run, r.title as run_title, v.pipeline, t.name as tenant, (j.job).step, (j.job).item,
+       (j.job).state::text as state, retoma.ready_since(j.job) as since
+  from retoma.pools p,
+       lateral (select n as job from retoma.jobs n
+                 where n.pool = p.name and retoma.is_claimable(n) and (:tenant::int is null or n.tenant = :tenant)
+                 order by n.rank, n.run, n.position
+                 limit :limit) j
+  join retoma.runs r on r.id = (j.job).run
+  join retoma.versions v on v.id = r.version
+  join retoma.steps s on s.version = r.version and s.step = (j.job).step
+  join retoma.tenants t on t.id = r.tenant
+ order by p.name, (j.job).rank, r.id, (j.job).position;

@@ -34,7 +34,8 @@ select coalesce(sum(j.failures), 0)::int as failures,
 
 -- name: list_runs
 -- Newest first, after the last one of the previous page. `by` chooses the index: of all runs, of open runs, of ended runs that
--- have not completed, of each version of the pipelines, or of the child runs of one run.
+-- have not completed, of each version of the pipelines, of the child runs of one run, or the newest `depth` runs, whose titles
+-- are searched.
 with found as (
     (select r.*
       from retoma.runs r
@@ -78,6 +79,25 @@ with found as (
       join retoma.versions v on v.id = r.version
      where :by = 'parent' and r.parent is not null and (r.parent).run = :parent
        and (:pipelines::text[] is null or v.pipeline = any (:pipelines))
+       and retoma.matches_filter(r, :tenant, :states, :before, :first)
+     order by r.id desc
+     limit :limit)
+     union all
+    (select r.*
+      from ((select n.id, n.title from retoma.runs n
+              where :by = 'title' and :tenant::int is null and (:before::uuid is null or n.id < :before)
+              order by n.id desc
+              limit :depth)
+            union all
+            (select n.id, n.title from retoma.runs n
+              where :by = 'title' and n.tenant = :tenant and (:before::uuid is null or n.id < :before)
+              order by n.id desc
+              limit :depth)) s
+      join retoma.runs r on r.id = s.id
+      join retoma.versions v on v.id = r.version
+     where position(lower(:title) in lower(s.title)) > 0
+       and (:pipelines::text[] is null or v.pipeline = any (:pipelines))
+       and (:parent::uuid is null or (r.parent).run = :parent)
        and retoma.matches_filter(r, :tenant, :states, :before, :first)
      order by r.id desc
      limit :limit)
@@ -260,14 +280,6 @@ select e.step, e.item, e.started_at, e.at as ended_at, e.retry_at, e.data ->> 'p
 select run
   from retoma.start_keys
  where tenant = :tenant and pipeline = :pipeline and key = :key;
-
--- name: find_runs_by_title
--- The newest runs whose titles contain this text, among the newest `depth` runs.
-select r.id
-  from (select id, title from retoma.runs order by id desc limit :depth) r
- where position(lower(:text) in lower(r.title)) > 0
- order by r.id desc
- limit :limit;
 
 -- name: find_runs_by_id_range
 -- The newest runs whose ids are in this range.

@@ -14,11 +14,45 @@ select id
   from worker;
 
 -- name: send_heartbeat
--- Record a worker's heartbeat. Returns nothing if it was declared dead, and otherwise whether it shall drain.
+-- Record a worker's heartbeat. Returns nothing if it was declared dead, and otherwise what people ask of it.
 update retoma.workers
    set heartbeat_at = retoma.now()
  where id = :worker and ended_at is null
-returning drain_requested_at is not null as is_draining;
+returning drain_requested_at is not null as is_draining,
+          exists (select from retoma.worker_stacks s where s.worker = :worker and s.answered_at is null) as wants_stacks;
+
+-- name: report_stacks
+-- Answer the request for the stacks of a worker's jobs.
+update retoma.worker_stacks
+   set answered_at = retoma.now(), jobs = :jobs::json
+ where worker = :worker and answered_at is null;
+
+-- name: request_stacks
+-- Ask a running worker for the stacks of its jobs. A request that it has not answered yet stays.
+insert into retoma.worker_stacks as s (worker, requested_at, requested_by)
+select id, retoma.now(), :by
+  from retoma.workers
+ where id = :worker and ended_at is null
+    on conflict (worker) do update
+   set requested_at = excluded.requested_at, requested_by = excluded.requested_by, answered_at = null, jobs = null
+ where s.answered_at is not null;
+
+-- name: list_stacks
+-- The requests for stacks that were made of running workers.
+select s.worker, s.requested_at, s.requested_by, s.answered_at, s.jobs::text as jobs
+  from retoma.worker_stacks s
+ where :worker::int is null or s.worker = :worker
+ order by s.worker desc;
+
+-- name: list_running_jobs
+-- The jobs that workers run, the oldest first, among the oldest open runs.
+select j.worker, j.run, r.title as run_title, v.pipeline, t.name as tenant, j.step, j.item, j.revision, j.attempt, j.started_at
+  from (select id, title from retoma.runs where ended_at is null order by id limit :max_runs) r,
+       lateral (select * from retoma.jobs j where j.run = r.id and j.state = 'running' offset 0) j
+  join retoma.versions v on v.id = j.version
+  join retoma.tenants t on t.id = j.tenant
+ order by j.started_at, j.run, j.step, j.item
+ limit :limit;
 
 -- name: request_drain
 select retoma.request_drain(:worker, :by) as found;

@@ -28,6 +28,7 @@ declare
 begin
   -- A call of this worker in progress ends first. A later one finds no link.
   delete from retoma.worker_links where worker = p_worker;
+  delete from retoma.worker_stacks where worker = p_worker;
   update retoma.workers set ended_at = v_now where id = p_worker and ended_at is null;
   perform retoma.end_worker_polls(v_now, p_worker, p_outcome = 'died');
 

@@ -1,6 +1,7 @@
 -- What workers have done since `p_since`, by step: jobs that ended, how long these waited and took, and the seconds for which
 -- attempts occupied a worker. Reads events from the newest backwards, at most `p_limit` of them; `since` is when the oldest of
--- them was written if there are more. Reviews and internal steps are left out: no worker processes them.
+-- them was written if there are more. Reviews and internal steps are left out: no worker processes them. Rows without a step are
+-- those of whole queues.
 create or replace function retoma.job_metrics(p_since timestamptz, p_limit int)
 returns table (pipeline text, step text, queue text, since timestamptz, ended int, busy_seconds float,
                queue_times float[], processing_times float[])
@@ -74,7 +75,7 @@ begin
          retoma.summarise_times(array_agg(greatest(j.queue_time, 0)) filter (where j.has_ended)),
          retoma.summarise_times(array_agg(greatest(j.processing_time, 0)) filter (where j.has_ended))
     from jobs j
-   group by j.pipeline, j.step;
+   group by grouping sets ((j.pipeline, j.step), (j.queue));
 end $$;
 
 -- The mean, the median and the 95th percentile, or null if there are no times.

@@ -11,14 +11,14 @@ declare
   v_name text;
 begin
   for v_settings, v_names in values
-    (c_nested_loops, '{add_run_webhooks, begin_effect, cancel_run, claim_deliveries, claim_looks, claim_runs_to_check,
-                       claimed_jobs_of_worker, clear_stuck, decide_review, deregister_worker, edit_result, end_effect, fail_overdue_run,
+    (c_nested_loops, '{abort_bulk_action, add_run_webhooks, advance_bulk_action, begin_effect, cancel_run, claim_deliveries, claim_looks, claim_runs_to_check,
+                       claimed_jobs_of_worker, clear_stuck, create_bulk_action, decide_review, deregister_worker, edit_result, end_effect, fail_overdue_run,
                        fail_stuck_run, find_answer, finish_and_claim, fork_run, limit_queue, load_previous_work, mark_stuck, next_mark, poll_due,
                        process_due_reviews, reap_dead_workers, record_callback, record_delivery_attempt, record_look, record_poll,
                        record_provider_reports, redeliver, release_due_jobs, repair_runs, rerun_failed, rerun_steps, resolve_orphan, resume_once,
-                       resume_run, skip_items, start_children, start_runs, undo_decision, update_metric_counters}'::text[]),
+                       resume_run, retry_job, skip_items, start_children, start_runs, undo_decision, update_metric_counters}'::text[]),
     (c_indexes_only, '{busy_workers, jobs_by_pool, jobs_by_queue, jobs_of_tenant_by_queue, next_ready_jobs, next_ready_jobs_by_step, queue_load,
-                       ready_since, runs_not_started}'),
+                       ready_since, runs_not_started, sample_queues, select_bulk_targets}'),
     -- It joins its own rows, whose number the planner does not know, and looks up all others by `lateral`, one by one.
     (c_indexes_only || ' set enable_nestloop = off set jit = off', '{job_metrics}'),
     -- A bitmap would read all due deliveries of a host to send a few.

@@ -1,0 +1,133 @@
+"""`client.bulk_actions`: cancel, rerun, redeliver or retry everything that matches a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
+
+from retoma.client.core import Namespace, as_list
+from retoma.client.validation import check_name, check_time
+from retoma.errors import Conflict, InvalidInput, KeyReused, NotFound
+from retoma.identifiers import first_run_id
+from retoma.logs import get_logger
+from retoma.records import BulkAction, BulkKind, BulkPreview
+from retoma.states import RunState
+from retoma.store import bulk_actions
+
+log = get_logger(__name__)
+SAMPLE_SIZE = 10
+MAX_ENDPOINT = 2**31 - 1
+_RUN_FIELDS = frozenset({"pipeline", "states", "since", "title"})
+_FIELDS = {
+    BulkKind.CANCEL_RUNS: _RUN_FIELDS,
+    BulkKind.RERUN_FAILED: _RUN_FIELDS,
+    BulkKind.REDELIVER: frozenset({"pipeline", "since", "endpoint"}),
+    BulkKind.RETRY_JOBS: frozenset({"pipeline", "queue", "step", "code"}),
+}
+
+
+@dataclass(frozen=True)
+class BulkFilter:
+    """What to act on. `pipeline`, `states`, `since` (of the start) and `title` (a part of it) choose runs; `pipeline`,
+    `since` and `endpoint` deliveries; `pipeline`, `queue`, `step` and `code` jobs that wait for an attempt."""
+
+    pipeline: str | Sequence[str] | None = None
+    states: Sequence[RunState] | None = None
+    since: datetime | None = None
+    title: str | None = None
+    endpoint: int | None = None
+    queue: str | None = None
+    step: str | None = None
+    code: str | None = None
+
+
+class BulkActions(Namespace):
+    async def preview(self, kind: BulkKind, wanted: BulkFilter, *, tenant: str | None = None) -> BulkPreview:
+        """Return how many targets match now, of at most 100,000, and the first of them. Nothing changes."""
+        owner, encoded = await self._core.find_tenant_id(tenant), _encode_filter(kind, wanted)
+        return BulkPreview(
+            await bulk_actions.count_targets(self._database, kind, owner, encoded),
+            await bulk_actions.list_targets(self._database, kind, owner, encoded, SAMPLE_SIZE),
+        )
+
+    async def start(
+        self,
+        kind: BulkKind,
+        wanted: BulkFilter,
+        *,
+        tenant: str | None = None,
+        by: str = "client",
+        expected: int | None = None,
+        key: str | None = None,
+    ) -> BulkAction:
+        """Act on everything that matches now. Workers and servers carry it out, also after a restart of all of them.
+
+        With the number of a preview as `expected`, raise Conflict if more match by now. The same `key` returns the
+        same action; with another kind or filter, raise KeyReused.
+        """
+        check_name("name", by)
+        check_name("key", key)
+        owner, encoded = await self._core.find_tenant_id(tenant), _encode_filter(kind, wanted)
+        action = uuid4() if key is None else uuid5(NAMESPACE_OID, f"{owner} {key}")
+        total = await bulk_actions.create_action(self._database, action, kind, owner, encoded, by=by, expected=expected)
+        if total is None:
+            raise Conflict("more match now than the preview has shown: look at them again")
+        found = await self.get(action)
+        if (found.kind, found.filter) != (kind, encoded):
+            raise KeyReused(f"the key {key!r} was already used for another bulk action: use another key")
+        log.info("bulk_action_started", message="acting on many targets", action=str(action), kind=kind, by=by)
+        self._core.starter.notify_workers()
+        return found
+
+    async def get(self, action: UUID, *, tenant: str | None = None) -> BulkAction:
+        owner = await self._core.find_tenant_id(tenant)
+        found = await bulk_actions.list_actions(self._database, id=action, tenant=owner)
+        if not found:
+            raise NotFound(f"there is no bulk action {action}")
+        return found[0]
+
+    async def abort(self, action: UUID, *, tenant: str | None = None, by: str = "client") -> BulkAction:
+        """Leave out the targets that are left. Those that it has acted on stay as they are."""
+        check_name("name", by)
+        await self.get(action, tenant=tenant)
+        await bulk_actions.abort_action(self._database, action, by)
+        return await self.get(action)
+
+    async def advance(self, action: UUID) -> bool:
+        """Act on the next target now, without waiting for a worker or server. Return False if none is left."""
+        if not await bulk_actions.advance_action(self._database, action):
+            return False
+        self._core.starter.notify_workers()
+        return True
+
+    async def list(self, *, tenant: str | None = None, limit: int = 50) -> list[BulkAction]:
+        """Return actions, newest first."""
+        return await bulk_actions.list_actions(
+            self._database, tenant=await self._core.find_tenant_id(tenant), limit=limit
+        )
+
+
+def _encode_filter(kind: BulkKind, wanted: BulkFilter) -> dict[str, Any]:
+    """Return the filter as JSON. Raise InvalidInput for a field that does not apply to this kind."""
+    given = {name: value for name, value in vars(wanted).items() if value not in (None, "", [], ())}
+    if other := sorted(given.keys() - _FIELDS[kind]):
+        raise InvalidInput(f"`{other[0]}` does not apply to {kind}: use {', '.join(sorted(_FIELDS[kind]))}")
+    for name in given.keys() & {"title", "queue", "step", "code"}:
+        check_name(name, given[name])
+    check_time("since", wanted.since)
+    if wanted.endpoint is not None and not 0 < wanted.endpoint <= MAX_ENDPOINT:
+        raise InvalidInput(f"an endpoint is a whole number from 1 to {MAX_ENDPOINT}, not {wanted.endpoint!r:.40}")
+    encoded: dict[str, Any] = {name: given[name] for name in given.keys() - {"pipeline", "states", "since"}}
+    if wanted.pipeline:
+        encoded["pipelines"] = [*(as_list(wanted.pipeline) or ())]
+        for name in encoded["pipelines"]:
+            check_name("pipeline", name)
+    if wanted.states:
+        encoded["states"] = [str(state) for state in wanted.states]
+    if wanted.since:
+        encoded["since"] = wanted.since.isoformat()
+        encoded |= {} if kind is BulkKind.REDELIVER else {"first": str(first_run_id(wanted.since))}
+    return encoded

@@ -1,0 +1,134 @@
+"""Actions on everything that matches a filter, and jobs that wait for their next attempt."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, Field
+
+from retoma.client.bulk_actions import BulkFilter
+from retoma.records import BulkAction, BulkKind, BulkPreview, Scope
+from retoma.server.principal import Principal, require_scope
+from retoma.server.problems import Problem, document_problems
+from retoma.server.routes.runs import get_own_run
+from retoma.server.schemas import (
+    MAX_INT,
+    BulkActionList,
+    ItemKey,
+    Limit,
+    Name,
+    RequestBody,
+    RetryList,
+    idempotency_key_header,
+)
+from retoma.states import RunState
+
+router = APIRouter(tags=["bulk actions"])
+Reader = Annotated[Principal, require_scope("runs:read")]
+Writer = Annotated[Principal, require_scope("runs:write")]
+IdempotencyKey = Annotated[
+    str | None, idempotency_key_header("Repeating the request with the same key returns the same action.")
+]
+
+
+class BulkActionRequest(RequestBody):
+    """What to do, and to what. A field that does not apply to the kind is an error."""
+
+    kind: BulkKind
+    tenant: Name | None = Field(None, description="Only this tenant.")
+    pipeline: Name | None = None
+    states: list[RunState] | None = Field(None, max_length=20, description="Of runs.")
+    since: AwareDatetime | None = Field(None, description="Runs started, or deliveries created, since then.")
+    title: Name | None = Field(None, description="Runs whose titles contain this text.")
+    endpoint: int | None = Field(None, ge=1, le=MAX_INT, description="Deliveries to this endpoint.")
+    queue: Name | None = Field(None, description="Jobs of this queue.")
+    step: Name | None = Field(None, description="Jobs of this step.")
+    code: Name | None = Field(None, description="Jobs whose last attempt ended with this code.")
+
+    @property
+    def filter(self) -> BulkFilter:
+        return BulkFilter(**self.model_dump(exclude={"kind", "tenant", "expected"}))
+
+
+class BulkStartActionRequest(BulkActionRequest):
+    expected: int | None = Field(
+        None, ge=0, le=MAX_INT, description="The count of a preview: if more match by now, nothing starts."
+    )
+
+
+class RetryRequest(RequestBody):
+    step: Name
+    item: ItemKey = ""
+
+
+@router.post("/bulk-actions/preview", summary="Count what a bulk action would change", responses=document_problems(403))
+async def preview_bulk_action(body: BulkActionRequest, by: Writer) -> BulkPreview:
+    _check_scope(by, body.kind)
+    return await by.client.bulk_actions.preview(body.kind, body.filter, tenant=by.limit_to(body.tenant))
+
+
+@router.post("/bulk-actions", status_code=202, summary="Start a bulk action", responses=document_problems(403, 409))
+async def start_bulk_action(body: BulkStartActionRequest, by: Writer, key: IdempotencyKey = None) -> BulkAction:
+    """Its targets are chosen now. Workers and servers act on them one by one, also after a restart."""
+    _check_scope(by, body.kind)
+    return await by.client.bulk_actions.start(
+        body.kind,
+        body.filter,
+        tenant=by.limit_to(body.tenant),
+        by=f"key {by.name}",
+        expected=body.expected,
+        key=key,
+    )
+
+
+@router.get("/bulk-actions", summary="List bulk actions, newest first")
+async def list_bulk_actions(by: Reader, limit: Annotated[Limit, Query()] = 50) -> BulkActionList:
+    return BulkActionList(bulk_actions=await by.client.bulk_actions.list(tenant=by.tenant, limit=limit))
+
+
+@router.get("/bulk-actions/{action:uuid}", summary="Get a bulk action", responses=document_problems(404))
+async def get_bulk_action(action: UUID, by: Reader) -> BulkAction:
+    return await by.client.bulk_actions.get(action, tenant=by.tenant)
+
+
+@router.post("/bulk-actions/{action:uuid}/abort", summary="Abort a bulk action", responses=document_problems(403, 404))
+async def abort_bulk_action(action: UUID, by: Writer) -> BulkAction:
+    """What it has done stays done. Aborting an action that has ended changes nothing."""
+    _check_scope(by, (await by.client.bulk_actions.get(action, tenant=by.tenant)).kind)
+    return await by.client.bulk_actions.abort(action, tenant=by.tenant, by=f"key {by.name}")
+
+
+@router.get("/retries", summary="List jobs that wait for their next attempt, the next one first")
+async def list_retries(
+    by: Reader,
+    tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
+    pipeline: Annotated[Name | None, Query(description="Only jobs of this pipeline.")] = None,
+    queue: Annotated[Name | None, Query(description="Only jobs of this queue.")] = None,
+    step: Annotated[Name | None, Query(description="Only jobs of this step.")] = None,
+    code: Annotated[Name | None, Query(description="Only jobs whose last attempt ended with this code.")] = None,
+    limit: Annotated[Limit, Query()] = 50,
+) -> RetryList:
+    found = await by.client.runs.list_retries(
+        tenant=by.limit_to(tenant), pipeline=pipeline, queue=queue, step=step, code=code, limit=limit
+    )
+    return RetryList(retries=found)
+
+
+@router.post(
+    "/runs/{run:uuid}/retry-now",
+    status_code=204,
+    summary="Start the next attempt of a job now, instead of after its delay",
+    responses=document_problems(404, 409),
+)
+async def retry_now(run: UUID, body: RetryRequest, by: Writer) -> None:
+    await get_own_run(by, run)
+    await by.client.runs.retry_now(run, body.step, item=body.item, tenant=by.tenant, by=f"key {by.name}")
+
+
+def _check_scope(by: Principal, kind: BulkKind) -> None:
+    """Raise a Problem if the key may not send webhooks again: that needs another scope than the other kinds."""
+    if kind is BulkKind.REDELIVER and not by.has_scope(Scope.DELIVERIES_WRITE):
+        scope = Scope.DELIVERIES_WRITE
+        raise Problem(403, "SCOPE_MISSING", f"this API key lacks the scope {scope}", scope=scope)
