@@ -119,7 +119,7 @@ class Maintenance:
         for orphan in await effects.claim_unlogged_orphans(self._database, MAX_LOGGED_ORPHANS):
             log.warning(
                 "effect_orphaned",
-                message="work that a job started may still be running at a provider: look for it there, then resolve it",
+                message="work that a job started may still be running at a provider: look for it, then resolve it",
                 run=str(orphan["run"]),
                 step=orphan["step"],
                 item=orphan["item"],

@@ -114,9 +114,9 @@ async def test_articles_are_listed_with_state_step_revision_cost_and_time(pages:
     await pages.app.start(make_request(theme="Sono profundo"))
     await pages.rerun(run, what="seo")
     text = await pages.read()
+    name = f"Café e cafeína {str(run)[:13]}"
     assert re.search(
-        rf"Café e cafeína {str(run)[:13]} explicar quanto café é seguro Saúde Draft published Publication in W\S+ 2 0\.0",
-        text,
+        rf"{name} explicar quanto café é seguro Saúde Draft published Publication in W\S+ 2 0\.0", text
     )
     assert "Sono profundo" in text
 
@@ -404,7 +404,7 @@ async def test_an_article_is_canceled_by_a_button_and_says_by_whom(pages: Writer
     answer = await pages.submit(f"{run}/cancel")
     assert answer.headers["location"] == f"/articles/{run}?notice=canceled"
     text = await pages.read(str(run))
-    assert "Canceled by administrator" in text
+    assert "Cancelled by administrator" in text
     assert "change its theme or objective" in text
     assert 'id="rerun"' not in (await pages.get(str(run))).text
     assert (await pages.submit(f"{run}/rerun", {"what": "body"})).status_code == 409
