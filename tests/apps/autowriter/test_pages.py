@@ -115,9 +115,7 @@ async def test_articles_are_listed_with_state_step_revision_cost_and_time(pages:
     await pages.rerun(run, what="seo")
     text = await pages.read()
     name = f"Café e cafeína {str(run)[:13]}"
-    assert re.search(
-        rf"{name} explicar quanto café é seguro Saúde Draft published Publication in W\S+ 2 0\.0", text
-    )
+    assert re.search(rf"{name} explicar quanto café é seguro Saúde Draft published Publication in W\S+ 2 0\.0", text)
     assert "Sono profundo" in text
 
 
