@@ -25,8 +25,8 @@ from typing import Any
 
 import uvloop
 
-from bench.machine import describe, get_load
-from bench.server import ROOT, open_server
+from bench.rounds import measure_rounds
+from bench.server import ROOT
 from bench.testbed import Rig
 from retoma import App, Client, Settings, connect
 from retoma.files import FileSettings, FileStore, create_file_store
@@ -147,16 +147,13 @@ def _processor() -> float:
 
 
 async def _main(arguments: argparse.Namespace) -> None:
-    async with open_server() as server:
-        for name, value in (await describe(server)).items():
-            print(f"{name}: {value}")
-        rig = Rig(server, arguments.scale, timeout=WAIT_TIMEOUT.total_seconds())
-        rounds = []
-        for _ in range(arguments.repeats):
-            rounds.append(await measure(rig, processes=arguments.processes, concurrency=arguments.concurrency))
-            print(_format_measurement(rounds[-1]), flush=True)
-        await server.close()
-    print(f"load when it ended: {get_load()}")
+    rounds = await measure_rounds(
+        lambda rig: measure(rig, processes=arguments.processes, concurrency=arguments.concurrency),
+        _format_measurement,
+        repeats=arguments.repeats,
+        scale=arguments.scale,
+        timeout=WAIT_TIMEOUT.total_seconds(),
+    )
     seconds = median(figures.working for figures in rounds)
     print(f"median: {seconds:.1f} s for {rounds[0].documents:,} documents; target {TARGET} s, aim {AIM} s for 2,000")
 

@@ -20,8 +20,7 @@ import asyncpg
 import uvloop
 
 from bench.classifier import CONCURRENCY, worker_processes
-from bench.machine import describe, get_load
-from bench.server import open_server
+from bench.rounds import measure_rounds
 from bench.testbed import Rig
 from retoma import App, Settings, connect
 from retoma.files import FileSettings, FileStore, create_file_store
@@ -111,16 +110,13 @@ def _make_file(count: int) -> bytes:
 
 
 async def _main(arguments: argparse.Namespace) -> None:
-    async with open_server() as server:
-        for name, value in (await describe(server)).items():
-            print(f"{name}: {value}")
-        rig = Rig(server, arguments.scale, timeout=TIMEOUT)
-        rounds = []
-        for _ in range(arguments.repeats):
-            rounds.append(await measure(rig, concurrency=arguments.concurrency))
-            print(_format_measurement(rounds[-1]), flush=True)
-        await server.close()
-    print(f"load when it ended: {get_load()}")
+    rounds = await measure_rounds(
+        lambda rig: measure(rig, concurrency=arguments.concurrency),
+        _format_measurement,
+        repeats=arguments.repeats,
+        scale=arguments.scale,
+        timeout=TIMEOUT,
+    )
     seconds = median(figures.seconds for figures in rounds)
     print(f"median: {seconds:.1f} s for {rounds[0].articles:,} articles; target {TARGET} s for 5,000")
 

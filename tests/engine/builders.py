@@ -8,12 +8,13 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+import pytest
 
 from retoma.engine.claim_protocol import Claim, ClaimRequest, WorkerLink
 from retoma.engine.outcomes import Outcome
 from retoma.store import workers
-from retoma.store.database import Database
-from retoma.store.statements import statements
+from retoma.store.database import Database, DedicatedConnection
+from retoma.store.statements import Statement, statements
 from retoma.testing import ManualWorker, Sandbox
 from retoma.worker.child_runs import ChildRuns
 from retoma.worker.served_versions import ServedVersions
@@ -138,3 +139,20 @@ async def pass_heartbeat_timeout(sandbox: Sandbox) -> list[tuple[int, int]]:
     """Let time pass in which no worker beats, and sweep."""
     await sandbox.clock.advance(HEARTBEAT_TIMEOUT + timedelta(seconds=1))
     return await workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT)
+
+
+def lose_answer(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    """Cut the connection after the first commit of this statement. Return what was lost."""
+    lost: list[str] = []
+    fetch = DedicatedConnection.fetch
+
+    async def fetch_and_lose(link: DedicatedConnection, statement: Statement, *arguments: Any, **named: Any) -> Any:
+        answer = await fetch(link, statement, *arguments, **named)
+        if statement.name == name and not lost:
+            lost.append(name)
+            link.drop()
+            raise ConnectionResetError("cut after the commit")
+        return answer
+
+    monkeypatch.setattr(DedicatedConnection, "fetch", fetch_and_lose)
+    return lost

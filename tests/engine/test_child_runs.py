@@ -27,6 +27,7 @@ from retoma.worker.child_runs import MAX_DEPTH, Child, ChildRuns, FoundChild
 from tests.conftest import OpenSandbox
 from tests.engine.builders import (
     kinds,
+    lose_answer,
     pass_heartbeat_timeout,
     rows,
     run_claims,
@@ -757,18 +758,7 @@ async def test_a_start_whose_answer_is_lost_starts_each_child_once(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing, children = Writing(), 3
-    lost: list[str] = []
-    fetch = DedicatedConnection.fetch
-
-    async def fetch_and_lose(link: DedicatedConnection, statement: Statement, *arguments: Any, **named: Any) -> Any:
-        answer = await fetch(link, statement, *arguments, **named)
-        if statement.name == "start_children" and not lost:
-            lost.append(statement.name)
-            link.drop()
-            raise ConnectionResetError("cut after the commit")
-        return answer
-
-    monkeypatch.setattr(DedicatedConnection, "fetch", fetch_and_lose)
+    lost = lose_answer(monkeypatch, "start_children")
     async with open_batch(writing, open_sandbox, children) as (sandbox, worker, claims):
         await worker.record_outcomes(await worker.attempt(claims))
         await sandbox.work()

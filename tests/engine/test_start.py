@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -16,12 +15,11 @@ from retoma.engine.run_starter import RunStarter, StartedRun, StartRequest
 from retoma.engine.versions import register
 from retoma.errors import Conflict
 from retoma.identifiers import new_run_id
-from retoma.store.database import DedicatedConnection
-from retoma.store.statements import Statement, statements
+from retoma.store.statements import statements
 from retoma.store.tenants import Tenants
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import kinds, rows, run_next, state, states, value
+from tests.engine.builders import kinds, lose_answer, rows, run_next, state, states, value
 from tests.engine.test_races import is_blocked, wait_until
 
 
@@ -245,19 +243,8 @@ async def test_a_start_whose_answer_is_lost_takes_effect_once(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = make_article()
-    lost: list[str] = []
-    fetch = DedicatedConnection.fetch
-
-    async def fetch_and_lose(link: DedicatedConnection, statement: Statement, *arguments: Any, **named: Any) -> Any:
-        rows = await fetch(link, statement, *arguments, **named)
-        if statement.name == "start_runs" and not lost:
-            lost.append(statement.name)
-            link.drop()
-            raise ConnectionResetError("cut after the commit")
-        return rows
-
     async with open_sandbox(pipeline) as sandbox:
-        monkeypatch.setattr(DedicatedConnection, "fetch", fetch_and_lose)
+        lost = lose_answer(monkeypatch, "start_runs")
         started = await sandbox.client.start(pipeline)
         assert lost
         assert [run.id for run in await sandbox.client.runs.list()] == [started.id]

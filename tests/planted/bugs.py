@@ -206,6 +206,13 @@ BUGS = [
         "tests/engine/test_start.py::test_two_clients_that_start_the_same_key_concurrently_start_one_run",
     ),
     Bug(
+        "an attempt that has lost its lease starts a child run",
+        f"{FUNCTIONS}/child_runs.sql",
+        "and j.worker = s.worker and j.fence = s.fence and j.state = 'running'",
+        "and j.worker = s.worker",
+        "tests/engine/test_child_runs.py::test_an_attempt_that_has_lost_its_lease_starts_no_child",
+    ),
+    Bug(
         "one tenant's backlog goes before everyone",
         f"{FUNCTIONS}/claim.sql",
         "v_each := greatest(1, v_left / cardinality(v_tenants))",

@@ -31,6 +31,15 @@ HOARD: list[bytes] = []
 HOUR = hours(1)
 
 misbehaving = Pipeline("misbehaving", inputs=Way, retry=Retry(0))
+reviewed = Pipeline("reviewed", retry=Retry(0))
+
+
+@reviewed.step(isolation=Isolation(), timeout=seconds(60))
+def draft(*, ctx: Context) -> str:
+    return f"{ctx.previous_result}, {ctx.feedback.text}" if ctx.feedback else "first"
+
+
+reviewed.review("approved", of=draft)
 
 
 @misbehaving.step(isolation=Isolation(memory=200 << 20), timeout=seconds(60))

@@ -24,6 +24,7 @@ from retoma import Isolation, Pipeline, Settings, seconds
 from retoma.engine import outcomes
 from retoma.engine.outcomes import AttemptError, Success
 from retoma.errors import DefinitionError
+from retoma.reviews import Comment, Decision
 from retoma.store.embedded import attach
 from retoma.testing import Sandbox
 from retoma.worker import executor, process_pool, step_runner
@@ -45,6 +46,7 @@ from tests.worker.isolated_steps import (
     limited,
     misbehaving,
     poisoned,
+    reviewed,
     sequence,
     shared,
 )
@@ -55,6 +57,16 @@ async def error_of(sandbox: Sandbox, pipeline: Pipeline, inputs: dict[str, str] 
     assert run.state == "failed"
     (error,) = (await sandbox.client.runs.get_errors(run.id)).values()
     return error
+
+
+async def test_an_isolated_step_gets_the_feedback_of_a_reviewer(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(reviewed) as sandbox:
+        run = await sandbox.run(reviewed)
+        (review,) = await sandbox.client.reviews.list(run=run.id)
+        sent_back = Decision("send_back", by="ana", notes="shorter", comments=(Comment("here", at=3.5),))
+        await sandbox.client.reviews.decide(review.id, sent_back)
+        await sandbox.work()
+        assert (await sandbox.client.runs.get_results(run.id))["draft"] == "first, shorter\n0:03.5 here"
 
 
 async def test_an_isolated_step_runs_in_another_process_without_secrets(

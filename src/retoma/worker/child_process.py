@@ -29,6 +29,7 @@ from retoma.define.context import ChildContextBackend, Context
 from retoma.define.graph import Graph
 from retoma.define.isolation import importing_in_child
 from retoma.define.pipeline import Pipeline
+from retoma.define.review import Feedback
 from retoma.engine import outcomes
 from retoma.engine.claim_protocol import Claim
 from retoma.engine.outcomes import AttemptError, Outcome, ReviewReason
@@ -169,11 +170,12 @@ def _load_module(module: str, file: str) -> ModuleType:
 
 def context_to_json(context: Context) -> Message:
     plain = {field.name: getattr(context, field.name) for field in fields(Context) if field.name != "backend"}
-    return plain | {"run": str(context.run)}
+    return plain | {"run": str(context.run), "feedback": msgspec.to_builtins(context.feedback)}
 
 
 def context_from_json(data: Message, backend: ChildContextBackend) -> Context:
-    return Context(**{**data, "run": UUID(data["run"])}, backend=backend)
+    feedback = msgspec.convert(data["feedback"], Feedback | None)
+    return Context(**{**data, "run": UUID(data["run"]), "feedback": feedback}, backend=backend)
 
 
 def outcome_to_json(outcome: Outcome) -> Message:
