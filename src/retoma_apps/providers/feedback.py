@@ -12,6 +12,6 @@ _MAX_NOTES = 120
 
 
 def refuse_feedback(feedback: Feedback, message: str, providers: Iterable[type[Provider]] = ()) -> FeedbackNotSupported:
-    """Return the error. `message` has the places `notes` and `variables`: those of `providers`, which could follow it."""
+    """Return the error. In `message`, `variables` are those of the `providers` that could follow the notes."""
     notes = " ".join(feedback.text.split())[:_MAX_NOTES]
     return FeedbackNotSupported(message, notes=notes, variables=format_variables(providers))
