@@ -158,7 +158,7 @@ async def test_a_value_that_is_no_json_is_refused(article_api: Api) -> None:
 
 async def test_a_decision_is_undone_before_it_takes_effect(article_api: Api) -> None:
     review = await start_until_review(article_api)
-    rui, ana = [await article_api.make_key("reviews:read", "reviews:write", name=name) for name in ("rui", "ana")]
+    rui, ana = [await article_api.make_key("reviews:write", name=name) for name in ("rui", "ana")]
     path = f"{REVIEWS}/{review['id']}"
     await article_api.post(f"{path}/decision", json={"action": "approve", "undo_seconds": 60}, key=rui)
     undone = await article_api.post(f"{path}/undo", key=ana)
