@@ -1,4 +1,4 @@
-"""The OpenAPI documents of the three applications, as client generators read them."""
+"""The OpenAPI documents of the applications, as client generators read them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from retoma.define.webhook import ENDED, EVENTS
 from retoma.server.server import list_routes
 from retoma.store.database import Database
+from tests.apps.autowriter.writer_app import open_writer_app
 from tests.apps.classifier.classifier_app import running_classifier_app
 from tests.apps.gpu.gpu_app import running_gpu_app
 from tests.apps.videos.video_app import running_video_app
@@ -34,6 +35,7 @@ APPLICATIONS: dict[str, OpenApp] = {
     "gpu": running_gpu_app,
     "classifier": running_classifier_app,
     "videos": running_video_app,
+    "autowriter": open_writer_app,
 }
 
 

@@ -18,6 +18,7 @@ import pytest
 from retoma import Settings
 from retoma.cli.http_server import bind_socket, get_address, run_server
 from retoma.store.database import Database
+from tests.apps.autowriter.writer_app import open_writer_app
 from tests.apps.classifier.classifier_app import running_classifier_app
 from tests.apps.gpu.gpu_app import running_gpu_app
 from tests.apps.videos.video_app import running_video_app
@@ -49,6 +50,7 @@ APPLICATIONS: dict[str, Any] = {
     "gpu": running_gpu_app,
     "classifier": running_classifier_app,
     "videos": running_video_app,
+    "autowriter": open_writer_app,
 }
 
 
@@ -65,7 +67,7 @@ async def served_app(name: str, database: Database, folder: Path) -> AsyncIterat
             yield ServedApp(get_address(listening), opened.api.key or "", document)
 
 
-@pytest.mark.parametrize("name", ["classifier", "videos"])
+@pytest.mark.parametrize("name", ["classifier", "videos", "autowriter"])
 async def test_clients_of_the_other_applications_compile(database: Database, tmp_path: Path, name: str) -> None:
     python, typescript = await asyncio.to_thread(python_tools), await asyncio.to_thread(typescript_tools)
     programs = typescript / "node_modules" / ".bin"

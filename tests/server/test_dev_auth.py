@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import httpx2
 import pytest
 from fastapi import APIRouter
+from starlette.types import Receive, Scope, Send
 
 from retoma import App
 from retoma.errors import DefinitionError
@@ -100,6 +102,19 @@ async def test_a_proxied_request_gets_the_advice_to_use_serve(open_api: OpenApi)
             assert answer.status_code == 401
             assert "came through a proxy" in answer.json()["detail"]
             assert "retoma serve" in answer.json()["detail"]
+
+
+async def test_a_request_over_http_1_0_counts_as_proxied(open_api: OpenApi) -> None:
+    async with open_api(scopes=None, development=True, address="127.0.0.1", host="127.0.0.1:8765") as api:
+
+        async def serve_as_http_1_0(scope: Scope, receive: Receive, send: Send) -> None:
+            await api.server({**scope, "http_version": "1.0"}, receive, send)
+
+        transport = httpx2.ASGITransport(app=serve_as_http_1_0, client=("127.0.0.1", 50_000))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as http:
+            answer = await http.get("/api/v1/runs", headers={"X-API-Key": DEVELOPMENT_TOKEN})
+    assert answer.status_code == 401
+    assert "came through a proxy" in answer.json()["detail"]
 
 
 async def test_our_own_page_may_call(open_api: OpenApi) -> None:

@@ -158,9 +158,16 @@ async def test_a_value_that_is_no_json_is_refused(article_api: Api) -> None:
 
 async def test_a_decision_is_undone_before_it_takes_effect(article_api: Api) -> None:
     review = await start_until_review(article_api)
-    await decide(article_api, review, "approve", undo_seconds=60)
-    undone = await article_api.post(f"{REVIEWS}/{review['id']}/undo")
+    rui, ana = [await article_api.make_key("reviews:write", name=name) for name in ("rui", "ana")]
+    path = f"{REVIEWS}/{review['id']}"
+    await article_api.post(f"{path}/decision", json={"action": "approve", "undo_seconds": 60}, key=rui)
+    undone = await article_api.post(f"{path}/undo", key=ana)
     assert (undone.status_code, undone.json()["state"]) == (200, "open")
+    history = (await article_api.get(path)).json()["history"]
+    assert [(event["data"]["what"], event["data"].get("by")) for event in history[-2:]] == [
+        ("approved", "rui"),
+        ("undone", "ana"),
+    ]
     await decide(article_api, review, "approve")
     late = await article_api.post(f"{REVIEWS}/{review['id']}/undo")
     assert (late.status_code, late.json()["code"]) == (409, "CONFLICT")

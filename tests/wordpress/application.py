@@ -7,11 +7,10 @@ from pathlib import Path
 from retoma import Settings
 from retoma.files import FileSettings, create_file_store
 from retoma_apps.autowriter.application import make_app
-from retoma_apps.autowriter.steps.writing.offline import MODEL, OfflineWriter
+from retoma_apps.autowriter.steps.writing.offline import OFFLINE_MODEL
 from retoma_apps.providers import wordpress
 from retoma_apps.providers.images.offline import OfflineImages
 from retoma_apps.providers.keywords import OfflineKeywords
-from retoma_apps.providers.llm import LanguageModel
 
 SIDE = 16
 
@@ -22,7 +21,7 @@ class SmallImages(OfflineImages):
 
 
 app = make_app(
-    llm=LanguageModel(OfflineWriter(), MODEL),
+    llm=OFFLINE_MODEL,
     images=SmallImages(),
     keywords=OfflineKeywords(),
     open_blog=wordpress.configured_providers(Path("no-folder"))[0],

@@ -20,10 +20,9 @@ from retoma_apps.autowriter.models import Blog
 from retoma_apps.autowriter.operations.articles import request_article, rerun_part
 from retoma_apps.autowriter.operations.decisions import decide_article, get_open_review
 from retoma_apps.autowriter.operations.details import get_details
-from retoma_apps.autowriter.steps.writing.offline import MODEL, OfflineWriter
+from retoma_apps.autowriter.steps.writing.offline import OFFLINE_MODEL
 from retoma_apps.providers.images.offline import OfflineImages
 from retoma_apps.providers.keywords import OfflineKeywords
-from retoma_apps.providers.llm import LanguageModel
 from retoma_apps.providers.wordpress import WordPress, WordPressSettings
 from tests.apps.autowriter.samples import make_request
 from tests.conftest import empty_database
@@ -66,7 +65,7 @@ async def journey(database: Database, tmp_path: Path, site: Server) -> AsyncIter
     settings = WordPressSettings(base_url=f"{site.address}/", secret=SecretStr(site.credentials["/"]))
     blog = WordPress(settings)
     app = make_app(
-        llm=LanguageModel(OfflineWriter(), MODEL),
+        llm=OFFLINE_MODEL,
         images=OfflineImages(),
         keywords=OfflineKeywords(),
         open_blog=lambda _: blog,

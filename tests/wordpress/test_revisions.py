@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.wait_timeout import WAIT_TIMEOUT
@@ -124,6 +125,28 @@ def test_no_other_plugin_publishes_a_draft_while_it_is_written(dashboard: Dashbo
         assert read_post(dashboard.site, answer.json()["post_id"])["status"] == "draft"
 
 
+@pytest.mark.parametrize(("step", "force"), [("terms", True), ("content", False), ("content", True)])
+def test_a_post_published_while_a_revision_is_written_stays_published(
+    dashboard: Dashboard, tmp_path: Path, step: str, force: bool
+) -> None:
+    key = new_key()
+    dashboard.publish(make_publication(key))
+    update = make_publication(key, revision=2, title="Dois", slug=f"dois-{key[:8]}", force=force)
+    published = {"post_status": "publish", "post_name": f"publicado-{key[:8]}"}
+    answer, post_id = _edit_while_publishing(dashboard, update, step, tmp_path, **published)
+    assert answer.status_code == 200
+    post = read_post(dashboard.site, post_id)
+    assert (post["status"], post["slug"], post["title"]) == ("publish", published["post_name"], "Dois")
+
+
+def test_a_post_published_just_before_it_is_saved_stays_published(dashboard: Dashboard) -> None:
+    key = new_key()
+    post_id = dashboard.publish(make_publication(key)).json()["post_id"]
+    dashboard.publish(make_publication(key, revision=2, title="Dois"), fault="publish_before_save")
+    post = read_post(dashboard.site, post_id)
+    assert (post["status"], post["title"]) == ("publish", "Dois")
+
+
 def test_a_scheduled_post_whose_time_has_passed_is_not_published_by_an_update(dashboard: Dashboard) -> None:
     key = new_key()
     post_id = dashboard.publish(make_publication(key)).json()["post_id"]
@@ -203,15 +226,8 @@ def test_an_edit_while_the_images_are_stored_is_not_overwritten(
     if revision > 1:
         dashboard.publish(make_publication(key))
     publication = make_publication(key, revision=revision, title="Da máquina")
-    with ThreadPoolExecutor(1) as pool:
-        sent = pool.submit(dashboard.publish, publication, fault=f"wait_before=terms:{tmp_path}")
-        try:
-            wait_until((tmp_path / "waiting").exists, WAIT_TIMEOUT)
-            post_id = dashboard.get_job(key).json()["post_id"]
-            edit_post(dashboard.site, post_id, post_title="Meu título")
-        finally:
-            (tmp_path / "go").touch()
-        assert read_error(sent.result()) == (409, "POST_EDITED", False)
+    answer, post_id = _edit_while_publishing(dashboard, publication, "terms", tmp_path, post_title="Meu título")
+    assert read_error(answer) == (409, "POST_EDITED", False)
     assert read_post(dashboard.site, post_id)["title"] == "Meu título"
     assert dashboard.publish({**publication, "force": True}).json()["status"] == "done"
     assert read_post(dashboard.site, post_id)["title"] == "Da máquina"
@@ -393,3 +409,18 @@ def test_the_database_itself_allows_a_key_only_once(site: WordPress, dashboard: 
     inserted, error = site.run_php(code, key=publication["idempotency_key"])
     assert inserted is False
     assert "Duplicate entry" in error
+
+
+def _edit_while_publishing(
+    dashboard: Dashboard, publication: dict[str, Any], step: str, folder: Path, **fields: Any
+) -> tuple[httpx2.Response, int]:
+    """Publish, and change the post as a person does before a step. Return the answer and the post."""
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(dashboard.publish, publication, fault=f"wait_before={step}:{folder}")
+        try:
+            wait_until((folder / "waiting").exists, WAIT_TIMEOUT)
+            post_id: int = dashboard.get_job(publication["idempotency_key"]).json()["post_id"]
+            edit_post(dashboard.site, post_id, **fields)
+        finally:
+            (folder / "go").touch()
+        return sent.result(), post_id

@@ -15,9 +15,9 @@ from retoma_apps.autowriter.pages.pages import STATIC, TEMPLATES, create_pages
 from retoma_apps.autowriter.pages.reviews import REVIEW_TEMPLATES, get_review_values
 from retoma_apps.autowriter.pipeline import article, article_import, article_mark
 from retoma_apps.autowriter.routes import LARGE_BODIES, router, webhook_router
-from retoma_apps.autowriter.services import ImportFiles
+from retoma_apps.autowriter.services import FollowsNotes, ImportFiles
 from retoma_apps.autowriter.settings import AutoWriterSettings
-from retoma_apps.autowriter.steps.writing.offline import MODEL, OfflineWriter
+from retoma_apps.autowriter.steps.writing.offline import OFFLINE_MODEL
 from retoma_apps.providers import images as image_providers
 from retoma_apps.providers import keywords as keyword_providers
 from retoma_apps.providers import wordpress
@@ -47,6 +47,9 @@ def make_app(
             "keywords": keywords,
             "open_blog": open_blog,
             "import_files": ImportFiles(files),
+            "follows_notes": FollowsNotes(
+                get_first_provider(llm).follows_notes, get_first_provider(images).follows_notes
+            ),
         },
         routes=[router, webhook_router],
         large_bodies=LARGE_BODIES,
@@ -80,4 +83,4 @@ def from_environment() -> App:
 def _list_models() -> list[LanguageModel]:
     """Return the configured models. Without any, the offline writer; it never replaces a model that failed."""
     settings = AutoWriterSettings()
-    return configured_models(settings.model, settings.fallback_models) or [LanguageModel(OfflineWriter(), MODEL)]
+    return configured_models(settings.model, settings.fallback_models) or [OFFLINE_MODEL]

@@ -34,6 +34,11 @@ from retoma_apps.autowriter.models import (
 )
 from retoma_apps.autowriter.services import ImportFiles, open_own_site
 from retoma_apps.autowriter.settings import PIPELINE_VERSION
+from retoma_apps.autowriter.steps.feedback_checks import (
+    check_fixed_text_feedback,
+    check_image_feedback,
+    check_text_feedback,
+)
 from retoma_apps.autowriter.steps.images import generate_image
 from retoma_apps.autowriter.steps.keywords import resolve_keywords
 from retoma_apps.autowriter.steps.links import choose_links
@@ -81,7 +86,7 @@ article = Pipeline(
 article_import = Pipeline("article_import", Import, title="{file.name}", retry=Retry(2))
 
 
-@article.step(**WRITING)
+@article.step(**WRITING, feedback=check_fixed_text_feedback)
 async def brief_created(
     theme: str,
     objective: str,
@@ -110,7 +115,7 @@ async def brief_created(
     return Brief(**draft.model_dump(), pipeline_version=PIPELINE_VERSION)
 
 
-@article.step(**WRITING)
+@article.step(**WRITING, feedback=check_fixed_text_feedback)
 async def outline_created(
     theme: str, language: Language, word_count: int, brief_created: Brief, *, llm: LanguageModel, ctx: Context
 ) -> Outline:
@@ -129,7 +134,7 @@ async def keywords_resolved(
     return await resolve_keywords(theme, keyword, language, keywords, ctx)
 
 
-@article.step(**WRITING)
+@article.step(**WRITING, feedback=check_text_feedback)
 async def title_slug_created(
     theme: str,
     language: Language,
@@ -152,7 +157,7 @@ async def title_slug_created(
     return TitleSlug(title=draft.title, slug=make_slug(draft.title) or make_slug(theme) or "article")
 
 
-@article.step(**WRITING)
+@article.step(**WRITING, feedback=check_fixed_text_feedback)
 async def meta_created(
     theme: str,
     language: Language,
@@ -177,7 +182,7 @@ async def meta_created(
     return await write_part(llm, task, material, Meta, ctx)
 
 
-@article.step(**WRITING)
+@article.step(**WRITING, feedback=check_fixed_text_feedback)
 async def headings_created(
     theme: str,
     language: Language,
@@ -200,7 +205,7 @@ async def headings_created(
     return await write_part(llm, task, material, Headings, ctx)
 
 
-@article.step(**WRITING_LONG)
+@article.step(**WRITING_LONG, feedback=check_text_feedback)
 async def content_created(
     theme: str,
     language: Language,
@@ -292,7 +297,7 @@ async def image_prompts_created(
     return list({each.type: each for each in prompts}.values())
 
 
-@article.each(image_prompts_created, key="type", on_failure="continue", **DRAWING)
+@article.each(image_prompts_created, key="type", on_failure="continue", feedback=check_image_feedback, **DRAWING)
 async def images_resolved(image_prompt: ImagePrompt, *, images: Images, ctx: Context) -> Image:
     return await generate_image(image_prompt, images, ctx)
 

@@ -44,14 +44,14 @@ from retoma_apps.autowriter.pipeline import article
 from retoma_apps.autowriter.schemas import (
     BlogDetails,
     BlogList,
-    DecisionRequest,
     ImportDetails,
     ImportPreview,
+    JobDecisionRequest,
     JobDetails,
     JobPage,
     JobRequest,
+    JobRerunRequest,
     MetricsList,
-    RerunRequest,
     RerunStarted,
 )
 from retoma_apps.autowriter.states import ArticleState
@@ -137,7 +137,7 @@ async def list_jobs(
 
 
 @job_router.get("/jobs/{job:uuid}", summary="Show an article with its results so far", response_model=JobDetails)
-async def show_job(job: UUID, by: Reader) -> dict[str, Any]:
+async def get_job(job: UUID, by: Reader) -> dict[str, Any]:
     return _format_details(await get_details(by.client, await _get_run(by, job)))
 
 
@@ -151,7 +151,7 @@ async def cancel_job(job: UUID, by: Writer, key: ActionKey = None) -> dict[str, 
 @job_router.post(
     "/jobs/{job:uuid}/rerun", status_code=202, summary="Rerun a part of an article", response_model=RerunStarted
 )
-async def rerun_job(job: UUID, body: RerunRequest, by: Writer, key: ActionKey = None) -> dict[str, Any]:
+async def rerun_job(job: UUID, body: JobRerunRequest, by: Writer, key: ActionKey = None) -> dict[str, Any]:
     if sum(each is not None for each in (body.group, body.step, body.from_step)) != 1:
         raise Problem(422, "INVALID_REQUEST", "pass exactly one of `group`, `step` and `from_step`")
     run = await _get_run(by, job)
@@ -180,7 +180,7 @@ async def regenerate_job(job: UUID, by: Writer, key: ActionKey = None) -> dict[s
 @job_router.post(
     "/jobs/{job:uuid}/decision", summary="Decide an article that needs a review", response_model=JobDetails
 )
-async def decide_job(job: UUID, body: DecisionRequest, by: Reviewer, key: ActionKey = None) -> dict[str, Any]:
+async def decide_job(job: UUID, body: JobDecisionRequest, by: Reviewer, key: ActionKey = None) -> dict[str, Any]:
     run = await _get_run(by, job)
     review = await get_open_review(by.client, run.id)
     if review is None:
@@ -263,7 +263,7 @@ async def preview_import(request: Request, by: Reader) -> dict[str, Any]:
 
 
 @router.get("/imports/{import_id:uuid}", summary="Show an import", response_model=ImportDetails)
-async def show_import(import_id: UUID, by: Reader) -> dict[str, Any]:
+async def get_import(import_id: UUID, by: Reader) -> dict[str, Any]:
     return await _format_import(by, await imports.get_import_run(by.client, import_id, tenant=by.tenant))
 
 
@@ -289,7 +289,7 @@ async def set_blog(blog_id: BlogId, body: Annotated[Blog, Body()], by: Writer) -
 
 
 @router.get("/metrics", summary="Throughput, failure and retry rates, and mean cost", response_model=MetricsList)
-async def show_metrics(by: Reader) -> dict[str, Any]:
+async def get_metrics(by: Reader) -> dict[str, Any]:
     if by.tenant is not None:
         raise Problem(403, "OTHER_TENANT", "the metrics are of all blogs: use a key for all tenants")
     return {"metrics": [asdict(await measure_articles(by.client, period)) for period in PERIODS]}

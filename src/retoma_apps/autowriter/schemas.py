@@ -27,7 +27,7 @@ class JobRequest(ArticleRequest):
         return ArticleRequest.model_validate(self.model_dump(include=set(ArticleRequest.model_fields)))
 
 
-class RerunRequest(BaseModel):
+class JobRerunRequest(BaseModel):
     """Exactly one of `group`, `step` and `from_step`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -38,7 +38,7 @@ class RerunRequest(BaseModel):
     downstream: bool = Field(True, description="False: dependents do not rerun and become stale.")
 
 
-class DecisionRequest(BaseModel):
+class JobDecisionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     action: DecisionAction
@@ -80,7 +80,7 @@ class ErrorDetails(BaseModel):
     actor: str | None = Field(description="Who acts: nobody, caller, operator, editor or developer.")
 
 
-class OpenReview(BaseModel):
+class JobReview(BaseModel):
     id: str
     step: str
     revision: int
@@ -135,7 +135,7 @@ class JobDetails(JobSummary):
     cost_micros: int = Field(description="In millionths of a US dollar, with failed attempts.")
     artifacts: list[Artifact]
     events: list[WordPressEvent] = Field(description="What WordPress reported about the draft, in order.")
-    review: OpenReview | None
+    review: JobReview | None
     error: ErrorDetails | None
     ended: Ended | None = Field(description="Who cancelled or rejected it, and why.")
 

@@ -1,4 +1,4 @@
-"""The WordPress sites of the blogs, and the files of imports."""
+"""The WordPress sites of the blogs, the files of imports, and what the providers can do."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ from retoma_apps.providers.wordpress import Blog as WordPressBlog
 from retoma_apps.providers.wordpress import OpenBlog
 
 _FILES_KEPT = 8
+
+
+@dataclass(frozen=True)
+class FollowsNotes:
+    """Whether the providers of texts and of images follow the free-form notes of a reviewer."""
+
+    text: bool
+    images: bool
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,21 @@ async def list_articles(writer_app: WriterApp) -> list[dict[str, Any]]:
     return list((await writer_app.api.get("/autowriter/jobs")).json()["jobs"])
 
 
+async def test_a_key_for_one_blog_imports_articles_of_that_blog_only(writer_app: WriterApp) -> None:
+    await writer_app.client.tenants.set_profile("cozinha", {"name": "Cozinha"})
+    for path in ("", "/preview"):
+        answers = {}
+        for tenant in ("saude", "cozinha"):
+            key = await writer_app.api.make_key("runs:read", "runs:write", tenant=tenant, name=f"{tenant} {path}")
+            file = f"{HEADER}\n{LINE}\n".encode()
+            answers[tenant] = await writer_app.api.post(f"/autowriter/imports{path}", content=file, key=key)
+        own, other = answers["saude"].json(), answers["cozinha"].json()
+        refused = other["errors"] if path else other["lines"]
+        assert [each["code"] for each in refused] == ["BLOG_NOT_FOUND"]
+    (run,) = await writer_app.client.runs.list(pipeline="article_import")
+    assert (run.tenant, own["valid"]) == ("saude", 1)
+
+
 async def test_each_line_becomes_an_article_of_its_blog(writer_app: WriterApp) -> None:
     await writer_app.client.tenants.set_profile("cozinha", {"name": "Cozinha"})
     text = f"{HEADER}\n{LINE}\n{OTHER_LINE.replace('saude', 'cozinha')}\n"

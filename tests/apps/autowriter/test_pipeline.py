@@ -319,6 +319,17 @@ async def test_wrong_settings_of_a_site_are_not_retried_and_stop_no_other_blog(
     assert pool.paused_until is None
 
 
+@pytest.mark.parametrize("code", ["AUTH_FAILED", "HMAC_INVALID", "QUALITY_GATE_FAIL"])
+async def test_rejected_credentials_and_a_failed_quality_gate_are_not_retried(writer_app: WriterApp, code: str) -> None:
+    is_gate = code == "QUALITY_GATE_FAIL"
+    writer_app.blog.errors += [] if is_gate else [SiteRejected("no", code)]
+    run = await writer_app.write(make_request(word_count=3_000 if is_gate else 400))
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["error"]["code"], shown["error"]["retried"]) == ("failed", code, False)
+    failed = [job for job in await writer_app.client.runs.list_jobs(run.id) if job.state == "failed"]
+    assert [job.attempt for job in failed] == [1]
+
+
 @pytest.mark.parametrize(
     "code", ["WP_PUBLISH_FAIL", "CATEGORY_CREATE_FAIL", "MEDIA_UPLOAD_FAIL", "SEO_APPLY_FAIL", "PUBLISH_FAILED"]
 )

@@ -59,6 +59,17 @@ WRONG: list[tuple[str, str, dict[str, Any]]] = [
         "sections",
         "warn",
         {
+            "content": Content(
+                introduction=[],
+                sections=[SectionText(section="plant", paragraphs=SENTENCES, facts=[1])],
+                conclusion=[],
+            )
+        },
+    ),
+    (
+        "sections",
+        "warn",
+        {
             "outline": Outline(sections=[OutlineSection(id=each, topic="t", facts=[1]) for each in ("plant", "cup")]),
             "content": Content(
                 introduction=[SENTENCES[0]],
@@ -68,9 +79,12 @@ WRONG: list[tuple[str, str, dict[str, Any]]] = [
         },
     ),
     ("keyword", "warn", {"keywords": Keywords(focus="green tea", others=[], provider="offline")}),
+    ("keyword", "warn", {"content": content(SENTENCES[1], SENTENCES[0], *SENTENCES[2:])}),
     ("keyword", "warn", {"title_slug": TitleSlug(title="Its seeds", slug="its-seeds")}),
     ("meta", "warn", {"meta": Meta(title="Coffee", description="d" * 100)}),
     ("meta", "warn", {"meta": Meta(title="The coffee plant and its seeds", description="short")}),
+    ("meta", "warn", {"meta": Meta(title="The coffee plant " + "t" * 49, description="d" * 100)}),
+    ("meta", "warn", {"meta": Meta(title="The coffee plant and its seeds", description="d" * 166)}),
     ("links", "warn", {"links": Links(links=[InternalLink(section="plant", url="https://gone.example", title="x")])}),
     ("repetition", "warn", {"content": content(*SENTENCES[:3], SENTENCES[2])}),
     ("facts", "block", {"content": content(*SENTENCES, facts=())}),

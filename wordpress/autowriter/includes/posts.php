@@ -47,8 +47,7 @@ function insert_draft( array $job, array $article ): int {
 		'post_title'   => wp_strip_all_tags( $article['title'] ),
 		'post_content' => insert_figures( sanitize_content( $article['content'] ), array() ),
 	);
-	return with_status(
-		'draft',
+	return keep_status(
 		array( 'guid' => $fields['guid'] ),
 		function () use ( $fields ) {
 			return check_post_id( wp_insert_post( wp_slash( $fields ), true ) );
@@ -66,6 +65,8 @@ function insert_draft( array $job, array $article ): int {
  * @throws Failure If WordPress refuses it.
  */
 function write_post( int $post_id, array $article, array $attachments, array $terms ) {
+	// A person may have published it since it was read: WordPress must see its status and slug of now.
+	clean_post_cache( $post_id );
 	$fields = array(
 		'ID'            => $post_id,
 		'post_title'    => wp_strip_all_tags( $article['title'] ),
@@ -76,8 +77,7 @@ function write_post( int $post_id, array $article, array $attachments, array $te
 	if ( may_set_slug( $post_id ) && '' !== $article['slug'] ) {
 		$fields['post_name'] = sanitize_title( $article['slug'] );
 	}
-	with_status(
-		(string) get_post_status( $post_id ),
+	keep_status(
 		array( 'ID' => $post_id ),
 		function () use ( $fields ) {
 			check_post_id( wp_update_post( wp_slash( $fields ), true ) );
@@ -108,17 +108,20 @@ function write_featured_image( int $post_id, array $images, array $attachments )
 }
 
 /**
- * Run a function that writes a post, and let neither WordPress nor another plugin give it another status.
+ * Run a function that writes a post, and let neither WordPress nor another plugin give it another status than it has in
+ * the database. A new post is a draft.
  *
- * @param string   $status The status.
- * @param array    $post   The field and value that tell which post it is.
- * @param callable $work   The function.
+ * @param array    $post The field and value that tell which post it is.
+ * @param callable $work The function.
  * @return mixed What it returns.
  */
-function with_status( string $status, array $post, callable $work ) {
-	$keep = function ( array $data, array $fields ) use ( $status, $post ) {
-		$is_this = array_intersect_assoc( $post, $fields ) === $post;
-		return $is_this ? array( 'post_status' => $status ) + $data : $data;
+function keep_status( array $post, callable $work ) {
+	$keep = function ( array $data, array $fields ) use ( $post ) {
+		if ( array_intersect_assoc( $post, $fields ) !== $post ) {
+			return $data;
+		}
+		$status = empty( $fields['ID'] ) ? 'draft' : read_status( $fields['ID'] );
+		return array( 'post_status' => $status ) + $data;
 	};
 	add_filter( 'wp_insert_post_data', $keep, PHP_INT_MAX, 2 );
 	try {
@@ -126,6 +129,16 @@ function with_status( string $status, array $post, callable $work ) {
 	} finally {
 		remove_filter( 'wp_insert_post_data', $keep, PHP_INT_MAX );
 	}
+}
+
+/**
+ * Return the status of a post in the database, not in the cache of this request.
+ *
+ * @param int $post_id The post.
+ */
+function read_status( int $post_id ): string {
+	global $wpdb;
+	return (string) $wpdb->get_var( $wpdb->prepare( "SELECT post_status FROM $wpdb->posts WHERE ID = %d", $post_id ) );
 }
 
 /**

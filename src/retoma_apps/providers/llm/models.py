@@ -11,10 +11,11 @@ from retoma_apps.providers.llm.registry import configured_providers
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A provider and the model to ask there. Charges name both."""
+    """A provider and the model to ask there. Charges name both. `follows_notes` if it follows free-form notes."""
 
     provider: Llm
     model: str
+    follows_notes: bool = True
 
     @property
     def name(self) -> str:

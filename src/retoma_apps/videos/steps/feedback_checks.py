@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from retoma.errors import FeedbackNotSupported
 from retoma.reviews import Feedback
 from retoma.translations import N_
 from retoma_apps.providers import images, llm
-from retoma_apps.providers.provider import Provider, format_variables
+from retoma_apps.providers.feedback import refuse_feedback
+from retoma_apps.providers.provider import Provider
 from retoma_apps.providers.topics import find_topic
 from retoma_apps.videos.models import Language, Research
 from retoma_apps.videos.services import Services
@@ -80,7 +80,7 @@ def _check_bundled(
         return
     bundled = find_topic(topic, language)
     if bundled is None or not can_follow(feedback.text, bundled, seconds, history):
-        raise _not_supported(feedback, _SCRIPT, llm.PROVIDERS)
+        raise refuse_feedback(feedback, _SCRIPT, llm.PROVIDERS)
 
 
 def check_narration_feedback(feedback: Feedback) -> None:
@@ -116,7 +116,7 @@ def _check_notes(
     providers: Iterable[type[Provider]] = (),
 ) -> None:
     if not _is_fully_understood(feedback.text, *known, also_allowed=also_allowed):
-        raise _not_supported(feedback, message, providers)
+        raise refuse_feedback(feedback, message, providers)
 
 
 def _is_fully_understood(notes: str, *known: str, also_allowed: frozenset[str] = frozenset()) -> bool:
@@ -124,9 +124,3 @@ def _is_fully_understood(notes: str, *known: str, also_allowed: frozenset[str] =
     requests = re.compile("|".join(known), re.IGNORECASE)
     left = content_words(requests.sub(" ", notes))
     return bool(requests.search(notes)) and all(word.casefold() in _POLITE_WORDS | also_allowed for word in left)
-
-
-def _not_supported(feedback: Feedback, message: str, providers: Iterable[type[Provider]] = ()) -> FeedbackNotSupported:
-    """Return the error. The variables of `providers` are those that would change it."""
-    notes = " ".join(feedback.text.split())[:120]
-    return FeedbackNotSupported(message, notes=notes, variables=format_variables(providers))

@@ -35,7 +35,7 @@ from retoma_apps.autowriter.models import (
 )
 from retoma_apps.autowriter.steps.texts import count_words, fold, truncate
 from retoma_apps.autowriter.steps.writing.ask import MATERIAL
-from retoma_apps.providers.llm import Message, Reply, Usage
+from retoma_apps.providers.llm import LanguageModel, Message, Reply, Usage
 from retoma_apps.providers.llm.errors import LlmRefused
 from retoma_apps.providers.llm.prompts import find_quoted_text
 
@@ -88,7 +88,6 @@ class OfflineWriter:
     """Costs nothing. It answers the tasks of this application only."""
 
     name = "offline"
-    is_offline = True
 
     async def ask(
         self, messages: Sequence[Message], *, model: str, schema: type[BaseModel] | None = None, max_tokens: int
@@ -231,3 +230,5 @@ _WRITERS: dict[type[BaseModel], Callable[[dict[str, Any], Texts, Sheet], BaseMod
     Faq: _write_faq,
     ImagePrompts: _write_image_prompts,
 }
+
+OFFLINE_MODEL = LanguageModel(OfflineWriter(), MODEL, follows_notes=False)
