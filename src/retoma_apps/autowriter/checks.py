@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from retoma.checks import Finding
+from retoma_apps.autowriter.steps.writing.offline import OfflineWriter
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.keywords import KeywordProvider
 from retoma_apps.providers.llm import LanguageModel
 
-OFFLINE_NAME = "offline"
-
 
 def check_environment(llm: LanguageModel, images: Images, keywords: KeywordProvider) -> Iterator[Finding]:
     """Report what replaces the services without a key."""
-    if llm.provider.name == OFFLINE_NAME:
+    if llm.provider.name == OfflineWriter.name:
         yield Finding(
             "ok", "AutoWriter", "no language model: only a few bundled themes can be written", "set OPENROUTER_API_KEY"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from retoma_apps.autowriter.checks import OFFLINE_NAME
+from retoma_apps.autowriter.steps.writing.offline import OfflineWriter
 from retoma_apps.providers import images, keywords, llm, wordpress
 from retoma_apps.providers.chains import get_first_provider
 
@@ -29,5 +29,5 @@ def list_offline_variables(resources: Mapping[str, Any]) -> dict[str, tuple[str,
 def _is_offline(name: str, resource: Any) -> bool:
     provider = get_first_provider(resource)
     if name == "llm":
-        return bool(provider.provider.name == OFFLINE_NAME)
+        return bool(provider.provider.name == OfflineWriter.name)
     return bool((provider("") if name == "open_blog" else provider).is_offline)
