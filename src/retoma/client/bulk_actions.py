@@ -20,10 +20,10 @@ from retoma.store import bulk_actions
 log = get_logger(__name__)
 SAMPLE_SIZE = 10
 MAX_ENDPOINT = 2**31 - 1
-_RUN_FIELDS = frozenset({"pipeline", "states", "since", "title"})
-_FIELDS = {
-    BulkKind.CANCEL_RUNS: _RUN_FIELDS,
-    BulkKind.RERUN_FAILED: _RUN_FIELDS,
+RUN_FIELDS = frozenset({"pipeline", "states", "since", "title"})
+FIELDS_BY_KIND = {
+    BulkKind.CANCEL_RUNS: RUN_FIELDS,
+    BulkKind.RERUN_FAILED: RUN_FIELDS,
     BulkKind.REDELIVER: frozenset({"pipeline", "since", "endpoint"}),
     BulkKind.RETRY_JOBS: frozenset({"pipeline", "queue", "step", "code"}),
 }
@@ -113,8 +113,8 @@ class BulkActions(Namespace):
 def _encode_filter(kind: BulkKind, wanted: BulkFilter) -> dict[str, Any]:
     """Return the filter as JSON. Raise InvalidInput for a field that does not apply to this kind."""
     given = {name: value for name, value in vars(wanted).items() if value not in (None, "", [], ())}
-    if other := sorted(given.keys() - _FIELDS[kind]):
-        raise InvalidInput(f"`{other[0]}` does not apply to {kind}: use {', '.join(sorted(_FIELDS[kind]))}")
+    if other := sorted(given.keys() - FIELDS_BY_KIND[kind]):
+        raise InvalidInput(f"`{other[0]}` does not apply to {kind}: use {', '.join(sorted(FIELDS_BY_KIND[kind]))}")
     for name in given.keys() & {"title", "queue", "step", "code"}:
         check_name(name, given[name])
     check_time("since", wanted.since)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, ConfigDict, Field
 
-from retoma.client.bulk_actions import BulkFilter
+from retoma.client.bulk_actions import FIELDS_BY_KIND, BulkFilter
 from retoma.records import BulkAction, BulkKind, BulkPreview, Scope
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import Problem, document_problems
@@ -33,8 +34,28 @@ IdempotencyKey = Annotated[
 ]
 
 
+def _describe_fields(*kinds: BulkKind, otherwise: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema that these kinds take no field but their own."""
+    others = {each.name for each in fields(BulkFilter)} - FIELDS_BY_KIND[kinds[0]]
+    empty = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}
+    return {
+        "if": {"properties": {"kind": {"enum": [str(kind) for kind in kinds]}}},
+        "then": {"properties": {name: empty if name == "states" else {"type": "null"} for name in sorted(others)}},
+        "else": otherwise,
+    }
+
+
+_FIELDS_SCHEMA = _describe_fields(
+    BulkKind.CANCEL_RUNS,
+    BulkKind.RERUN_FAILED,
+    otherwise=_describe_fields(BulkKind.REDELIVER, otherwise=_describe_fields(BulkKind.RETRY_JOBS, otherwise={})),
+)
+
+
 class BulkActionRequest(RequestBody):
     """What to do, and to what. A field that does not apply to the kind is an error."""
+
+    model_config = ConfigDict(json_schema_extra=_FIELDS_SCHEMA)
 
     kind: BulkKind
     tenant: Name | None = Field(None, description="Only this tenant.")
