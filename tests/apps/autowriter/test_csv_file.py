@@ -3,7 +3,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from pydantic import ValidationError
 
+from retoma_apps.autowriter import models
 from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, MAX_ROWS, parse_csv
 from tests.apps.autowriter.samples import HEADER, LINE, make_request
 
@@ -95,3 +97,14 @@ def test_the_version_of_the_pipeline_is_ignored_and_regenerate_is_no_part_of_the
         (make_request(), False),
     ]
     assert read_errors(text) == [(4, "CSV_INVALID")]
+
+
+@pytest.mark.parametrize("field", ["theme", "keyword", "blog_id"])
+def test_a_text_beyond_its_limit_is_refused_before_it_is_normalised(
+    field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    normalized: list[int] = []
+    monkeypatch.setattr(models, "compose", lambda text: normalized.append(len(text)) or text)
+    with pytest.raises(ValidationError, match=field):
+        make_request(**{field: "é" * 1_000_000})
+    assert max(normalized) <= models.LONGEST_INPUT
