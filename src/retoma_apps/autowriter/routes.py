@@ -58,11 +58,12 @@ from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, LineError
 from retoma_apps.autowriter.steps.error_codes import standard_code
 from retoma_apps.providers.wordpress import OpenBlog
+from retoma_apps.providers.wordpress.notifications import MAX_BYTES as MAX_NOTIFICATION_BYTES
 from retoma_apps.providers.wordpress.notifications import ROUTE
 
 PREFIX = "/autowriter"
 IMPORTS = f"{PREFIX}/imports"
-LARGE_BODIES = {IMPORTS: MAX_BYTES, f"{IMPORTS}/preview": MAX_BYTES}
+LARGE_BODIES = {IMPORTS: MAX_BYTES, f"{IMPORTS}/preview": MAX_BYTES, ROUTE: MAX_NOTIFICATION_BYTES}
 Reader = Annotated[Principal, require_scope("runs:read")]
 Writer = Annotated[Principal, require_scope("runs:write")]
 Reviewer = Annotated[Principal, require_scope("reviews:write")]
