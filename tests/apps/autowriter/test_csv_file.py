@@ -104,7 +104,12 @@ def test_a_text_beyond_its_limit_is_refused_before_it_is_normalised(
     field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     normalized: list[int] = []
-    monkeypatch.setattr(models, "compose", lambda text: normalized.append(len(text)) or text)
+
+    def record(text: str) -> str:
+        normalized.append(len(text))
+        return text
+
+    monkeypatch.setattr(models, "compose", record)
     with pytest.raises(ValidationError, match=field):
         make_request(**{field: "é" * 1_000_000})
     assert max(normalized) <= models.LONGEST_INPUT
