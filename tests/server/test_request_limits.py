@@ -15,7 +15,7 @@ from fastapi import APIRouter
 from retoma import App
 from retoma.errors import DatabaseUnavailable
 from retoma.server import Principal, json_limits, request_limits, require_scope
-from retoma.server.json_limits import JsonLimits, check_json_limits
+from retoma.server.json_limits import JsonLimits, check_json_limits, check_surrogates
 from retoma.server.problems import Problem
 from retoma.server.routes import health
 from tests.server.api import Api, film
@@ -272,3 +272,17 @@ async def test_an_unknown_callback_is_not_found(api: Api) -> None:
     check_problem(await api.post("/api/v1/callbacks/short", key=None), 422, "INVALID_REQUEST")
     large = await api.post(f"/api/v1/callbacks/{uuid4().hex}", key=None, content=b"x" * 1_100_000)  # whoever it is
     check_problem(large, 413, "BODY_TOO_LARGE")
+
+
+LONE = [rb"\ud800", rb"\uDFFF", rb"\udc00\ud800", rb"\ud83d\ud83d\ude00", b"\xed\xa0\x80", rb"\\\ud800"]
+
+
+@pytest.mark.parametrize("text", LONE)
+async def test_a_lone_surrogate_anywhere_in_a_body_is_refused(api: Api, text: bytes) -> None:
+    for body in (b'{"pipeline": "film", "input": {"a": ["%s"]}}' % text, b'{"%s": 1}' % text):
+        check_problem(await api.post("/api/v1/runs", content=body, headers=JSON), 422, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("text", [rb"\ud83d\ude00", rb"\\ud800", "😀퟿".encode(), rb"\uD83D\uDE00\\"])
+def test_other_characters_are_not_taken_for_lone_surrogates(text: bytes) -> None:
+    check_surrogates(b'{"a": "%s"}' % text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import accumulate
 
 from retoma.server.problems import Problem
@@ -12,11 +13,21 @@ SLICE_BYTES = 16 * 1024  # bytes checked at a time: a body beyond a limit is rej
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _TO_SQUARE_BRACKETS = bytes.maketrans(b"{}", b"[]")
 _DEPTH_CHANGE = {ord("["): 1, ord("]"): -1}
+_SURROGATE_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")  # escaped, or in bytes that are not valid UTF-8
 
 
 def check_json_limits(body: bytes) -> None:
     """Raise a Problem if this JSON is nested too deeply, has too many arrays and objects, or contains NUL bytes."""
     JsonLimits().feed(body)
+
+
+def check_surrogates(body: bytes) -> None:
+    """Raise a Problem if this JSON contains an unpaired surrogate, which is no text: it cannot be stored or shown."""
+    if b"\\u" not in body and b"\xed" not in body:
+        return
+    if _SURROGATE.search(_SURROGATE_PAIR.sub(b"", body.replace(rb"\\", b" "))):
+        raise Problem(422, "INVALID_REQUEST", "the body contains an unpaired surrogate, such as \\ud800: send text")
 
 
 class JsonLimits:

@@ -14,7 +14,7 @@ from retoma.define.codec import MAX_RESULT_BYTES
 from retoma.errors import RetomaError
 from retoma.logs import get_logger
 from retoma.server.auth import Auth
-from retoma.server.json_limits import JsonLimits
+from retoma.server.json_limits import JsonLimits, check_surrogates
 from retoma.server.problems import Problem, database_unavailable, to_problem
 from retoma.tracebacks import release_frames
 
@@ -101,7 +101,10 @@ class RequestLimits:
             if json_limits is not None:
                 json_limits.feed(chunk)
             chunks.append(chunk)
-        return b"".join(chunks)
+        body = b"".join(chunks)
+        if json_limits is not None and not scope["path"].startswith(CALLBACKS_PATH):  # a callback may be any text
+            check_surrogates(body)
+        return body
 
     async def _check_authenticated(self, scope: Scope) -> None:
         """Raise a Problem unless the request has a valid key or session, or calls an existing callback."""

@@ -6,13 +6,13 @@ Answers of language models are validated against some of these models, so every 
 from __future__ import annotations
 
 import json
-import unicodedata
 from hashlib import sha256
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from retoma import File
+from retoma_apps.providers.unicode_text import compose
 
 KEY_VERSION = 1
 IDENTITY_FIELDS = ("blog_id", "theme", "objective", "language", "word_count")
@@ -21,6 +21,10 @@ LANGUAGES: tuple[Language, ...] = get_args(Language)
 MIN_WORDS, MAX_WORDS = 200, 5_000
 MAX_FACTS, MAX_SECTIONS = 40, 20
 MAX_KEYWORD_LENGTH = 80
+MAX_CONTENT_LENGTH = 500_000
+"""Characters of a post, with its markup: ten times the longest article."""
+LONGEST_INPUT = 20_000
+"""Characters of a text that are worth normalising: four times the highest limit."""
 FEATURED = "featured"
 _INLINE = "inline-"
 
@@ -30,8 +34,12 @@ class FrozenModel(BaseModel):
 
 
 def normalize_text(value: Any) -> Any:
-    """Return a text in NFC with single spaces, so the same words are the same text; other values unchanged."""
-    return " ".join(unicodedata.normalize("NFC", value).split()) if isinstance(value, str) else value
+    """Return a text in NFC with single spaces, so the same words are the same text.
+
+    Return other values, and a text that is longer than any limit, unchanged: validation refuses them.
+    """
+    is_text = isinstance(value, str) and len(value) <= LONGEST_INPUT
+    return " ".join(compose(value).split()) if is_text else value
 
 
 def normalize_language(value: Any) -> Any:
@@ -280,7 +288,7 @@ class Payload(FrozenModel):
 
     title: str
     slug: str
-    content: str
+    content: Annotated[str, Field(max_length=MAX_CONTENT_LENGTH)]
     excerpt: str
     language: Language
     categories: list[str]

@@ -3,8 +3,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from pydantic import ValidationError
 
-from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, MAX_ROWS, parse_csv
+from retoma_apps.autowriter import models
+from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, MAX_LINES, MAX_ROWS, parse_csv
 from tests.apps.autowriter.samples import HEADER, LINE, make_request
 
 FILE = f"{HEADER}\n{LINE}\n"
@@ -95,3 +97,38 @@ def test_the_version_of_the_pipeline_is_ignored_and_regenerate_is_no_part_of_the
         (make_request(), False),
     ]
     assert read_errors(text) == [(4, "CSV_INVALID")]
+
+
+@pytest.mark.parametrize("field", ["theme", "keyword", "blog_id"])
+def test_a_text_beyond_its_limit_is_refused_before_it_is_normalised(
+    field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    normalized: list[int] = []
+
+    def record(text: str) -> str:
+        normalized.append(len(text))
+        return text
+
+    monkeypatch.setattr(models, "compose", record)
+    with pytest.raises(ValidationError, match=field):
+        make_request(**{field: "é" * 1_000_000})
+    assert max(normalized) <= models.LONGEST_INPUT
+
+
+@pytest.mark.timeout(60)  # comparing all columns with each other would take hours
+def test_a_header_of_many_columns_is_refused() -> None:
+    header = f"{HEADER}{',theme' * 200_000}"
+    (error,) = parse_csv(f"{header}\n{LINE}\n".encode()).errors
+    assert (error.line, error.message) == (1, "the header has theme twice")
+
+
+def test_zero_bytes_are_named_as_such() -> None:
+    content = FILE.replace("theme", "the\0me").encode()
+    (error,) = parse_csv(content).errors
+    assert "zero bytes" in error.message
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_empty_lines_count_towards_a_limit(end: str) -> None:
+    (error,) = parse_csv((FILE + end * MAX_LINES).encode()).errors
+    assert (error.line, "100,000 lines" in error.message) == (0, True)

@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 
 from retoma.errors import ProviderDown
-from retoma_apps.providers.wordpress import Credentials, Event
-from retoma_apps.providers.wordpress.notifications import ROUTE
+from retoma_apps.autowriter.operations import notifications
+from retoma_apps.providers.wordpress import Credentials, Event, WordPressSettings
+from retoma_apps.providers.wordpress.notifications import MAX_BYTES, ROUTE
 from retoma_apps.providers.wordpress.signature import sign_headers
 from tests.apps.autowriter.samples import make_request
 from tests.apps.autowriter.writer_app import WriterApp
@@ -24,6 +25,7 @@ KINDS = ("media_ok", "seo_applied", "done")
 def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORDPRESS_SECRET", SECRET)
     monkeypatch.setenv("WORDPRESS_SECRET_OUTRO", OTHER_SECRET)
+    notifications._load_credentials.cache_clear()
 
 
 def make_notification(run: UUID | None, sequence: int, kind: str, **changes: Any) -> bytes:
@@ -135,3 +137,40 @@ async def test_a_notification_has_at_most_64_kib(writer_app: WriterApp) -> None:
 def make_event(sequence: int) -> Event:
     kind: Any = KINDS[sequence - 1]
     return Event(f"event-{sequence}", sequence, kind, 1, datetime(2030, 1, 1, 12, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+async def test_an_event_of_an_impossible_time_is_refused(writer_app: WriterApp, at: str) -> None:
+    run = (await writer_app.write()).id
+    assert await send(writer_app, make_notification(run, 1, "done", at=at)) == 422
+    assert await list_kinds(writer_app, run) == []
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+async def test_an_event_with_a_number_that_is_not_json_is_refused(writer_app: WriterApp, number: float) -> None:
+    run = (await writer_app.write()).id
+    assert await send(writer_app, make_notification(run, 1, "done", detail={"a": [number]})) == 422
+    assert await list_kinds(writer_app, run) == []
+
+
+async def test_a_notification_beyond_its_limit_is_answered_413(writer_app: WriterApp) -> None:
+    for size in (MAX_BYTES + 1, 20_000_000):
+        answer = await writer_app.api.post(ROUTE, key=None, content=b" " * size)
+        assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
+
+
+async def test_requests_that_are_not_signed_load_the_secrets_of_a_site_once(
+    writer_app: WriterApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await writer_app.client.tenants.set_profile("outro", {"name": "Outro", "site": "Outro"})
+    loaded: list[str] = []
+    load = WordPressSettings.for_site
+
+    def count(site: str) -> WordPressSettings:
+        loaded.append(site)
+        return load(site)
+
+    monkeypatch.setattr(WordPressSettings, "for_site", count)
+    for _ in range(5):
+        assert (await writer_app.api.post(ROUTE, key=None, content=b"{}")).status_code == 401
+    assert sorted(loaded) == ["", "Outro"]

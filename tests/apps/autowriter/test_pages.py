@@ -12,11 +12,11 @@ import pytest
 
 from retoma.translations import CATALOGUES, Translator
 from retoma_apps.autowriter.metrics import PERIODS
-from retoma_apps.autowriter.models import Image
+from retoma_apps.autowriter.models import MAX_CONTENT_LENGTH, Image
 from retoma_apps.autowriter.operations import overview
 from retoma_apps.autowriter.operations.overview import list_article_page
 from retoma_apps.autowriter.pages import messages
-from retoma_apps.autowriter.pages.article_html import render_article
+from retoma_apps.autowriter.pages.article_html import MAX_DEPTH, render_article
 from retoma_apps.autowriter.pages.imports import LINES_PER_PAGE, LINES_PER_PREVIEW
 from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.autowriter.steps.csv_file import MAX_ROWS
@@ -522,6 +522,9 @@ def check_inert(answer: httpx2.Response, address: str) -> None:
     assert all(value.startswith(("/", "#", "?", "https://")) and not value.startswith("//") for value in links), address
 
 
+LINK = '<a class="link" href="https://x/?a=1&amp;b" rel="noreferrer noopener" target="_blank">'
+
+
 @pytest.mark.parametrize(
     ("html", "shown"),
     [
@@ -531,6 +534,11 @@ def check_inert(answer: httpx2.Response, address: str) -> None:
         ('<a href="javascript:alert(1)">a</a>', "a"),
         ("<p><h2>a", "<p><h2>a</h2></p>"),
         ("</p></div><iframe src=//x></iframe>", ""),
+        ("1 < 2 <b>&amp; 3 > 2</b> <", "1 &lt; 2 &amp; 3 &gt; 2 &lt;"),
+        ("<p title='href=https://x'>a<a title=x HREF = 'https://x/?a=1&amp;b'>b</A>", f"<p>a{LINK}b</a></p>"),
+        ("<!DOCTYPE html><?php x ?><p/>a", "<p>a</p>"),
+        ("<a href='<a href='", "&lt;a href=&#39;&lt;a href=&#39;"),
+        (f"&#{'1' * 5000};", f"&amp;#{'1' * 5000};"),
         ("<!-- autowriter:image k1 --><!-- other --><!-- autowriter:image k2 -->", "<figure>"),
     ],
 )
@@ -542,6 +550,30 @@ def test_only_known_elements_of_a_post_remain(html: str, shown: str) -> None:
         assert made == f'<figure><img src="/files/{"0" * 64}" alt="&#34;&gt;&lt;b&gt;" loading="lazy"></figure>'
     else:
         assert made == shown
+
+
+def test_nested_elements_are_closed_up_to_a_limit() -> None:
+    made = render_article("<p>" * 10_000 + "</h2>" * 10_000, [], lambda file: "")
+    assert made == "<p>" * MAX_DEPTH + "</p>" * MAX_DEPTH
+
+
+UNCLOSED = ("<a href='", '<a href="x', "<!-- ", "</", "<![CDATA[", "<a ", "<script>", "&#x", "<a" + "b" * 100)
+
+
+@pytest.mark.timeout(60)  # quadratic work would take hours
+@pytest.mark.parametrize("unit", [*UNCLOSED, "<", "x= ' ", "x=\" '", "x", " "])
+def test_the_longest_post_of_unclosed_markup_is_shown(unit: str) -> None:
+    long = unit * (MAX_CONTENT_LENGTH // len(unit))
+    for text in (f"<p>{long}", f"<p><a {long}>"):
+        assert render_article(text, [], lambda file: "").startswith("<p>")
+
+
+async def test_a_post_beyond_its_limit_cannot_become_a_result(writer_app: WriterApp) -> None:
+    run = await writer_app.write()
+    payload = (await writer_app.get_results(run.id))["payload_ready"]
+    body = {"step": "payload_ready", "value": {**payload, "content": "x" * (MAX_CONTENT_LENGTH + 1)}}
+    answer = await writer_app.api.post(f"/api/v1/runs/{run.id}/edit", json=body)
+    assert (answer.status_code, "content" in answer.text) == (422, True)
 
 
 def test_every_code_has_a_sentence_for_people() -> None:

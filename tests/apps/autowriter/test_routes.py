@@ -368,3 +368,21 @@ async def test_images_are_charged_by_the_version_of_their_price(writer_app: Writ
     images = [(each.item, each.micros, each.price) for each in charges if each.step == "images_resolved"]
     assert sorted(images) == [(item, 40_000, price.version) for item in ("featured", "inline-planta")]
     assert (await writer_app.show(run.id))["cost_micros"] == 9 * COST + 80_000
+
+
+async def test_a_blog_whose_name_is_not_text_is_refused_and_not_stored(writer_app: WriterApp) -> None:
+    content, headers = rb'{"name": "x\ud800"}', {"Content-Type": "application/json"}
+    answer = await writer_app.api.call("PUT", "/autowriter/blogs/poison", content=content, headers=headers)
+    listed = (await writer_app.api.get("/autowriter/blogs")).json()["blogs"]
+    assert (answer.status_code, [blog["blog_id"] for blog in listed]) == (422, ["saude"])
+
+
+async def test_simultaneous_requests_to_regenerate_write_one_revision(writer_app: WriterApp) -> None:
+    run = (await writer_app.write()).id
+    requests = (post(writer_app, json={**REQUEST, "regenerate": True}) for _ in range(20))
+    assert {status for status, _ in await asyncio.gather(*requests)} == {202}
+    await writer_app.work()
+    assert (await writer_app.get_run(run)).revision == 2
+    assert (await post(writer_app, json={**REQUEST, "regenerate": True}))[0] == 202
+    await writer_app.work()
+    assert (await writer_app.get_run(run)).revision == 3

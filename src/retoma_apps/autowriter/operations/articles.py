@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
 from retoma import Client
-from retoma.errors import Conflict, NotFound
+from retoma.errors import Conflict, NotFound, RunBusy
 from retoma.records import Revision, Run
 from retoma.states import RunState
 from retoma_apps.autowriter.models import ArticleRequest
@@ -33,14 +34,16 @@ async def request_article(
 ) -> RequestedArticle:
     """Start an article, or return the one that exists.
 
-    With `regenerate`, a finished article gets a new revision, once per `key`. Raise BlogNotFound, or KeyReused if the
+    With `regenerate`, a finished article gets a new revision, once per `key`, or once for all simultaneous requests
+    without one. Raise BlogNotFound, or KeyReused if the
     same article was requested with other optional fields.
     """
     await get_blog(client, request.blog_id)
     started = await client.start(article, request, tenant=request.blog_id, key=request.identity)
     run = await client.runs.get(started.id)
     if regenerate and not started.created and run.is_over:
-        await regenerate_article(client, run, by=by, key=key)
+        with suppress(RunBusy):  # another request has just done so: the article is in progress
+            await regenerate_article(client, run, by=by, key=key or f"regenerate revision {run.revision}")
         return RequestedArticle(await client.runs.get(run.id), is_new=True)
     return RequestedArticle(run, is_new=started.created)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from functools import partial
 
@@ -37,7 +38,7 @@ async def show_article(context: PageContext) -> Response:
         run=run,
         details=details,
         preview=preview,
-        body=render_article(preview.html, preview.images, file_url),
+        body=await asyncio.to_thread(render_article, preview.html, preview.images, file_url),
         file_url=file_url,
         draft_url=get_safe_link(summary.published.edit_url) if summary.published else None,
         blog=(await list_blogs(context.client)).get(summary.request.blog_id),

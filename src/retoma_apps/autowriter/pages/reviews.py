@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -30,7 +31,7 @@ async def get_review_values(context: PageContext, review: Review) -> Mapping[str
     return {name: value for name, value in common.items() if name != "now"} | {
         "request": request,
         "preview": preview,
-        "body": render_article(preview.html, preview.images, partial(build_file_url, run)),
+        "body": await asyncio.to_thread(render_article, preview.html, preview.images, partial(build_file_url, run)),
         "safe_link": get_safe_link,
         "check_name": lambda check: context.translate(messages.CHECK_NAMES[check]),
         "describe_finding": lambda finding: messages.describe_finding(

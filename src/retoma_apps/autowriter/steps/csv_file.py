@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +17,8 @@ from retoma.translations import N_
 from retoma_apps.autowriter.models import ArticleRequest, ImportedLine
 
 MAX_ROWS = 5_000
+MAX_LINES = 100_000
+"""Lines with the empty ones, and those within cells."""
 MAX_BYTES = 20 * 1024**2
 DELIMITERS = ",;\t|"
 REQUIRED_COLUMNS = tuple(name for name, field in ArticleRequest.model_fields.items() if field.is_required())
@@ -98,9 +102,10 @@ def decode_text(content: bytes) -> str:
 def _guess_unmarked_utf16(content: bytes) -> str | None:
     """Return the encoding if every other byte of the header is zero, as in UTF-16 without a mark."""
     start = content[:64]
-    if len(start) < 8 or b"\0" not in start:
+    first, second = start[0::2].count(0), start[1::2].count(0)
+    if len(start) < 8 or max(first, second) < 0.7 * len(start) / 2:
         return None
-    return "utf-16-le" if start[1::2].count(0) > start[0::2].count(0) else "utf-16-be"
+    return "utf-16-le" if second > first else "utf-16-be"
 
 
 def _read_rows(content: bytes) -> list[tuple[int, dict[str, str] | tuple[int, int]]]:
@@ -115,6 +120,8 @@ def _read_rows(content: bytes) -> list[tuple[int, dict[str, str] | tuple[int, in
     text = decode_text(content).removeprefix("\ufeff")
     if "\0" in text:
         raise InvalidFile(0, N_("the file contains zero bytes: save it as CSV"))
+    if text.count("\n") + text.count("\r") > MAX_LINES:
+        raise InvalidFile(0, N_("the file has more than %(limit)s lines: split it"), limit=f"{MAX_LINES:,}")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_delimiter(text), strict=True)
     columns: list[str] | None = None
     rows: list[tuple[int, dict[str, str] | tuple[int, int]]] = []
@@ -143,7 +150,7 @@ def _number_lines(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]
 
 
 def _find_delimiter(text: str) -> str:
-    header = next((line for line in text.splitlines() if line.strip()), "")
+    header = re.split(r"[\r\n]", text.lstrip(), maxsplit=1)[0]
     return max(DELIMITERS, key=header.count)
 
 
@@ -159,7 +166,7 @@ def _check_header(number: int, cells: list[str]) -> list[str]:
         )
     if unknown := [name for name in columns if name and name not in known]:
         raise InvalidFile(number, N_("the header has unknown columns: %(columns)s"), columns=", ".join(unknown)[:200])
-    if repeated := sorted({name for name in columns if name and columns.count(name) > 1}):
+    if repeated := sorted(name for name, count in Counter(columns).items() if name and count > 1):
         raise InvalidFile(number, N_("the header has %(columns)s twice"), columns=", ".join(repeated))
     return columns
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
+
+from retoma_apps.providers.unicode_text import decompose, remove_accents
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 _NOT_IN_A_SLUG = re.compile(r"[^a-z0-9]+")
@@ -24,8 +25,7 @@ def count_words(texts: Iterable[str]) -> int:
 
 def fold(text: str) -> str:
     """Return the text in lower case, without accents and punctuation, with single spaces."""
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    return " ".join(_WORD.findall("".join(each for each in plain if not unicodedata.combining(each))))
+    return " ".join(_WORD.findall(remove_accents(text)))
 
 
 def list_content_words(text: str) -> list[str]:
@@ -42,7 +42,7 @@ def contains_phrase(text: str, phrase: str) -> bool:
 
 def make_slug(title: str) -> str:
     """Return `cafe-e-sono` for "Café e sono", cut between words."""
-    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    plain = decompose(title).encode("ascii", "ignore").decode().lower()
     slug = _NOT_IN_A_SLUG.sub("-", plain).strip("-")
     return slug if len(slug) <= _LONGEST_SLUG else slug[: _LONGEST_SLUG + 1].rpartition("-")[0] or slug[:_LONGEST_SLUG]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +14,7 @@ from retoma.records import Profile
 from retoma.translations import N_
 from retoma_apps.classifier.models import Project
 from retoma_apps.providers.llm import Accuracy, Example, OfflineLlm
+from retoma_apps.providers.unicode_text import decompose
 
 _NOT_IN_AN_ID = re.compile(r"[^a-z0-9]+")
 _MAX_SAME_NAME = 50
@@ -109,7 +109,7 @@ async def _measure_accuracy(project: Project) -> Accuracy | None:
 
 def make_project_id(name: str) -> str:
     """Return `pecas-processuais` for "Peças processuais"."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    plain = decompose(name).encode("ascii", "ignore").decode().lower()
     return _NOT_IN_AN_ID.sub("-", plain).strip("-")[:60] or "projeto"
 
 

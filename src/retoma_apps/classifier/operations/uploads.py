@@ -18,6 +18,7 @@ from retoma_apps.classifier.pages.problems import explain_in_portuguese
 from retoma_apps.classifier.steps.reading import Limits, Member, Unreadable, is_one_document, iterate_members
 from retoma_apps.classifier.steps.reading.errors import Code
 from retoma_apps.classifier.steps.reading.limits import MEGABYTE
+from retoma_apps.providers.unicode_text import compose
 
 LARGEST_UPLOAD = 2_000 * MEGABYTE
 LIMITS = Limits()
@@ -128,7 +129,7 @@ def _add_number(name: str, number: int) -> str:
 
 def clean_name(name: str) -> str:
     """Return a file's name as a label: short, and without invisible characters. It is never used as a path."""
-    composed = unicodedata.normalize("NFC", name.replace("\\", "/"))
+    composed = compose(name.replace("\\", "/"))
     visible = "".join(each for each in composed if unicodedata.category(each)[0] != "C").strip(" /")
     parts = [part for part in visible.split("/") if part not in ("", ".", "..")]
     return _truncate_start("/".join(parts), LONGEST_CODE - 10) or DEFAULT_NAME

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
 from retoma_apps.providers.footage.port import FoundClip
+from retoma_apps.providers.unicode_text import remove_accents
 
 LONG_ENOUGH = 8.0
 """Seconds above which more length does not improve a clip's rank."""
@@ -46,9 +46,8 @@ def coverage(filled_seconds: Iterable[float], audio_seconds: float) -> float:
 
 def keywords(text: str) -> list[str]:
     """Return a text's significant words in singular form, without accents, capitals and stop words."""
-    bare = unicodedata.normalize("NFKD", text.casefold())
-    plain = "".join(each for each in bare if not unicodedata.combining(each))
-    return list(dict.fromkeys(_singular(each) for each in re.findall(r"[^\W_]+", plain) if each not in _STOP_WORDS))
+    words = re.findall(r"[^\W_]+", remove_accents(text))
+    return list(dict.fromkeys(_singular(each) for each in words if each not in _STOP_WORDS))
 
 
 def _share_of_words(query: str, tags: Iterable[str]) -> float:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-import unicodedata
 from functools import cache
 from pathlib import Path
 
 from retoma_apps.providers.topics.models import Topic, TopicScene
+from retoma_apps.providers.unicode_text import remove_accents
 
 _FOLDER = Path(__file__).parent
 
@@ -52,5 +52,4 @@ def _load_topics() -> tuple[Topic, ...]:
 
 
 def _fold(text: str) -> str:
-    bare = unicodedata.normalize("NFKD", text.casefold())
-    return " ".join(re.findall(r"[^\W_]+", "".join(each for each in bare if not unicodedata.combining(each))))
+    return " ".join(re.findall(r"[^\W_]+", remove_accents(text)))

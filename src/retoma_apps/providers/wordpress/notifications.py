@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from retoma.errors import InvalidInput
-from retoma_apps.providers.wordpress.port import EventKind
+from retoma_apps.providers.wordpress.port import EventDetail, EventKind, EventTime
 from retoma_apps.providers.wordpress.signature import Credentials, verify
 
 ROUTE = "/webhooks/wp-job-updated"
@@ -29,8 +29,8 @@ class Notification:
     blog_id: int
     revision: int
     kind: EventKind | Literal["ping"]
-    at: datetime
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    at: EventTime
+    detail: EventDetail = field(default_factory=dict)
 
 
 _NOTIFICATION = TypeAdapter(Notification)

@@ -6,6 +6,7 @@ version of that post. So `publish` may be called again with the same publication
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from retoma_apps.providers.provider import Provider
 
@@ -23,6 +24,22 @@ JobState = Literal["publishing", "done", "partial", "failed"]
 EventKind = Literal["media_ok", "media_failed", "seo_applied", "done"]
 _KEY = re.compile(r"[0-9a-f]{64}")
 _IMAGE_KEY = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_YEARS = range(1970, 9_001)  # a time zone moves none of them beyond what Python can represent
+
+
+def _check_year(at: datetime) -> datetime:
+    if at.year not in _YEARS:
+        raise ValueError(f"the year is not between {_YEARS[0]} and {_YEARS[-1]}")
+    return at
+
+
+def _check_json(detail: Mapping[str, Any]) -> Mapping[str, Any]:
+    json.dumps(detail, allow_nan=False)  # raises ValueError for NaN and Infinity, which are not JSON
+    return detail
+
+
+EventTime = Annotated[datetime, AfterValidator(_check_year)]
+EventDetail = Annotated[Mapping[str, Any], AfterValidator(_check_json)]
 
 
 @dataclass(frozen=True)
@@ -97,8 +114,8 @@ class Event:
     sequence: int
     kind: EventKind
     revision: int
-    at: datetime
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    at: EventTime
+    detail: EventDetail = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+from retoma_apps.providers.unicode_text import compose, remove_accents
+
 if TYPE_CHECKING:
     from retoma_apps.videos.models import Language
 
@@ -47,15 +49,13 @@ def split_sentences(text: str) -> list[str]:
 
 def clean_text(text: str) -> str:
     """Return the text on one line, normalised, without control characters and lone surrogates."""
-    composed = unicodedata.normalize("NFC", text)
-    spaced = (" " if each.isspace() else each for each in composed)
+    spaced = (" " if each.isspace() else each for each in compose(text))
     return " ".join("".join(each for each in spaced if unicodedata.category(each)[0] != "C").split())
 
 
 def fold(text: str) -> str:
     """Return the text without differences in case, accents and punctuation."""
-    bare = unicodedata.normalize("NFKD", text.casefold())
-    return " ".join(split_words("".join(each for each in bare if not unicodedata.combining(each))))
+    return " ".join(split_words(remove_accents(text)))
 
 
 def truncate(text: str, limit: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from retoma.server.json_limits import check_json_limits
+from retoma.server.json_limits import check_json_limits, check_surrogates
 from retoma.server.pages.forms.field import (
     MISSING,
     NOT_A_NUMBER,
@@ -55,6 +55,7 @@ def parse_json(text: str) -> Any:
     """Raise Wrong if it is no JSON, or nested too deeply to be one of ours."""
     try:
         check_json_limits(text.encode())
+        check_surrogates(text.encode())
         return json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         raise FieldError(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-import unicodedata
 
 from retoma_apps.classifier.steps.reading.kinds import make_unsupported_error
+from retoma_apps.providers.unicode_text import compose
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -34,7 +34,7 @@ def plain_text(data: bytes) -> str:
 
 def clean_text(text: str) -> str:
     """Normalise Unicode, spaces and empty lines, and remove control characters."""
-    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = compose(text.replace("\r\n", "\n").replace("\r", "\n"))
     text = _SPACES.sub(" ", _CONTROLS.sub("", text))
     return _GAPS.sub("\n\n", _LINES.sub("\n", text)).strip()
 

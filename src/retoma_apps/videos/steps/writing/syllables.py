@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
+from retoma_apps.providers.unicode_text import compose
 from retoma_apps.videos.models import Language
 
 _DIGIT = 2  # a digit's name has one or two in both languages; within a larger number, two
@@ -33,7 +33,7 @@ _ENGLISH_EXCEPTIONS = {"lion": 2, "people": 2, "science": 2, "something": 2}
 def count_syllables(word: str, language: Language) -> int:
     """Return at least one. Digits are counted roughly as they are read."""
     of_letters = _count_portuguese if language == "pt-BR" else _count_english
-    parts = _PARTS.findall(unicodedata.normalize("NFC", word.casefold()))
+    parts = _PARTS.findall(compose(word.casefold()))
     return max(1, sum(_DIGIT if part.isdigit() else of_letters(part) for part in parts))
 
 
