@@ -553,3 +553,28 @@ async def test_pages_need_a_login_and_forms_their_token(pages: WriterPages) -> N
     files: dict[str, Any] = {"file": ("x.csv", b"a")}
     assert (await pages.visitor.upload("/articles/imports", {}, files)).status_code == 403
     assert (await stranger.upload("/articles/imports", {}, files)).status_code == 303
+
+
+async def test_without_a_model_the_preview_marks_lines_that_cannot_be_written(pages: WriterPages) -> None:
+    for page in ("new", "imports"):
+        assert "coffee ( English )" in await pages.read(page)
+    preview = await pages.upload(LINE, LINE.replace("Café e cafeína", "Chá verde"))
+    shown = await pages.read(preview)
+    assert "1 line needs a language model: its article would fail." in shown
+    assert "Chá verde needs a language model" in shown
+    assert "Café e cafeína needs" not in shown
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("en", "No language model is configured for this theme."),
+        ("pt-BR", "Não há modelo de linguagem configurado para este tema."),
+    ],
+)
+async def test_a_failed_line_says_why_in_the_readers_language(pages: WriterPages, language: str, sentence: str) -> None:
+    address = await pages.import_lines(LINE.replace("Café e cafeína", "Chá verde"))
+    await pages.app.work()
+    shown = await pages.read(address, language)
+    assert sentence in shown
+    assert "ended as failed" not in shown
