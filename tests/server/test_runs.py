@@ -320,3 +320,9 @@ async def test_child_runs_are_counted_and_found_by_their_parent(open_api: OpenAp
         own = (await api.get(f"/api/v1/runs/{run}", key=key)).json()
         assert own["children"] == {"completed": 2}, "those of another tenant are not counted"
         assert len((await api.get("/api/v1/runs", params={"parent": run}, key=key)).json()["runs"]) == 2
+
+
+async def test_the_nearest_field_is_suggested_for_an_unknown_one(api: Api) -> None:
+    answer = await api.post("/api/v1/runs", json={"pipeline": "film", "inputs": {"topic": "tea"}})
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [{"field": "inputs", "message": "unknown field; did you mean 'input'?"}]

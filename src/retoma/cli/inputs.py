@@ -34,6 +34,7 @@ def read_fields(option: str, model: type[BaseModel] | None, parts: Iterable[str]
             raise typer.BadParameter(f"{option} must be key=value, not {part!r}")
         _check_known(option, model, name)
         fields[name] = _parse_value(model, name, text)
+        _check_list(option, model, name, fields[name])
     return fields
 
 
@@ -107,6 +108,18 @@ def _check_known(option: str, model: type[BaseModel] | None, name: str) -> None:
     known = [name for field, info in model.model_fields.items() for name in _list_names(field, info)]
     if name not in known:
         raise typer.BadParameter(f"{option}: the input has no field {name!r}; {suggest_name(name, known)}")
+
+
+def _check_list(option: str, model: type[BaseModel] | None, name: str, value: Any) -> None:
+    """Raise BadParameter if the text should be a list or an object, which must be JSON."""
+    field = model.model_fields.get(name) if model is not None else None
+    if field is None or not isinstance(value, str) or _accepts(field.annotation, value):
+        return
+    for empty, example in (([], '["a", "b"]'), ({}, '{"a": "b"}')):
+        if _accepts(field.annotation, empty):
+            raise typer.BadParameter(
+                f"{option}: {name!r} must be JSON, such as {option} '{name}={example}', not {value!r:.80}"
+            )
 
 
 def _list_names(field: str, info: FieldInfo) -> list[str]:

@@ -556,8 +556,9 @@ async def test_pages_need_a_login_and_forms_their_token(pages: WriterPages) -> N
 
 
 async def test_without_a_model_the_preview_marks_lines_that_cannot_be_written(pages: WriterPages) -> None:
+    pages.app.writer.name = "offline"
     for page in ("new", "imports"):
-        assert "coffee ( English )" in await pages.read(page)
+        assert "coffee (English), sleep (English), café" in await pages.read(page)
     preview = await pages.upload(LINE, LINE.replace("Café e cafeína", "Chá verde"))
     shown = await pages.read(preview)
     assert "1 line needs a language model: its article would fail." in shown

@@ -38,7 +38,7 @@ def list_writable_themes(context: PageContext) -> list[tuple[str, str]]:
     """Return the only themes that can be written, with their languages; none if a language model writes any theme."""
     assert context.application is not None
     model: LanguageModel = get_first_provider(context.application.resources["llm"])
-    return list_themes() if isinstance(model.provider, OfflineWriter) else []
+    return list_themes() if model.provider.name == OfflineWriter.name else []
 
 
 def build_article_url(run: UUID) -> str:

@@ -137,6 +137,13 @@ async def test_the_list_shows_the_progress_of_a_video_and_links_to_its_review(vi
         assert 'href="/videos/channel/' not in page
 
 
+async def test_the_list_says_that_a_review_is_decided(video_pages: VideoPages) -> None:
+    await video_pages.approve(await video_pages.review("final_review"))
+    page = text_of(await video_pages.read("/videos/"))
+    assert "decided, takes effect shortly" in page
+    assert "Paused for review" not in page
+
+
 async def test_the_list_links_to_the_published_video(video_pages: VideoPages) -> None:
     review = await video_pages.review("final_review")
     await video_pages.approve(review)
