@@ -114,9 +114,7 @@ async def test_articles_are_listed_with_state_step_revision_cost_and_time(pages:
     await pages.app.start(make_request(theme="Sono profundo"))
     await pages.rerun(run, what="seo")
     text = await pages.read()
-    assert re.search(
-        r"Café e cafeína explicar quanto café é seguro Saúde Draft published Publication in W\S+ 2 0\.0", text
-    )
+    assert re.search(r"Café e cafeína explicar quanto café é seguro Saúde Draft ready Publication in W\S+ 2 0\.0", text)
     assert "Sono profundo" in text
 
 
@@ -223,7 +221,7 @@ async def test_an_import_shows_its_lines_with_their_articles(pages: WriterPages)
     links = re.findall(r'href="/articles/([0-9a-f-]{36})"', shown.text)
     assert len(links) == 2
     assert "Café e cafeína" in await pages.read(links[0])
-    assert re.search(r"3 Sono profundo saude Draft published", read_text(shown))
+    assert re.search(r"3 Sono profundo saude Draft ready", read_text(shown))
     assert "julho.csv Completed 2 2 0" in await pages.read("imports")
 
 
@@ -441,7 +439,7 @@ async def test_a_reviewer_sees_the_article_the_findings_and_what_decisions_do(pa
     assert f'href="/reviews/{review.id}"' in (await pages.get(str(run))).text
     text = await pages.read_review(run)
     assert re.search(r"Length Warning the body has \d+ words, but 700 were requested", text)
-    assert "Accept: the article is published as a draft as it is." in text
+    assert "Approve: the article is published as a draft as it is." in text
     assert (await pages.app.get_results(run))["content_created"]["conclusion"][0] in text
     portuguese = await pages.read_review(run, "pt")
     assert re.search(r"Tamanho Alerta o corpo tem \d+ palavras, mas foram pedidas 700", portuguese)

@@ -127,6 +127,7 @@ def test_numbers_and_times_follow_the_language() -> None:
     assert english.duration(timedelta(hours=26, minutes=5)) == "1 day 2 hr"
     assert english.duration(3600) == "1 hr"
     assert portuguese.duration(timedelta(days=2, hours=4)) == "2 dias 4 h"
+    assert portuguese.duration(timedelta(hours=1, minutes=57)) == "1 h 57 min"
     assert portuguese.ago(at(0), at(5)) == "há 5 min"
     assert (english.percent(0.125), portuguese.percent(0.125)) == ("12.5%", "12,5%")
     assert (english.money(1_234_500_000), portuguese.money(1_230)) == ("1,234.50", "0,0012")
