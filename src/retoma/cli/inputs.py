@@ -139,9 +139,9 @@ def _parse_value(model: type[BaseModel] | None, name: str, text: str) -> Any:
         return text
 
 
-def _accepts(annotation: Any, text: str) -> bool:
+def _accepts(annotation: Any, value: Any) -> bool:
     try:
-        TypeAdapter(annotation).validate_python(text, strict=True)
+        TypeAdapter(annotation).validate_python(value, strict=True)
     except ValidationError:
         return False
     return True

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import Any
 
 from retoma.define.definition_errors import Location, quote_names, suggest_name
@@ -82,17 +81,12 @@ def _unknown_parameters_error(unknown: list[str], scope: Scope) -> Exception:
         return scope.location.error(
             f"parameter {name!r} names neither an input nor a step above; {suggest_name(name, scope.known_names)}"
         )
-    by_similarity = sorted(unknown, key=lambda name: _measure_similarity(name, scope.known_names), reverse=True)
-    wrong = by_similarity[: len(unknown) - len(scope.sources)]  # the others can be the elements
-    hints = "; ".join(f"{name!r}: {suggest_name(name, scope.known_names)}" for name in wrong)
+    wrong = [name for name in unknown if not {f"{name}s", f"{name}es"} & set(scope.sources)]  # the others are elements
+    hints = "; ".join(f"{name!r}: {suggest_name(name, scope.known_names)}" for name in wrong or unknown)
     return scope.location.error(
         f"parameters {quote_names(unknown)} name neither an input nor a step above, and each over "
         f"{quote_names(scope.sources)} provides only {len(scope.sources)} of them; {hints}"
     )
-
-
-def _measure_similarity(name: str, known: Iterable[str]) -> float:
-    return max((SequenceMatcher(None, name, each).ratio() for each in known), default=0)
 
 
 def _bind_parameter(parameter: Parameter, position: int, items: Mapping[str, str], scope: Scope) -> Binding:

@@ -10,6 +10,7 @@ from typing import Any
 from retoma import Client
 from retoma.records import Job, Review, Run
 from retoma.states import JobState, ReviewState, RunState
+from retoma_apps.videos.models import Analytics
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.states import Stage, current_results, stage_of, title_of
 
@@ -47,6 +48,12 @@ class Overview:
     @property
     def upload(self) -> dict[str, Any]:
         return self.done.get("upload") or {}
+
+    @property
+    def analytics(self) -> Analytics | None:
+        """Return the data recorded after the upload."""
+        recorded = self.done.get("analytics_init")
+        return None if recorded is None else Analytics.model_validate(recorded)
 
 
 def get_start_at(run: Run) -> datetime | None:
