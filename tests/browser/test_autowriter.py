@@ -94,7 +94,7 @@ async def rerun_seo(screen: Screen, page: Page) -> None:
     await page.get_by_role("button", name="SEO").click()
     await expect(page.get_by_role("status")).to_contain_text("The rerun has started.")
     await screen.apply_decisions()
-    await expect(page.locator("#head")).to_contain_text("Draft published")
+    await expect(page.locator("#head")).to_contain_text("Draft ready")
     await expect(page.locator("#article h1")).not_to_have_text(title)
     await page.get_by_role("link", name="Compare revisions").click()
     await expect(page.locator("#part-title del").first).to_be_visible()

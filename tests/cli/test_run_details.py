@@ -8,7 +8,7 @@ import pytest
 
 from retoma.cli.run_details import _step_row
 from retoma.records import StepProgress
-from retoma.states import JobState
+from retoma.states import JobState, RunState
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -29,5 +29,13 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 def test_the_items_of_a_step_are_shown_as_succeeded_of_total(
     jobs: dict[JobState, int], states: str, items: str
 ) -> None:
-    row = _step_row(StepProgress("image", True, "default", jobs, NOON, NOON, NOON))
+    row = _step_row(StepProgress("image", True, "default", jobs, NOON, NOON, NOON), RunState.RUNNING)
     assert (str(row["state"]), row["items"]) == (states, items)
+
+
+@pytest.mark.parametrize(
+    ("run", "state"), [(RunState.COMPLETED, "not needed"), (RunState.FAILED, "not run"), (RunState.RUNNING, "waiting")]
+)
+def test_a_step_that_never_ran_does_not_wait_after_the_end(run: RunState, state: str) -> None:
+    row = _step_row(StepProgress("image", True, "default", {}, None, None, NOON), run)
+    assert str(row["state"]) == state

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
+import pytest
+import typer
+from pydantic import BaseModel
+
+from retoma.cli.inputs import read_fields
 from tests.cli.terminal import Terminal
 
 
@@ -76,3 +82,17 @@ def test_an_unknown_pipeline_is_not_found_and_the_nearest_name_is_suggested(term
     ended = terminal.run("start", "flim", "film.py")
     assert ended.returncode == 3
     assert ended.stderr == "Error: the application 'film' has no pipeline 'flim'; did you mean 'film'?\n"
+
+
+def test_a_list_must_be_json_and_the_error_shows_how() -> None:
+    class Menu(BaseModel):
+        dishes: list[str]
+        prices: dict[str, int] | None = None
+
+    assert read_fields("-i", Menu, ['dishes=["a", "b"]', 'prices={"a": 1}']) == {
+        "dishes": ["a", "b"],
+        "prices": {"a": 1},
+    }
+    for field, example in (("dishes=a,b", """-i 'dishes=["a", "b"]'"""), ("prices=1:2", """-i 'prices={"a": "b"}'""")):
+        with pytest.raises(typer.BadParameter, match=re.escape(f"must be JSON, such as {example}, not")):
+            read_fields("-i", Menu, [field])

@@ -91,6 +91,11 @@ def test_an_each_step_has_no_more_items_than_sources(article: Pipeline) -> None:
         article.each("documents")(make_function("label", "document", "outlin"))
 
 
+def test_only_the_misspelt_parameter_of_an_each_step_gets_a_suggestion(article: Pipeline) -> None:
+    with mistake("provides only 1 of them; 'outlin': did you mean 'outline'?"):
+        article.each("documents")(make_function("label", "document", "outlin"))
+
+
 def test_an_ambiguous_part_of_a_pair_must_be_named(article: Pipeline) -> None:
     with mistake("which of 'documents', 'languages' 'target' is", "take one parameter for each of them"):
         article.each("documents", "languages")(make_function("label", "target"))

@@ -147,6 +147,18 @@ async def test_the_result_of_external_work_is_returned_to_the_step(open_sandbox:
         assert job.attempt == 1
 
 
+async def test_the_duration_of_a_step_includes_its_external_work(open_sandbox: OpenSandbox) -> None:
+    host, pipeline = Host(), film()
+    async with open_sandbox(pipeline, resources={"host": host}) as sandbox:
+        run = await start_parked(sandbox, pipeline)
+        await sandbox.clock.advance(minutes(2))
+        host.reports["scene-1"] = PollResult("succeeded", result="video.mp4")
+        await sandbox.work()
+        (step,) = await sandbox.client.runs.get_progress(run)
+        assert step.duration is not None
+        assert step.duration >= minutes(2)
+
+
 async def test_slots_are_released_as_soon_as_external_work_has_ended(open_sandbox: OpenSandbox) -> None:
     host, pipeline = Host(), film()
     async with open_sandbox(pipeline, resources={"host": host}) as sandbox:

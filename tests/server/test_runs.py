@@ -337,5 +337,11 @@ async def test_what_follows_a_rejection_cannot_be_started(open_api: OpenApi) -> 
         assert (await api.post("/api/v1/runs", json={"pipeline": "article"})).status_code == 202
 
 
+async def test_the_nearest_field_is_suggested_for_an_unknown_one(api: Api) -> None:
+    answer = await api.post("/api/v1/runs", json={"pipeline": "film", "inputs": {"topic": "tea"}})
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [{"field": "inputs", "message": "unknown field; did you mean 'input'?"}]
+
+
 def _say_hello() -> str:
     return "hello"

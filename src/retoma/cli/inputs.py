@@ -34,6 +34,7 @@ def read_fields(option: str, model: type[BaseModel] | None, parts: Iterable[str]
             raise typer.BadParameter(f"{option} must be key=value, not {part!r}")
         _check_known(option, model, name)
         fields[name] = _parse_value(model, name, text)
+        _check_list(option, model, name, fields[name])
     return fields
 
 
@@ -109,6 +110,18 @@ def _check_known(option: str, model: type[BaseModel] | None, name: str) -> None:
         raise typer.BadParameter(f"{option}: the input has no field {name!r}; {suggest_name(name, known)}")
 
 
+def _check_list(option: str, model: type[BaseModel] | None, name: str, value: Any) -> None:
+    """Raise BadParameter if the text should be a list or an object, which must be JSON."""
+    field = model.model_fields.get(name) if model is not None else None
+    if field is None or not isinstance(value, str) or _accepts(field.annotation, value):
+        return
+    for empty, example in (([], '["a", "b"]'), ({}, '{"a": "b"}')):
+        if _accepts(field.annotation, empty):
+            raise typer.BadParameter(
+                f"{option}: {name!r} must be JSON, such as {option} '{name}={example}', not {value!r:.80}"
+            )
+
+
 def _list_names(field: str, info: FieldInfo) -> list[str]:
     alias = info.validation_alias
     choices = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
@@ -126,9 +139,9 @@ def _parse_value(model: type[BaseModel] | None, name: str, text: str) -> Any:
         return text
 
 
-def _accepts(annotation: Any, text: str) -> bool:
+def _accepts(annotation: Any, value: Any) -> bool:
     try:
-        TypeAdapter(annotation).validate_python(text, strict=True)
+        TypeAdapter(annotation).validate_python(value, strict=True)
     except ValidationError:
         return False
     return True

@@ -95,7 +95,7 @@ def print_details(details: RunDetails) -> None:
     if details.stale:
         console.print(f"stale    {_stale_line(details)}")
     console.print()
-    console.print(printing.make_table([_step_row(step) for step in details.steps], _STEP_COLUMNS))
+    console.print(printing.make_table([_step_row(step, run.state) for step in details.steps], _STEP_COLUMNS))
     for title, lines in (
         ("Waiting", [escape_text(wait.explain(printing.format_zoned_time)) for wait in details.waits]),
         (
@@ -103,10 +103,7 @@ def print_details(details: RunDetails) -> None:
             [f"{_format_job(job.step, job.item)}, attempt {job.attempt}" for job in details.running][:MAX_ERRORS],
         ),
         (f"Errors ({details.error_counts.failed} failed)", _error_lines(details, retried=False)),
-        (
-            f"Retried ({details.error_counts.retried_attempts} failed attempts)",
-            _error_lines(details, retried=True),
-        ),
+        (f"Retried ({details.error_counts.recovered}, last error of each)", _error_lines(details, retried=True)),
         ("Orphans (look for them at the provider)", [_format_orphan(orphan) for orphan in details.orphans]),
         ("Results", _result_lines(details)),
     ):
@@ -171,15 +168,15 @@ _STATE_ORDER = [
 ]
 
 
-def _step_row(step: StepProgress) -> dict[str, Any]:
-    done = step.jobs and step.ended_count == step.total
+def _step_row(step: StepProgress, run_state: RunState) -> dict[str, Any]:
+    absence = step.explain_absence(run_state)
     return {
         "step": step.step,
-        "state": _format_states(step),
-        "items": _format_items(step) if step.each else None,
+        "state": Text(absence.replace("_", " ")) if absence else _format_states(step),
+        "items": _format_items(step) if step.each and not absence else None,
         "queue": step.queue,
         "started_at": step.started_at,
-        "took": step.ended_at - step.started_at if done and step.started_at and step.ended_at else None,
+        "took": step.duration,
     }
 
 

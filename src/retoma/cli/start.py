@@ -34,7 +34,12 @@ def start(
         ),
     ] = None,
     fields: Annotated[
-        list[str] | None, typer.Option("-i", metavar="KEY=VALUE", help="An input field; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "-i",
+            metavar="KEY=VALUE",
+            help="An input field; repeatable. VALUE is text, or JSON as in -i 'sizes=[1, 2]'.",
+        ),
     ] = None,
     input_json: Annotated[
         str | None, typer.Option("--input", metavar="JSON", help="The inputs: a JSON object, @file, or - for stdin.")

@@ -81,7 +81,8 @@ def _unknown_parameters_error(unknown: list[str], scope: Scope) -> Exception:
         return scope.location.error(
             f"parameter {name!r} names neither an input nor a step above; {suggest_name(name, scope.known_names)}"
         )
-    hints = "; ".join(f"{name!r}: {suggest_name(name, scope.known_names)}" for name in unknown)
+    wrong = [name for name in unknown if not {f"{name}s", f"{name}es"} & set(scope.sources)]  # the others are elements
+    hints = "; ".join(f"{name!r}: {suggest_name(name, scope.known_names)}" for name in wrong or unknown)
     return scope.location.error(
         f"parameters {quote_names(unknown)} name neither an input nor a step above, and each over "
         f"{quote_names(scope.sources)} provides only {len(scope.sources)} of them; {hints}"

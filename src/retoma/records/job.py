@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Any
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from retoma.states import JOB_FINAL_STATES, JobState
+from retoma.states import JOB_FINAL_STATES, JobState, RunState
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,10 @@ class FailedAttempt:
 
 @dataclass(frozen=True)
 class StepProgress:
-    """The number of jobs of one step of a run by state. An `each` step may have none yet."""
+    """The number of jobs of one step of a run by state. An `each` step may have none yet.
+
+    `spans` has the first start and the last end of its current jobs of each revision; no end while one is open.
+    """
 
     step: str
     each: bool
@@ -56,6 +59,24 @@ class StepProgress:
     started_at: datetime | None
     ended_at: datetime | None
     created_at: datetime | None
+    spans: tuple[tuple[datetime, datetime | None], ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has jobs, and all have ended."""
+        return bool(self.jobs) and self.ended_count == self.total
+
+    @property
+    def duration(self) -> timedelta | None:
+        """Return how long its jobs took, without the time between two revisions; None before its end."""
+        lasted = [end - start for start, end in self.spans if end is not None]
+        return sum(lasted, timedelta()) if lasted and self.is_over else None
+
+    def explain_absence(self, run: RunState) -> Literal["not_needed", "not_run"] | None:
+        """Return how to call the state of a step of which no job started in a run that is over, otherwise None."""
+        if not run.is_over or self.started_at or any(state is not JobState.CANCELLED for state in self.jobs):
+            return None
+        return "not_needed" if run is RunState.COMPLETED else "not_run"
 
     @property
     def ended_count(self) -> int:

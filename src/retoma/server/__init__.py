@@ -13,7 +13,7 @@ A route without `require_scope` must declare `dependencies=[public]`; otherwise 
 from retoma.server.file_response import get_public_url, parse_range, send_file
 from retoma.server.pages.badges import BadgeStyle
 from retoma.server.pages.differences import diff_results
-from retoma.server.pages.graph import summarize_state
+from retoma.server.pages.graph import get_step_display_state
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
 from retoma.server.pages.review_summary import build_file_url
@@ -39,6 +39,7 @@ __all__ = [
     "document_problems",
     "find_fatal_episode",
     "get_public_url",
+    "get_step_display_state",
     "idempotency_key_header",
     "list_stuck_episodes",
     "make_server",
@@ -47,6 +48,5 @@ __all__ = [
     "require_scope",
     "require_scope_or_link",
     "send_file",
-    "summarize_state",
     "to_problem",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
@@ -12,12 +12,13 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 
+from retoma.define.definition_errors import suggest_name
 from retoma.errors import (
     AlreadyDecided,
     Conflict,
@@ -97,7 +98,7 @@ class ProblemRoute(APIRoute):
             try:
                 return await handler(request)
             except (Problem, RequestValidationError, RetomaError) as error:
-                problem = to_problem(error)
+                problem = to_problem(error, _list_body_fields(self))
                 self.change_problem(problem, error, request)
                 if problem is error:
                     raise
@@ -125,14 +126,14 @@ def add_exception_handlers(server: FastAPI) -> None:
     server.add_exception_handler(RetomaError, _on_error)
 
 
-def to_problem(error: Problem | RequestValidationError | RetomaError) -> Problem:
-    """Return the problem that answers an error raised by a route."""
+def to_problem(error: Problem | RequestValidationError | RetomaError, body_fields: Sequence[str] = ()) -> Problem:
+    """Return the problem that answers an error raised by a route whose body may have these fields."""
     detail = str(error)
     match error:
         case Problem():
             return error
         case RequestValidationError():
-            return _problem_from_validation(error)
+            return _problem_from_validation(error, body_fields)
         case Gone():
             return Problem(410, "GONE", detail)
         case NotFound():
@@ -169,11 +170,11 @@ def to_problem(error: Problem | RequestValidationError | RetomaError) -> Problem
             return Problem(422, _error_code(error), detail)
 
 
-def _problem_from_validation(error: RequestValidationError) -> Problem:
+def _problem_from_validation(error: RequestValidationError, body_fields: Sequence[str]) -> Problem:
     if _is_body_not_json(error):
         detail = "the body was not parsed as JSON: send Content-Type: application/json"
         return Problem(422, "INVALID_REQUEST", detail, errors=[{"field": "Content-Type", "message": detail}])
-    fields = [_describe_field(each) for each in error.errors()]
+    fields = [_describe_field(each, body_fields) for each in error.errors()]
     first = "; ".join(f"{each['field']}: {each['message']}" for each in fields[:3])
     return Problem(422, "INVALID_REQUEST", f"invalid request: {first}", errors=fields)
 
@@ -231,10 +232,17 @@ def find_routes(request: Request) -> list[RouteContext]:
     return [route for route in routes if compile_path(route.path or "")[0].match(request.scope["path"])]
 
 
-async def _on_error(_: Request, error: Exception) -> Response:
+async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError | RetomaError)
     release_frames(error)
-    return to_problem(error).to_response()
+    return to_problem(error, _list_body_fields(request.scope.get("route"))).to_response()
+
+
+def _list_body_fields(route: Any) -> list[str]:
+    """Return the names of the fields that the body of a route may have; none if the body is not a model."""
+    field = getattr(route, "body_field", None)
+    model = None if field is None else field.field_info.annotation
+    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
 
 
 def _describe_http_error(error: HTTPException) -> str:
@@ -247,10 +255,12 @@ def _describe_http_error(error: HTTPException) -> str:
             return str(error.detail)
 
 
-def _describe_field(error: Any) -> dict[str, str]:
+def _describe_field(error: Any, body_fields: Sequence[str] = ()) -> dict[str, str]:
     """Return the dotted path and the message of an error, without the value, which may be secret."""
     location = error["loc"]
     if error["msg"] == "JSON decode error":  # its location is a character offset
         return {"field": "body", "message": f"not valid JSON: {error['ctx']['error']} at character {location[-1]}"}
     parts = location[1:] if len(location) > 1 and location[0] in ("body", "query", "path", "header") else location
+    if error["type"] == "extra_forbidden" and location[:1] == ("body",) and len(parts) == 1 and body_fields:
+        return {"field": str(parts[0]), "message": f"unknown field; {suggest_name(str(parts[0]), body_fields)}"}
     return {"field": ".".join(map(str, parts)), "message": str(error["msg"]).removeprefix("Value error, ")}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,7 +12,7 @@ from uuid import UUID
 import asyncpg
 
 from retoma.records import ErrorCounts, Event, FailedAttempt, Job, Run, StepProgress
-from retoma.states import RUN_FINAL_STATES, JobState, RunState
+from retoma.states import JOB_FINAL_STATES, RUN_FINAL_STATES, JobState, RunState
 from retoma.store.database import Database
 from retoma.store.rows import make_record, parse_json
 from retoma.store.statements import statements
@@ -207,15 +208,33 @@ def _make_job(row: asyncpg.Record) -> Job:
 
 
 def _make_progress(step: str, rows: list[asyncpg.Record]) -> StepProgress:
+    jobs: Counter[JobState] = Counter()
+    for row in rows:
+        if row["jobs"]:
+            jobs[JobState(row["state"])] += row["jobs"]
+    revisions = sorted({row["revision"] for row in rows if row["started_at"]})
     return StepProgress(
         step=step,
         each=rows[0]["each"],
         queue=rows[0]["queue"],
-        jobs={JobState(row["state"]): row["jobs"] for row in rows if row["jobs"]},
-        started_at=min((row["started_at"] for row in rows if row["started_at"]), default=None),
-        ended_at=max((row["ended_at"] for row in rows if row["ended_at"]), default=None),
-        created_at=min((row["created_at"] for row in rows if row["created_at"]), default=None),
+        jobs=dict(jobs),
+        created_at=_find(min, "created_at", rows),
+        started_at=_find(min, "started_at", rows),
+        ended_at=_find(max, "ended_at", rows),
+        spans=tuple(_make_span([row for row in rows if row["revision"] == each]) for each in revisions),
     )
+
+
+def _make_span(rows: Sequence[asyncpg.Record]) -> tuple[datetime, datetime | None]:
+    """Return the first start and the last end of jobs that have started. The end is None while one has not ended."""
+    began = [row for row in rows if row["started_at"]]
+    is_over = all(JobState(row["state"]) in JOB_FINAL_STATES for row in rows)
+    return min(row["started_at"] for row in began), _find(max, "ended_at", rows) if is_over else None
+
+
+def _find(choose: Callable[..., datetime | None], column: str, rows: Sequence[asyncpg.Record]) -> datetime | None:
+    """Return the first or the last time in a column, or None if it has none."""
+    return choose((row[column] for row in rows if row[column]), default=None)
 
 
 def parse_event_data(event: asyncpg.Record) -> Any:

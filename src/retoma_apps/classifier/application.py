@@ -15,7 +15,7 @@ from retoma_apps.classifier.demo import run_demo
 from retoma_apps.classifier.operations.projects import OfflineAccuracies
 from retoma_apps.classifier.operations.uploads import LARGEST_UPLOAD
 from retoma_apps.classifier.pages import execution
-from retoma_apps.classifier.pages.messages import LOCALE
+from retoma_apps.classifier.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.classifier.pages.projects import ProjectPages
 from retoma_apps.classifier.pipeline import classification
 from retoma_apps.classifier.routes import router
@@ -44,6 +44,7 @@ def make_app(files: FileStore, llm: Llm | None, fallback_models: Sequence[str] =
         pages=[*execution.PAGES, *ProjectPages(accuracies, is_offline=llm is None).pages],
         templates=PAGES_FOLDER / "templates",
         static=PAGES_FOLDER / "static",
+        labels=STEP_LABELS,
         locale=LOCALE,
         files=files,
         large_bodies={"/arquivos": LARGEST_UPLOAD},

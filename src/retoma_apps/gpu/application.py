@@ -20,6 +20,15 @@ from retoma_apps.gpu.settings import GpuSettings, Rules
 from retoma_apps.providers.gpu import GpuHost, configured_providers
 
 LOCALE = Path(__file__).parent / "locale"
+STEP_LABELS = {
+    "parts": N_("Batches of images"),
+    "clips": N_("Clips"),
+    "leftovers": N_("Images left over"),
+    "lone_clip": N_("Clip of a single image"),
+    "videos": N_("Videos"),
+    "captioned": N_("Captions"),
+    "with_audio": N_("Audio"),
+}
 
 
 def make_app(rules: Rules, host: GpuHost, files: FileSettings) -> App:
@@ -33,6 +42,7 @@ def make_app(rules: Rules, host: GpuHost, files: FileSettings) -> App:
         webhook_body=build_callback_body,
         webhook_schema=JobCallback,
         metrics=collect_metrics,
+        labels=STEP_LABELS,
         locale=LOCALE,
         demo=partial(run_demo, rules) if rules.offline else None,
         checks=lambda: check_environment(host),

@@ -115,7 +115,7 @@ async def test_articles_are_listed_with_state_step_revision_cost_and_time(pages:
     await pages.rerun(run, what="seo")
     text = await pages.read()
     name = f"Café e cafeína {str(run)[:13]}"
-    assert re.search(rf"{name} explicar quanto café é seguro Saúde Draft published Publication in W\S+ 2 0\.0", text)
+    assert re.search(rf"{name} explicar quanto café é seguro Saúde Draft ready Publication in W\S+ 2 0\.0", text)
     assert "Sono profundo" in text
 
 
@@ -222,7 +222,7 @@ async def test_an_import_shows_its_lines_with_their_articles(pages: WriterPages)
     links = re.findall(r'href="/articles/([0-9a-f-]{36})"', shown.text)
     assert len(links) == 2
     assert "Café e cafeína" in await pages.read(links[0])
-    assert f"3 Sono profundo {links[1][:13]} saude Draft published" in read_text(shown)
+    assert f"3 Sono profundo {links[1][:13]} saude Draft ready" in read_text(shown)
     assert f"Sono profundo {links[1][:13]}" in await pages.read()
 
 
@@ -448,7 +448,7 @@ async def test_a_reviewer_sees_the_article_the_findings_and_what_decisions_do(pa
     assert f'href="/reviews/{review.id}"' in (await pages.get(str(run))).text
     text = await pages.read_review(run)
     assert re.search(r"Length Warning the body has \d+ words, but 700 were requested", text)
-    assert "Accept: the article is published as a draft as it is." in text
+    assert "Approve: the article is published as a draft as it is." in text
     assert (await pages.app.get_results(run))["content_created"]["conclusion"][0] in text
     portuguese = await pages.read_review(run, "pt")
     assert re.search(r"Tamanho Alerta o corpo tem \d+ palavras, mas foram pedidas 700", portuguese)
@@ -592,3 +592,29 @@ async def test_pages_need_a_login_and_forms_their_token(pages: WriterPages) -> N
     files: dict[str, Any] = {"file": ("x.csv", b"a")}
     assert (await pages.visitor.upload("/articles/imports", {}, files)).status_code == 403
     assert (await stranger.upload("/articles/imports", {}, files)).status_code == 303
+
+
+async def test_without_a_model_the_preview_marks_lines_that_cannot_be_written(pages: WriterPages) -> None:
+    pages.app.writer.name = "offline"
+    for page in ("new", "imports"):
+        assert "coffee (English), sleep (English), café" in await pages.read(page)
+    preview = await pages.upload(LINE, LINE.replace("Café e cafeína", "Chá verde"))
+    shown = await pages.read(preview)
+    assert "1 line needs a language model: its article would fail." in shown
+    assert "Chá verde needs a language model" in shown
+    assert "Café e cafeína needs" not in shown
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("en", "No language model is configured for this theme."),
+        ("pt-BR", "Não há modelo de linguagem configurado para este tema."),
+    ],
+)
+async def test_a_failed_line_says_why_in_the_readers_language(pages: WriterPages, language: str, sentence: str) -> None:
+    address = await pages.import_lines(LINE.replace("Café e cafeína", "Chá verde"))
+    await pages.app.work()
+    shown = await pages.read(address, language)
+    assert sentence in shown
+    assert "ended as failed" not in shown

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from retoma import App, Pipeline, Retry
-from retoma.records import FailedAttempt, Review, StepProgress
+from retoma.records import ExternalWork, FailedAttempt, Review, StepProgress
 from retoma.server.pages import graph, waterfall
 from retoma.server.pages.formats import Formats
 from retoma.states import JobState, ReviewState
@@ -26,7 +26,8 @@ def make_step(name: str, created: float, started: float | None, ended: float | N
     state = JobState.SUCCEEDED if ended is not None else JobState.READY if started is None else JobState.RUNNING
     began = None if started is None else at(started)
     over = None if ended is None else at(ended)
-    return StepProgress(name, False, "default", {state: 1}, began, over, at(created))
+    spans = () if began is None else ((began, over),)
+    return StepProgress(name, False, "default", {state: 1}, began, over, at(created), spans)
 
 
 def test_a_long_idle_time_is_compressed_and_labelled() -> None:
@@ -112,7 +113,7 @@ def test_a_run_without_duration_is_drawn() -> None:
 
 
 def test_steps_are_right_of_their_dependencies_and_internal_ones_are_omitted() -> None:
-    drawing = graph.draw_graph(film.graph, {})
+    drawing = graph.draw_graph(film.graph, {}, dict.fromkeys(film.steps, "waiting"))
     columns = {node.step: node.x for node in drawing.nodes}
     assert columns["lines"] < columns["image"] < columns["cut"]
     assert set(columns) == {"lines", "image", "cut"}
@@ -126,6 +127,7 @@ def test_numbers_and_times_follow_the_language() -> None:
     assert english.duration(timedelta(hours=26, minutes=5)) == "1 day 2 hr"
     assert english.duration(3600) == "1 hr"
     assert portuguese.duration(timedelta(days=2, hours=4)) == "2 dias 4 h"
+    assert portuguese.duration(timedelta(hours=1, minutes=57)) == "1 h 57 min"
     assert portuguese.ago_text(at(0), at(5)) == "há 5 min"
     assert (english.percent(0.125), portuguese.percent(0.125)) == ("12.5%", "12,5%")
     assert (english.money(1_234_500_000), portuguese.money(1_230)) == ("1,234.50", "0,0012")
@@ -146,6 +148,21 @@ def test_attempts_of_a_job_are_drawn_separately_with_the_wait_between_them() -> 
     assert list_spans(fall) == [("queue", 1), ("bad", 2), ("again", 2), ("queue", 2), ("run", 2)]
     assert fall.totals["again"] == timedelta(minutes=2)
     assert fall.totals["run"] == timedelta(minutes=4)
+
+
+def test_the_time_between_two_revisions_does_not_count_as_duration() -> None:
+    spans = ((at(0), at(1)), (at(60), at(62)))
+    step = StepProgress("one", True, "default", {JobState.SUCCEEDED: 2}, at(0), at(62), at(0), spans)
+    (lane,) = waterfall.draw_waterfall([step], {}, [], at(0), at(62)).lanes
+    assert lane.duration == step.duration == timedelta(minutes=3)
+    assert [bar.duration / timedelta(minutes=1) for bar in lane.bars if bar.kind == "run"] == [1, 2]
+
+
+def test_external_work_counts_as_duration_and_not_as_work_of_the_worker() -> None:
+    work = make_record(ExternalWork, step="one", item="", parked_at=at(1), ended_at=at(30), is_child_run=False)
+    fall = waterfall.draw_waterfall([make_step("one", 0, 0, 32)], {}, [work], at(0), at(32))
+    assert fall.lanes[0].duration == timedelta(minutes=32)
+    assert (fall.totals["run"], fall.totals["external"]) == (timedelta(minutes=3), timedelta(minutes=29))
 
 
 def test_the_last_attempt_that_failed_is_not_drawn_twice() -> None:
@@ -188,6 +205,6 @@ async def test_attempts_are_on_the_page_with_a_lane_for_the_selected_item(open_p
 def test_a_step_whose_items_ended_differently_shows_how_many_succeeded_and_failed() -> None:
     jobs = {JobState.SUCCEEDED: 61, JobState.FAILED: 2, JobState.QUARANTINED: 1}
     node = graph._make_node(
-        "image", True, StepProgress("image", True, "default", jobs, at(0), at(1), at(0)), None, 0, 0
+        "image", True, StepProgress("image", True, "default", jobs, at(0), at(1), at(0)), "failed", 0, 0
     )
     assert (node.done, node.total, node.failed) == (61, 64, 3)

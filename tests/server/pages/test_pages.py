@@ -10,8 +10,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from pydantic import BaseModel
 
-from retoma import App, Pipeline, Retry, Webhook
+from retoma import App, Context, Pipeline, Retry, Webhook
 from retoma.client.bulk_actions import BulkFilter
 from retoma.files import FileSettings, create_file_store
 from retoma.records import REASON_MESSAGES, BulkKind, StuckCause, WaitReason
@@ -35,6 +36,13 @@ HOSTILE = (
     "javascript:alert(1)",
 )
 EVERYTHING = " ".join(HOSTILE)
+
+
+class Pictures(BaseModel):
+    wanted: list[str] = []
+    is_broken: bool = False
+
+
 letter = Pipeline("letter", inputs=Brief)
 
 
@@ -411,3 +419,46 @@ async def test_a_token_in_a_webhook_url_is_shown_on_no_page_and_in_no_response(o
             assert answer.status_code == 200
             assert "token=***" in answer.text
             assert "canary" not in answer.text
+
+
+async def test_a_step_that_never_ran_does_not_wait_after_the_end_of_its_run(open_pages: OpenPages) -> None:
+    pictures = Pipeline("pictures", retry=Retry(0), inputs=Pictures)
+
+    @pictures.step
+    def names(wanted: list[str], is_broken: bool) -> list[str]:
+        if is_broken:
+            raise ValueError("no")
+        return wanted
+
+    @pictures.each(names)
+    def drawing(name: str) -> str:
+        return name
+
+    async with open_pages(application=App("test", pipelines=[pictures])) as visitor:
+        for is_broken, progress, state in ((False, "2 of 2 steps", "Not needed"), (True, "0 of 2 steps", "Not run")):
+            run = await visitor.client.start("pictures", {"is_broken": is_broken})
+            await visitor.api.sandbox.work()
+            text = visible_text(await visitor.get(f"/runs/{run.id}"))
+            assert (progress in text, state in text, "Waiting" in text) == (True, True, False)
+
+
+async def test_retried_jobs_are_counted_as_listed_and_their_errors_are_not_red(open_pages: OpenPages) -> None:
+    shaky = Pipeline("shaky", retry=Retry(2, delays=[60]))
+
+    @shaky.step
+    def names() -> list[str]:
+        return ["a", "b"]
+
+    @shaky.each(names)
+    def third_time(name: str, *, ctx: Context) -> str:
+        if ctx.attempt < 3:
+            raise OSError("the disk is away")
+        return name
+
+    async with open_pages(application=App("test", pipelines=[shaky])) as visitor:
+        run = await visitor.client.start("shaky")
+        await visitor.api.sandbox.work()
+        page = await visitor.get(f"/runs/{run.id}")
+        assert re.search(r"Retried jobs\s+2\s", visible_text(page))
+        assert page.text.count('class="wrapany dim">OSError: the disk is away') == 2
+        assert "errline" not in page.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -12,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from retoma.reviews import Decision
+from retoma.server.pages.formats import format_json
 from retoma.states import RunState
 from tests.server.pages.newsroom import make_application, start_until_review, work_until_review
 from tests.server.pages.visitor import OpenPages, Visitor, token_of, visible_text
@@ -161,3 +163,21 @@ async def test_a_run_is_forked_with_another_input_after_a_typing_error(visitor: 
     assert f"Forked from Renda fixa em 2026 {str(run)[:13]}" in " ".join(forked.split())
     (new, _) = await visitor.client.runs.list()
     assert (new.input["tone"], new.state) == ("loud", RunState.RUNNING)
+
+
+async def test_a_run_that_is_over_shows_its_result_and_offers_to_rerun_any_step(visitor: Visitor) -> None:
+    run = await run_to_end(visitor)
+    page = await visitor.get(f"/runs/{run}")
+    shown = page.text[page.text.index('id="results"') : page.text.index('id="graph"')]
+    assert format_json((await visitor.client.runs.get_results(run))["post"]) in html.unescape(shown)
+    assert "Select a step to see its result, edit it or rerun it." in visible_text(page)
+    assert '<option value="image">' in page.text
+    assert "The rerun has started." in await submit_action(visitor, run, "rerun", what="downstream", step="image")
+    assert (await visitor.client.runs.get(run)).revision == 2
+
+
+async def test_what_a_run_shows_only_at_its_end_appears_without_a_reload(visitor: Visitor) -> None:
+    review = await start_until_review(visitor.api.sandbox)
+    page = (await visitor.get(f"/runs/{review.run}")).text
+    for part in ("results", "errors", "retried", "again"):
+        assert re.search(rf'data-live id="{part}">\s*</div>', page), part

@@ -44,6 +44,8 @@ STATE_BADGES = {
     "skipped": StateBadge("skip", "wait", NP_("state", "Skipped")),
     "quarantined": StateBadge("lock", "fail", NP_("state", "Quarantined")),
     "in_review": StateBadge("hand", "human", NP_("state", "Waiting for review")),  # parked until a person decides
+    "not_needed": StateBadge("skip", "wait", NP_("state", "Not needed")),  # steps without jobs at the end of the run
+    "not_run": StateBadge("dash", "wait", NP_("state", "Not run")),
     "waiting_for_child": StateBadge("park", "run", NP_("state", "Waiting for child run")),  # parked for its child run
     # reviews
     "open": StateBadge("hand", "human", NP_("state", "Open")),

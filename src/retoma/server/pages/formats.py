@@ -141,6 +141,8 @@ def format_json(value: Any) -> str:
 
 @lru_cache(maxsize=4_096)
 def _format_unit(count: float, unit: str, locale: str) -> str:
+    if unit == "duration-hour" and locale.startswith("pt"):  # CLDR abbreviates two hours as 2 h, and one as 1 horas
+        return f"{format_decimal(count, _ROUNDED_PATTERN, locale)} h"
     return format_unit(count, unit, "short", _ROUNDED, locale)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from retoma.define.graph import Graph
 from retoma.records import StepProgress
-from retoma.states import JobState
+from retoma.states import JobState, RunState
 
 WIDTH, HEIGHT = 200, 46
 COLUMN_GAP, ROW_GAP = 66, 18
@@ -18,7 +17,7 @@ MARGIN = 8
 @dataclass(frozen=True)
 class Node:
     step: str
-    state: str | None
+    state: str
     done: int
     total: int
     failed: int
@@ -41,16 +40,14 @@ class Drawing:
     height: int
 
 
-def draw_graph(
-    graph: Graph, progress: Mapping[str, StepProgress], parked_as: Mapping[str, str] = MappingProxyType({})
-) -> Drawing:
-    """Draw the steps that the user wrote; lines pass through internal steps. `parked_as` has their display states."""
+def draw_graph(graph: Graph, progress: Mapping[str, StepProgress], states: Mapping[str, str]) -> Drawing:
+    """Draw the steps that the user wrote; lines pass through internal steps. `states` has their display states."""
     edges = list_visible_edges(graph)
     columns = _assign_columns([step.name for step in graph.steps if not step.internal], edges)
     places = _assign_positions(columns)
     each = {step.name: step.each for step in graph.steps}
-    nodes = [_make_node(step, each[step], progress.get(step), parked_as.get(step), *places[step]) for step in places]
-    done = {node.step for node in nodes if node.state is JobState.SUCCEEDED}
+    nodes = [_make_node(step, each[step], progress.get(step), states[step], *places[step]) for step in places]
+    done = {node.step for node in nodes if node.state == JobState.SUCCEEDED}
     lines = [Line(_draw_path(places[first], places[last]), first in done) for first, last in edges]
     return Drawing(nodes, lines, _get_extent(places, 0, WIDTH), _get_extent(places, 1, HEIGHT))
 
@@ -81,9 +78,21 @@ def summarize_state(step: StepProgress | None) -> JobState | None:
     return None if step is None else next((state for state in order if step.jobs.get(state)), None)
 
 
-def get_display_state(state: JobState | None, parked_as: str | None) -> str | None:
+def get_display_state(state: JobState, parked_as: str | None) -> str:
     """Return the state as people should read it: `parked_as` says what a parked job waits for, if not a provider."""
     return parked_as if parked_as is not None and state is JobState.PARKED else state
+
+
+def get_step_display_state(step: StepProgress, run_state: RunState, parked_as: str | None = None) -> str:
+    """Return the state of a step as people should read it; `waiting` if it has no jobs yet."""
+    state = summarize_state(step) or JobState.WAITING
+    return step.explain_absence(run_state) or get_display_state(state, parked_as)
+
+
+def list_final_steps(graph: Graph) -> list[str]:
+    """Return the steps that no other depends on."""
+    needed = {first for first, _ in list_visible_edges(graph)}
+    return [step.name for step in graph.steps if not step.internal and step.name not in needed]
 
 
 def list_visible_edges(graph: Graph) -> list[tuple[str, str]]:
@@ -120,9 +129,8 @@ def _assign_positions(columns: list[list[str]]) -> dict[str, tuple[int, int]]:
     }
 
 
-def _make_node(step: str, each: bool, progress: StepProgress | None, parked_as: str | None, x: int, y: int) -> Node:
+def _make_node(step: str, each: bool, progress: StepProgress | None, state: str, x: int, y: int) -> Node:
     jobs = {} if progress is None else progress.jobs
-    state = get_display_state(summarize_state(progress), parked_as)
     failed = jobs.get(JobState.FAILED, 0) + jobs.get(JobState.QUARANTINED, 0)
     return Node(step, state, jobs.get(JobState.SUCCEEDED, 0), sum(jobs.values()), failed, each, x, y)
 

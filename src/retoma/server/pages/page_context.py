@@ -202,8 +202,9 @@ class PageContext:
         return self.translator.translate(message, **values)
 
     def translate_error(self, error: RetomaError) -> str:
-        """Return the message of an error. One that no catalogue has stays English."""
-        return self.gettext(error.message, **error.values) if error.message else ""
+        """Return the message of an error as a sentence. One that no catalogue has stays English."""
+        sentence = self.gettext(error.message, **error.values) if error.message else ""
+        return sentence[:1].upper() + sentence[1:]
 
     def get_state_name(self, state: str) -> str:
         return self.translate(badges.get_state_name(state))

@@ -17,7 +17,8 @@ MAX_REASON_LENGTH = 2_000
 
 
 async def rerun_steps(context: PageContext) -> Response:
-    run, step, item = context.get_path_id("run"), context.query.get("step", ""), context.query.get("item", "")
+    run, item = context.get_path_id("run"), context.query.get("item", "")
+    step = context.query.get("step") or context.fields.get("step", "")
     why = context.fields.get("reason", "").strip()[:MAX_REASON_LENGTH] or None
     steps, options = _parse_selection(context, step)
     items = [item] if item and steps else None

@@ -98,7 +98,8 @@ async def show_run(
         progress=progress,
         urgency=get_urgency,
         event_name=lambda kind: context.translate(EVENT_NAMES[kind]) if kind in EVENT_NAMES else kind,
-        done=sum(all(state is JobState.SUCCEEDED for state in step.jobs) and step.total > 0 for step in steps),
+        done=sum(_is_done(step, run) for step in steps),
+        final_results=await _load_final_results(context, run, shape, progress),
         waterfall=await _build_waterfall(
             context, run, steps, graph.list_dependencies(shape), chosen["job"], run.ended_at or now, held, external_work
         ),
@@ -109,7 +110,7 @@ async def show_run(
         is_fork_open=rejected_fork is not None,
         charges=await client.costs.get_totals(by=("provider", "resource", "step"), run=run.id, limit=MAX_CHARGES),
         **_load_reviews(held),
-        **_load_display_states(held, external_work, shape, progress),
+        **_load_display_states(run, held, external_work, shape, progress),
         **_allowed_actions(run, chosen["job"]),
         **await _load_stuck_state(context, run),
         **await _load_stale_jobs(context, run),
@@ -176,7 +177,27 @@ def _load_reviews(reviews: list[Review]) -> dict[str, Any]:
     }
 
 
+def _is_done(step: StepProgress, run: Run) -> bool:
+    """Whether a step has succeeded or, because a condition or the end of the run says so, is not needed."""
+    if not step.jobs:
+        return step.explain_absence(run.state) == "not_needed"
+    return all(state in (JobState.SUCCEEDED, JobState.SKIPPED) for state in step.jobs)
+
+
+async def _load_final_results(
+    context: PageContext, run: Run, graph_definition: Graph, progress: Mapping[str, StepProgress]
+) -> list[tuple[StepProgress, Any]]:
+    """Return the steps that no other depends on, once the run is over, with their results; None for many items."""
+    found: list[tuple[StepProgress, Any]] = []
+    for step in graph.list_final_steps(graph_definition) if run.is_over else []:
+        if progress[step].jobs.get(JobState.SUCCEEDED):
+            jobs = [] if progress[step].each else await context.client.runs.list_step_jobs(run.id, step, limit=1)
+            found.append((progress[step], jobs[0].output if jobs else None))
+    return found
+
+
 def _load_display_states(
+    run: Run,
     reviews: list[Review],
     external_work: list[ExternalWork],
     graph_definition: Graph,
@@ -185,12 +206,15 @@ def _load_display_states(
     """Return the states of steps and jobs as people should read them: for what a parked job waits."""
     jobs = {(work.step, work.item): "waiting_for_child" for work in external_work if work.is_child_run}
     jobs |= {(review.step, review.item): "in_review" for review in reviews if review.applied_at is None}
-    steps = {step: state for (step, _), state in sorted(jobs.items(), key=lambda job: job[1] == "in_review")}
+    parked_as = {step: state for (step, _), state in sorted(jobs.items(), key=lambda job: job[1] == "in_review")}
+    states = {
+        name: graph.get_step_display_state(step, run.state, parked_as.get(name)) for name, step in progress.items()
+    }
     return {
-        "parked_as": steps,
-        "state_of": lambda step: graph.get_display_state(graph.summarize_state(progress[step]), steps.get(step)),
+        "parked_as": parked_as,
+        "state_of": states.__getitem__,
         "job_state_of": lambda job: graph.get_display_state(job.state, jobs.get((job.step, job.item))),
-        "graph": graph.draw_graph(graph_definition, progress, steps),
+        "graph": graph.draw_graph(graph_definition, progress, states),
     }
 
 

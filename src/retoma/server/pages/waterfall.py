@@ -206,7 +206,7 @@ def _find_idle_spans(start: datetime, end: datetime, active: list[Span]) -> Iter
 
 def _end_of_step(step: StepProgress) -> datetime | None:
     """Return when the last job ended; None while one is running or there is none."""
-    return step.ended_at if step.jobs and step.ended_count == step.total else None
+    return step.ended_at if step.is_over else None
 
 
 def _build_parts(
@@ -228,6 +228,7 @@ def _build_parts(
     ]
     away = [("external", span) for is_child_run, span in own_work if not is_child_run]
     children = [("child", span) for span in _merge_spans(span for is_child_run, span in own_work if is_child_run)]
+    worked = _subtract_from(worked, "run", [span for _, span in own_work])
     return [(kind, span) for kind, span in (*waited, *worked, *away, *children) if span.end >= span.start]
 
 
@@ -238,17 +239,17 @@ def _add_reviews(parts: list[Part], reviews: Sequence[Review], end: datetime) ->
     """
     shown = [review for review in reviews if review.planned or not review.item]
     review_spans = _merge_spans([_review_span(review, end) for review in shown])
-    idle = _merge_spans([_review_span(review, end) for review in shown if review.item])
-    left: list[Part] = []
-    for kind, span in parts:
-        match kind:
-            case "queue":
-                left += [(kind, part) for part in _subtract_spans(span, review_spans)]
-            case "run":
-                left += [(kind, part) for part in _subtract_spans(span, idle)]
-            case _:
-                left.append((kind, span))
+    idle = [_review_span(review, end) for review in shown if review.item]
+    left = _subtract_from(_subtract_from(parts, "queue", review_spans), "run", idle)
     return [*left, *(("human", span) for span in review_spans)]
+
+
+def _subtract_from(parts: Iterable[Part], kind: str, holes: Sequence[Span]) -> list[Part]:
+    """Return the parts, those of this kind without the time in the holes."""
+    merged = _merge_spans(holes)
+    return [
+        (each, rest) for each, span in parts for rest in (_subtract_spans(span, merged) if each == kind else [span])
+    ]
 
 
 def _review_span(review: Review, end: datetime) -> Span:
@@ -287,7 +288,8 @@ def _attempt_parts(failed_attempts: Sequence[FailedAttempt], last: StepProgress 
     """Return the attempts in order, with the retry delay and the queue time between them."""
     over = _end_of_step(last) if isinstance(last, StepProgress) else last.ended_at
     is_told = any(each.started_at == last.started_at for each in failed_attempts)
-    current = [] if last.started_at is None or is_told else [("run", Span(last.started_at, over or end))]
+    spans = last.spans if isinstance(last, StepProgress) else [(last.started_at, over)] if last.started_at else []
+    current = [] if is_told else [("run", Span(start, last_end or end)) for start, last_end in spans]
     begins = [*(each.started_at for each in failed_attempts[1:]), current[0][1].start if current else over or end]
     parts: list[Part] = []
     for each, following in zip(failed_attempts, begins, strict=False):
@@ -304,12 +306,18 @@ def _build_lane(step: StepProgress, parts: list[Part], axis: Axis) -> Lane:
 
 
 def _measure(parts: list[Part]) -> timedelta | None:
-    """Return the time from the first attempt to the end of the last; with reviews, the sum of review and run time."""
-    runs = [span for kind, span in parts if kind in ("run", "bad")]
-    review_spans = [span for kind, span in parts if kind == "human"]
-    if review_spans:
-        return _sum_spans([*review_spans, *runs])
-    return runs[-1].end - runs[0].start if runs else None
+    """Return how long the step ran or waited for external work, child runs and reviewers.
+
+    Delays between attempts count unless there are reviews. The time before the first attempt does not, nor that
+    between two revisions.
+    """
+    active = [span for kind, span in parts if kind not in ("queue", "again")]
+    if not active:
+        return None
+    start = min(span.start for span in active)
+    delays = [span for kind, span in parts if kind in ("queue", "again") and span.start >= start]
+    has_reviews = any(kind == "human" for kind, _ in parts)
+    return _sum_spans(_merge_spans(active if has_reviews else [*active, *delays]))
 
 
 def _build_bar(kind: str, span: Span, axis: Axis) -> Bar:

@@ -149,14 +149,17 @@ select j.step, j.item, j.revision, j.state::text as state, j.position, j.attempt
  order by j.step, j.item;
 
 -- name: count_jobs_by_step
--- The progress of a run: how many jobs of each step are in which state.
-select s.step, s.each, s.queue, c.state, coalesce(c.jobs, 0) as jobs, c.created_at, c.started_at, c.ended_at
+-- The progress of a run: how many jobs of each step are in which state, by revision. A job whose external work has ended started
+-- when the attempt did that submitted it.
+select s.step, s.each, s.queue, c.state, c.revision, coalesce(c.jobs, 0) as jobs, c.created_at, c.started_at, c.ended_at
   from retoma.runs r
   join retoma.steps s on s.version = r.version
   left join (
-    select step, state::text as state, count(*) as jobs, min(created_at) as created_at, min(started_at) as started_at, max(ended_at) as ended_at
+    select j.step, j.state::text as state, j.revision, count(*) as jobs, min(j.created_at) as created_at,
+           least(min(j.started_at), min(o.started_at)) as started_at, max(j.ended_at) as ended_at
       from retoma.current_jobs(:run) j
-     group by 1, 2) c on c.step = s.step
+      left join retoma.external_work o on o.run = :run and o.step = j.step and o.item = j.item and o.revision = j.revision
+     group by 1, 2, 3) c on c.step = s.step
  where r.id = :run;
 
 -- name: list_results

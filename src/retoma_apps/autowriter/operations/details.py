@@ -113,7 +113,7 @@ async def get_details(client: Client, run: Run) -> ArticleDetails:
         artifacts=_list_artifacts(results),
         events=await client.inbound_events.list(summary.request.identity),
         review=review,
-        error=await _find_error(client, run, jobs, review),
+        error=_describe_review(review) if review else await find_error(client, run, jobs),
         ending=await find_ending(client, run),
     )
 
@@ -143,9 +143,8 @@ def _list_artifacts(results: Mapping[str, Any]) -> list[File]:
     return [Image.model_validate(each).file for each in images]
 
 
-async def _find_error(client: Client, run: Run, jobs: Iterable[Job], review: Review | None) -> ArticleError | None:
-    if review is not None:
-        return _describe_review(review)
+async def find_error(client: Client, run: Run, jobs: Iterable[Job]) -> ArticleError | None:
+    """Return the error of the first failed job; None if no job has failed."""
     failed = [job for job in jobs if job.state in (JobState.FAILED, JobState.QUARANTINED)]
     errors = await client.runs.get_errors(run.id, with_stack=False) if failed else {}
     for job in failed:

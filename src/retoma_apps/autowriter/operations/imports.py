@@ -16,9 +16,11 @@ from retoma.states import JobState
 from retoma.translations import N_
 from retoma_apps.autowriter.models import ArticleRequest, Import, ImportedLine
 from retoma_apps.autowriter.operations.blogs import list_known_ids
+from retoma_apps.autowriter.operations.details import ArticleError, find_error
 from retoma_apps.autowriter.operations.overview import ArticleRow, build_rows
 from retoma_apps.autowriter.pipeline import article, article_import
 from retoma_apps.autowriter.services import ImportFiles
+from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, LineError, parse_csv
 
 ITEMS_STEP = "lines_found"
@@ -50,11 +52,12 @@ class Preview:
 
 @dataclass(frozen=True)
 class LineStatus:
-    """A line of an import. `article` is what became of it, once it has been requested."""
+    """A line of an import. `article` is what became of it, once it has been requested, and `error` why it failed."""
 
     item: ItemStatus
     request: ArticleRequest
     article: ArticleRow | None
+    error: ArticleError | None
 
 
 class InvalidFile(InvalidInput):
@@ -141,7 +144,9 @@ async def list_import_lines(
 async def _find_article(client: Client, status: ItemStatus, request: ArticleRequest) -> LineStatus:
     found = await client.runs.find_by_key(request.identity, article, tenant=request.blog_id)
     row = None if found is None else (await build_rows(client, [await client.runs.get(found)]))[0]
-    return LineStatus(status, request, row)
+    has_failed = row is not None and row.state is ArticleState.FAILED
+    error = await find_error(client, row.run, await client.runs.list_jobs(row.run.id)) if row and has_failed else None
+    return LineStatus(status, request, row, error)
 
 
 def _check_lines(content: bytes, known: Collection[str]) -> Preview:

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from retoma import GiveUp, RetryLater
 from retoma.errors import InvalidInput
 from retoma.records import Review, Revision, Run, StepProgress
-from retoma.server import Page, PageContext, build_file_url, summarize_state
-from retoma.states import JobState, RunState
+from retoma.server import Page, PageContext, build_file_url, get_step_display_state
+from retoma.states import RunState
 from retoma_apps.autowriter.operations import articles
 from retoma_apps.autowriter.operations.blogs import list_blogs
 from retoma_apps.autowriter.operations.details import get_details
@@ -48,7 +48,7 @@ async def show_article(context: PageContext) -> Response:
         may_resume=run.state in (RunState.FAILED, RunState.STUCK),
         rerun_steps=[name for name, step in article.steps.items() if not step.review],
         stale_names=", ".join(context.get_step_label(step) for step in details.stale),
-        step_state=partial(_get_step_state, details.review),
+        step_state=partial(_get_step_state, run, details.review),
         parse_time=datetime.fromisoformat,
         event_name=lambda kind: context.translate(messages.EVENT_NAMES[kind]) if kind in messages.EVENT_NAMES else kind,
         describe_code=partial(messages.describe_code, context.translator),
@@ -85,10 +85,10 @@ async def refresh_article(context: PageContext) -> Response:
     return context.redirect(build_article_url(run.id), "refreshed")
 
 
-def _get_step_state(review: Review | None, step: StepProgress) -> str:
+def _get_step_state(run: Run, review: Review | None, step: StepProgress) -> str:
     """Return the state of a step as people should read it."""
     is_reviewed = review is not None and review.step == step.step
-    return "in_review" if is_reviewed else summarize_state(step) or JobState.WAITING
+    return "in_review" if is_reviewed else get_step_display_state(step, run.state)
 
 
 async def _get_run(context: PageContext) -> Run:

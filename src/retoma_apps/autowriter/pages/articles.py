@@ -16,7 +16,7 @@ from retoma_apps.autowriter.operations.articles import request_article
 from retoma_apps.autowriter.operations.blogs import list_blogs
 from retoma_apps.autowriter.operations.overview import list_article_page
 from retoma_apps.autowriter.pages import forms, messages
-from retoma_apps.autowriter.pages.common import HOME, build_article_url, get_common_values
+from retoma_apps.autowriter.pages.common import HOME, build_article_url, get_common_values, list_writable_themes
 from retoma_apps.autowriter.pages.forms import ARTICLE_FIELDS
 from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.forms import Form, InvalidForm
@@ -66,6 +66,7 @@ async def show_new_article(context: PageContext, status: int = 200, form: Form |
         blogs=blogs,
         form_blogs=[(blog_id, blog.name) for blog_id, blog in blogs.items()],
         form=form or forms.create_article_form(blogs, context.query.get("blog")),
+        themes=list_writable_themes(context),
         **await get_common_values(context),
     )
 

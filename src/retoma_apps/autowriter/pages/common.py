@@ -10,6 +10,9 @@ from retoma.server import PageContext
 from retoma_apps.autowriter.pages import messages
 from retoma_apps.autowriter.pages.badges import STATE_BADGES
 from retoma_apps.autowriter.pages.offline import list_offline_variables
+from retoma_apps.autowriter.steps.writing.offline import OfflineWriter, list_themes
+from retoma_apps.providers.chains import get_first_provider
+from retoma_apps.providers.llm import LanguageModel
 
 HOME = "/articles/"
 
@@ -35,6 +38,13 @@ async def get_common_values(context: PageContext) -> dict[str, Any]:
         # The address names it, and anyone can write an address.
         "own_notice": context.translate(messages.NOTICES[notice]) if notice in messages.NOTICES else None,
     }
+
+
+def list_writable_themes(context: PageContext) -> list[tuple[str, str]]:
+    """Return the only themes that can be written, with their languages; none if a language model writes any theme."""
+    assert context.application is not None
+    model: LanguageModel = get_first_provider(context.application.resources["llm"])
+    return list_themes() if model.provider.name == OfflineWriter.name else []
 
 
 def build_article_url(run: UUID) -> str:

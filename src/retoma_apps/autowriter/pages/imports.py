@@ -12,13 +12,15 @@ from retoma.errors import TooLarge
 from retoma.files import FileStore
 from retoma.server import Page, PageContext
 from retoma.states import JobState
+from retoma_apps.autowriter.models import ImportedLine
 from retoma_apps.autowriter.operations import imports
 from retoma_apps.autowriter.operations.blogs import list_blogs
 from retoma_apps.autowriter.operations.imports import InvalidFile, Preview
-from retoma_apps.autowriter.pages.common import HOME, get_common_values
-from retoma_apps.autowriter.pages.messages import describe_line_error
+from retoma_apps.autowriter.pages.common import HOME, get_common_values, list_writable_themes
+from retoma_apps.autowriter.pages.messages import describe_code, describe_line_error
 from retoma_apps.autowriter.services import ImportFiles
 from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, MAX_ROWS, OPTIONAL_COLUMNS, REQUIRED_COLUMNS
+from retoma_apps.autowriter.steps.writing.offline import has_facts
 
 ROUTE = f"{HOME}imports"
 PREVIEW = f"{ROUTE}/preview/{{file}}"
@@ -40,6 +42,7 @@ async def show_imports(context: PageContext, status: int = 200, error: UploadErr
         status,
         error=error,
         blogs=await list_blogs(context.client),
+        themes=list_writable_themes(context),
         imports=[(run, await imports.get_import_totals(context.client, run)) for run in shown],
         next=shown[-1].id if len(found) > IMPORTS_PER_PAGE else None,
         required=REQUIRED_COLUMNS,
@@ -68,6 +71,8 @@ async def show_preview(context: PageContext, status: int = 200, is_refused: bool
     shown = context.query.get("show") if context.query.get("show") in ("valid", "errors") else None
     rows = _list_rows(preview, shown)
     start = context.get_query_number("from", 0)
+    themes = list_writable_themes(context)
+    unwritable = {each.line for each in preview.lines if themes and not _has_facts(each)}
     return context.render(
         "autowriter_preview.html",
         status,
@@ -75,6 +80,8 @@ async def show_preview(context: PageContext, status: int = 200, is_refused: bool
         name=_get_name(context),
         action=f"{PREVIEW.format(file=quote(file))}",
         preview=preview,
+        themes=themes,
+        unwritable=unwritable,
         shown=shown,
         rows=rows[start : start + LINES_PER_PREVIEW],
         start=start,
@@ -125,6 +132,7 @@ async def show_import(context: PageContext) -> Response:
         lines=lines[:LINES_PER_PAGE],
         next=lines[LINES_PER_PAGE - 1].item.position if len(lines) > LINES_PER_PAGE else None,
         last_event=last_event,
+        describe_code=partial(describe_code, context.translator),
         **await get_common_values(context),
     )
 
@@ -145,6 +153,10 @@ def _get_files(context: PageContext) -> FileStore:
 def _get_name(context: PageContext) -> str:
     """Return the name of the file. It is only shown, as anyone can write an address."""
     return (context.fields.get("name") or context.query.get("name") or "articles.csv")[:MAX_NAME]
+
+
+def _has_facts(line: ImportedLine) -> bool:
+    return has_facts(line.article.theme, line.article.language)
 
 
 def _list_rows(preview: Preview, shown: str | None) -> list[imports.PreviewLine]:

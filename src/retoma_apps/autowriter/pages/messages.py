@@ -14,7 +14,7 @@ STATE_NAMES = {
     "running": NP_("article state", "Running"),
     "needs_review": NP_("article state", "Needs review"),
     "failed": NP_("article state", "Failed"),
-    "done": NP_("article state", "Draft published"),
+    "done": NP_("article state", "Draft ready"),
     "canceled": NP_("article state", "Canceled"),
 }
 # Labels of the steps on all pages.

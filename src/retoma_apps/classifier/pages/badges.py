@@ -27,6 +27,6 @@ BAR_FILLS: dict[DocumentStatus, str] = {
     "CONCLUIDO": "f-ok",
     "PULADO": "f-skip",
     "ERRO": "f-fail",
-    "PROCESSANDO": "f-run",
+    "PROCESSANDO": "f-run3",
     "PENDENTE": "f-wait",
 }

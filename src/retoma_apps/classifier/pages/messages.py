@@ -6,6 +6,13 @@ from pathlib import Path
 
 from retoma.translations import CATALOGUES, N_, NP_, Translator
 
+STEP_LABELS = {
+    "documents": N_("Documents"),
+    "criteria": N_("Criteria"),
+    "text": N_("Text of the document"),
+    "label": N_("Label"),
+    "summary": N_("Summary"),
+}
 LOCALE = Path(__file__).parents[1] / "locale"
 STATUS_NAMES = {
     "PENDENTE": NP_("execution status", "PENDING"),

@@ -37,6 +37,11 @@ class Overview:
     end: End | None
 
     @property
+    def is_decided(self) -> bool:
+        """Whether the review that it waits for is decided. The decision takes effect shortly."""
+        return self.review is None and self.run.state in REVIEW_STATES
+
+    @property
     def title(self) -> str | None:
         return title_of(self.done)
 

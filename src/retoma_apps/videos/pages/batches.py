@@ -44,6 +44,7 @@ class BatchPages(VideoPages):
             next=found[-1].id if len(found) == PAGE_SIZE else None,
             form=form,
             channels=forms.list_batch_rows(form.fields) if form else [],
+            bundled=self.services.writer.topics or [],
             **await self.get_values(context),
         )
 

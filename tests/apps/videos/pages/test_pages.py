@@ -74,11 +74,18 @@ async def test_the_form_offers_the_bundled_topics_and_fills_in_the_chosen_one(vi
     assert re.search(r'value="How coffee is made"[^>]* list="topics"', page)
 
 
+async def test_the_form_for_many_videos_lists_the_bundled_topics(video_pages: VideoPages) -> None:
+    page = text_of(await video_pages.read("/videos/batches?new=1", language="en"))
+    assert re.search("these topics can be ordered: .*How coffee is made", page)
+
+
 async def test_a_topic_that_is_not_bundled_is_refused_at_its_field(video_pages: VideoPages) -> None:
     for language, sentence in (("en", "needs a language model: set OPENROUTER"), ("pt", "precisa de um modelo")):
         bounced = await video_pages.send("/videos/", ORDER | {"topic": "Xadrez <b>"}, language=language)
         assert bounced.status_code == 422
-        assert re.search(f'id="a-topic" role="alert">.*?Xadrez &lt;b&gt;.*?{sentence}.*?café é feito', bounced.text)
+        (error,) = re.findall(r'id="a-topic" role="alert">.*?</svg>(.*?)</span>', bounced.text)
+        assert re.search(f"Xadrez &lt;b&gt;.*?{sentence}.*?café é feito.*?How coffee is made", error)
+        assert error[0].isupper()
     assert await video_pages.client.runs.list() == []
 
 
@@ -128,6 +135,13 @@ async def test_the_list_shows_the_progress_of_a_video_and_links_to_its_review(vi
         assert f"Title plainly {str(review.run)[:13]} Como investir financas {stage} {step}" in text_of(page)
         assert f'href="/reviews/{review.id}"' in page
         assert 'href="/videos/channel/' not in page
+
+
+async def test_the_list_says_that_a_review_is_decided(video_pages: VideoPages) -> None:
+    await video_pages.approve(await video_pages.review("final_review"))
+    page = text_of(await video_pages.read("/videos/"))
+    assert "decided, takes effect shortly" in page
+    assert "Paused for review" not in page
 
 
 async def test_the_list_links_to_the_published_video(video_pages: VideoPages) -> None:

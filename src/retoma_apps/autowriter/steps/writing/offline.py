@@ -100,16 +100,29 @@ class OfflineWriter:
         return Reply(json.dumps(answer), answer, Usage(), model, "", "stop")
 
 
+def list_themes() -> list[tuple[str, str]]:
+    """Return each theme about which there are facts, with its language. An article's theme has to contain its word."""
+    return [(sheet.tags[0], language) for language in _LANGUAGES for sheet in load_texts(language).themes]
+
+
+def has_facts(theme: str, language: str) -> bool:
+    """Whether an article about this theme can be written offline."""
+    return _match_sheet(theme, language) is not None
+
+
 def _find_sheet(material: dict[str, Any]) -> tuple[Texts, Sheet]:
     """Return the texts of the language and the sheet of the theme. Raise LlmRefused if there is none."""
     theme, language = str(material["theme"]), str(material["language"])
-    words = fold(theme).split()
-    if language in _LANGUAGES:
-        texts = load_texts(language)
-        for sheet in texts.themes:
-            if set(sheet.keywords) & set(words):
-                return texts, sheet
-    raise LlmRefused(_NO_MODEL.format(theme=theme[:120], language=language), "NO_MODEL")
+    if (sheet := _match_sheet(theme, language)) is None:
+        raise LlmRefused(_NO_MODEL.format(theme=theme[:120], language=language), "NO_MODEL")
+    return load_texts(language), sheet
+
+
+def _match_sheet(theme: str, language: str) -> Sheet | None:
+    if language not in _LANGUAGES:
+        return None
+    words = set(fold(theme).split())
+    return next((sheet for sheet in load_texts(language).themes if words & set(sheet.keywords)), None)
 
 
 def _write_brief(material: dict[str, Any], texts: Texts, sheet: Sheet) -> BriefDraft:

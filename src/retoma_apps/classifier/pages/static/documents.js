@@ -213,7 +213,7 @@ async function edit(event) {
 }
 
 // The batch as a map in upload order: adjacent errors are visible as groups.
-const FILLS = { CONCLUIDO: "lo", REVER: "f-human", ERRO: "f-fail", PULADO: "f-skip", PROCESSANDO: "f-run", PENDENTE: "f-wait" };
+const FILLS = { CONCLUIDO: "lo", REVER: "f-human", ERRO: "f-fail", PULADO: "f-skip", PROCESSANDO: "f-run3", PENDENTE: "f-wait" };
 const FEWEST = 40;
 const ACROSS = 100;
 

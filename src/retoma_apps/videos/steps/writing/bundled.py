@@ -43,7 +43,8 @@ class NeedsLanguageModel(InvalidInput):
     """The topic is not bundled, and no language model is configured. The message lists the bundled topics."""
 
     def __init__(self, topic: str, language: Language) -> None:
-        titles = "; ".join(each.title for each in list_topics(language))
+        topics = sorted(list_topics(), key=lambda each: each.language != language)
+        titles = "; ".join(f"{each.title} ({each.language})" for each in topics)
         super().__init__(_NEEDS_MODEL, topic=topic[:120], variables=format_variables(llm.PROVIDERS), titles=titles)
 
 
