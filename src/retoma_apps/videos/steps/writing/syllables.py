@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from retoma_apps.videos.models import Language
+from retoma_apps.media.models import Language
 
 _DIGIT = 2  # a digit's name has one or two in both languages; within a larger number, two
 _PARTS = re.compile(r"[^\W\d_]+|\d")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from retoma_apps.videos.models import Language
-from retoma_apps.videos.steps.spoken_text import fold
+from retoma_apps.media.models import Language
+from retoma_apps.media.spoken_text import fold
 
 _LONGEST = 60
 _BEFORE = {
