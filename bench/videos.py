@@ -19,11 +19,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from retoma_apps.media.assembly import Shot, assemble
+from retoma_apps.media.models import Line
+from retoma_apps.media.narration import RATE, Joined, join
+from retoma_apps.media.subtitle_lines import build_subtitle_lines
 from retoma_apps.providers import ffmpeg
-from retoma_apps.videos.models import Line
-from retoma_apps.videos.steps.media.assembly import Shot, assemble
-from retoma_apps.videos.steps.media.narration import RATE, Joined, join
-from retoma_apps.videos.steps.media.subtitle_lines import build_subtitle_lines
 
 SHOTS = 8
 GRAIN = "noise=alls=5:allf=t,format=yuv420p"

@@ -22,6 +22,7 @@ APPLICATIONS: dict[str, str | None] = {
     "autowriter": "media",
     "classifier": "classifier",
     "gpu": "media",
+    "stories": "media",
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import email
 import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email import policy
 from typing import Any
 from urllib.parse import parse_qs
 from uuid import uuid4
@@ -48,6 +50,8 @@ class Faults(CommonFaults):
     quota: bool = False
     upload_limit: bool = False
     forbidden: bool = False
+    captions_forbidden: bool = False
+    """The account has not consented to captions."""
     failure: str = ""
     """The processing error of the next videos, such as `codec`."""
     rejection: str = ""
@@ -100,6 +104,10 @@ class StandIn(StandInServer[Faults]):
         yield "POST", "/upload/youtube/v3/videos", self._guard(self._begin)
         yield "PUT", "/upload/youtube/v3/videos", self._guard(self._put)
         yield "POST", "/upload/youtube/v3/thumbnails/set", self._guard(self._set_thumbnail)
+        yield "POST", "/upload/youtube/v3/captions", self._guard(self._insert_captions)
+        yield "PUT", "/upload/youtube/v3/captions", self._guard(self._update_captions)
+        yield "GET", "/youtube/v3/captions", self._guard(self._list_captions)
+        yield "PUT", "/youtube/v3/videos", self._guard(self._update_video)
         yield "GET", "/youtube/v3/videos", self._guard(self._list_videos)
         yield "DELETE", "/youtube/v3/videos", self._guard(self._delete_video)
         yield "GET", "/youtube/v3/channels", self._guard(self._list_channels)
@@ -208,6 +216,49 @@ class StandIn(StandInServer[Faults]):
         found = [self.videos[each] for each in wanted if each in self.videos]
         return _list([each.to_resource(self._clock(), self._processing) for each in found])
 
+    async def _update_video(self, request: Request) -> Response:
+        """Replace the named parts of a video, and refuse a snippet that lacks what YouTube requires."""
+        given, parts = await request.json(), request.query_params.get("part", "").split(",")
+        video = self.videos.get(given.get("id", ""))
+        if video is None:
+            return _failure(404, "videoNotFound", "The video cannot be found.")
+        changed = video.resource | {part: given[part] for part in parts if part in given}
+        if (wrong := _wrong(changed, 1)) is not None or "categoryId" not in changed["snippet"]:
+            return _failure(400, wrong or "invalidCategoryId", "The request metadata is refused")
+        video.resource = changed
+        return JSONResponse(video.to_resource(self._clock(), self._processing))
+
+    async def _list_captions(self, request: Request) -> Response:
+        video = self.videos.get(request.query_params.get("videoId", ""))
+        if video is None:
+            return _failure(404, "videoNotFound", "The video cannot be found.")
+        if self.faults.captions_forbidden:
+            return _failure(403, "insufficientPermissions", "Request had insufficient authentication scopes.")
+        return _list(
+            [
+                {"id": f"{video.id}.{each}", "snippet": {"language": each, "name": "", "trackKind": "standard"}}
+                for each in video.captions
+            ]
+        )
+
+    async def _insert_captions(self, request: Request) -> Response:
+        resource, track = await _read_multipart(request)
+        video, language = self.videos.get(resource["snippet"]["videoId"]), resource["snippet"]["language"]
+        if video is None:
+            return _failure(404, "videoNotFound", "The video cannot be found.")
+        if language in video.captions:
+            return _failure(409, "captionExists", "The video has a track with this name and language.")
+        video.captions[language] = track
+        return JSONResponse({"id": f"{video.id}.{language}"})
+
+    async def _update_captions(self, request: Request) -> Response:
+        resource, track = await _read_multipart(request)
+        video, _, language = resource["id"].partition(".")
+        if video not in self.videos or language not in self.videos[video].captions:
+            return _failure(404, "captionNotFound", "The caption track cannot be found.")
+        self.videos[video].captions[language] = track
+        return JSONResponse({"id": resource["id"]})
+
     async def _delete_video(self, request: Request) -> Response:
         if self.videos.pop(request.query_params.get("id", ""), None) is None:
             return _failure(404, "videoNotFound", "The video cannot be found.")
@@ -227,6 +278,13 @@ class StandIn(StandInServer[Faults]):
 
     async def _show_videos(self) -> Response:
         return JSONResponse({"videos": [video.summarise() for video in self.videos.values()]})
+
+
+async def _read_multipart(request: Request) -> tuple[dict[str, Any], str]:
+    """Return the JSON part and the text of the media part, as an independent parser of mail reads them."""
+    head = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode()
+    _, described, media = email.message_from_bytes(head + await request.body(), policy=policy.default).walk()
+    return json.loads(described.get_content()), media.get_content()
 
 
 async def _read_content(request: Request) -> bytes:

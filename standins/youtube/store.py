@@ -26,6 +26,8 @@ class Video:
     thumbnail: bytes | None = None
     failure: str = ""
     rejection: str = ""
+    captions: dict[str, str] = field(default_factory=dict)
+    """WebVTT by language."""
 
     def to_resource(self, now: datetime, processing: timedelta) -> dict[str, Any]:
         """Return the resource of videos.list."""
@@ -41,7 +43,13 @@ class Video:
         """Return the values that tests compare."""
         thumbnail = None if self.thumbnail is None else len(self.thumbnail)
         digest = sha256(self.content).hexdigest()
-        return {"id": self.id, "size": len(self.content), "sha256": digest, "thumbnail": thumbnail, **self.resource}
+        return {
+            "id": self.id,
+            "size": len(self.content),
+            "sha256": digest,
+            "thumbnail": thumbnail,
+            "captions": self.captions,
+        } | (self.resource)
 
     def _upload_status(self, now: datetime, processing: timedelta) -> str:
         if self.failure or self.rejection:

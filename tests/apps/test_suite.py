@@ -12,7 +12,7 @@ import retoma_apps
 from retoma import App, checks
 from retoma.store.database import Database
 from retoma.testing import sandbox
-from retoma_apps import autowriter, classifier, gpu, videos
+from retoma_apps import autowriter, classifier, gpu, stories, videos
 from tests.conftest import empty_database
 from tests.server.api import an_api
 
@@ -30,7 +30,7 @@ def without_sklearn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_includes_every_application() -> None:
     app: App = retoma_apps.app
-    assert app.applications == (videos.app, autowriter.app, classifier.app, gpu.app)
+    assert app.applications == (videos.app, autowriter.app, classifier.app, gpu.app, stories.app)
     assert retoma_apps.app is app
 
 
@@ -40,7 +40,7 @@ def test_an_application_without_its_packages_is_left_out_with_the_command_that_i
 ) -> None:
     with caplog.at_level(logging.WARNING):
         app: App = retoma_apps.app
-    assert [each.name for each in app.applications] == ["videos", "autowriter", "gpu"]
+    assert [each.name for each in app.applications] == ["videos", "autowriter", "gpu", "stories"]
     (said,) = caplog.messages
     assert "retoma_apps.classifier is left out, as it needs scikit-learn" in said
     assert "pip install 'retoma[classifier]'" in said
@@ -57,14 +57,14 @@ def test_an_application_without_an_extra_is_always_included(monkeypatch: pytest.
 async def test_one_server_has_the_routes_and_pages_of_all(database: Database) -> None:
     await empty_database(database)
     async with an_api(database, application=retoma_apps.app) as api:
-        for path in ("/api/v1/videos", "/autowriter/jobs", "/projetos", "/jobs"):
+        for path in ("/api/v1/videos", "/autowriter/jobs", "/projetos", "/jobs", "/stories"):
             assert (await api.get(path)).status_code == 200, path
         document = (await api.get("/api/v1/openapi.json")).json()
-        assert {"/api/v1/videos", "/autowriter/jobs", "/projetos", "/jobs"} < set(document["paths"])
+        assert {"/api/v1/videos", "/autowriter/jobs", "/projetos", "/jobs", "/stories"} < set(document["paths"])
         assert (await api.get("/metrics")).text.count("orchestrator_jobs_queued 0.0") == 1
 
 
 async def test_one_sandbox_serves_the_queues_of_all(database: Database) -> None:
     await empty_database(database)
     async with sandbox(retoma_apps.app, database) as opened, opened.manual_worker() as worker:
-        assert len(worker.versions) == len(retoma_apps.app.pipelines) == 9
+        assert len(worker.versions) == len(retoma_apps.app.pipelines) == 10

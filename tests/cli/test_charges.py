@@ -69,4 +69,4 @@ async def test_times_of_options_are_local(
 def test_an_unknown_dimension_is_explained(terminal: Terminal) -> None:
     wrong = terminal.run("charges", "--by", "colour")
     assert wrong.returncode == 2
-    assert "--by takes tenant, run, step, item, provider, resource, not colour" in wrong.stderr
+    assert "--by takes tenant, run, step, item, provider, resource, day, not colour" in wrong.stderr

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from retoma.translations import CATALOGUES, Translator
-from retoma_apps import autowriter, classifier, gpu, videos
+from retoma_apps import autowriter, classifier, gpu, stories, videos
 from retoma_apps.autowriter import demo as autowriter_demo
 from retoma_apps.autowriter.pages.messages import STEP_LABELS as ARTICLE_LABELS
 from retoma_apps.classifier import demo as classifier_demo
 from retoma_apps.gpu import demo as gpu_demo
+from retoma_apps.stories import demo as stories_demo
 from retoma_apps.videos import demo as videos_demo
 from retoma_apps.videos.pages.messages import STEP_LABELS
 
@@ -28,9 +29,9 @@ def read_transcript(page: str, block: int) -> list[str]:
 def build_patterns(language: str) -> list[str]:
     """Return a pattern for each line, in which any text may stand for a value."""
     retoma = Translator(language, [CATALOGUES])
-    of_videos, of_articles, of_classifier, of_gpu = (
+    of_videos, of_articles, of_classifier, of_gpu, of_stories = (
         Translator(language, [Path(str(app.__file__)).parent / "locale", CATALOGUES])
-        for app in (videos, autowriter, classifier, gpu)
+        for app in (videos, autowriter, classifier, gpu, stories)
     )
     titles = of_videos.gettext("Videos"), of_classifier.gettext("Classifier"), of_gpu.gettext("GPU")
     review = retoma.gettext("%(step)s of “%(about)s” is waiting for you: %(address)s")
@@ -44,6 +45,8 @@ def build_patterns(language: str) -> list[str]:
         of_classifier.gettext(classifier_demo._STARTED),
         titles[2],
         of_gpu.gettext(gpu_demo._STARTED),
+        of_stories.gettext("Stories"),
+        of_stories.gettext(stories_demo._ORDERED),
         review.replace("%(step)s", of_videos.gettext(STEP_LABELS["script_review"])),
         f"AutoWriter: {of_articles.gettext(autowriter_demo._DRAFT)}",
         review.replace("%(step)s", of_articles.gettext(ARTICLE_LABELS["quality_gate_passed"])),

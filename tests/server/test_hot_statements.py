@@ -83,7 +83,15 @@ async def test_the_children_of_a_run_are_found_without_reading_others(open_sandb
         )
         await connection.execute("analyze retoma.runs")
         count, charges = statements("runs")["count_children"], statements("charges")["sum_charges"]
-        totals = {"by": ["step"], "run": parent, "tenant": None, "since": None, "until": None, "limit": 10}
+        totals = {
+            "by": ["step"],
+            "run": parent,
+            "tenant": None,
+            "since": None,
+            "until": None,
+            "pipeline": None,
+            "limit": 10,
+        }
         async with measure_reads(connection) as read:
             found = await list_runs(sandbox, connection, parent=parent)
             counts = await connection.fetch(count.sql, *count.bind({"run": parent, "tenant": None}))

@@ -27,7 +27,7 @@ _TITLE_COLUMN = Column("title", max_length=40)
 _COLUMNS = [
     Column("tenant"),
     _RUN_COLUMN,
-    *map(Column, ("step", "item", "provider", "resource", "charges")),
+    *map(Column, ("step", "item", "provider", "resource", "day", "charges")),
     Column("tokens_in", "tokens in"),
     Column("tokens_out", "tokens out"),
     Column("units"),
@@ -53,7 +53,7 @@ async def charges(
     by: Annotated[
         list[str] | None,
         typer.Option(
-            "--by", metavar="FIELD", help="Group by tenant, run, step, item, provider or resource; repeatable."
+            "--by", metavar="FIELD", help="Group by tenant, run, step, item, provider, resource or day; repeatable."
         ),
     ] = None,
     tenant: OnlyTenant = None,
@@ -122,7 +122,7 @@ async def set_price(
     printing.print_rows([await client.costs.set_price(provider, resource, **micros)], _PRICE_COLUMNS, output)
 
 
-_GROUPS: tuple[ChargedBy, ...] = ("tenant", "run", "step", "item", "provider", "resource")
+_GROUPS: tuple[ChargedBy, ...] = ("tenant", "run", "step", "item", "provider", "resource", "day")
 
 
 def _parse_groups(names: list[str]) -> list[ChargedBy]:

@@ -13,7 +13,7 @@ from retoma.errors import InvalidInput
 from retoma.records import Charge, ChargeTotal, Price
 from retoma.store import charges
 
-ChargedBy = Literal["tenant", "run", "step", "item", "provider", "resource"]
+ChargedBy = Literal["tenant", "run", "step", "item", "provider", "resource", "day"]
 MAX_PRICE = 10**10
 
 
@@ -30,15 +30,16 @@ class Costs(Namespace):
         tenant: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        pipeline: str | None = None,
         limit: int = 1_000,
     ) -> list[ChargeTotal]:
-        """Return sums of charges grouped by these fields, highest first.
+        """Return sums of charges grouped by these fields, highest first. A `day` is one of UTC.
 
-        With `run`, of that run and of its child runs, of their children and so on.
+        With `run`, of that run and of its child runs, of their children and so on. With `pipeline`, only of its runs.
         """
         owner = await self._core.find_tenant_id(tenant)
         return await charges.sum_charges(
-            self._database, by=by, run=run, tenant=owner, since=since, until=until, limit=limit
+            self._database, by=by, run=run, tenant=owner, since=since, until=until, pipeline=pipeline, limit=limit
         )
 
     async def get_spent(self, tenant: str | None = None, since: datetime | None = None) -> int:

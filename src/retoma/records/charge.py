@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -49,6 +49,7 @@ class ChargeTotal:
     units: float
     micros: Annotated[int, Field(description="In millionths of a US dollar.")]
     unpriced: Annotated[int, Field(description="The number of charges without a price, which the sum excludes.")]
+    day: Annotated[date | None, Field(description="The day of the charges, in UTC.")] = None
 
 
 @dataclass(frozen=True)

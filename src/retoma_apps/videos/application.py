@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from retoma import App, Settings
+from retoma import App
 from retoma.checks import check_extra
-from retoma.files import FileSettings, create_file_store
 from retoma.translations import N_
-from retoma_apps.providers import footage, images, speech, youtube
+from retoma_apps.media.services import read_film_services
+from retoma_apps.providers import footage, images
 from retoma_apps.providers.chains import chain_providers, prefer_services
 from retoma_apps.providers.ffmpeg import check_ffmpeg
 from retoma_apps.providers.llm import configured_models, make_model_name
@@ -51,18 +51,15 @@ def make_app(services: Services) -> App:
 
 
 def from_environment() -> App:
-    settings = Settings()
     writers, pictures = _list_writers(), prefer_services(images.configured_providers())
     return make_app(
         Services(
-            files=create_file_store(FileSettings(home=settings.home, public_url=settings.public_url)),
+            **vars(read_film_services(WATCH_URL)),
             writer=writers[0],
             spare_writers=writers[1:],
-            voices={provider.name: provider for provider in speech.configured_providers()},
             footage=footage.configured_providers()[0],
             images=pictures[0],
             spare_images=pictures[1:],
-            channel=youtube.configured_providers(settings.home.absolute() / "channel", WATCH_URL)[0],
         )
     )
 

@@ -19,35 +19,20 @@ from pydantic import (
 
 from retoma import File
 from retoma.translations import N_
-from retoma_apps.providers.account_names import is_account
+from retoma_apps.media import spoken_text
+from retoma_apps.media.models import (
+    LONGEST_THUMBNAIL_TEXT,
+    MOST_THUMBNAILS,
+    ChannelName,
+    Defaults,
+    Language,
+    Line,
+    Topic,
+)
 from retoma_apps.providers.speech import KNOWN_VOICES, VOICE_FORMS, find_speaker
-from retoma_apps.videos.steps import spoken_text
 
-Language = Literal["pt-BR", "en"]
 Share = Annotated[float, Field(ge=0, le=1)]
-SHORTEST_TOPIC = 3
 LAST_YEAR = 9000
-WITHOUT_NUL = r"^[^\x00]*$"
-
-
-def is_channel_name(name: str) -> bool:
-    """Return whether the name fits in a URL path, which ends at a slash however it is quoted."""
-    return (
-        0 < len(name) <= 100
-        and not name.isspace()
-        and name.isprintable()
-        and name not in (".", "..")
-        and "/" not in name
-    )
-
-
-def _check_channel_name(name: str) -> str:
-    if not is_channel_name(name):
-        raise ValueError("a channel's name has 1 to 100 printable characters and no slash")
-    return name
-
-
-ChannelName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_check_channel_name)]
 
 
 def _to_utc(at: datetime) -> datetime:
@@ -59,18 +44,6 @@ def _to_utc(at: datetime) -> datetime:
         raise ValueError("this date does not exist in UTC") from None
 
 
-def _check_topic(topic: str) -> str:
-    if len(topic.strip()) < SHORTEST_TOPIC or not any(map(str.isalnum, topic)) or "\0" in topic:
-        raise ValueError(f"describe what the video is about, in at least {SHORTEST_TOPIC} characters")
-    return topic
-
-
-def _check_account(name: str) -> str:
-    if not is_account(name):
-        raise ValueError("the account names an environment variable: use only Latin letters and digits")
-    return name
-
-
 def _check_voice(name: str | None) -> str | None:
     if name:
         find_speaker(name)  # raises UnknownVoice, which lists the known ones
@@ -78,39 +51,13 @@ def _check_voice(name: str | None) -> str | None:
 
 
 UtcDatetime = Annotated[AwareDatetime, AfterValidator(_to_utc)]
-Topic = Annotated[str, Field(min_length=SHORTEST_TOPIC, max_length=300), AfterValidator(_check_topic)]
-MOST_THUMBNAILS = 3
 MAX_BATCH_VIDEOS = 200
 HIDDEN: dict[str, JsonValue] = {"hidden": True}  # in the form for editing a result
 WITHOUT_COMMENTS: dict[str, JsonValue] = {"comments": False}  # comments on moments would have no effect
-LONGEST_THUMBNAIL_TEXT = 300
-"""The longest text that fits on a thumbnail."""
 
 
 class FrozenModel(BaseModel):
     model_config = ConfigDict(frozen=True)
-
-
-class Defaults(FrozenModel):
-    """The settings that a video takes from its channel. `budget` is US dollars per video, `seconds` the target
-    length."""
-
-    language: Language = "pt-BR"
-    voice: str = Field(
-        "", max_length=100, pattern=WITHOUT_NUL, description="Default: the default voice of the language."
-    )
-    style: str = Field("", max_length=500, pattern=WITHOUT_NUL, description="The style of the text, in your own words.")
-    seconds: int = Field(60, ge=20, le=3600)
-    budget: float = Field(5.0, ge=0, le=10_000)
-
-
-class Channel(Defaults):
-    """The settings of a channel. The account is never part of an input, which anyone who starts or forks could
-    change."""
-
-    account: Annotated[str, AfterValidator(_check_account)] = Field(
-        "", max_length=100, pattern=WITHOUT_NUL, description="The YouTube account that publishes the videos."
-    )
 
 
 class Brief(Defaults):
@@ -222,14 +169,6 @@ class Script(WithFeedbackHistory):
         return (
             assess_quality(cls.model_construct(**fields), fields["language"], fields["seconds"]) if whole else quality
         )
-
-
-class Line(FrozenModel):
-    """A subtitle; times are seconds of the narration."""
-
-    text: str
-    start: float
-    end: float
 
 
 class Narration(FrozenModel):

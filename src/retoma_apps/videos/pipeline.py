@@ -7,6 +7,8 @@ from typing import Any, TypedDict
 
 from retoma import Context, Pipeline, Pool, Retry, exponential, fixed_delay, hours, minutes
 from retoma.records import Fact as Learnt
+from retoma_apps.media.models import Language
+from retoma_apps.media.subtitles import srt, vtt
 from retoma_apps.providers.images import Images
 from retoma_apps.videos.models import (
     Analytics,
@@ -19,7 +21,6 @@ from retoma_apps.videos.models import (
     FinalFeedback,
     FootageFeedback,
     KnownFacts,
-    Language,
     Narration,
     NarrationFeedback,
     PlannedVideo,
@@ -34,7 +35,6 @@ from retoma_apps.videos.models import (
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps import feedback_checks, footage, narration, publishing, thumbnails
 from retoma_apps.videos.steps.feedback_history import append_feedback, find_previous_result
-from retoma_apps.videos.steps.media.subtitles import srt, vtt
 from retoma_apps.videos.steps.writing.port import Writer
 
 

@@ -27,8 +27,12 @@ from retoma.server import (
     send_file,
     to_problem,
 )
+from retoma_apps.media.channels import get_channel as load_channel
+from retoma_apps.media.channels import get_channel_and_revision
+from retoma_apps.media.models import Channel, ChannelName, Language
+from retoma_apps.media.voices import check_voice
 from retoma_apps.providers import topics
-from retoma_apps.videos.models import BatchOrder, Channel, ChannelName, Language, Order
+from retoma_apps.videos.models import BatchOrder, Order
 from retoma_apps.videos.operations import batches, channels, checkpoints
 from retoma_apps.videos.operations.checkpoints import TYPES, Kind
 from retoma_apps.videos.operations.decisions import (
@@ -53,7 +57,6 @@ from retoma_apps.videos.schemas import (
 )
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.states import Stage
-from retoma_apps.videos.steps.voices import check_voice
 from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel
 
 Reader = Annotated[Principal, require_scope("runs:read")]
@@ -155,13 +158,13 @@ async def get_batch(batch: UUID, by: Reader) -> dict[str, Any]:
 @router.get("/channels/{channel}", summary="Get a channel's settings")
 async def get_channel(channel: ChannelName, by: Reader) -> Channel:
     _check_own_channel(by, channel)
-    return await channels.get_channel(by.client, channel)
+    return await load_channel(by.client, channel)
 
 
 @router.put("/channels/{channel}", summary="Change a channel's settings")
 async def set_channel(channel: ChannelName, body: Channel, by: Writer) -> Channel:
     _check_own_channel(by, channel)
-    stored, revision = await channels.get_channel_and_revision(by.client, channel)
+    stored, revision = await get_channel_and_revision(by.client, channel)
     body = _keep_account(body, stored, by)
     services: Services = by.application.resources["services"]
     check_voice(body.voice, body.language, services.voices, stored.voice)

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from retoma.states import RunState
-from retoma_apps.videos.models import Analytics, Language, Line, Quality, Scene, Source
+from retoma_apps.media.models import Language, Line
+from retoma_apps.videos.models import Analytics, Quality, Scene, Source
 from retoma_apps.videos.states import Stage
 
 Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"})]

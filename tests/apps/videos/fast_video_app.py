@@ -15,7 +15,8 @@ from PIL import Image
 
 from retoma import Context
 from retoma.store.database import Database
-from retoma_apps.videos.models import Assembly, Brief, Broll, Clip, Fact, Line, Narration, Script
+from retoma_apps.media.models import Line
+from retoma_apps.videos.models import Assembly, Brief, Broll, Clip, Fact, Narration, Script
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps import footage, narration, thumbnails
 from tests.apps.videos.small_services import AnyTopicWriter, make_small_services

@@ -14,8 +14,8 @@ from fastapi import Response
 from retoma.store import workers
 from retoma.store.database import Database
 from retoma.worker import context_backend
+from retoma_apps.media import publishing
 from retoma_apps.providers.youtube.youtube import YouTube
-from retoma_apps.videos.steps import publishing
 from standins.youtube import StandIn
 from tests.apps.providers.youtube.conftest import REFRESH, settings_for
 from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from retoma.testing import Sandbox, sandbox
+from retoma_apps.media.models import Channel
 from retoma_apps.videos.demo import run_demo
-from retoma_apps.videos.models import Brief, Channel
+from retoma_apps.videos.models import Brief
 from retoma_apps.videos.pipeline import longform
 from tests.apps.videos.small_services import make_small_app, make_small_services
 
@@ -46,7 +47,7 @@ async def test_a_sample_is_ordered_once_even_if_its_channel_changes(video_sandbo
 
 async def test_the_sample_says_what_runs_on_this_machine(video_sandbox: Sandbox, tmp_path: Path) -> None:
     message = await anext(run_demo(make_small_services(tmp_path), video_sandbox.client, ADDRESS, "en"))
-    assert "the writing, the voice (eSpeak), the footage, the thumbnail images, the channel" in message
+    assert "the writing, the footage, the thumbnail images, the voice (eSpeak), the channel" in message
 
 
 async def test_the_sample_reports_its_end_and_next_time_that_it_already_existed(

@@ -15,12 +15,13 @@ import pytest
 from retoma import GiveUp
 from retoma.reviews import Comment, Decision, Feedback
 from retoma.store.database import Database
+from retoma_apps.media import speaking
+from retoma_apps.media.assembly import Film
+from retoma_apps.media.narration import Joined
 from retoma_apps.providers.footage import ClipUnavailable, FoundClip
 from retoma_apps.providers.speech import SpokenAudio
 from retoma_apps.videos.steps import footage, narration
 from retoma_apps.videos.steps.footage import assemble_film, has_subtitles, search_footage
-from retoma_apps.videos.steps.media.assembly import Film
-from retoma_apps.videos.steps.media.narration import Joined
 from retoma_apps.videos.steps.narration import generate_narration, rate_of
 from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app
 from tests.apps.videos.small_services import make_small_services
@@ -102,7 +103,7 @@ async def video_app(
     outside = {"footage": ClipLibrary(), "images": painter, "voices": {"espeak": Voice()}}
     async with running_fast_video_app(database, tmp_path, monkeypatch, **outside) as made:
         monkeypatch.setattr(narration, "generate_narration", generate_narration)
-        monkeypatch.setattr(narration, "join", join_sounds)
+        monkeypatch.setattr(speaking, "join", join_sounds)
         monkeypatch.setattr(footage, "search_footage", search_footage)
         monkeypatch.setattr(footage, "assemble_film", assemble_film)
         monkeypatch.setattr(footage, "assemble", make_film)

@@ -12,9 +12,10 @@ from uuid import UUID
 import pytest
 
 from retoma.store.database import Database
+from retoma_apps.media import speaking
+from retoma_apps.media.narration import Joined
 from retoma_apps.providers.speech import SpokenAudio, Word
 from retoma_apps.videos.steps import narration
-from retoma_apps.videos.steps.media.narration import Joined
 from retoma_apps.videos.steps.narration import generate_narration
 from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app
 from tests.conftest import empty_database
@@ -66,7 +67,7 @@ async def video_app(
     await empty_database(database)
     async with running_fast_video_app(database, tmp_path, monkeypatch, voices=voices) as made:
         monkeypatch.setattr(narration, "generate_narration", generate_narration)
-        monkeypatch.setattr(narration, "join", join_sounds)
+        monkeypatch.setattr(speaking, "join", join_sounds)
         yield made
 
 

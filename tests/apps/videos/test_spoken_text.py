@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retoma_apps.videos.steps.spoken_text import (
+from retoma_apps.media.spoken_text import (
     clean_text,
     fold,
     guess_language,

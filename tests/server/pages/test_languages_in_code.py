@@ -20,6 +20,7 @@ CONTENT = (
     "pages/formats.py",  # formats of dates
     "videos*/demo.py",  # the topic of the demo video
     "autowriter/demo.py",  # the blog and the articles of the demo
+    "stories/demo.py",  # the topic of the demo story
     "labelling.py",  # the prompt
     "classifier*/exports.py",  # values of the seed's CSV
     "classifier/models.py",  # an example of a project

@@ -39,7 +39,7 @@ async def list_run_charges(
 async def list_charge_totals(
     by: Reader,
     group_by: Annotated[
-        list[ChargedBy] | None, Query(alias="by", max_length=6, description="Group by these fields. Default: tenant.")
+        list[ChargedBy] | None, Query(alias="by", max_length=7, description="Group by these fields. Default: tenant.")
     ] = None,
     tenant: Annotated[Name | None, Query(description="Only this tenant.")] = None,
     since: Annotated[AwareDatetime | None, Query(description="Charges at or after this time.")] = None,

@@ -40,6 +40,7 @@ select case when 'tenant' = any (:by::text[]) then t.name end as tenant,
        case when 'item' = any (:by) then c.item end as item,
        case when 'provider' = any (:by) then c.provider end as provider,
        case when 'resource' = any (:by) then c.resource end as resource,
+       case when 'day' = any (:by) then (c.at at time zone 'UTC')::date end as day,
        count(*) as charges, sum(c.tokens_in)::bigint as tokens_in, sum(c.tokens_out)::bigint as tokens_out,
        sum(c.units) as units, coalesce(sum(c.micros), 0)::bigint as micros, count(*) filter (where c.micros is null) as unpriced
   from retoma.charges c
@@ -48,8 +49,10 @@ select case when 'tenant' = any (:by::text[]) then t.name end as tenant,
    and (:tenant::int is null or c.tenant = :tenant)
    and (:since::timestamptz is null or c.at >= :since)
    and (:until::timestamptz is null or c.at < :until)
- group by 1, 2, 3, 4, 5, 6
- order by micros desc, 1, 2, 3, 4, 5, 6
+   and (:pipeline::text is null
+        or exists (select from retoma.runs r join retoma.versions v on v.id = r.version where r.id = c.run and v.pipeline = :pipeline))
+ group by 1, 2, 3, 4, 5, 6, 7
+ order by micros desc, 1, 2, 3, 4, 5, 6, 7
  limit :limit;
 
 -- name: sum_charges_by_day

@@ -3,5 +3,5 @@
 Each is a file `<language>/<name>.toml`, written for this repository. Its facts name where they can be checked.
 """
 
-from retoma_apps.providers.topics.library import find_named_scene, find_scene, find_topic, list_topics
+from retoma_apps.providers.topics.library import find_named_scene, find_scene, find_topic, find_translation, list_topics
 from retoma_apps.providers.topics.models import Topic, TopicFact, TopicScene, TopicSource

@@ -26,6 +26,13 @@ def find_topic(title: str, language: str | None = None) -> Topic | None:
     return next(found, None)
 
 
+def find_translation(topic: Topic, language: str) -> Topic | None:
+    """Return the same topic in another language, told in the same scenes, or None if there is none."""
+    shape = [scene.picture.kind for scene in topic.scenes]
+    found = (each for each in list_topics(language) if each.theme == topic.theme and each != topic)
+    return next((each for each in found if [scene.picture.kind for scene in each.scenes] == shape), None)
+
+
 def find_scene(visual: str) -> tuple[Topic, TopicScene] | None:
     """Return the scene whose picture has this name, with its topic."""
     return _scenes_by_visual().get(_fold(visual))

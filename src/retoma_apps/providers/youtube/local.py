@@ -1,7 +1,7 @@
 """The offline implementation of a channel: a local folder.
 
     sessions/<id>/    video.json, and video.mp4 as far as it was uploaded
-    videos/<id>/      the same, complete, and the thumbnail
+    videos/<id>/      the same, complete, the thumbnail, and captions-<language>.vtt
 
 A video is published atomically, by renaming its folder. Its id is derived from the mark, so one mark has one video,
 however often it is started.
@@ -16,7 +16,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -26,7 +26,15 @@ from typing import Any, BinaryIO
 
 from retoma import GiveUp, private_files
 from retoma_apps.providers.youtube.errors import SessionGone
-from retoma_apps.providers.youtube.port import OpenChannel, Published, State, Status, VideoToPublish
+from retoma_apps.providers.youtube.port import (
+    LocalizedTexts,
+    OpenChannel,
+    Published,
+    State,
+    Status,
+    VideoToPublish,
+    check_language,
+)
 from retoma_apps.providers.youtube.text_limits import fit_texts
 from retoma_apps.providers.youtube.thumbnails import read_thumbnail
 
@@ -37,7 +45,7 @@ _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg"}
 
 @dataclass(frozen=True)
 class LocalVideo:
-    """A video for a page. `thumbnail` is None until one is set."""
+    """A video for a page. `thumbnail` is None until one is set. `captions` are WebVTT files by language."""
 
     video_id: str
     title: str
@@ -50,6 +58,8 @@ class LocalVideo:
     publish_at: datetime | None
     video: Path
     thumbnail: Path | None
+    localizations: Mapping[str, LocalizedTexts]
+    captions: Mapping[str, Path]
 
 
 class LocalChannel:
@@ -91,6 +101,13 @@ class LocalChannel:
 
     async def set_thumbnail(self, video_id: str, path: Path) -> None:
         await asyncio.to_thread(self._set_thumbnail, video_id, path)
+
+    async def update_texts(self, video_id: str, video: VideoToPublish) -> None:
+        await asyncio.to_thread(self._update_texts, video_id, fit_texts(video))
+
+    async def set_captions(self, video_id: str, language: str, captions: bytes) -> None:
+        path = self._get_folder(video_id) / f"captions-{check_language(language)}.vtt"
+        await asyncio.to_thread(private_files.write_file, path, captions)
 
     async def delete(self, video_id: str) -> None:
         with suppress(FileNotFoundError):
@@ -164,13 +181,23 @@ class LocalChannel:
 
     def _set_thumbnail(self, video_id: str, path: Path) -> None:
         content, kind = read_thumbnail(path)
-        folder = self._videos / _check_id(video_id)
-        if not folder.is_dir():
-            raise GiveUp("the channel has no such video", "NO_SUCH_VIDEO")
+        folder = self._get_folder(video_id)
         private_files.write_file(folder / f"thumbnail{_SUFFIXES[kind]}", content)
         for suffix in _SUFFIXES.values():
             if suffix != _SUFFIXES[kind]:
                 (folder / f"thumbnail{suffix}").unlink(missing_ok=True)
+
+    def _update_texts(self, video_id: str, video: VideoToPublish) -> None:
+        path = self._get_folder(video_id) / "video.json"
+        stored, changed = json.loads(path.read_bytes()), asdict(video)
+        texts = {name: changed[name] for name in ("title", "description", "tags", "localizations")}
+        private_files.write_file(path, json.dumps(stored | texts))
+
+    def _get_folder(self, video_id: str) -> Path:
+        folder = self._videos / _check_id(video_id)
+        if not folder.is_dir():
+            raise GiveUp("the channel has no such video", "NO_SUCH_VIDEO")
+        return folder
 
     def _list_videos(self) -> list[LocalVideo]:
         names = [each.name for each in self._videos.iterdir()] if self._videos.is_dir() else []
@@ -201,6 +228,8 @@ class LocalChannel:
             publish_at,
             folder / "video.mp4",
             next((each for each in sorted(folder.glob("thumbnail.*")) if each.suffix in _SUFFIXES.values()), None),
+            {language: LocalizedTexts(**each) for language, each in stored.get("localizations", {}).items()},
+            {each.stem.removeprefix("captions-"): each for each in sorted(folder.glob("captions-*.vtt"))},
         )
 
     def _make_published(self, video_id: str) -> Published:

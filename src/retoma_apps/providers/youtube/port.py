@@ -12,8 +12,8 @@ all of this within one `ctx.once` with `find` and `delete`, so that a cancelled 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Literal, Protocol
 from retoma_apps.providers.provider import Provider
 
 State = Literal["uploaded", "processed", "published", "failed", "rejected", "deleted"]
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,2}")
 _MARK = re.compile(r"retoma-[a-z0-9]{8,40}")
 
 
@@ -35,10 +36,19 @@ def is_mark(tag: str) -> bool:
 
 
 @dataclass(frozen=True)
+class LocalizedTexts:
+    """The texts of a video in another language."""
+
+    title: str
+    description: str = ""
+
+
+@dataclass(frozen=True)
 class VideoToPublish:
     """Texts longer than a channel accepts are cut to fit. Without `publish_at` the video is public immediately.
 
-    `credits` are lines below the description, which is cut to leave room for them.
+    `credits` are lines below the description, which is cut to leave room for them. `localizations` are by language, as
+    a BCP 47 tag.
     """
 
     title: str
@@ -50,12 +60,22 @@ class VideoToPublish:
     publish_at: datetime | None = None
     made_for_kids: bool = False
     synthetic: bool = True
+    localizations: Mapping[str, LocalizedTexts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not is_mark(self.mark):
             raise ValueError(f"{self.mark[:60]!r} is not a mark: create one with mark_of(key)")
         if self.publish_at is not None and self.publish_at.tzinfo is None:
             raise ValueError("publish_at needs a time zone")
+        for language in self.localizations:
+            check_language(language)
+
+
+def check_language(language: str) -> str:
+    """Return a language tag. It becomes part of requests and file names, so raise ValueError for any other text."""
+    if not _LANGUAGE.fullmatch(language):
+        raise ValueError(f"{language[:40]!r} is not a language tag such as en or pt-BR")
+    return language
 
 
 @dataclass(frozen=True)
@@ -93,6 +113,18 @@ class Channel(Protocol):
 
     async def set_thumbnail(self, video_id: str, path: Path) -> None:
         """Set a PNG or JPEG of at most 2 MB. A second one replaces the first.
+
+        Raise GiveUp if it is rejected or the account may not set any: the video stays published without it.
+        """
+
+    async def update_texts(self, video_id: str, video: VideoToPublish) -> None:
+        """Replace title, description, tags and localizations of a published video. Its film and its times stay.
+
+        Raise GiveUp if the channel has no such video.
+        """
+
+    async def set_captions(self, video_id: str, language: str, captions: bytes) -> None:
+        """Set the subtitle track in this language, as WebVTT. A second one replaces the first.
 
         Raise GiveUp if it is rejected or the account may not set any: the video stays published without it.
         """

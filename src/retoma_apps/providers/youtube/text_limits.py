@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from unicodedata import category
 
-from retoma_apps.providers.youtube.port import VideoToPublish
+from retoma_apps.providers.youtube.port import LocalizedTexts, VideoToPublish
 
 LONGEST_TITLE = 100  # characters
 LONGEST_DESCRIPTION = 5_000  # bytes
@@ -20,18 +20,26 @@ def fit_texts(video: VideoToPublish) -> VideoToPublish:
     """Return the video with texts within the limits. The mark is the first tag, so it is never cut off."""
     return replace(
         video,
-        title=_single_line(video.title)[:LONGEST_TITLE].rstrip() or UNTITLED,
-        description=_fit_description(video),
+        title=_fit_title(video.title),
+        description=_fit_description(video.description, video.credits),
         credits=(),
         tags=tuple(_fit_tags((video.mark, *video.tags))),
+        localizations={
+            language: LocalizedTexts(_fit_title(each.title), _fit_description(each.description, video.credits))
+            for language, each in video.localizations.items()
+        },
     )
 
 
-def _fit_description(video: VideoToPublish) -> str:
+def _fit_title(title: str) -> str:
+    return _single_line(title)[:LONGEST_TITLE].rstrip() or UNTITLED
+
+
+def _fit_description(description: str, lines: Iterable[str]) -> str:
     """Cut the text to leave room for the credits below it; credits that are too long alone lose whole lines."""
-    below = _fit_credits(video.credits)
+    below = _fit_credits(lines)
     room = LONGEST_DESCRIPTION - len(below.encode())
-    return f"{_printable(video.description).encode()[:room].decode(errors='ignore')}{below}".lstrip("\n")
+    return f"{_printable(description).encode()[:room].decode(errors='ignore')}{below}".lstrip("\n")
 
 
 def _fit_credits(lines: Iterable[str]) -> str:

@@ -8,10 +8,12 @@ some seconds after the upload, so query the session right after the last byte, a
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn, cast, get_args
 from urllib.parse import quote, urlencode
@@ -21,7 +23,14 @@ from retoma.errors import ProviderDown
 from retoma.outgoing import Guard, HttpClient, NoResponse, Response, strip_path
 from retoma_apps.providers.responses import parse_json_object
 from retoma_apps.providers.youtube.error_mapping import VIDEO_REASONS, raise_error
-from retoma_apps.providers.youtube.port import OpenChannel, Published, State, Status, VideoToPublish
+from retoma_apps.providers.youtube.port import (
+    OpenChannel,
+    Published,
+    State,
+    Status,
+    VideoToPublish,
+    check_language,
+)
 from retoma_apps.providers.youtube.settings import YouTubeSettings
 from retoma_apps.providers.youtube.text_limits import fit_texts
 from retoma_apps.providers.youtube.thumbnails import read_thumbnail
@@ -36,6 +45,8 @@ _PEOPLE_AND_BLOGS = "22"
 _GOOGLE = ".googleapis.com"
 _NO_THUMBNAIL = ("forbidden",)
 """An unverified account may upload videos, but not thumbnails."""
+_NO_CAPTIONS = ("forbidden", "insufficientPermissions", "captionExists", "invalidMetadata")
+"""An account may have consented to uploads, but not to captions, which need another scope."""
 
 
 class YouTube:
@@ -58,7 +69,7 @@ class YouTube:
     async def begin(self, video: VideoToPublish, size: int) -> str:
         answer = await self._request_checked(
             "POST",
-            f"{self._settings.upload_url}/videos?uploadType=resumable&part=snippet,status",
+            f"{self._settings.upload_url}/videos?uploadType=resumable&part={_parts(video)}",
             json=_resource(fit_texts(video)),
             headers={"X-Upload-Content-Length": str(size), "X-Upload-Content-Type": "video/mp4"},
         )
@@ -99,6 +110,26 @@ class YouTube:
             "POST", url, headers={"Content-Type": kind}, content=content, video_reasons=_NO_THUMBNAIL
         )
 
+    async def update_texts(self, video_id: str, video: VideoToPublish) -> None:
+        """Send only the parts with texts: YouTube keeps the others."""
+        resource = _resource(fit_texts(video))
+        body = {"id": video_id, "snippet": resource["snippet"], "localizations": resource.get("localizations", {})}
+        await self._request_checked("PUT", f"{self._settings.base_url}/videos?part=snippet,localizations", json=body)
+
+    async def set_captions(self, video_id: str, language: str, captions: bytes) -> None:
+        """Replace the track that this client has set before, which YouTube lists by language and name."""
+        check_language(language)
+        known = await self._find_captions(video_id, language)
+        resource = {"id": known} if known else {"snippet": {"videoId": video_id, "language": language, "name": ""}}
+        kind, content = _multipart(resource, captions)
+        await self._request_checked(
+            "PUT" if known else "POST",
+            f"{self._settings.upload_url}/captions?uploadType=multipart&part={'id' if known else 'snippet'}",
+            headers={"Content-Type": kind},
+            content=content,
+            video_reasons=_NO_CAPTIONS,
+        )
+
     async def delete(self, video_id: str) -> None:
         url = f"{self._settings.base_url}/videos?{urlencode({'id': video_id})}"
         await self._request_checked("DELETE", url, may_be_gone=True)
@@ -127,6 +158,18 @@ class YouTube:
             # A rejected one counts: the same video would be rejected again, and would count against the channel.
             if isinstance(tags, list) and mark in tags and state not in ("failed", "deleted"):
                 return video_id(each.get("id"))
+        return None
+
+    async def _find_captions(self, video_id: str, language: str) -> str | None:
+        query = urlencode({"part": "snippet", "videoId": video_id})
+        answer = await self._request_checked(
+            "GET", f"{self._settings.base_url}/captions?{query}", video_reasons=_NO_CAPTIONS
+        )
+        for each in _items(parse_json_object(answer) or {}):
+            track = _part(each, "snippet")
+            is_own = track.get("trackKind") == "standard" and track.get("name") == ""
+            if is_own and track.get("language") == language and isinstance(each.get("id"), str):
+                return str(each["id"])
         return None
 
     async def _list(self, kind: str, **parameters: str) -> dict[str, Any]:
@@ -212,7 +255,27 @@ def _resource(video: VideoToPublish) -> dict[str, Any]:
         "defaultLanguage": video.language,
         "defaultAudioLanguage": video.language,
     }
-    return {"snippet": snippet, "status": status}
+    resource: dict[str, Any] = {"snippet": snippet, "status": status}
+    if video.localizations:
+        resource["localizations"] = {language: vars(each) for language, each in video.localizations.items()}
+    return resource
+
+
+def _parts(video: VideoToPublish) -> str:
+    return "snippet,status,localizations" if video.localizations else "snippet,status"
+
+
+def _multipart(resource: Mapping[str, Any], captions: bytes) -> tuple[str, bytes]:
+    """Return the media type and the content of a JSON part and a WebVTT part. The boundary is a digest, so that it
+    occurs in neither."""
+    boundary = sha256(captions).hexdigest()
+    parts = (
+        (b"application/json; charset=UTF-8", json.dumps(resource).encode()),
+        (b"text/vtt; charset=UTF-8", captions),
+    )
+    mark = b"--" + boundary.encode()
+    body = b"".join(mark + b"\r\nContent-Type: %b\r\n\r\n%b\r\n" % part for part in parts)
+    return f"multipart/related; boundary={boundary}", body + mark + b"--\r\n"
 
 
 def _to_published(found: str) -> Published:

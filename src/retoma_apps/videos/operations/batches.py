@@ -11,13 +11,13 @@ from retoma import Client, Webhook
 from retoma.errors import InvalidInput, NotFound
 from retoma.records import ALL_TENANTS, ItemStatus, Run
 from retoma.states import JobState, RunState
+from retoma_apps.media.channels import get_channel
 from retoma_apps.videos.models import MAX_BATCH_VIDEOS, Batch, BatchOrder, PlannedVideo
 from retoma_apps.videos.operations.channels import (
     TooLate,
     create_brief,
     find_lateness,
     find_topic_problem,
-    get_channel,
 )
 from retoma_apps.videos.pipeline import video_batch
 from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel

@@ -6,11 +6,13 @@ from datetime import datetime
 from uuid import UUID
 
 from retoma import Client, Webhook
-from retoma.errors import InvalidInput, NotFound
+from retoma.errors import InvalidInput
+from retoma_apps.media.channels import get_channel
+from retoma_apps.media.models import Channel
+from retoma_apps.media.voices import speaks
 from retoma_apps.providers.topics import find_topic
-from retoma_apps.videos.models import Brief, Channel, Order, VideoOrder
+from retoma_apps.videos.models import Brief, Order, VideoOrder
 from retoma_apps.videos.pipeline import longform
-from retoma_apps.videos.steps.voices import speaks
 from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel
 from retoma_apps.videos.steps.writing.port import Writer
 
@@ -23,20 +25,6 @@ class TooLate(InvalidInput):
         self.field = field
         self.message_key = message_key
         self.reason = reason
-
-
-async def get_channel(client: Client, name: str) -> Channel:
-    """Return the channel, or defaults: a channel need not be set up before its first video."""
-    return (await get_channel_and_revision(client, name))[0]
-
-
-async def get_channel_and_revision(client: Client, name: str) -> tuple[Channel, int]:
-    """Return the channel and the revision to pass to `set_profile`."""
-    try:
-        profile = await client.tenants.get_profile(name)
-    except NotFound:
-        return Channel(), 0
-    return Channel.model_validate(profile.value), profile.revision
 
 
 async def start_video(client: Client, order: Order, writer: Writer, *, key: str | None) -> UUID:

@@ -11,8 +11,8 @@ from retoma import Client
 from retoma.errors import InvalidInput
 from retoma.records import Review
 from retoma.reviews import Comment, Decision
+from retoma_apps.media.voices import check_voice
 from retoma_apps.videos.models import FinalChoice, FinalFeedback, FootageFeedback, NarrationFeedback
-from retoma_apps.videos.steps.voices import check_voice
 
 ACTIONS = {"approved": "approve", "rejected": "reject", "revision_requested": "send_back"}
 COMMON_FIELDS = {"action", "notes", "reviewer", "seen"}

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from retoma.errors import Conflict, InvalidInput, NotFound
 from retoma.server import Page, PageContext
 from retoma_apps.forms import Form, InvalidForm, parse_revision
-from retoma_apps.videos.models import Channel, is_channel_name
-from retoma_apps.videos.operations.channels import get_channel, get_channel_and_revision
+from retoma_apps.media.channels import get_channel, get_channel_and_revision
+from retoma_apps.media.models import Channel, is_channel_name
 from retoma_apps.videos.pages import forms
 from retoma_apps.videos.pages.common import VideoPages
 from retoma_apps.videos.pages.forms import CHANNEL_FIELDS

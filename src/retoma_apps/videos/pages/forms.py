@@ -7,10 +7,11 @@ from datetime import datetime, tzinfo
 
 from retoma.translations import Translator
 from retoma_apps.forms import Form, InvalidForm, validate_form
+from retoma_apps.media.models import Channel
+from retoma_apps.media.voices import can_speak
 from retoma_apps.providers.speech import KNOWN_VOICES, VOICE_FORMS
-from retoma_apps.videos.models import BatchOrder, Channel, Order, VideoOrder
+from retoma_apps.videos.models import BatchOrder, Order, VideoOrder
 from retoma_apps.videos.pages.messages import FIELD_ERRORS
-from retoma_apps.videos.steps.voices import can_speak
 
 TIME_FIELDS = ("start_at", "scheduled_for")
 ORDER_FIELDS = ("topic", "channel", "language", *TIME_FIELDS)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from retoma.server import Page
+from retoma.translations import N_
+from retoma_apps.media.watch_pages import WatchPages
 from retoma_apps.videos.operations.checkpoints import TYPES
 from retoma_apps.videos.pages.batches import BatchPages
 from retoma_apps.videos.pages.channels import ChannelPages
+from retoma_apps.videos.pages.common import VideoPages
 from retoma_apps.videos.pages.listing import VideoListPages
 from retoma_apps.videos.pages.metrics import MetricsPage
-from retoma_apps.videos.pages.watch import WatchPages
 from retoma_apps.videos.services import Services
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -20,5 +22,12 @@ REVIEW_TEMPLATES = {review: f"videos_{review}.html" for review in TYPES}
 
 
 def create_pages(services: Services) -> list[Page]:
-    kinds = (VideoListPages, BatchPages, ChannelPages, MetricsPage, WatchPages)
-    return [page for kind in kinds for page in kind(services).pages]
+    kinds = (VideoListPages, BatchPages, ChannelPages, MetricsPage)
+    watch = WatchPages(
+        services.channel,
+        WATCH_URL,
+        "videos_watch.html",
+        N_("This video does not exist here."),
+        VideoPages(services).get_values,
+    )
+    return [*(page for kind in kinds for page in kind(services).pages), *watch.pages]

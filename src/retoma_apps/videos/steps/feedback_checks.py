@@ -7,14 +7,15 @@ from collections.abc import Iterable, Sequence
 
 from retoma.reviews import Feedback
 from retoma.translations import N_
+from retoma_apps.media.content_words import content_words
+from retoma_apps.media.models import Language
 from retoma_apps.providers import images, llm
 from retoma_apps.providers.feedback import refuse_feedback
 from retoma_apps.providers.provider import Provider
 from retoma_apps.providers.topics import find_topic
-from retoma_apps.videos.models import Language, Research
+from retoma_apps.videos.models import Research
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps.writing.bundled import can_follow
-from retoma_apps.videos.steps.writing.content_words import content_words
 
 _FASTER = r"(?:um pouco )?mais r[áa]pid\w*|\bacele\w+|(?:a (?:little|bit) )?(?:faster|quicker)"
 _SLOWER = r"(?:um pouco )?mais (?:lent\w*|devagar)|\bdesacele\w+|(?:a (?:little|bit) )?slower"

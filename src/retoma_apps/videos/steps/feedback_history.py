@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from retoma import Context
-from retoma_apps.videos.models import Language, WithFeedbackHistory
+from retoma_apps.media.models import Language
+from retoma_apps.videos.models import WithFeedbackHistory
 
 MAX_NOTE_CHARACTERS = 4_000
 """Longer notes are cut, so the result stays small enough to store."""

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 from retoma import Context, GiveUp
 from retoma.reviews import Feedback
+from retoma_apps.media.assembly import Shot, assemble
+from retoma_apps.media.models import Language
+from retoma_apps.media.temp_dir import temp_dir
 from retoma_apps.providers.footage import (
     ClipUnavailable,
     ClipUnusable,
@@ -19,10 +22,8 @@ from retoma_apps.providers.footage import (
     relevance,
 )
 from retoma_apps.providers.footage.offline import OfflineFootage
-from retoma_apps.videos.models import Assembly, Broll, Clip, Language, Narration, Script
+from retoma_apps.videos.models import Assembly, Broll, Clip, Narration, Script
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.steps.media.assembly import Shot, assemble
-from retoma_apps.videos.steps.media.temp_dir import temp_dir
 
 MAX_CLIP_ATTEMPTS = 3
 _DRAWN_TRANSITIONS = ("slideleft", "wipeleft", "slideright", "wiperight")

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from retoma import Context, GiveUp, NeedsReview, RetryLater
-from retoma.errors import SubmissionUnknown
-from retoma_apps.providers.youtube import Channel, Published, SessionGone, VideoToPublish, mark_of
-from retoma_apps.videos.models import (
-    Assembly,
-    Broll,
-    FinalChoice,
-    Language,
-    Publication,
-    Script,
-    Thumbnail,
-    Thumbnails,
-    Upload,
-)
-from retoma_apps.videos.services import SentVideo, Services
+from retoma_apps.media.models import Language
+from retoma_apps.media.publishing import send_once, set_thumbnail
+from retoma_apps.providers.youtube import VideoToPublish, mark_of
+from retoma_apps.videos.models import Assembly, Broll, FinalChoice, Publication, Script, Thumbnail, Thumbnails, Upload
+from retoma_apps.videos.services import Services
 
-MOST_SESSIONS = 3
 EARLY_PERIOD = timedelta(minutes=10)
 EARLY_POLL_INTERVAL, POLL_INTERVAL = timedelta(minutes=1), timedelta(minutes=15)
 """The intervals before and after EARLY_PERIOD."""
@@ -59,8 +48,8 @@ async def upload_video(
     )
     # An upload of an earlier revision may have published it.
     found = await channel.find(video.mark) if ctx.revision > 1 else None
-    published = found or await _send_once(account, video, ctx.path(film.video), services, ctx)
-    refused = await _set_thumbnail(channel, published, ctx.path(thumbnail.image))
+    published = found or await send_once(account, video, ctx.path(film.video), services, ctx)
+    refused = await set_thumbnail(channel, published, ctx.path(thumbnail.image))
     return Upload(
         video_id=published.video_id,
         url=published.url,
@@ -80,49 +69,6 @@ def _choose_thumbnail(thumbnails: Thumbnails, number: int) -> Thumbnail:
             "NO_THUMBNAIL",
         )
     return thumbnails.variants[number - 1]
-
-
-async def _set_thumbnail(channel: Channel, published: Published, thumbnail: Path) -> str | None:
-    """Return why the thumbnail was rejected, or None: a retry would not help, and the video is published."""
-    try:
-        await channel.set_thumbnail(published.video_id, thumbnail)
-    except GiveUp as refusal:
-        return str(refusal)
-    return None
-
-
-async def _send_once(account: str, video: VideoToPublish, path: Path, services: Services, ctx: Context) -> Published:
-    """Send the video. If the job ends without a result, a worker looks for the video and deletes it."""
-
-    async def send() -> SentVideo:
-        published = await _send_video(services.channel(account), video, path, services, ctx)
-        return SentVideo(account, published.video_id, published.url)
-
-    sent = await ctx.once(
-        "upload", send, find=services.find_upload, cancel=services.delete_upload, key=f"{video.mark} {account}"
-    )
-    return Published(sent["video_id"], sent["url"])
-
-
-async def _send_video(
-    channel: Channel, video: VideoToPublish, path: Path, services: Services, ctx: Context
-) -> Published:
-    """Send the video. The session is recorded before the first byte, so a retry continues the upload."""
-    for number in range(1, MOST_SESSIONS + 1):
-        session = await ctx.once(
-            f"session {number}",
-            lambda: channel.begin(video, path.stat().st_size),
-            find=services.find_session,
-            key=video.mark,
-        )
-        try:
-            return await channel.send(session, path)
-        except SessionGone:
-            if found := await channel.find(video.mark):
-                return found
-        except RetryLater as error:  # the last byte may have arrived, and then there is a video
-            raise SubmissionUnknown(str(error), error.delay) from error
-    raise GiveUp(f"the channel lost {MOST_SESSIONS} upload sessions in a row", "UPLOAD_SESSIONS_LOST")
 
 
 async def check_published(upload: Upload, services: Services, ctx: Context) -> Publication:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from retoma import Context
+from retoma_apps.media.headlines import thumbnail_texts
+from retoma_apps.media.models import MOST_THUMBNAILS, Language
+from retoma_apps.media.temp_dir import temp_dir
+from retoma_apps.media.thumbnails import LAYOUTS, PALETTES, SIZE, draw_thumbnail
 from retoma_apps.providers.images import Images
-from retoma_apps.videos.models import MOST_THUMBNAILS, Language, Script, Thumbnail, Thumbnails
+from retoma_apps.videos.models import Script, Thumbnail, Thumbnails
 from retoma_apps.videos.steps.feedback_history import append_feedback, find_previous_result
-from retoma_apps.videos.steps.media.temp_dir import temp_dir
-from retoma_apps.videos.steps.media.thumbnails import LAYOUTS, PALETTES, SIZE, draw_thumbnail
-from retoma_apps.videos.steps.writing.headlines import thumbnail_texts
 
 
 async def generate_thumbnails(
@@ -23,7 +24,7 @@ async def generate_thumbnails(
     requested = ctx.feedback.extra.get("thumbnail_texts", []) if ctx.feedback else []
     texts = [*requested, *previous.texts[len(requested) :]]
     feedback = append_feedback(previous.feedback_history, ctx)
-    written = [*texts, *thumbnail_texts(script)[len(texts) :]]
+    written = [*texts, *thumbnail_texts(script.title, script.text)[len(texts) :]]
     variants = [
         await _generate_variant(number, text, script, feedback, images, ctx) for number, text in enumerate(written, 1)
     ]

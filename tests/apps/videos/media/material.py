@@ -15,7 +15,7 @@ import av
 import imageio_ffmpeg  # type: ignore[import-untyped]
 from PIL import Image
 
-from retoma_apps.videos.steps.media.narration import RATE
+from retoma_apps.media.narration import RATE
 
 SMALL = (160, 90)
 

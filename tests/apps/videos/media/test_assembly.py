@@ -10,12 +10,13 @@ import pytest
 from PIL import ImageChops
 
 from retoma import File
+from retoma_apps.media import assembly
+from retoma_apps.media.assembly import BadShot, Shot, assemble
+from retoma_apps.media.models import Line
 from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.ffmpeg import FfmpegFailed, probe
-from retoma_apps.videos.models import Clip, Line
+from retoma_apps.videos.models import Clip
 from retoma_apps.videos.steps.footage import choose_transition
-from retoma_apps.videos.steps.media import assembly
-from retoma_apps.videos.steps.media.assembly import BadShot, Shot, assemble
 from tests.apps.videos.media.material import SMALL, clip, frame, mean_volume, names, pixels, tone
 
 COLOURS = ("red", "lime", "blue")

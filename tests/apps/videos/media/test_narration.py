@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from retoma_apps.videos.steps.media.narration import RATE, join
+from retoma_apps.media.narration import RATE, join
 from tests.apps.videos.media.material import mean_volume, names, samples, tone, wav
 
 ONE, OTHER = wav([3000, -3000] * 6001), wav([3000, -3000] * 4000)

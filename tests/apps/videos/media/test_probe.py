@@ -17,7 +17,7 @@ import asyncio, pathlib, sys
 sys.modules["av"] = None
 from retoma_apps.providers.ffmpeg import probe
 from retoma_apps.providers.speech.espeak import Espeak
-from retoma_apps.videos.steps.media.narration import join
+from retoma_apps.media.narration import join
 
 async def narrate(to):
     said = await Espeak().say("Renda fixa.", voice="pt-br", language="pt-BR")

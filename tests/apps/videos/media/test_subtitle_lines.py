@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retoma_apps.providers.speech.port import Word
-from retoma_apps.videos.models import Line
-from retoma_apps.videos.steps.media.narration import Joined
-from retoma_apps.videos.steps.media.subtitle_lines import (
+from retoma_apps.media.models import Line
+from retoma_apps.media.narration import Joined
+from retoma_apps.media.subtitle_lines import (
     MAX_ROW_CHARACTERS,
     MAX_ROWS,
     MAX_SECONDS,
     build_subtitle_lines,
 )
+from retoma_apps.providers.speech.port import Word
 
 TEXT = (
     "A inflação corrói o dinheiro parado, e por isso muita gente procura a renda fixa. Não é difícil. "

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from retoma_apps.media.models import Line
+from retoma_apps.media.subtitles import ass, srt, vtt
 from retoma_apps.providers.captions import parse_srt
-from retoma_apps.videos.models import Line
-from retoma_apps.videos.steps.media.subtitles import ass, srt, vtt
 
 LINES = [Line(text="Ação,\ncoração", start=0.5, end=2), Line(text="pão às três", start=3599.9996, end=3601.25)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retoma_apps.videos.steps.media.temp_dir import PREFIX, temp_dir
+from retoma_apps.media.temp_dir import PREFIX, temp_dir
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageChops
 
-from retoma_apps.videos.steps.media.thumbnails import LAYOUTS, MAX_BYTES, PALETTES, SIZE, Layout, draw_thumbnail
+from retoma_apps.media.thumbnails import LAYOUTS, MAX_BYTES, PALETTES, SIZE, Layout, draw_thumbnail
 
 TEXT = "Ação, coração e pão às três"
 

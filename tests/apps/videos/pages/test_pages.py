@@ -6,12 +6,12 @@ from pathlib import Path
 
 from retoma.reviews import Decision
 from retoma.server.pages.page_context import TIME_ZONE_COOKIE
+from retoma_apps.media.channels import get_channel
+from retoma_apps.media.models import Channel
 from retoma_apps.providers.speech import KNOWN_VOICES
 from retoma_apps.providers.speech.espeak import Espeak
 from retoma_apps.providers.youtube import VideoToPublish, mark_of
 from retoma_apps.videos.demo import run_demo
-from retoma_apps.videos.models import Channel
-from retoma_apps.videos.operations.channels import get_channel
 from retoma_apps.videos.pages import forms, messages
 from retoma_apps.videos.pages.badges import STAGE_BADGES
 from retoma_apps.videos.pages.offline import VARIABLES

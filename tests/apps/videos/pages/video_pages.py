@@ -14,6 +14,7 @@ from retoma.records import Review
 from retoma.reviews import Decision
 from retoma.store.database import Database
 from retoma.testing import NOON
+from retoma_apps.media.models import Line
 from retoma_apps.providers.youtube import LocalChannel
 from retoma_apps.videos.models import (
     Assembly,
@@ -23,7 +24,6 @@ from retoma_apps.videos.models import (
     FinalChoice,
     FinalFeedback,
     FootageFeedback,
-    Line,
     Narration,
     NarrationFeedback,
     Scene,

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from retoma import GiveUp
+from retoma_apps.media.headlines import thumbnail_texts
+from retoma_apps.media.models import Language
 from retoma_apps.providers.topics import find_topic, list_topics
-from retoma_apps.videos.models import Language, Script
+from retoma_apps.videos.models import Script
 from retoma_apps.videos.steps.writing.bundled import BundledWriter, can_follow
-from retoma_apps.videos.steps.writing.headlines import thumbnail_texts
 from retoma_apps.videos.steps.writing.port import Writer
 from retoma_apps.videos.steps.writing.quality import assess_quality
 from tests.apps.videos.writing.texts import make_brief, make_fact
@@ -154,7 +155,8 @@ async def test_visuals_differ_from_scene_to_scene() -> None:
 
 @pytest.mark.parametrize(("topic", "language"), TOPICS)
 async def test_thumbnails_have_three_different_texts_of_at_most_three_words(topic: str, language: Language) -> None:
-    texts = thumbnail_texts(await make_script(topic, language))
+    script = await make_script(topic, language)
+    texts = thumbnail_texts(script.title, script.text)
     assert len(set(texts)) == len(texts) == 3
     assert all(text == text.upper() and 1 <= len(text.split()) <= 3 and len(text) <= 24 for text in texts)
 
@@ -171,4 +173,4 @@ def test_other_thumbnails_name_the_subject_and_a_number_from_the_script(
 ) -> None:
     text = {"en": "It took the people of the town 10 years.", "pt-BR": "O povo da cidade levou 10 anos."}[language]
     script = Script(title=title, language=language, scenes=[{"text": text, "visual": "a"}])
-    assert thumbnail_texts(script) == texts
+    assert thumbnail_texts(script.title, script.text) == texts

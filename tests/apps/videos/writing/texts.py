@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from retoma_apps.media.models import Language
 from retoma_apps.providers.llm import Message, Reply, Usage
-from retoma_apps.videos.models import Brief, Fact, Language, Scene, Script, Source
+from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
 
 PAID = Usage(100, 50, 7)
 SOURCE = Source(name="Enciclopédia", url="https://example.org/a", confidence=0.9)

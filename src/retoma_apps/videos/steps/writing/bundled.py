@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from retoma import GiveUp
 from retoma.errors import InvalidInput
 from retoma.translations import N_
+from retoma_apps.media.content_words import content_words
+from retoma_apps.media.models import Language
+from retoma_apps.media.script_texts import SCRIPT_TEXTS
+from retoma_apps.media.spoken_text import fold, seconds_for_words, word_count, words_for_seconds
 from retoma_apps.providers import llm
 from retoma_apps.providers.provider import format_variables
 from retoma_apps.providers.topics import Topic, TopicScene, find_topic, list_topics
-from retoma_apps.videos.models import Brief, Fact, Language, Scene, Script, Source
-from retoma_apps.videos.steps.spoken_text import fold, seconds_for_words, word_count, words_for_seconds
-from retoma_apps.videos.steps.writing.content_words import content_words
+from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
 from retoma_apps.videos.steps.writing.drafts import build_script, select_new_facts
 from retoma_apps.videos.steps.writing.port import UsageCallback
-from retoma_apps.videos.steps.writing.script_texts import SCRIPT_TEXTS
 
 SHORTER_FACTOR, LONGER_FACTOR = 0.7, 1.4
 _LENGTH_TOLERANCE = 1.15  # a little over the target length is better than a gap

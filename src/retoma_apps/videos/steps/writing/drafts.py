@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from retoma_apps.media.spoken_text import clean_text, fold, truncate
 from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
-from retoma_apps.videos.steps.spoken_text import clean_text, fold, truncate
 
 MOST_TAGS = 15
 _LONGEST_TAG = 60

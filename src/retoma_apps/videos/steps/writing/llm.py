@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from retoma_apps.media.spoken_text import clean_text, word_count, words_for_seconds
 from retoma_apps.providers.llm import InvalidJson, Llm, Message, Usage, ask_structured, quote_text, quoting_rule
 from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
-from retoma_apps.videos.steps.spoken_text import clean_text, word_count, words_for_seconds
 from retoma_apps.videos.steps.writing.drafts import build_script, select_new_facts
 from retoma_apps.videos.steps.writing.port import UsageCallback
 

@@ -9,8 +9,8 @@ from math import ceil
 from pathlib import Path
 
 from retoma.translations import N_, Translator
-from retoma_apps.videos.models import Issue, Language, Quality, Script
-from retoma_apps.videos.steps.spoken_text import (
+from retoma_apps.media.models import Language
+from retoma_apps.media.spoken_text import (
     clean_text,
     fold,
     seconds_for_words,
@@ -19,6 +19,7 @@ from retoma_apps.videos.steps.spoken_text import (
     truncate,
     word_count,
 )
+from retoma_apps.videos.models import Issue, Quality, Script
 from retoma_apps.videos.steps.writing.syllables import count_syllables
 
 SECONDS_PER_VISUAL = 75

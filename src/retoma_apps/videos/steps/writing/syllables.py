@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from retoma_apps.media.models import Language
 from retoma_apps.providers.unicode_text import compose
-from retoma_apps.videos.models import Language
 
 _DIGIT = 2  # a digit's name has one or two in both languages; within a larger number, two
 _PARTS = re.compile(r"[^\W\d_]+|\d")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from retoma_apps.videos.steps.spoken_text import fold
+from retoma_apps.media.spoken_text import fold
 
 _STOP_WORDS = frozenset(
     fold(word)

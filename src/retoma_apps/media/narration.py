@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from retoma_apps.media.atomic_write import write_atomically
 from retoma_apps.providers import ffmpeg
-from retoma_apps.videos.steps.media.atomic_write import write_atomically
 
 RATE = 24_000
 _BYTES = 2
@@ -57,6 +57,15 @@ async def join(
         await asyncio.to_thread(_verify_length, folder / "level.wav", length)
     starts, ends = zip(*spans, strict=True)
     return Joined(length / RATE, tuple(at / RATE for at in starts), tuple(at / RATE for at in ends))
+
+
+def pad_sound(sound: Path, seconds: float) -> bytes:
+    """Return a piece as WAV with silence after it, so that it lasts exactly that long. A longer one is cut."""
+    samples, padded = _read_samples(sound, 1), io.BytesIO()
+    with wave.open(padded, "wb") as written:
+        written.setparams((1, _BYTES, RATE, 0, "NONE", ""))
+        written.writeframes(samples.ljust(round(seconds * RATE) * _BYTES, b"\0")[: round(seconds * RATE) * _BYTES])
+    return padded.getvalue()
 
 
 def _pause_lengths(scenes: Sequence[int], gap: float, scene_gap: float) -> list[int]:

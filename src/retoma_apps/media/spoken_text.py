@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from retoma_apps.providers.unicode_text import compose, remove_accents
 
 if TYPE_CHECKING:
-    from retoma_apps.videos.models import Language
+    from retoma_apps.media.models import Language
 
 WORDS_PER_MINUTE = 150
 _WORD = re.compile("[^\\W_]+(?:[-'\u2019.,](?=[^\\W_])[^\\W_]+)*")

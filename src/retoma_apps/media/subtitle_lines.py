@@ -9,9 +9,9 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from textwrap import wrap
 
+from retoma_apps.media.models import Line
+from retoma_apps.media.narration import Joined
 from retoma_apps.providers.speech.port import Word
-from retoma_apps.videos.models import Line
-from retoma_apps.videos.steps.media.narration import Joined
 
 MAX_ROW_CHARACTERS = 42
 MAX_ROWS = 2

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from retoma_apps.media.atomic_write import write_atomically
+from retoma_apps.media.models import Line
+from retoma_apps.media.subtitles import ass
 from retoma_apps.providers import ffmpeg, fonts
 from retoma_apps.providers.captions import subtitle_filter
 from retoma_apps.providers.ffmpeg import FfmpegFailed
-from retoma_apps.videos.models import Line
-from retoma_apps.videos.steps.media.atomic_write import write_atomically
-from retoma_apps.videos.steps.media.subtitles import ass
 
 FADE = 0.5
 MAX_LENGTH_DIFFERENCE = 0.2
 """Seconds by which a film's length may differ from its narration."""
 SHOTS_PER_SEGMENT = 8
 """Shots rendered at a time: each keeps a decoder open, and memory must not grow with the film's length."""
-_X264 = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "21", "-pix_fmt", "yuv420p"]
+X264 = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "21", "-pix_fmt", "yuv420p"]
 # Both channels get the unchanged narration: ffmpeg's default mix from mono to stereo reduces it by 3 dB.
 _AAC = ["-af", "pan=stereo|c0=c0|c1=c0", "-c:a", "aac", "-b:a", "192k", "-ar", "48000"]
 
@@ -87,10 +87,15 @@ async def assemble(
         _link_inputs(folder, shots, narration)
         for number, segment in enumerate(segments):
             await _SegmentRenderer(folder, shots, lines, size, fps).render(number, segment)
-        await _concatenate(folder, len(segments))
-        film = await ffmpeg.probe(folder / "film.mp4")
-        _verify(film, seconds, size)
-    return Film(film.seconds or 0.0, *size, (await asyncio.to_thread(to.stat)).st_size)
+        return await _finish_film(folder, len(segments), seconds, size)
+
+
+async def join_clips(clips: Sequence[Path], narration: Path, to: Path, *, size: tuple[int, int]) -> Film:
+    """Write an MP4 of rendered clips, one after the other and unchanged, with a narration of the same length."""
+    seconds = (await ffmpeg.probe(narration)).seconds or 0.0
+    with write_atomically(to, "film.mp4") as folder:
+        _link_clips(folder, clips, narration)
+        return await _finish_film(folder, len(clips), seconds, size)
 
 
 def _frame_counts(shots: Sequence[Shot], total: int, fps: int) -> list[tuple[int, int]]:
@@ -173,7 +178,7 @@ class _SegmentRenderer:
                 "-frames:v",
                 str(segment.frames),
             ]
-            await ffmpeg.run([*inputs, *output, *_X264, "-f", "mp4", f"reel-{number}.mp4"], self.folder)
+            await ffmpeg.run([*inputs, *output, *X264, "-f", "mp4", f"reel-{number}.mp4"], self.folder)
         except FfmpegFailed as error:
             await self._raise_bad_shot(segment)
             raise error
@@ -222,6 +227,20 @@ class _SegmentRenderer:
                 )
             except FfmpegFailed as error:
                 raise BadShot(take.shot + 1, str(error)) from error
+
+
+def _link_clips(folder: Path, clips: Sequence[Path], narration: Path) -> None:
+    (folder / "narration").symlink_to(narration.resolve())
+    for number, clip in enumerate(clips):
+        (folder / f"reel-{number}.mp4").symlink_to(clip.resolve())
+
+
+async def _finish_film(folder: Path, segments: int, seconds: float, size: tuple[int, int]) -> Film:
+    await _concatenate(folder, segments)
+    path = folder / "film.mp4"
+    film = await ffmpeg.probe(path)
+    _verify(film, seconds, size)
+    return Film(film.seconds or 0.0, *size, (await asyncio.to_thread(path.stat)).st_size)
 
 
 async def _concatenate(folder: Path, segments: int) -> None:

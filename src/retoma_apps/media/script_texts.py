@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from retoma_apps.videos.models import FrozenModel, Language
+from retoma_apps.media.models import FrozenModel, Language
 
 
 class ScriptTexts(FrozenModel):

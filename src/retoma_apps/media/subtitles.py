@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from retoma_apps.media.models import Line
 from retoma_apps.providers.captions import Segment, Style, ass_script
-from retoma_apps.videos.models import Line
 
 STYLE = Style(font_size=58, outline=4, bold=True)
 _UNSHOWABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")

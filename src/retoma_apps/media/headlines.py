@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from retoma_apps.media.content_words import content_words, is_content
+from retoma_apps.media.models import MOST_THUMBNAILS
+from retoma_apps.media.script_texts import SCRIPT_TEXTS
+from retoma_apps.media.spoken_text import fold, guess_language, split_words
 from retoma_apps.providers.topics import find_topic
-from retoma_apps.videos.models import MOST_THUMBNAILS, Script
-from retoma_apps.videos.steps.spoken_text import fold, guess_language, split_words
-from retoma_apps.videos.steps.writing.content_words import content_words, is_content
-from retoma_apps.videos.steps.writing.script_texts import SCRIPT_TEXTS
 
 MOST_WORDS = 3
 _LONGEST = 24
@@ -20,24 +20,25 @@ _NUMBER = re.compile(
 )
 
 
-def thumbnail_texts(script: Script) -> list[str]:
-    """Return three different texts in upper case, of at most three words each."""
+def thumbnail_texts(title: str, text: str) -> list[str]:
+    """Return three different texts in upper case, of at most three words each, for a film with this title and spoken
+    text."""
     chosen: dict[str, str] = {}
-    for text in _candidate_texts(script):
-        if len(chosen) < MOST_THUMBNAILS and 0 < len(text) <= _LONGEST:
-            chosen.setdefault(fold(text), text.upper())
+    for words in _candidate_texts(title, text):
+        if len(chosen) < MOST_THUMBNAILS and 0 < len(words) <= _LONGEST:
+            chosen.setdefault(fold(words), words.upper())
     return list(chosen.values())
 
 
-def _candidate_texts(script: Script) -> Iterator[str]:
+def _candidate_texts(title: str, text: str) -> Iterator[str]:
     """Yield the words of a bundled topic, or the subject, a number from the text and general phrases: at least
     three."""
-    if topic := find_topic(script.title):
+    if topic := find_topic(title):
         yield from topic.thumbnails
-    yield _subject(script.title)
-    if number := _NUMBER.search(script.text):
+    yield _subject(title)
+    if number := _NUMBER.search(text):
         yield number[1].replace(" %", "%")
-    yield from SCRIPT_TEXTS[guess_language(script.text)].hooks
+    yield from SCRIPT_TEXTS[guess_language(text)].hooks
 
 
 def _subject(title: str) -> str:

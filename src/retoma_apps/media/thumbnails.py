@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+from retoma_apps.media.atomic_write import write_atomically
+from retoma_apps.media.models import LONGEST_THUMBNAIL_TEXT
 from retoma_apps.providers import fonts
-from retoma_apps.videos.models import LONGEST_THUMBNAIL_TEXT
-from retoma_apps.videos.steps.media.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     from PIL.Image import Image

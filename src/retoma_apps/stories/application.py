@@ -1,0 +1,70 @@
+"""Assemble the application: with the services that have keys, otherwise with their offline implementations."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from retoma import App
+from retoma.checks import check_extra
+from retoma.translations import N_
+from retoma_apps.media.services import read_film_services
+from retoma_apps.providers import images
+from retoma_apps.providers.chains import chain_providers, prefer_services
+from retoma_apps.providers.ffmpeg import check_ffmpeg
+from retoma_apps.providers.llm import configured_models, make_model_name
+from retoma_apps.stories.demo import run_demo
+from retoma_apps.stories.pages.common import WATCH_URL
+from retoma_apps.stories.pages.messages import LOCALE, STEP_LABELS
+from retoma_apps.stories.pages.pages import STATIC, TEMPLATES, create_pages
+from retoma_apps.stories.pipeline import story
+from retoma_apps.stories.routes import router
+from retoma_apps.stories.services import Services
+from retoma_apps.stories.settings import StorySettings
+from retoma_apps.stories.steps.writing.bundled import BundledStoryWriter
+from retoma_apps.stories.steps.writing.llm import LlmStoryWriter
+from retoma_apps.stories.steps.writing.port import StoryWriter
+
+
+def make_app(services: Services) -> App:
+    return App(
+        "stories",
+        title=N_("Stories"),
+        description=N_("From a topic to a narrated film with subtitles in several languages."),
+        pipelines=[story],
+        resources={
+            "services": services,
+            "writer": chain_providers(
+                [services.writer, *services.spare_writers], lambda each: make_model_name(each.provider, each.name)
+            ),
+            "images": chain_providers([services.images, *services.spare_images]),
+        },
+        routes=[router],
+        pages=create_pages(services),
+        templates=TEMPLATES,
+        static=STATIC,
+        labels=STEP_LABELS,
+        locale=LOCALE,
+        files=services.files,
+        demo=partial(run_demo, services),
+        checks=lambda: [check_extra("media"), check_ffmpeg()],
+    )
+
+
+def from_environment() -> App:
+    writers, pictures = _list_writers(), prefer_services(images.configured_providers())
+    return make_app(
+        Services(
+            **vars(read_film_services(WATCH_URL)),
+            writer=writers[0],
+            spare_writers=writers[1:],
+            images=pictures[0],
+            spare_images=pictures[1:],
+        )
+    )
+
+
+def _list_writers() -> list[StoryWriter]:
+    """Return the configured models. Without any, the bundled topics; they never replace a model that failed."""
+    settings = StorySettings()
+    models = configured_models(settings.model, settings.fallback_models)
+    return [LlmStoryWriter(each.provider, each.model) for each in models] or [BundledStoryWriter()]

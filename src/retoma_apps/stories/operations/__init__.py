@@ -1,0 +1,1 @@
+"""What routes and pages do with runs: start, read and change them."""

@@ -1,0 +1,91 @@
+"""The page of one story, and the actions on it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.responses import Response
+
+from retoma.errors import AlreadyDecided, InvalidInput, RevisionChanged, RunBusy
+from retoma.records import Run
+from retoma.server import Page, PageContext, build_file_url
+from retoma_apps.stories.models import Approval
+from retoma_apps.stories.operations.costs import get_story_cost
+from retoma_apps.stories.operations.overview import get_details
+from retoma_apps.stories.operations.publishing import NotReady, publish_story
+from retoma_apps.stories.operations.stories import PARTS, get_story_run, rerun_scene
+from retoma_apps.stories.pages.common import HOME, StoryPages, find_safe_url
+
+ROUTE = f"{HOME}{{story}}"
+
+
+class StoryDetailPages(StoryPages):
+    @property
+    def pages(self) -> tuple[Page, ...]:
+        return (
+            Page(ROUTE, self.show),
+            Page(f"{ROUTE}/publish", submit=self.publish),
+            Page(f"{ROUTE}/rerun", submit=self.rerun),
+        )
+
+    async def show(self, context: PageContext) -> Response:
+        run = await _get_run(context)
+        last_event = await context.client.runs.get_last_event_id(run.id)  # read first, so no later event is missed
+        details = await get_details(context.client, run)
+        return context.render(
+            "story.html",
+            run=run,
+            details=details,
+            earlier=[
+                url for each in (details.upload.earlier if details.upload else []) if (url := find_safe_url(each))
+            ],
+            cost=await get_story_cost(context.client, run.id),
+            file_url=partial(build_file_url, run),
+            last_event=last_event,
+            may_rerun=run.state.can_run,
+            **await self.get_values(context),
+        )
+
+    async def publish(self, context: PageContext) -> Response:
+        """Publish what the person saw. A form that is sent twice publishes once."""
+        run = await _get_run(context)
+        url, fields = f"{HOME}{run.id}", context.fields
+        approval = Approval.model_validate(
+            {
+                "thumbnail": _parse_number(fields.get("thumbnail", "1")),
+                "title": fields.get("title", "").strip()[:100] or None,
+                "new_video": fields.get("new_video") == "1",
+            }
+        )
+        seen = _parse_number(fields.get("seen", ""))
+        try:
+            await publish_story(
+                context.client, run, approval, by=context.by, via="page", seen=seen, key=context.idempotency_key
+            )
+        except AlreadyDecided:
+            return context.redirect(url, "already")
+        except NotReady:
+            return context.redirect(url, "not_ready")
+        except RevisionChanged:
+            return context.redirect(url, "changed")
+        return context.redirect(url, "published")
+
+    async def rerun(self, context: PageContext) -> Response:
+        run = await _get_run(context)
+        parts = [part for part in PARTS if part in context.get_field_values("part")]
+        scene = context.fields.get("scene", "")[:10]
+        try:
+            await rerun_scene(context.client, run, scene, parts, by=context.by, key=context.idempotency_key)
+        except RunBusy:
+            return context.redirect(f"{HOME}{run.id}", "busy")
+        return context.redirect(f"{HOME}{run.id}", "rerun")
+
+
+async def _get_run(context: PageContext) -> Run:
+    return await get_story_run(context.client, context.get_path_id("story"))
+
+
+def _parse_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
+        raise InvalidInput("the form does not name what to publish")
+    return int(text)

@@ -1,0 +1,1 @@
+"""The work of the steps, by topic. `pipeline.py` calls it."""

@@ -1,0 +1,1 @@
+"""Write and translate scripts with a language model or offline."""

@@ -1,0 +1,40 @@
+"""The port for writers: a language model, or the offline implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from retoma_apps.providers.llm import Usage
+from retoma_apps.providers.topics import Topic
+from retoma_apps.stories.models import Brief, Metadata, Scene
+
+UsageCallback = Callable[[Usage], None]
+
+
+class StoryWriter(Protocol):
+    """`on_usage` receives the cost of each call immediately, whatever follows.
+
+    Charges name it by `provider` and `name`, which is the model. `is_offline` says whether it runs on this machine,
+    without a service. `topics` are the only ones that it can write about; None if it can write about any.
+    """
+
+    provider: str
+    name: str
+    is_offline: bool
+
+    @property
+    def topics(self) -> Sequence[Topic] | None: ...
+
+    async def script(self, brief: Brief, *, on_usage: UsageCallback | None = None) -> list[Scene]:
+        """Return about as many scenes as the brief asks for; none if there is nothing to tell."""
+
+    async def translate(
+        self, brief: Brief, scene: Scene, language: str, *, on_usage: UsageCallback | None = None
+    ) -> str:
+        """Return the text of a scene in another language."""
+
+    async def metadata(
+        self, brief: Brief, scenes: Sequence[Scene], *, on_usage: UsageCallback | None = None
+    ) -> Metadata:
+        """Return title, description and tags, and the first two in each language of the translations."""
