@@ -60,7 +60,7 @@ NOTICES = {
     "already": N_("Nothing has changed: somebody has already decided, see below."),
     "not_ready": N_("Nothing has changed: the story is not ready for review."),
     "changed": N_("Nothing has changed: the story was rerun since you opened the page. Look at it again."),
-    "rerun": N_("The scene is being rerun. The film follows."),
+    "scene_rerun": N_("The scene is being rerun. The film follows."),
     "busy": N_("Nothing has changed: this scene is still in progress."),
 }
 # What this machine does in place of a service: as an entry of a list, and as a sentence.

@@ -78,7 +78,7 @@ class StoryDetailPages(StoryPages):
             await rerun_scene(context.client, run, scene, parts, by=context.by, key=context.idempotency_key)
         except RunBusy:
             return context.redirect(f"{HOME}{run.id}", "busy")
-        return context.redirect(f"{HOME}{run.id}", "rerun")
+        return context.redirect(f"{HOME}{run.id}", "scene_rerun")
 
 
 async def _get_run(context: PageContext) -> Run:
