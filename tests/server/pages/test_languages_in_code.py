@@ -36,7 +36,7 @@ LANGUAGE_RULES = (
     "feedback_checks.py",
     "headlines.py",
     "narration.py",
-    "phrases.py",
+    "content_words.py",
     "quality.py",
     "spoken_text.py",
     "syllables.py",
