@@ -150,6 +150,9 @@ async def test_a_notification_has_at_most_64_kib(writer_app: WriterApp) -> None:
     for size in (MAX_BYTES + 1, 20_000_000):
         answer = await writer_app.api.post(ROUTE, key=None, content=b" " * size)
         assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
+    run = (await writer_app.write()).id
+    rest = MAX_BYTES - len(make_notification(run, 1, "done", detail={"text": ""}))
+    assert await send(writer_app, make_notification(run, 1, "done", detail={"text": "x" * rest})) == 204
 
 
 async def test_requests_that_are_not_signed_load_the_secrets_of_a_site_once(
