@@ -11,16 +11,17 @@ from pathlib import Path
 from retoma import Client
 from retoma.store.database import Database
 from retoma.testing import fresh_database
+from retoma_apps.stories.application import make_app
 from retoma_apps.stories.models import Brief
 from retoma_apps.stories.operations.overview import get_overview
 from retoma_apps.stories.pipeline import story
 from retoma_apps.stories.states import Status
-from tests.acceptance import stories_application
+from tests.apps.stories.story_app import make_services
 from tests.cli.terminal import Terminal, wait_until
 from tests.wait_timeout import WAIT_TIMEOUT
 
 ROOT = Path(__file__).parents[2]
-MODULE = "tests.acceptance.stories_application"
+MODULE = "tests.acceptance.stories_application"  # patches what it imports: never import it here
 QUEUES = (
     ("generate_script", "render_video", "generate_thumbnails", "generate_metadata"),
     ("generate_image",),
@@ -40,8 +41,8 @@ async def count_deaths(client: Client) -> int:
     return sum(job.worker_deaths for job in jobs)
 
 
-async def start_stories(database: Database) -> Client:
-    client = Client(stories_application.app, database)
+async def start_stories(database: Database, folder: Path) -> Client:
+    client = Client(make_app(make_services(folder)), database)
     for number in range(3):
         await client.start(story, Brief(topic=f"Story {number}", scenes=3, languages=["en"]))
     return client
@@ -55,7 +56,7 @@ async def test_stories_end_though_a_worker_of_one_type_is_killed(tmp_path: Path)
             "PYTHONPATH": str(ROOT),
         }
         terminal = Terminal(tmp_path, variables)
-        client = await start_stories(database)
+        client = await start_stories(database, tmp_path)
         with ExitStack() as stack:
             workers = [
                 stack.enter_context(terminal.process("worker", MODULE, "-c", "2", *(f"-q{queue}" for queue in queues)))

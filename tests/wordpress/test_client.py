@@ -211,7 +211,7 @@ async def test_posts_of_one_site_of_a_network_are_listed(network: Server) -> Non
         sites = {site.url.rstrip("/").rpartition("/")[2]: site.blog_id for site in (await blog.ping()).sites}
         assert "Só em viagens" in [post.title for post in await blog.list_posts(sites["viagens"])]
         assert "Só em viagens" not in [post.title for post in await blog.list_posts(sites["receitas"])]
-        with pytest.raises(GiveUp, match="no site 99"):
+        with pytest.raises(GiveUp, match="no access to site 99"):
             await blog.list_posts(99)
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from math import inf
 from uuid import UUID
 
-from retoma.engine import watchdog
+from retoma.engine import bulk_actions, watchdog
 from retoma.errors import DatabaseUnavailable
 from retoma.identifiers import ClaimKey
 from retoma.logs import get_logger
@@ -78,11 +78,14 @@ class Maintenance:
             await self._refresh()
         if tick % TICKS_BETWEEN_COUNTS == 0:
             await metrics.update_counters(self._database)  # events must not pile up while no metrics are read
+            await metrics.sample_queues(self._database, self._heartbeat_timeout)
         if tick % TICKS_BETWEEN_REPAIRS == 0:
             await self._repair_runs()
             await self._log_orphans()
         found = await workers.release_due_jobs(self._database, MAX_RELEASED_JOBS)
         if found.released:
+            self._on_work()
+        if await bulk_actions.advance_open_actions(self._database):
             self._on_work()
         if found.poll_in is not None and found.poll_in <= NOW:
             self._on_poll_due()
