@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+from retoma import seconds
 from retoma.reviews import Decision
 from retoma.server.pages.page_context import TIME_ZONE_COOKIE
 from retoma_apps.media.channels import get_channel
@@ -138,7 +139,7 @@ async def test_the_list_shows_the_progress_of_a_video_and_links_to_its_review(vi
 
 
 async def test_the_list_says_that_a_review_is_decided(video_pages: VideoPages) -> None:
-    await video_pages.approve(await video_pages.review("final_review"))
+    await video_pages.approve(await video_pages.review("final_review"), undo=seconds(10))
     page = text_of(await video_pages.read("/videos/"))
     assert "decided, takes effect shortly" in page
     assert "Paused for review" not in page

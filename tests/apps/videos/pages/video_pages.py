@@ -177,11 +177,9 @@ class VideoPages:
                 return review
             await self.approve(review)
 
-    async def approve(self, review: Review) -> None:
-        decision = Decision("approve", by="ana")
-        if review.step == "final_review":
-            decision = Decision("approve", by="ana", value={"thumbnail": 1})
-        await self.client.reviews.decide(review.id, decision)
+    async def approve(self, review: Review, **options: Any) -> None:
+        value = {"value": {"thumbnail": 1}} if review.step == "final_review" else {}
+        await self.client.reviews.decide(review.id, Decision("approve", by="ana", **value, **options))
 
     async def work(self) -> None:
         await self.visitor.api.sandbox.work()
