@@ -178,8 +178,9 @@ class VideoPages:
             await self.approve(review)
 
     async def approve(self, review: Review, **options: Any) -> None:
-        value = {"value": {"thumbnail": 1}} if review.step == "final_review" else {}
-        await self.client.reviews.decide(review.id, Decision("approve", by="ana", **value, **options))
+        if review.step == "final_review":
+            options["value"] = {"thumbnail": 1}
+        await self.client.reviews.decide(review.id, Decision("approve", by="ana", **options))
 
     async def work(self) -> None:
         await self.visitor.api.sandbox.work()
