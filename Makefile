@@ -5,8 +5,8 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 BIN := .venv/bin
 SECONDS ?= 600
 EXAMPLES ?= 5000
-# One more than the number of cores, because many tests wait for child processes.
-TESTERS ?= $(shell expr $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1)
+# Two more than the number of cores, because many tests wait for child processes.
+TESTERS ?= $(shell expr $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 2)
 
 .PHONY: help run demo test check chaos soak bench format translations snapshot lock clean
 
