@@ -16,6 +16,7 @@ from retoma.store.database import Database
 from tests.apps.autowriter.writer_app import open_writer_app
 from tests.apps.classifier.classifier_app import running_classifier_app
 from tests.apps.gpu.gpu_app import running_gpu_app
+from tests.apps.stories.story_app import running_story_app
 from tests.apps.videos.video_app import running_video_app
 from tests.conftest import empty_database
 from tests.server.api import Api
@@ -36,6 +37,7 @@ APPLICATIONS: dict[str, OpenApp] = {
     "classifier": running_classifier_app,
     "videos": running_video_app,
     "autowriter": open_writer_app,
+    "stories": running_story_app,
 }
 
 

@@ -21,6 +21,7 @@ from retoma.store.database import Database
 from tests.apps.autowriter.writer_app import open_writer_app
 from tests.apps.classifier.classifier_app import running_classifier_app
 from tests.apps.gpu.gpu_app import running_gpu_app
+from tests.apps.stories.story_app import running_story_app
 from tests.apps.videos.video_app import running_video_app
 from tests.clients.generators import python_tools, typescript_tools
 from tests.conftest import empty_database
@@ -51,6 +52,7 @@ APPLICATIONS: dict[str, Any] = {
     "classifier": running_classifier_app,
     "videos": running_video_app,
     "autowriter": open_writer_app,
+    "stories": running_story_app,
 }
 
 
@@ -67,7 +69,7 @@ async def served_app(name: str, database: Database, folder: Path) -> AsyncIterat
             yield ServedApp(get_address(listening), opened.api.key or "", document)
 
 
-@pytest.mark.parametrize("name", ["classifier", "videos", "autowriter"])
+@pytest.mark.parametrize("name", ["classifier", "videos", "autowriter", "stories"])
 async def test_clients_of_the_other_applications_compile(database: Database, tmp_path: Path, name: str) -> None:
     python, typescript = await asyncio.to_thread(python_tools), await asyncio.to_thread(typescript_tools)
     programs = typescript / "node_modules" / ".bin"
