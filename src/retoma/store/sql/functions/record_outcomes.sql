@@ -136,7 +136,7 @@ begin
            (c.job).started_at, (c.job).ready_at
       from changed c
      where c.outcome not in ('back', 'parked', 'review') and (c.job).state not in ('cancelled', 'parked')
-       and not ((c.job).code = 'AWAITS_RUN' and (c.job).fence > 1)
+       and ((c.job).code is distinct from 'AWAITS_RUN' or (c.job).fence = 1)
   ), final as (
     select c.job, s.on_failure = 'stop' and (c.job).state <> 'skipped' as stops
       from changed c
