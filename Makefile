@@ -8,7 +8,7 @@ EXAMPLES ?= 5000
 # Two more than the number of cores, because many tests wait for child processes.
 TESTERS ?= $(shell expr $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 2)
 
-.PHONY: help run demo test check chaos soak bench format translations snapshot lock clean
+.PHONY: help run demo test check chaos soak bench format translations snapshot deploy-tools sbom lock clean
 
 help:
 	@echo 'make run     show all applications with sample data in the browser: videos, articles, documents, GPU jobs (no key, no Docker)'
@@ -21,10 +21,12 @@ help:
 	@echo 'make format  format the code'
 	@echo 'make translations  add new strings to the gettext catalogues and drop unused ones'
 	@echo 'make snapshot  write the database of a new release, which later releases are tested to upgrade'
+	@echo 'make deploy-tools  install the programs that check the files in deploy/ (100 MB), for the tests'
+	@echo 'make sbom    list the dependencies of a release in dist/retoma.cdx.json (CycloneDX)'
 	@echo 'make lock    resolve requirements/*.txt again'
 
 run: .venv/run.stamp
-	@exec $(BIN)/retoma dev retoma_apps --demo
+	@exec $(BIN)/retoma dev retoma_apps.samples --demo
 
 demo: .venv/run.stamp
 	@exec $(BIN)/retoma dev --demo
@@ -60,13 +62,23 @@ translations: .venv/dev.stamp
 snapshot: .venv/dev.stamp
 	$(BIN)/python -m tools.release_snapshot
 
+deploy-tools: .venv/deploy.stamp
+
+sbom: .venv/dev.stamp .venv/deploy.stamp
+	@mkdir -p dist
+	$(BIN)/python tools/sbom.py dist/retoma.cdx.json
+
 lock: .venv/dev.stamp
 	$(BIN)/python -m pip install --quiet uv==0.13.7
 	for set in run:build dev:dev; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-		--generate-hashes --no-header pyproject.toml --extra media --extra classifier --group $${set#*:} -o requirements/$${set%:*}.txt; done
+		--generate-hashes --no-header pyproject.toml --extra media --extra classifier --extra oidc --group $${set#*:} -o requirements/$${set%:*}.txt; done
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+		--constraint requirements/dev.txt --group deploy -o requirements/deploy.txt
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+.venv/deploy.stamp: .venv/dev.stamp
 
 .venv/%.stamp: requirements/%.txt pyproject.toml
 	@test -n '$(PYTHON)' || { echo 'Retoma needs Python 3.11 or newer: install it, or say where it is with make PYTHON=...' >&2; exit 1; }

@@ -115,17 +115,20 @@ async def _label_documents(client: Client, documents: list[Document]) -> float:
 
 
 @asynccontextmanager
-async def worker_processes(app: str, url: str, home: Path, processes: int, concurrency: int) -> AsyncIterator[None]:
-    """Run workers of an application, given as `module:attribute`. Its files are in `home`."""
+async def worker_processes(
+    app: str, url: str, home: Path, processes: int, concurrency: int, queues: Sequence[str] = ()
+) -> AsyncIterator[None]:
+    """Run workers of an application, given as `module:attribute`, for these queues or all. Its files are in `home`."""
     async with AsyncExitStack() as stack:
         for _ in range(processes):
-            await stack.enter_async_context(_worker(app, url, home, concurrency))
+            await stack.enter_async_context(_worker(app, url, home, concurrency, queues))
         yield
 
 
 @asynccontextmanager
-async def _worker(app: str, url: str, home: Path, concurrency: int) -> AsyncIterator[None]:
-    command = ("-m", "retoma", "worker", app, "-c", str(concurrency), "--until-stdin-closes")
+async def _worker(app: str, url: str, home: Path, concurrency: int, queues: Sequence[str]) -> AsyncIterator[None]:
+    command = ["-m", "retoma", "worker", app, "-c", str(concurrency), "--until-stdin-closes"]
+    command += [argument for queue in queues for argument in ("-q", queue)]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *command),
         cwd=ROOT,

@@ -1,15 +1,31 @@
-"""Measure the speed with full tables, without vacuum, and without analyze."""
+"""Measure the speed with full tables, without vacuum, and without analyze.
+
+`python -m bench.growth --runs N` says what N finished runs take on disk, fills a database with them, and compares
+speed, pages and the removal of runs with those of an empty database.
+"""
 
 from __future__ import annotations
 
+import argparse
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from shutil import disk_usage
+from statistics import quantiles
+from tempfile import TemporaryDirectory
+
+import uvloop
 
 from bench import workloads
+from bench.machine import describe
+from bench.server import BENCH_FOLDER, open_server
 from bench.testbed import Rig, Testbed
 from bench.throughput import IN_FLIGHT, STEPS, Samples, measure_fans
 from bench.workers import workers
 from retoma import Pipeline
+from retoma.engine.retention import remove_due
+from retoma.settings import RetentionTimes
+from retoma.store.database import Database
 
 TABLES = ("runs", "jobs", "events")
 SLICES = 10
@@ -141,3 +157,93 @@ async def open_snapshot(rig: Rig, testbed: Testbed) -> AsyncIterator[None]:
     async with rig.server.connection(testbed.url) as other, other.transaction(isolation="repeatable_read"):
         await other.fetchval("select count(*) from retoma.jobs")
         yield
+
+
+BYTES_PER_RUN = 6_300  # of the chain with its indexes, measured with 100,000 runs
+PAGES = {"overview": "/", "runs": "/runs", "failed runs": "/runs?state=failed", "retention": "/retention"}
+HISTORY = 100_000  # runs that are inserted by one statement
+
+
+async def fill(testbed: Testbed, runs: int) -> None:
+    """Insert finished runs in slices, so the time and the log of each statement stay limited."""
+    version, tenant = await version_and_tenant(testbed, "chain")
+    for first in range(0, runs, HISTORY):
+        for statement in (_FINISHED_RUNS, _FINISHED_JOBS, _FINISHED_EVENTS):
+            sliced = statement.replace("generate_series(1, $3::int)", f"generate_series({first + 1}, $3::int)")
+            await testbed.connection.execute(sliced, tenant, version, min(first + HISTORY, runs))
+    for table in TABLES:
+        await testbed.connection.execute(f"vacuum analyze retoma.{table}")
+    await testbed.connection.execute("update retoma.metric_cursor set through = (select max(id) from retoma.events)")
+    await testbed.connection.execute("checkpoint")
+
+
+async def measure_pages(testbed: Testbed, requests: int) -> dict[str, float]:
+    """Return the 95th percentile of the time to first byte of each page, in milliseconds."""
+    from bench.pages import open_visitor, times  # which imports this module
+
+    with TemporaryDirectory(prefix="retoma-bench-") as home:
+        async with open_visitor(testbed, "bench.workloads:app", home) as client:
+            return {
+                name: quantiles(await times(client, path, requests), n=20, method="inclusive")[18]
+                for name, path in PAGES.items()
+            }
+
+
+async def measure_removal(testbed: Testbed, runs: int) -> tuple[int, float]:
+    """Remove about this many runs. Return how many were, and how many in a second without the rests."""
+    rows = await testbed.connection.fetch("select ended_at from retoma.runs order by id limit 1 offset $1", runs)
+    now = await testbed.connection.fetchval("select clock_timestamp()")
+    async with Database(testbed.url, None) as database:
+        began = time.perf_counter()
+        removed = await remove_due(database, RetentionTimes(ended=now - rows[0]["ended_at"]), at_once=True)
+        return removed, removed / (time.perf_counter() - began)
+
+
+async def measure_disk(testbed: Testbed, runs: int) -> list[tuple[str, float, float]]:
+    """Return the bytes of each table and of its indexes for each run."""
+    sizes = await testbed.client.retention.list_table_sizes()
+    return [(each.table, each.table_bytes / runs, each.index_bytes / runs) for each in sizes if each.table in TABLES]
+
+
+async def _main(arguments: argparse.Namespace) -> None:
+    needed, free = arguments.runs * BYTES_PER_RUN * 2, disk_usage(BENCH_FOLDER.parent).free
+    print(
+        f"{arguments.runs:,} finished runs take about {needed / 1e9:.1f} GB on disk with the log; "
+        f"{free / 1e9:.1f} GB are free"
+    )
+    if needed > min(free * 0.8, arguments.max_gb * 1e9):
+        raise SystemExit("not started: raise --max-gb, or ask for fewer runs")
+    async with open_server() as server:
+        for name, value in (await describe(server)).items():
+            print(f"{name}: {value}")
+        rig = Rig(server, arguments.scale, timeout=arguments.timeout)
+        print("\n| | jobs/s of a chain | jobs/s of single jobs | pages, p95 in ms |\n| --- | --- | --- | --- |")
+        async with rig.testbed() as stage:
+            before = await _measure_line(rig, stage, "empty", arguments.requests)
+        async with rig.testbed() as stage:
+            await fill(stage, arguments.runs)
+            after = await _measure_line(rig, stage, f"{arguments.runs:,} finished runs", arguments.requests)
+            print(f"| ratio | {after[0] / before[0]:.2f} | {after[1] / before[1]:.2f} | |")
+            for table, data, indexes in await measure_disk(stage, arguments.runs):
+                print(f"{table}: {data:.0f} bytes and {indexes:.0f} bytes of indexes for each run")
+            removed, per_second = await measure_removal(stage, arguments.runs // 10)
+            print(f"removal: {removed:,} runs, {per_second:.0f} runs/s")
+        await server.close()
+
+
+async def _measure_line(rig: Rig, testbed: Testbed, name: str, requests: int) -> tuple[float, float]:
+    chained, _ = await measure(testbed, workloads.chain, rig.count(4_000), STEPS)
+    drained, _ = await measure(testbed, workloads.drain, rig.count(100_000, least=SLICES), 1)
+    pages = ", ".join(f"{page} {took:.0f}" for page, took in (await measure_pages(testbed, requests)).items())
+    print(f"| {name} | {chained:.0f} | {drained:.0f} | {pages} |")
+    return chained, drained
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
+    parser.add_argument("--runs", type=int, default=100_000, help="finished runs in the database")
+    parser.add_argument("--max-gb", type=float, default=10.0, help="refuse to take more disk space than this")
+    parser.add_argument("--requests", type=int, default=20, help="for each page")
+    parser.add_argument("--scale", type=float, default=0.2, help="a part of the measured runs, for a quick look")
+    parser.add_argument("--timeout", type=float, default=7_200.0, help="seconds for all that one database is used for")
+    uvloop.run(_main(parser.parse_args()))

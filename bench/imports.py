@@ -62,9 +62,12 @@ class SlowWriter(OfflineWriter):
         return await super().ask(messages, **options)
 
 
+SLOW_MODEL = LanguageModel(SlowWriter(), MODEL)
+
+
 def app_of(files: FileStore, home: Path) -> App:
     return make_app(
-        llm=LanguageModel(SlowWriter(), MODEL),
+        llm=SLOW_MODEL,
         images=OfflineImages(),
         keywords=OfflineKeywords(),
         open_blog=LocalBlog.from_environment(home / "wordpress"),
@@ -97,7 +100,7 @@ async def _measure_import(
             while not await client.workers.list():  # noqa: ASYNC110  (it is another process)
                 await asyncio.sleep(0.1)
             before, began = await connection.fetchval(_TRANSACTIONS), time.perf_counter()
-            await start_import(client, files, _make_file(count))
+            await start_import(client, SLOW_MODEL, _make_file(count))
             while await connection.fetchval(_STARTED) < count:  # noqa: ASYNC110  (it happens in another process)
                 await asyncio.sleep(0.1)
             seconds = time.perf_counter() - began

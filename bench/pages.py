@@ -31,7 +31,6 @@ from bench.server import ROOT, open_server
 from bench.testbed import Rig, Testbed
 from bench.workers import workers
 from retoma import Settings, connect
-from retoma.engine.admin_sessions import hash_password
 from retoma.engine.metrics import MAX_AGE_SECONDS
 from retoma.files import FileSettings, create_file_store
 from retoma_apps.classifier.application import make_app
@@ -42,6 +41,7 @@ from tests.apps.classifier.papers import KINDS, papers
 
 RUNS, ITEMS, REQUESTS = 100_000, 2_000, 100
 TARGET = 100  # milliseconds, 95th percentile
+EMAIL = "bench@example.com"
 PASSWORD = "a password of the benchmark"
 
 
@@ -66,7 +66,7 @@ async def create_executions(rig: Rig, testbed: Testbed, home: Path) -> tuple[UUI
     ]
     async with connect(make_app(files, InstantLlm()), Settings(database_url=testbed.url)) as client:
         project = Project(nome="Peças", taxonomia=[Category(rotulo=kind) for kind in KINDS])
-        kept = await projects.create_project(client, project, None)
+        kept = await projects.create_project(client, project)
         over = await executions.start_execution(client, files, kept, uploads)
         async with worker_processes("bench.classifier:app", testbed.url, home, 1, CONCURRENCY):
             await client.wait(over.id, WAIT_TIMEOUT)
@@ -76,7 +76,10 @@ async def create_executions(rig: Rig, testbed: Testbed, home: Path) -> tuple[UUI
 @asynccontextmanager
 async def open_visitor(testbed: Testbed, app: str, home: str) -> AsyncIterator[httpx2.AsyncClient]:
     """Yield a logged-in client of its own server."""
-    settings = {"DATABASE_URL": testbed.url, "HOME": home, "ADMIN_PASSWORD_HASH": hash_password(PASSWORD)}
+    settings = {"DATABASE_URL": testbed.url, "HOME": home}
+    async with connect(None, Settings(database_url=testbed.url, home=home)) as owner:
+        if not await owner.people.list():
+            await owner.people.create("Bench", EMAIL, role="administrator", password=PASSWORD)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "retoma", "serve", app, "--port", "0"),
         cwd=ROOT,
@@ -86,7 +89,7 @@ async def open_visitor(testbed: Testbed, app: str, home: str) -> AsyncIterator[h
     try:
         address = await read_address(process)
         async with httpx2.AsyncClient(base_url=address, headers={"Origin": address}, timeout=60) as client:
-            answer = await client.post("/login", data={"password": PASSWORD})
+            answer = await client.post("/login", data={"email": EMAIL, "password": PASSWORD})
             if answer.status_code != 303:
                 raise RuntimeError(f"the login was answered with {answer.status_code}")
             yield client

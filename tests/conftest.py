@@ -88,6 +88,11 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> RowsRead:
 
 async def empty_database(database: Database) -> None:
     tables = (
+        "schedule_counters",
+        "schedule_occurrences",
+        "schedules",
+        "backups",
+        "restores",
         "delivery_attempts",
         "deliveries",
         "pending_webhook_events",
@@ -103,8 +108,13 @@ async def empty_database(database: Database) -> None:
         "external_work",
         "effects",
         "charges",
+        "charge_sums",
+        "budget_reservations",
+        "budget_warnings",
+        "budgets",
         "inbound_events",
         "tenant_facts",
+        "tenant_files",
         "prices",
         "holdings",
         "pools",
@@ -112,12 +122,19 @@ async def empty_database(database: Database) -> None:
         "bulk_actions",
         "worker_stacks",
         "queue_samples",
+        "attempt_providers",
         "queue_slots",
         "queues",
         "events",
         "jobs",
         "runs",
         "start_keys",
+        "run_holds",
+        "retention_rules",
+        "run_removals",
+        "charge_rollups",
+        "removed_decisions",
+        "file_names",
         "worker_links",
         "workers",
         "servers",
@@ -127,14 +144,27 @@ async def empty_database(database: Database) -> None:
         "versions",
         "api_keys",
         "sessions",
+        "notifications",
+        "notification_messages",
+        "notification_preferences",
+        "notification_channels",
+        "review_drafts",
+        "person_sessions",
+        "account_links",
+        "person_roles",
+        "recovery_codes",
+        "people",
         "profiles",
         "action_keys",
         "tenants",
     )
     async with database.connection() as connection:
-        delete = "".join(f"delete from retoma.{table};" for table in tables)
+        delete = "".join(f"delete from retoma.{table};" for table in tables) + "truncate retoma.audit_log;"
         try:
             await connection.execute(delete)
         except asyncpg.DeadlockDetectedError:  # with the last call of a process that the test before has killed
             await connection.execute(delete)
         await connection.execute("update retoma.metric_cursor set through = 0, next = 0, writers = '{}'")
+        await connection.execute(
+            "delete from retoma.retention_progress; insert into retoma.retention_progress default values"
+        )

@@ -106,6 +106,14 @@ def test_the_client_of_one_of_several_applications_has_its_profiles(settings: Se
         assert [each.tenant for each in scoped.tenants.list_profiles()] == ["blog"]
 
 
+def test_a_limited_client_shows_only_runs_of_its_tenants(settings: Settings) -> None:
+    with blocking.connect(app, settings) as client:
+        run = client.start(article, tenant="shop").id
+        assert client.limit_to(["shop"]).runs.get(run).id == run
+        with pytest.raises(NotFound):
+            client.limit_to(["blog"]).runs.get(run)
+
+
 def test_a_closed_client_raises_a_clear_error(settings: Settings) -> None:
     with blocking.connect(app, settings) as client:
         pass

@@ -13,6 +13,7 @@ import pytest
 
 from retoma import logs
 from retoma.masking import hide_folders, is_secret_name, mask_secrets, register_home
+from retoma.settings import Settings
 
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIcanaryLINEone0001\nMIIcanaryLINEtwo0002\n-----END PRIVATE KEY-----"
 
@@ -118,6 +119,22 @@ def test_an_env_file_that_changes_is_read_again(monkeypatch: pytest.MonkeyPatch,
     assert mask_secrets("canary-file-0001") == "canary-file-0001"
     (tmp_path / ".env").write_text("STRIPE_KEY=canary-file-0001\n")
     assert mask_secrets("canary-file-0001") == "[STRIPE_KEY]"
+
+
+def test_secrets_of_the_settings_file_are_masked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "retoma.toml").write_text(
+        'database_url = "postgresql://app:canary-toml-0001@db/app"\noidc_client_secret = "canary-toml-0002"\n'
+    )
+    Settings()
+    assert mask_secrets("canary-toml-0001 canary-toml-0002") == "[RETOMA_DATABASE_URL] [RETOMA_OIDC_CLIENT_SECRET]"
+
+
+def test_a_client_secret_read_from_its_file_is_masked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "client-secret").write_text("canary-client-0001\n")
+    monkeypatch.setenv("RETOMA_OIDC_CLIENT_SECRET_FILE", str(tmp_path / "client-secret"))
+    assert Settings().read_oidc_client_secret() == "canary-client-0001"
+    assert mask_secrets("refused canary-client-0001") == "refused [client-secret]"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

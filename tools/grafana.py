@@ -129,6 +129,63 @@ def runs() -> list[Panel]:
             [("{{pipeline}}", 'max by (pipeline) (retoma_runs_not_started{pipeline=~"$pipeline"})')],
         ),
         graph(
+            "Budgets: share that is spent",
+            [
+                (
+                    "{{tenant}} {{pipeline}} {{period}}",
+                    'max by (tenant, pipeline, period) (retoma_budget_spent_ratio{pipeline=~"$pipeline|"})',
+                )
+            ],
+        ),
+        graph(
+            "Budgets: spent, in US$",
+            [
+                (
+                    "{{tenant}} {{pipeline}} {{period}}",
+                    'max by (tenant, pipeline, period) (retoma_budget_spent_dollars{pipeline=~"$pipeline|"})',
+                )
+            ],
+        ),
+        graph(
+            "Jobs that wait for a budget",
+            [("{{tenant}}", "sum by (tenant) (max by (tenant, pipeline, period) (retoma_budget_waiting_jobs))")],
+        ),
+        graph(
+            "Removed by retention per hour",
+            [
+                ("runs", "3600 * max(rate(retoma_retention_removed_runs_total[$__rate_interval]))"),
+                ("files", "3600 * max(rate(retoma_retention_removed_files_total[$__rate_interval]))"),
+            ],
+        ),
+        graph(
+            "Bytes of removed files per hour",
+            [("bytes", "3600 * max(rate(retoma_retention_removed_file_bytes_total[$__rate_interval]))")],
+            unit="bytes",
+        ),
+        graph(
+            "Due times of schedules per minute",
+            [
+                (
+                    "{{outcome}}",
+                    "60 * sum by (outcome) (max by (pipeline, outcome) "
+                    '(rate(retoma_schedule_starts_total{pipeline=~"$pipeline"}[$__rate_interval])))',
+                )
+            ],
+        ),
+        graph(
+            "Lateness of schedules",
+            [
+                (
+                    "{{pipeline}}",
+                    'max by (pipeline) (rate(retoma_schedule_late_seconds_total{pipeline=~"$pipeline"}'
+                    "[$__rate_interval])) / max by (pipeline) "
+                    '(rate(retoma_schedule_starts_total{pipeline=~"$pipeline", outcome="started"}[$__rate_interval]))',
+                ),
+                ("not started", "max(retoma_oldest_due_schedule_seconds)"),
+            ],
+            unit="s",
+        ),
+        graph(
             "Orphaned effects",
             [("{{pipeline}}", 'max by (pipeline) (retoma_orphaned_effects{pipeline=~"$pipeline"})')],
         ),
@@ -140,6 +197,25 @@ def reviews() -> list[Panel]:
         graph("Open reviews", by_step("retoma_open_reviews")),
         graph("Overdue reviews", by_step("retoma_overdue_reviews")),
         graph("Age of the oldest open review", by_step("retoma_oldest_open_review_seconds"), unit="s"),
+        graph("Decisions in 24 hours", by_step("retoma_review_decisions")),
+        graph(
+            "Wait until the decision: median",
+            [*by_step("retoma_review_wait_median_seconds"), ("target", "max(retoma_review_wait_target_seconds)")],
+            unit="s",
+        ),
+        graph("Wait until the decision: p95", by_step("retoma_review_wait_p95_seconds"), unit="s"),
+        graph(
+            "First-pass approval",
+            [*by_step("retoma_review_first_pass_ratio"), ("target", "max(retoma_review_first_pass_target_ratio)")],
+            unit="percentunit",
+        ),
+        graph("Decisions per hour", [("{{reviewer}}", "max by (reviewer) (retoma_review_decisions_per_hour)")]),
+        graph("Load", [("{{reviewer}}", "max by (reviewer) (retoma_review_load)")]),
+        graph(
+            "Notifications",
+            [("pending", "max(retoma_pending_notifications)"), ("dead", "max(retoma_dead_notifications)")],
+        ),
+        graph("Age of the oldest due notification", [("", "max(retoma_oldest_due_notification_seconds)")], unit="s"),
     ]
 
 

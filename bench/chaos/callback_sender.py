@@ -34,10 +34,11 @@ class CallbackSender:
     def _is_due(self, work: farm.Work) -> bool:
         if work.external_id in self._done or work.callback is None:
             return False
-        return work.step == "letter" or chance("called", work.external_id) < 0.3
+        return work.step in farm.CALLS_BACK or chance("called", work.external_id) < 0.3
 
     async def _send(self, work: farm.Work) -> None:
         token = (work.callback or "").rpartition("/")[2]
+        work.record("called_back")
         try:
             for _ in range(1 + (chance("called twice", work.external_id) < 0.3)):
                 taken = await self._client.external_work.record_callback(token, farm.result_of(work.key))

@@ -20,7 +20,9 @@ NAME = "render-farm"
 POOL = "farm"
 CAPACITY, MOST = 3, 4  # slots as declared, and the maximum that is ever set
 SLOTS = {"clip": 1, "poster": 2}  # of the steps that need the pool
-ENDLESS, UNPOLLED = {"ship"}, {"ship", "letter"}  # steps whose work goes on until it is cancelled, or is not polled
+# Steps whose work goes on until it is cancelled, and those whose work goes on until it calls back. Neither is polled.
+ENDLESS, CALLS_BACK = {"ship"}, {"letter"}
+UNPOLLED = ENDLESS | CALLS_BACK
 IN_PROGRESS = ("queued", "running")
 GOOD, BAD, LOST, IDLE = "succeeded", "failed", "lost", "never begins"
 
@@ -88,6 +90,8 @@ class Work:
     def ends_at(self) -> float:
         if self.step in ENDLESS:
             return float("inf")
+        if self.step in CALLS_BACK and not _is_hurried():
+            return _read_time(self.file.with_name(f"{self.file.name}!called_back")) or float("inf")
         return self.begins_at + (0 if _is_hurried() else 0.05 + 0.7 * chance("works", self.external_id))
 
     @property
@@ -105,7 +109,7 @@ class Work:
 
     @property
     def fate(self) -> str:
-        of = 1.0 if _is_hurried() or self.step in ENDLESS else chance("fate", self.external_id)
+        of = 1.0 if _is_hurried() or self.step in UNPOLLED else chance("fate", self.external_id)
         return BAD if of < 0.12 else LOST if of < 0.16 else IDLE if of < 0.19 else GOOD
 
     def state_at(self, now: float) -> str:

@@ -47,6 +47,14 @@ class Call:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response that is due: of which call, and which calls are committed once it arrives."""
+
+    call: Call | None = None
+    commits: tuple[Call, ...] = ()
+
+
 CallFilter = Callable[[Call], bool]
 Side = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -150,7 +158,8 @@ class ProxiedConnection:
         self._server = server
         self._statements: dict[bytes, str] = {}
         self._call: Call | None = None  # the call of the next sync
-        self._unanswered: deque[Call | None] = deque()
+        self._transaction: list[Call] | None = None  # the calls of an open transaction
+        self._due: deque[Response] = deque()
         self._held: list[bytes] = []  # a response that may still be lost
 
     async def run(self) -> None:
@@ -203,12 +212,12 @@ class ProxiedConnection:
         while data := await self._server[0].read(1 << 16):
             for message in frames.split(data):
                 self._held.append(message)
-                if message[:1] == ROW and self._unanswered and self._unanswered[0]:
-                    self._unanswered[0].rows += 1
+                if message[:1] == ROW and self._due and self._due[0].call:
+                    self._due[0].call.rows += 1
                 if message[:1] == READY and self._is_lost_answer():
                     return
             # A response is forwarded once complete, so it can be lost as a whole.
-            if not any(self._unanswered):
+            if not any(response.commits for response in self._due):
                 await self._release()
 
     async def _release(self) -> None:
@@ -237,19 +246,33 @@ class ProxiedConnection:
             _, name, _ = message[5:].split(b"\0", 2)
             self._call = Call(self._statements.get(name, ""), message)
         elif kind == QUERY:
-            self._unanswered.append(None)
+            self._due.append(self._follow_transaction(message[5:-1].upper()))
         elif kind == SYNC:
-            self._unanswered.append(self._call)
-            self._call = None
+            self._due.append(self._end_call())
         if self._call is None or kind != BINDING or not self._proxy.loses_call(self._call):
             return False
         self._proxy.lost_calls += 1
         self.cut(reset=True)
         return True
 
+    def _follow_transaction(self, query: bytes) -> Response:
+        calls = self._transaction or []
+        if query.startswith(b"BEGIN"):
+            self._transaction = []
+        elif query.startswith((b"COMMIT", b"ROLLBACK;")):
+            self._transaction = None
+        return Response(commits=tuple(calls) if query.startswith(b"COMMIT") else ())
+
+    def _end_call(self) -> Response:
+        call, self._call = self._call, None
+        if call is None or self._transaction is None:
+            return Response(call, (call,) if call else ())
+        self._transaction.append(call)
+        return Response(call)
+
     def _is_lost_answer(self) -> bool:
-        call = self._unanswered.popleft() if self._unanswered else None
-        if call is None or not self._proxy.loses_answer(call):
+        commits = self._due.popleft().commits if self._due else ()
+        if not any(self._proxy.loses_answer(call) for call in commits):
             return False
         self._proxy.lost_answers += 1
         self.cut(reset=True)

@@ -12,6 +12,7 @@ from retoma.define.definition_errors import list_keyword_options, quote_names, s
 from retoma.define.pipeline import Pipeline
 from retoma.define.provider_chain import ProviderChain
 from retoma.define.resources import PerWorker
+from retoma.define.schedule import Schedule
 from retoma.define.step import Resource, Step
 from retoma.errors import DefinitionError, NotFound
 from retoma.records import Review
@@ -37,6 +38,8 @@ class App:
     pipeline. `title` and `description` (one sentence) present an application on the home page, translated by its
     catalogue. By default the title is the name.
 
+    `schedules` start runs of its pipelines at set times (`retoma.schedules.Schedule`).
+
     Steps receive a resource as it is, so it must be safe for concurrent use. Pass `PerWorker(open)` for a resource
     that must be opened and closed, and a `ProviderChain` for one that several providers can provide. `routes` are
     FastAPI routers that the server includes.
@@ -53,11 +56,17 @@ class App:
     `review_templates` maps the name of a review, or of a step that asks for help, to the template that renders its
     subject in place of the default.
     The template receives `review`, `run`, `subjects` and `previous` (`retoma.records.Subject` by step: the current
-    result, and the one before the last rerun), and `file_url(file)`. Its inputs can join the forms with the ids
-    `approve`, `edit-form`, `send-back-form` and `reject-form`: `<input name="items" value="3" form="send-back-form">`.
+    result, and the one before the last rerun), and `file_url(file)`. Its inputs can join the form with the id
+    `decision`: `<input name="items" value="3" form="decision">`.
     A field of the review's form that it renders itself (`name="value.thumbnail"`) is not shown again; `submitted` and
-    `errors` hold, by such a name, the submitted text and the validation error. `review_values(context, review)` returns
-    further values for these templates. `labels` maps names of steps and reviews to what the pages call them.
+    `errors` hold, by such a name, the submitted text and the validation error. A template that shows in its own way
+    what changed since the previous revision has an element with the attribute `data-changes`; otherwise the page lists
+    the changes. `review_asides` maps the name of a review to the template that is shown beside it, with the same
+    values: quality, sources, costs. `review_values(context, review)` returns further values for these templates.
+
+    `review_reasons` maps the name of a review to the reasons that its form offers for sending work back, by the step
+    that it goes back to: `{"script_review": {"script_generation": [N_("Shorter")]}}`. They are translated, and the
+    selected ones become lines of the notes. `labels` maps names of steps and reviews to what the pages call them.
 
     `locale` is a folder of gettext catalogues, `pt_BR/LC_MESSAGES/*.po`, which translate the templates, the labels and
     the names of pages in the navigation. A string that they lack is taken from Retoma's own catalogue, or stays as it
@@ -76,6 +85,7 @@ class App:
         *,
         pipelines: Sequence[Pipeline] = (),
         includes: Sequence[App] = (),
+        schedules: Sequence[Schedule] = (),
         title: str | None = None,
         description: str = "",
         resources: Mapping[str, Any] | None = None,
@@ -89,7 +99,9 @@ class App:
         files: FileStore | None = None,
         large_bodies: Mapping[str, int] | None = None,
         review_templates: Mapping[str, str] | None = None,
+        review_asides: Mapping[str, str] | None = None,
         review_values: ReviewValues | None = None,
+        review_reasons: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
         labels: Mapping[str, str] | None = None,
         locale: Path | None = None,
         demo: Demo | None = None,
@@ -113,7 +125,9 @@ class App:
         self.files = files
         self.large_bodies = dict(large_bodies or {})
         self.review_templates = dict(review_templates or {})
+        self.review_asides = dict(review_asides or {})
         self.review_values = review_values
+        self.review_reasons = {review: dict(reasons) for review, reasons in (review_reasons or {}).items()}
         self.labels = dict(labels or {})
         self.locale = locale
         self.demo = demo
@@ -133,7 +147,15 @@ class App:
                 self._check_chains(step)
         steps = [step for pipeline in pipelines for step in pipeline.steps.values()]
         self._check_names("review", self.review_templates, [step.name for step in steps])
+        self._check_names("review", [*self.review_asides, *self.review_reasons], [step.name for step in steps])
         self._check_names("step", self.labels, [step.name for step in steps])
+        self.schedules = tuple(schedules)
+        self._check_schedules()
+
+    @property
+    def file_stores(self) -> tuple[FileStore, ...]:
+        """The file stores of all applications, each once."""
+        return tuple(dict.fromkeys(each.files for each in self.applications if each.files is not None))
 
     def find_owner(self, pipeline: str) -> App | None:
         """Return the application that defines the pipeline: this one or one that it includes."""
@@ -178,6 +200,16 @@ class App:
                 near = get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(map(repr, known)) or 'none'}"
                 raise DefinitionError(f"the application {self.name!r} has no {kind} {name!r}; {hint}")
+
+    def _check_schedules(self) -> None:
+        names = [(each.tenant, each.name) for each in self.schedules]
+        for each in self.schedules:
+            each.check(self.own_pipelines)
+            if names.count((each.tenant, each.name)) > 1:
+                raise DefinitionError(
+                    f"the application {self.name!r} has two schedules named {each.name!r} for the tenant "
+                    f"{each.tenant!r}; rename one of them"
+                )
 
     def _check_on_rejected(self, pipeline: Pipeline) -> None:
         wanted = pipeline.on_rejected

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -18,6 +18,8 @@ from retoma import client
 from retoma.app import App
 from retoma.client import Client
 from retoma.client.api_keys import ApiKeys
+from retoma.client.audit import AuditLog
+from retoma.client.budgets import Budgets
 from retoma.client.bulk_actions import BulkActions
 from retoma.client.capacity import Pools, Queues, Workers
 from retoma.client.costs import Costs
@@ -25,8 +27,12 @@ from retoma.client.external_work import ExternalWorkQueries
 from retoma.client.files import Files
 from retoma.client.inbound_events import InboundEvents
 from retoma.client.metrics import MetricQueries
+from retoma.client.notifications import Notifications
+from retoma.client.people import People
+from retoma.client.retention import Retention
 from retoma.client.reviews import Reviews
 from retoma.client.runs import Runs
+from retoma.client.schedules import Schedules
 from retoma.client.tenants import TenantProfiles
 from retoma.client.webhooks import Webhooks
 from retoma.settings import Settings
@@ -135,10 +141,19 @@ class BlockingReviews(BlockingNamespace[Reviews]):
     undo = _blocking(Reviews.undo)
     claim = _blocking(Reviews.claim)
     assign = _blocking(Reviews.assign)
+    list_comments = _blocking(Reviews.list_comments)
+    resolve_comment = _blocking(Reviews.resolve_comment)
+    list_assignees = _blocking(Reviews.list_assignees)
+    list_inbox = _blocking(Reviews.list_inbox)
+    count_inbox = _blocking(Reviews.count_inbox)
+    list_undoable = _blocking(Reviews.list_undoable)
+    set_keys = _blocking(Reviews.set_keys)
     list = _blocking(Reviews.list)
 
 
 class BlockingFiles(BlockingNamespace[Files]):
+    save = _blocking(Files.save)
+    list_foreign = _blocking(Files.list_foreign)
     get = _blocking(Files.get)
     sign_links = _blocking(Files.sign_links)
     check_link = _blocking(Files.check_link)
@@ -207,6 +222,23 @@ class BlockingBulkActions(BlockingNamespace[BulkActions]):
     list = _blocking(BulkActions.list)
 
 
+class BlockingSchedules(BlockingNamespace[Schedules]):
+    create = _blocking(Schedules.create)
+    update = _blocking(Schedules.update)
+    pause = _blocking(Schedules.pause)
+    resume = _blocking(Schedules.resume)
+    delete = _blocking(Schedules.delete)
+    trigger = _blocking(Schedules.trigger)
+    declare = _blocking(Schedules.declare)
+    start_due = _blocking(Schedules.start_due)
+    preview = _blocking(Schedules.preview)
+    list_next = _blocking(Schedules.list_next)
+    list_occurrences = _blocking(Schedules.list_occurrences)
+    get = _blocking(Schedules.get)
+    find = _blocking(Schedules.find)
+    list = _blocking(Schedules.list)
+
+
 class BlockingMetricQueries(BlockingNamespace[MetricQueries]):
     get_all = _blocking(MetricQueries.get_all)
     get_snapshot = _blocking(MetricQueries.get_snapshot)
@@ -214,6 +246,8 @@ class BlockingMetricQueries(BlockingNamespace[MetricQueries]):
     list_queue_times = _blocking(MetricQueries.list_queue_times)
     list_queue_samples = _blocking(MetricQueries.list_queue_samples)
     list_counters = _blocking(MetricQueries.list_counters)
+    list_reviewers = _blocking(MetricQueries.list_reviewers)
+    list_review_days = _blocking(MetricQueries.list_review_days)
     get_pipeline = _blocking(MetricQueries.get_pipeline)
 
 
@@ -226,11 +260,41 @@ class BlockingCosts(BlockingNamespace[Costs]):
     set_price = _blocking(Costs.set_price)
 
 
+class BlockingBudgets(BlockingNamespace[Budgets]):
+    get = _blocking(Budgets.get)
+    set = _blocking(Budgets.set)
+    remove = _blocking(Budgets.remove)
+    get_status = _blocking(Budgets.get_status)
+    list_statuses = _blocking(Budgets.list_statuses)
+    list_history = _blocking(Budgets.list_history)
+    list_money = _blocking(Budgets.list_money)
+    get_money = _blocking(Budgets.get_money)
+    set_money = _blocking(Budgets.set_money)
+    list = _blocking(Budgets.list)
+
+
+class BlockingRetention(BlockingNamespace[Retention]):
+    list_rules = _blocking(Retention.list_rules)
+    set_rule = _blocking(Retention.set_rule)
+    remove_rule = _blocking(Retention.remove_rule)
+    preview = _blocking(Retention.preview)
+    run = _blocking(Retention.run)
+    hold = _blocking(Retention.hold)
+    release = _blocking(Retention.release)
+    list_holds = _blocking(Retention.list_holds)
+    erase_run = _blocking(Retention.erase_run)
+    erase_tenant = _blocking(Retention.erase_tenant)
+    get_totals = _blocking(Retention.get_totals)
+    list_removals = _blocking(Retention.list_removals)
+    list_table_sizes = _blocking(Retention.list_table_sizes)
+
+
 class BlockingTenantProfiles(BlockingNamespace[TenantProfiles]):
     get_profile = _blocking(TenantProfiles.get_profile)
     list_profiles = _blocking(TenantProfiles.list_profiles)
     set_profile = _blocking(TenantProfiles.set_profile)
     delete_profile = _blocking(TenantProfiles.delete_profile)
+    list_names = _blocking(TenantProfiles.list_names)
 
 
 class BlockingApiKeys(BlockingNamespace[ApiKeys]):
@@ -239,6 +303,41 @@ class BlockingApiKeys(BlockingNamespace[ApiKeys]):
     rotate = _blocking(ApiKeys.rotate)
     find_by_secret = _blocking(ApiKeys.find_by_secret)
     list = _blocking(ApiKeys.list)
+
+
+class BlockingNotifications(BlockingNamespace[Notifications]):
+    list_channels = _blocking(Notifications.list_channels)
+    set_default = _blocking(Notifications.set_default)
+    get_settings = _blocking(Notifications.get_settings)
+    set_preference = _blocking(Notifications.set_preference)
+    set_quiet_hours = _blocking(Notifications.set_quiet_hours)
+    send_test = _blocking(Notifications.send_test)
+    report_budget = _blocking(Notifications.report_budget)
+    list_messages = _blocking(Notifications.list_messages)
+    resend = _blocking(Notifications.resend)
+
+
+class BlockingAuditLog(BlockingNamespace[AuditLog]):
+    list_actors = _blocking(AuditLog.list_actors)
+    delete_before = _blocking(AuditLog.delete_before)
+    list = _blocking(AuditLog.list)
+
+
+class BlockingPeople(BlockingNamespace[People]):
+    create = _blocking(People.create)
+    invite = _blocking(People.invite)
+    create_link = _blocking(People.create_link)
+    set_role = _blocking(People.set_role)
+    remove_role = _blocking(People.remove_role)
+    disable = _blocking(People.disable)
+    enable = _blocking(People.enable)
+    update_profile = _blocking(People.update_profile)
+    list_sessions = _blocking(People.list_sessions)
+    end_sessions = _blocking(People.end_sessions)
+    remove_second_factor = _blocking(People.remove_second_factor)
+    unlink = _blocking(People.unlink)
+    get = _blocking(People.get)
+    list = _blocking(People.list)
 
 
 class BlockingClient(BlockingNamespace[Client]):
@@ -253,19 +352,28 @@ class BlockingClient(BlockingNamespace[Client]):
         self.reviews = BlockingReviews(client.reviews, loop)
         self.files = BlockingFiles(client.files, loop)
         self.webhooks = BlockingWebhooks(client.webhooks, loop)
+        self.notifications = BlockingNotifications(client.notifications, loop)
+        self.people = BlockingPeople(client.people, loop)
+        self.audit = BlockingAuditLog(client.audit, loop)
+        self.retention = BlockingRetention(client.retention, loop)
         self.external_work = BlockingExternalWorkQueries(client.external_work, loop)
         self.inbound_events = BlockingInboundEvents(client.inbound_events, loop)
         self.pools = BlockingPools(client.pools, loop)
         self.workers = BlockingWorkers(client.workers, loop)
         self.queues = BlockingQueues(client.queues, loop)
         self.bulk_actions = BlockingBulkActions(client.bulk_actions, loop)
+        self.schedules = BlockingSchedules(client.schedules, loop)
         self.metrics = BlockingMetricQueries(client.metrics, loop)
         self.costs = BlockingCosts(client.costs, loop)
+        self.budgets = BlockingBudgets(client.budgets, loop)
         self.tenants = BlockingTenantProfiles(client.tenants, loop)
         self.api_keys = BlockingApiKeys(client.api_keys, loop)
 
     def scope_to(self, application: App) -> BlockingClient:
         return BlockingClient(self._wrapped.scope_to(application), self._loop)
+
+    def limit_to(self, tenants: Iterable[str]) -> BlockingClient:
+        return BlockingClient(self._wrapped.limit_to(tenants), self._loop)
 
     start = _blocking(Client.start)
     start_many = _blocking(Client.start_many)

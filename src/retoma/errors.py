@@ -6,14 +6,18 @@ RetomaError
 ├── SchemaMismatch         the database schema is older or newer than this code
 ├── NotFound               no such run, pipeline, step or other object
 │   └── Gone               the object existed but is no longer available
+│       └── RunRemoved     the run that this idempotency key started was removed
 ├── InvalidInput           an argument, or the input of a run, is not valid
 │   ├── SendBackNotAllowed    the work cannot be sent back to this step, or these items cannot
 │   └── FeedbackNotSupported  the step cannot act on this feedback
 ├── Conflict               the request conflicts with the current state
 │   ├── KeyReused          the idempotency key was already used for another input or action
 │   ├── RunBusy            the action needs a finished run, and this run is not finished
+│   ├── RunHeld            the run is held, so it cannot be erased
 │   ├── AlreadyDecided     somebody else decided the review first; `winner` is its current record
 │   └── RevisionChanged    the decision is about a revision that is no longer current
+├── AccessDenied           the caller may not act on this tenant
+│   └── RoleMissing        the caller may see the object, but lacks the role that the action requires
 ├── UnsafeUrl              a URL that must not be called from here
 ├── NoResponse             another machine sent no usable response
 ├── WebhookBodyFailed      the application's `webhook_body` raised; the webhook is retried
@@ -22,6 +26,7 @@ RetomaError
 ├── RunFailed              the run that `run` waited for did not complete
 ├── Unrecordable           a value that the database cannot store
 ├── TooLarge               a file exceeds the size limit
+├── BackupFailed           a backup cannot be taken, is damaged, or cannot be restored here
 └── WorkerGone             this worker was declared dead; its jobs were released
 RetryLater                 raised by a step: run again after a delay, without using up an attempt
 ├── RateLimited            also pauses the job's pool until then
@@ -109,6 +114,13 @@ class Gone(NotFound):
     """The object existed but is no longer available, for example a callback that arrives too late."""
 
 
+class RunRemoved(Gone):
+    """The idempotency key has started a run that was removed since. Use another key to start a new run."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the run that the key {key!r} has started was removed: use another key to start a new run")
+
+
 class InvalidInput(RetomaError):
     """An argument, or the input of a run, is not valid. The message says why, field by field."""
 
@@ -133,6 +145,10 @@ class RunBusy(Conflict):
     """The action needs a finished run. The message names the run's current state."""
 
 
+class RunHeld(Conflict):
+    """A held run cannot be erased. The message says why it is held."""
+
+
 class AlreadyDecided(Conflict):
     """Somebody else has decided this review, or it was withdrawn. `winner` is its current record."""
 
@@ -144,6 +160,14 @@ class AlreadyDecided(Conflict):
 
 class RevisionChanged(Conflict):
     """The decision is about a revision that is no longer current. The message names both revisions."""
+
+
+class AccessDenied(RetomaError):
+    """The caller may not act on this tenant, or not on all tenants."""
+
+
+class RoleMissing(AccessDenied):
+    """The caller may see the object, but lacks the role that the action requires. The message names the role."""
 
 
 class UnsafeUrl(RetomaError):
@@ -188,6 +212,10 @@ class Unrecordable(RetomaError):
 
 class TooLarge(RetomaError):
     """A file exceeds the size limit, which the message states."""
+
+
+class BackupFailed(RetomaError):
+    """A backup cannot be taken, is damaged, or cannot be restored here. The message names the part and the remedy."""
 
 
 class WorkerGone(RetomaError):

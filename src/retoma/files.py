@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
@@ -34,6 +34,9 @@ from retoma.masking import register_home
 
 PREFIX = re.compile(r"^([A-Za-z0-9_-]{1,64}/){1,8}$")
 KEY = re.compile(r"([A-Za-z0-9_-]{1,64}/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+FRESH_FOR = timedelta(hours=1)  # within which the same content is not stored again
+_CONTENT, _ASIDE = "content", "aside"
 LINK_LIFETIME = timedelta(days=7)  # the longest lifetime that S3 signs
 SPOOL_BYTES = 1 << 20  # a larger file goes through a temporary file while it is saved
 SECONDS_IN_USE = 3_600.0  # for which a copy stays after its last use
@@ -70,6 +73,12 @@ class FileSettings(BaseSettings):
 
 
 @dataclass(frozen=True)
+class StoredFile:
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True)
 class OpenedFile:
     """A stored file, to be read once."""
 
@@ -103,22 +112,42 @@ class FileStore:
                 digest.update(chunk)
                 spool.write(chunk)
             saved = File(file=digest.hexdigest(), name=name[:500], size=size, media_type=_guess_media_type(name))
-            if await self.get_size(_content_key(saved.file)) != size:
+            if not await self._is_fresh(_content_key(saved.file), size):
                 spool.seek(0)
                 await self._put(_content_key(saved.file), spool)
         return saved
 
+    async def _is_fresh(self, key: str, size: int) -> bool:
+        """Return whether this content is stored and is so new that it counts as stored now.
+
+        Otherwise it is stored again, because a file that nothing names is deleted when it is old.
+        """
+        try:
+            found = await obstore.head_async(self._store, key)
+        except FileNotFoundError:
+            return False
+        return found["size"] == size and datetime.now(UTC) - found["last_modified"] < FRESH_FOR
+
     async def has(self, file: File) -> bool:
         """Return whether the content is stored, with the size of the file."""
-        return await self.get_size(_content_key(file.file)) == file.size
+        size = await self.get_size(_content_key(file.file))
+        if size is None and await self.bring_back(file.file):
+            size = await self.get_size(_content_key(file.file))
+        return size == file.size
 
     async def load(self, file: File) -> bytes:
         """Return the whole content. Raise FileNotFoundError if it is not stored."""
-        return bytes(await (await obstore.get_async(self._store, _content_key(file.file))).bytes_async())
+        opened = await self.open_file(file)
+        if opened is None:
+            raise FileNotFoundError(f"the file store has no file with the digest {file.file}")
+        return b"".join([chunk async for chunk in opened.chunks])
 
     async def open_file(self, file: File, part: tuple[int, int] | None = None) -> OpenedFile | None:
         """Open the content, or its bytes from the first up to, but not including, the second position."""
-        return await self.open_key(_content_key(file.file), part)
+        opened = await self.open_key(_content_key(file.file), part)
+        if opened is None and await self.bring_back(file.file):
+            opened = await self.open_key(_content_key(file.file), part)
+        return opened
 
     async def get_path(self, file: File) -> Path:
         """Return the local path of the content, which is fetched if necessary. Do not write to it.
@@ -144,10 +173,70 @@ class FileStore:
             self._cleaned_at = time.monotonic()
             await asyncio.to_thread(_delete_oldest, self._folder, self._cache_bytes)
 
+    async def list_old(self, shard: int, age: timedelta, *, set_aside: bool = False) -> list[StoredFile]:
+        """Return the files of one of 256 shards that are at least this old; or those set aside that long ago."""
+        folder = f"{_ASIDE if set_aside else _CONTENT}/{shard:02x}/"
+        until = datetime.now(UTC) - age
+        found = []
+        async for batch in obstore.list(self._store, folder):
+            for one in batch:
+                digest = one["path"].rpartition("/")[2]
+                if one["last_modified"] <= until and DIGEST.fullmatch(digest):
+                    found.append(StoredFile(digest, one["size"]))
+        return found
+
+    async def set_aside(self, digest: str) -> None:
+        """Take content out of use. It is still found by whoever reads it, which brings it back.
+
+        So an upload that saw it at this moment loses nothing; the content is deleted if nobody needs it for a while.
+        """
+        path = self._folder / _content_key(digest)
+        if not isinstance(self._store, S3Store):
+            _exists(path, touch=True)  # from now on its time says when it was set aside
+        with suppress(FileNotFoundError):
+            await obstore.rename_async(self._store, _content_key(digest), _aside_key(digest))
+
+    async def bring_back(self, digest: str) -> bool:
+        """Put content that was set aside back in use. Return whether there was any."""
+        if not DIGEST.fullmatch(digest):
+            return False
+        try:
+            await obstore.rename_async(self._store, _aside_key(digest), _content_key(digest))
+        except FileNotFoundError:
+            return await self.get_size(_content_key(digest)) is not None  # another reader did it
+        return True
+
+    async def delete_aside(self, digest: str) -> None:
+        """Delete content that was set aside, for good."""
+        with suppress(FileNotFoundError):
+            await obstore.delete_async(self._store, _aside_key(digest))
+
     async def put(self, path: Path, key: str) -> str:
         """Store a file under this key, atomically, and return its URL. Replaces a file with the same key."""
         await self._put(_check_key(key), path, {"Content-Type": _guess_media_type(key)})
         return await self.get_url(key)
+
+    async def write_key(self, key: str, content: IO[bytes]) -> None:
+        """Store content under this key, atomically. Replaces a file with the same key."""
+        await self._put(_check_key(key), content, {"Content-Type": _guess_media_type(key)})
+
+    async def list_keys(self) -> AsyncIterator[tuple[str, int]]:
+        """Yield the key and the size of each stored file."""
+        async for batch in obstore.list(self._store):
+            for found in batch:
+                if KEY.fullmatch(found["path"]):
+                    yield found["path"], found["size"]
+
+    @property
+    def is_local(self) -> bool:
+        return isinstance(self._store, LocalStore)
+
+    @property
+    def location(self) -> str:
+        """Return the folder, or the bucket with its prefix."""
+        if isinstance(self._store, S3Store):
+            return "/".join(filter(None, (f"s3://{self._store.config['bucket']}", self._store.prefix)))
+        return str(self._folder)
 
     async def _put(self, key: str, content: Any, attributes: Any = None) -> None:
         if isinstance(self._store, S3Store):
@@ -237,7 +326,11 @@ async def _read_chunks(content: bytes | Path | AsyncIterable[bytes]) -> AsyncIte
 
 
 def _content_key(digest: str) -> str:
-    return f"content/{digest[:2]}/{digest}"
+    return f"{_CONTENT}/{digest[:2]}/{digest}"
+
+
+def _aside_key(digest: str) -> str:
+    return f"{_ASIDE}/{digest[:2]}/{digest}"
 
 
 @contextmanager

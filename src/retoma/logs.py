@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from typing import Any, Protocol, cast
 from uuid import UUID
@@ -49,6 +49,7 @@ class Attempt(Protocol):
 
 CURRENT_ATTEMPT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 _IS_CONFIGURED = False
+_HIDDEN: list[Callable[[Mapping[str, Any]], bool]] = []
 _FIRST_KEYS = ("timestamp", "level", "logger", "event", "message")
 _FIELD_ORDER = ("worker", "pipeline", "tenant", "run", "step", "item", "attempt")
 
@@ -58,9 +59,14 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 
     Until `configure_logging` is called, it logs only warnings and errors, as the standard library does.
     """
-    processors = [structlog.stdlib.filter_by_level, _add_error, _to_record]
+    processors = [structlog.stdlib.filter_by_level, _drop_hidden, _add_error, _to_record]
     logger = structlog.wrap_logger(logging.getLogger(name), processors, structlog.stdlib.BoundLogger)
     return cast(structlog.stdlib.BoundLogger, logger)
+
+
+def hide_lines(is_hidden: Callable[[Mapping[str, Any]], bool]) -> None:
+    """Do not write Retoma's own lines whose fields this function accepts, in this process: they are expected."""
+    _HIDDEN.append(is_hidden)
 
 
 def configure_logging() -> None:
@@ -94,6 +100,12 @@ def configure_logging() -> None:
     # The HTTP client logs every URL, and a URL may contain a secret.
     for name in ("asyncio", "httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+def _drop_hidden(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if any(is_hidden(event) for is_hidden in _HIDDEN):
+        raise structlog.DropEvent
+    return event
 
 
 def _to_record(logger: Any, name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

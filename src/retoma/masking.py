@@ -1,7 +1,8 @@
 """Keep secrets, folders of the server and, for some readers, stacks out of errors, events and log lines.
 
 A secret is the value of a variable in the environment or in `.env` with a name like `API_KEY` (`is_secret_name`); each
-line of that value; values with such a name in its JSON; and the password or token of any URL in the environment.
+line of that value; values with such a name in its JSON; the password or token of any URL in the environment; and the
+same of each secret among the settings, from `retoma.toml` or the file that a setting names (`register_secret`).
 """
 
 from __future__ import annotations
@@ -67,6 +68,11 @@ def drop_stack(data: Any) -> Any:
 def register_home(home: Path) -> None:
     """Let `hide_folders` replace the path of RETOMA_HOME from now on."""
     _HOMES.update({str(home.absolute()): "[RETOMA_HOME]", str(home.resolve()): "[RETOMA_HOME]"})
+
+
+def register_secret(name: str, secret: str) -> None:
+    """Let `mask_secrets` replace this secret from now on, which is in no variable of the environment."""
+    _SECRETS.add(name, secret)
 
 
 def hide_folders(text: str) -> str:
@@ -137,6 +143,13 @@ class _Secrets:
             self._reload()
         found = [spelling for common, spellings in self._spellings if common in text for spelling in spellings]
         return sorted(found, key=lambda spelling: len(spelling.text), reverse=True)
+
+    def add(self, name: str, value: str) -> None:
+        whole = [value] if len(value) >= MIN_SECRET_LENGTH and "://" not in value else []
+        added = dict.fromkeys([*whole, *_extract_secrets(name, value)], name)
+        if not added.keys() <= self._names.keys():
+            self._names = {**added, **self._names}
+            self._seen = None  # build the spellings again
 
     def _reload(self) -> None:
         names = dict(self._names)  # a copy: other threads may reload at the same time

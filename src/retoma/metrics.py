@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from math import inf
 
 from retoma.states import RunState
@@ -102,6 +102,41 @@ class DeliveryMetrics:
 
 
 @dataclass(frozen=True)
+class NotificationMetrics:
+    """`pending` counts events that wait for their time, `dead` messages that were given up, and `late_for` is how long
+    the oldest due message has waited for a sender."""
+
+    pending: int
+    dead: int
+    late_for: timedelta | None
+
+
+@dataclass(frozen=True)
+class ScheduleMetrics:
+    """`outcomes` counts due times by pipeline and by what became of them, and `late` is how late their runs started in
+    total. `late_for` is how long the schedule that is due the longest has waited."""
+
+    outcomes: dict[tuple[str, str], int]
+    late: dict[str, timedelta]
+    late_for: timedelta
+
+
+@dataclass(frozen=True)
+class BudgetMetrics:
+    """What is spent of a budget in its current period, in micros, and how many jobs wait because of it.
+
+    `spent` is None for a budget per run, and `pipeline` empty for one of all pipelines.
+    """
+
+    tenant: str
+    pipeline: str
+    period: str
+    micros: int
+    spent: int | None
+    waiting: int
+
+
+@dataclass(frozen=True)
 class OpenReviewMetrics:
     """Open reviews of a step: their number, how many are overdue, and the age of the oldest."""
 
@@ -110,6 +145,64 @@ class OpenReviewMetrics:
     open: int
     overdue: int
     oldest_for: timedelta
+
+
+@dataclass(frozen=True)
+class ReviewerMetrics:
+    """The decisions of one person, or of all if `reviewer` is None. Waits are in seconds, from opening to decision.
+
+    `in_time` counts decisions before the review's deadline, or within the target if it has none. `first_decided` counts
+    the first decision on the work of a step in a run, and `approved_at_once` those of them that approved it.
+    `active_hours` counts the hours of the clock with a decision. `open` counts the open reviews that the person has
+    claimed or been assigned.
+    """
+
+    reviewer: str | None
+    decided: int
+    mean_wait: float | None
+    median_wait: float | None
+    in_time: int
+    first_decided: int
+    approved_at_once: int
+    active_hours: int
+    open: int
+
+    @property
+    def in_time_share(self) -> float | None:
+        return self.in_time / self.decided if self.decided else None
+
+    @property
+    def first_pass_share(self) -> float | None:
+        return self.approved_at_once / self.first_decided if self.first_decided else None
+
+    @property
+    def decisions_per_hour(self) -> float | None:
+        """Decisions per hour in which the person decided anything."""
+        return self.decided / self.active_hours if self.active_hours else None
+
+
+@dataclass(frozen=True)
+class ReviewDay:
+    """The decisions of one day, as in `ReviewerMetrics`."""
+
+    day: date
+    decided: int
+    median_wait: float
+    first_decided: int
+    approved_at_once: int
+
+
+@dataclass(frozen=True)
+class ReviewStepMetrics:
+    """The decisions at a step in the last 24 hours. Waits are in seconds."""
+
+    pipeline: str
+    step: str
+    decided: int
+    median_wait: float
+    p95_wait: float
+    first_decided: int
+    approved_at_once: int
 
 
 @dataclass(frozen=True)
@@ -157,7 +250,8 @@ class MetricsSnapshot:
 class Metrics:
     """All metrics. Open runs are by pipeline and state; `not_started` counts runs that are due and wait.
     `orphans` counts effects that only a person can resolve, by pipeline.
-    `job_types` has the jobs of the last five minutes.
+    `job_types` has the jobs of the last five minutes; `review_steps` and `reviewers` have the decisions of the last 24
+    hours.
     `pipelines` has every pipeline that was ever defined, with the number of running workers that serve it.
     `oldest_transaction` is the age of the oldest open transaction in this database."""
 
@@ -168,7 +262,12 @@ class Metrics:
     orphans: dict[str, int]
     job_types: list[JobTypeMetrics]
     reviews: list[OpenReviewMetrics]
+    review_steps: list[ReviewStepMetrics]
+    reviewers: list[ReviewerMetrics]
     deliveries: DeliveryMetrics
+    notifications: NotificationMetrics
+    schedules: ScheduleMetrics
+    budgets: list[BudgetMetrics]
     counters: list[MetricCounter]
     workers: int
     pipelines: dict[str, int]

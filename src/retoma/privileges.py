@@ -6,6 +6,8 @@ These functions work on Linux, and do nothing on other systems.
 from __future__ import annotations
 
 import ctypes
+import getpass
+import os
 import signal
 import sys
 
@@ -51,3 +53,11 @@ def drop_privileges() -> None:
     _LIBC.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     _LIBC.capset((ctypes.c_uint32 * 2)(_VERSION_3, 0), (ctypes.c_uint32 * 6)())
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def get_user_name() -> str:
+    """Return the name of this process's user on this machine, or its number if it has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"

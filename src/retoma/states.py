@@ -54,6 +54,10 @@ class RunState(StrEnum):
         return self in RUN_FINAL_STATES
 
     @property
+    def waits_for_people(self) -> bool:
+        return self in (RunState.PAUSED, RunState.NEEDS_REVIEW)
+
+    @property
     def can_run(self) -> bool:
         """Whether a run in this state runs, or may run again."""
         return self is RunState.RUNNING or RunState.RUNNING in RUN_TRANSITIONS[self]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 # Control characters move the cursor and hide text; bidirectional and invisible characters disguise it.
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+UNSAFE_CHARACTERS = r"\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+"""The inside of a character class of regular expressions."""
+_UNSAFE = re.compile(rf"[{UNSAFE_CHARACTERS}\ud800-\udfff]")
 
 
 def escape_text(text: str) -> str:

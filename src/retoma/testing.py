@@ -24,6 +24,7 @@ from retoma.engine import watchdog
 from retoma.engine.claim_protocol import Claim, ClaimRequest, WorkerLink
 from retoma.engine.outcomes import Outcome
 from retoma.identifiers import ClaimKey
+from retoma.notifications.sender import open_sender
 from retoma.outgoing import LOOPBACK, Guard, HttpClient
 from retoma.settings import Settings
 from retoma.states import RunState
@@ -99,6 +100,16 @@ class Sandbox:
         async with HttpClient(self.client.guard) as outgoing:
             return await Sender(self.client, settings or Settings(), outgoing).send_due()
 
+    async def send_notifications(self, settings: Settings | None = None) -> int:
+        """Send due notifications as the sender does, to this machine too; return the number of attempts."""
+        settings = settings or Settings()
+        async with (
+            HttpClient(self.client.guard) as outgoing,
+            open_sender(self.app, self.database, settings, outgoing) as sender,
+        ):
+            await sender.register()
+            return await sender.send_due()
+
     async def run_watchdog(self) -> int:
         """Check stuck and overdue runs, as workers do every second; return the number of runs checked."""
         return await watchdog.check_due_runs(self.database, self.client.heartbeat_timeout)
@@ -158,7 +169,7 @@ class ManualWorker:
         self._children = ProcessPool()
         backends = ContextBackends(database, PUBLIC_URL, served_versions)
         backends.worker = worker
-        self._charge_buffer = backends.charge_buffer
+        self._backends = backends
         self._tenants = Tenants(database)
         # The test sets the clock, so the states of breakers that were read a moment ago may be of another day.
         self._breakers = ProviderBreakers(database, served_versions.provider_names, max_age=0)
@@ -223,7 +234,7 @@ class ManualWorker:
             limit=limit,
             allow_suspect=True,
         )
-        await self._charge_buffer.flush()
+        await self._backends.flush()
         await self._breakers.flush()
         response = await self._link.finish_and_claim(outcomes, request)
         self.rejected_outcomes += response.rejected

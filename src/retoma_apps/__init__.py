@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 # The applications in the order of the home page, each with the extra of the package that it needs, or None.
 APPLICATIONS: dict[str, str | None] = {
     "videos": "media",
-    "autowriter": "media",
+    "autowriter": None,
     "classifier": "classifier",
     "gpu": "media",
     "stories": "media",

@@ -1,4 +1,4 @@
-"""The engine's own tests, on servers other than the embedded one."""
+"""The engine's own tests, on servers other than the embedded one, each with the first of its parameters."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ pytestmark = pytest.mark.timeout(2400)  # each runs a thousand tests, one after 
 
 PROJECT = Path(__file__).parents[2]
 WORKERS = ["tests/worker", "tests/store/test_migrate.py"]
+PLUGINS = ["-p", "no:cacheprovider", "-p", "tests.acceptance.first_parameters"]
 IN_CHILDREN = "--ignore=tests/worker/test_isolation.py"  # what goes on there, no server changes
 
 
@@ -30,7 +31,7 @@ def test_the_engine_works_on_postgresql_15_behind_a_transaction_pooler() -> None
 
 def run_tests(*tests: str, on: int) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", IN_CHILDREN, *tests],
+        [sys.executable, "-m", "pytest", *PLUGINS, IN_CHILDREN, *tests],
         cwd=PROJECT,
         env=os.environ | {"RETOMA_TEST_DATABASE_URL": f"postgresql://retoma@127.0.0.1:{on}/postgres"},
         capture_output=True,

@@ -22,6 +22,7 @@ from tests.wait_timeout import WAIT_TIMEOUT
 
 ROOT = Path(__file__).parents[2]
 MODULE = "tests.acceptance.stories_application"  # patches what it imports: never import it here
+STORIES = 5
 QUEUES = (
     ("generate_script", "render_video", "generate_thumbnails", "generate_metadata"),
     ("generate_image",),
@@ -43,7 +44,7 @@ async def count_deaths(client: Client) -> int:
 
 async def start_stories(database: Database, folder: Path) -> Client:
     client = Client(make_app(make_services(folder)), database)
-    for number in range(3):
+    for number in range(STORIES):
         await client.start(story, Brief(topic=f"Story {number}", scenes=3, languages=["en"]))
     return client
 
@@ -68,7 +69,7 @@ async def test_stories_end_though_a_worker_of_one_type_is_killed(tmp_path: Path)
             await asyncio.to_thread(wait_until, lambda: began.exists() and str(victim.pid) in began.read_text().split())
             os.kill(victim.pid, signal.SIGKILL)
             (tmp_path / "go").touch()
-            await wait_for_reviews(client, 3)
+            await wait_for_reviews(client, STORIES)
         runs = await client.runs.list(pipeline=story.name)
         assert {(await get_overview(client, run)).status for run in runs} == {Status.READY_FOR_REVIEW}
         assert await count_deaths(client) > 0, "the worker held nothing when it was killed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from uuid import UUID
 
 import pytest
 
+from retoma import App
+from retoma.records import Scope
 from retoma.server import auth
 from retoma.store.database import Database
 from tests.apps.autowriter.samples import HEADER, LINE
@@ -20,6 +23,7 @@ from tests.apps.gpu.gpu_app import running_gpu_app
 from tests.apps.stories.story_app import running_story_app
 from tests.apps.videos.video_app import TOPIC, running_video_app
 from tests.conftest import empty_database
+from tests.server.access_matrix import Target, check, list_page_targets, make_people
 from tests.server.api import Api
 from tests.server.test_authorisation import (
     ROUTES,
@@ -61,7 +65,7 @@ LISTS = {
     "/stories/jobs": "jobs",
 }
 # What comes with Retoma.
-SAME_FOR_ALL = {"/api/v1/topics"}
+SAME_FOR_ALL = {"/api/v1/topics", "/stories/topics"}
 # Concern all tenants, so a key for one is refused.
 OF_ALL_TENANTS = {"/autowriter/blogs/{blog_id}", "/autowriter/metrics"}
 # Does not exist yet, or takes seconds to create; their own tests cover it.
@@ -85,6 +89,13 @@ STARTS = {
 }
 
 
+# What the parameters of pages name, by the names of the routes' parameters.
+PAGE_NAMES = [
+    *((name, name) for name in ("video", "batch", "projeto", "execucao")),
+    *(("name", "channel"), ("story", "story_id"), ("article", "job"), ("import", "import_id"), ("blog", "blog_id")),
+]
+
+
 @dataclass(frozen=True)
 class Subject:
     """A running application with one object of each kind that its routes name, all of one tenant."""
@@ -100,11 +111,15 @@ class Subject:
         found = [route for route in list_all_routes(self.api.server) if str(route) not in known]
         return sorted(found, key=lambda route: ["GET", "POST", "PUT", "DELETE"].index(route.method))
 
-    def asks(self, route: Route) -> Request:
-        path = route.path + QUERIES.get(route.path, "")
+    def fill(self, path: str) -> str:
+        path += QUERIES.get(path, "")
         for name, thing in self.things.items():
             path = path.replace(f"{{{name}}}", thing)
         assert "{" not in path, "say here what this route names"
+        return path
+
+    def asks(self, route: Route) -> Request:
+        path = self.fill(route.path)
         body = BODIES.get(route.path) if route.method in ("POST", "PUT") else None
         return lambda key: self.api.call(route.method, path, key=key, json=body)
 
@@ -208,6 +223,34 @@ async def test_resources_of_another_tenant_are_not_found(subject: Subject) -> No
     for route in routes:
         if "{" in route.path and route.path not in OF_LATER:
             assert (await subject.asks(route)(own)).status_code not in (404, 422), route
+
+
+async def test_every_person_may_do_exactly_what_the_role_says(subject: Subject) -> None:
+    callers = await make_people(subject.api, subject.tenant)
+    routes = [
+        Target(
+            route.method,
+            route.path,
+            subject.fill(route.path),
+            None if route.need is None else route.need.scope,
+            names_object="{" in route.path,
+            body=BODIES.get(route.path),
+            only_all=route.path in OF_ALL_TENANTS,
+        )
+        for route in subject.routes
+        if route.path not in PUBLIC
+    ]
+    application: App = subject.api.server.state.app
+    things = defaultdict(
+        lambda: str(UUID(int=7)), {new: subject.things[old] for new, old in PAGE_NAMES if old in subject.things}
+    )
+    pages = list_page_targets(application.pages, things, {})
+    targets = [replace(each, tenant=subject.tenant) for each in (*routes, *pages)]
+    before = await list_states(subject)
+    strangers = [each for each in callers if not each.may(Scope.RUNS_READ, subject.tenant)]
+    await check(subject.api, strangers, targets, "no text is in all applications")
+    assert await list_states(subject) == before, "a stranger has changed a run"
+    await check(subject.api, [each for each in callers if each not in strangers], targets, "no text")
 
 
 async def list_states(subject: Subject) -> dict[UUID, tuple[str, int]]:

@@ -42,7 +42,7 @@ class ClassifierScreen:
         return await self.screen.open(f"/classificador/{path}", **({"language": "pt-BR"} | options))
 
     async def project(self, **changed: Any) -> str:
-        return (await projects.create_project(self.client, Project(**make_project(**changed)), None)).id
+        return (await projects.create_project(self.client, Project(**make_project(**changed)))).id
 
     async def begin(self, project: str, texts: Mapping[str, str | bytes] = TEXTS, name: str = "") -> UUID:
         uploads = [

@@ -7,6 +7,9 @@ import pytest
 from retoma.store.database import Database
 from tests.browser.screen import Screen, open_browser, open_screen
 from tests.conftest import empty_database
+from tests.wordpress.fixtures import site, wordpress_sites
+
+__all__ = ["site", "wordpress_sites"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,8 +19,7 @@ from retoma.server import make_server
 from retoma.store.database import Database
 from retoma.testing import Sandbox, sandbox
 from tests.engine.builders import value
-from tests.server.api import app
-from tests.server.pages.visitor import HASH
+from tests.server.api import DEVELOPER, app
 from tests.wait_timeout import WAIT_TIMEOUT
 
 TOKEN = "token-of-this-start"
@@ -97,7 +96,7 @@ class Screen:
 
 @asynccontextmanager
 async def open_screen(database: Database, *, development: bool = True, application: App = app) -> AsyncIterator[Screen]:
-    settings = Settings(port=0, admin_password_hash=HASH)
+    settings = Settings(port=0, dev_name=DEVELOPER)
     listening = bind_socket(settings, "127.0.0.1")
     async with sandbox(application, database) as made:
         server = make_server(application, made.client, settings, dev_token=TOKEN if development else None)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.async_api import Page, expect
+from pydantic import SecretStr
 
+from retoma.files import FileSettings, create_file_store
 from retoma.store.database import Database
-from retoma_apps.autowriter.application import from_environment
+from retoma_apps.autowriter.application import from_environment, make_app
+from retoma_apps.autowriter.steps.writing.offline import OFFLINE_MODEL
+from retoma_apps.providers.images.offline import OfflineImages
+from retoma_apps.providers.keywords import OfflineKeywords
+from retoma_apps.providers.wordpress import WordPress, WordPressSettings
 from tests.apps.autowriter.samples import HEADER, LINE
 from tests.browser.screen import Screen, open_screen
 from tests.conftest import empty_database
+from tests.wordpress.posts import read_post
+from tests.wordpress.site import WordPress as Server
 
 HOSTILE_THEME = "Café <script>alert(1)</script>"
 FILE = "\n".join(
@@ -84,8 +94,8 @@ async def start_import(screen: Screen, page: Page) -> None:
 async def accept(screen: Screen, page: Page) -> None:
     await page.locator("#review a").click()
     await expect(page.locator("#findings")).to_contain_text("700 were requested")
-    await page.locator("#decide button[form=approve]").click()
-    await expect(page.locator("#decided")).to_be_visible()
+    await page.locator("[data-do=approve]").click()
+    await expect(page.locator("#toasts .toast")).to_be_visible()
     await screen.apply_decisions()
 
 
@@ -99,6 +109,45 @@ async def rerun_seo(screen: Screen, page: Page) -> None:
     await page.get_by_role("link", name="Compare revisions").click()
     await expect(page.locator("#part-title del").first).to_be_visible()
     await expect(page.locator("#part-body")).to_contain_text("no changes")
+
+
+@pytest.fixture
+async def wordpress_screen(database: Database, tmp_path: Path, site: Server) -> AsyncIterator[Screen]:
+    """AutoWriter that publishes to a real WordPress."""
+    await empty_database(database)
+    blog = WordPress(WordPressSettings(base_url=f"{site.address}/", secret=SecretStr(site.credentials["/"])))
+    application = make_app(
+        llm=OFFLINE_MODEL,
+        images=OfflineImages(),
+        keywords=OfflineKeywords(),
+        open_blog=lambda _: blog,
+        files=create_file_store(FileSettings(home=tmp_path)),
+    )
+    async with open_screen(database, application=application) as made:
+        yield made
+        assert made.complaints == []
+    await blog.close()
+
+
+async def test_a_csv_file_becomes_a_draft_in_wordpress(wordpress_screen: Screen, site: Server) -> None:
+    page = await wordpress_screen.open("/articles/")
+    await create_blog(page)
+    await page.goto(f"{wordpress_screen.address}/articles/imports")
+    file = f"{HEADER}\n{LINE.replace('explicar', 'explicar no navegador')}"
+    await page.get_by_label("CSV file").set_input_files(
+        {"name": "agosto.csv", "mimeType": "text/csv", "buffer": file.encode()}
+    )
+    await page.get_by_role("button", name="Show the preview").click()
+    await page.get_by_role("button", name="Start the import").click()
+    await expect(page.get_by_role("status")).to_contain_text("The import has started.")
+    await wordpress_screen.apply_decisions()
+    await page.goto(f"{wordpress_screen.address}/articles/?state=done")
+    await page.get_by_role("link", name="Café e cafeína").click()
+    title = await page.locator("#article h1").inner_text()
+    draft = urlsplit(await page.locator("#facts a[target=_blank]").get_attribute("href") or "")
+    assert f"{draft.scheme}://{draft.netloc}" == site.address
+    post = await asyncio.to_thread(read_post, site, int(parse_qs(draft.query)["post"][0]))
+    assert (post["status"], post["title"]) == ("draft", title)
 
 
 async def test_no_page_is_wider_than_the_screen(screen: Screen) -> None:

@@ -13,7 +13,7 @@ from retoma.store.database import Database
 from tests.browser.screen import Screen, open_screen
 from tests.conftest import empty_database
 from tests.server.pages.test_pages import EVERYTHING
-from tests.server.pages.visitor import PASSWORD
+from tests.server.people import ADMINISTRATOR, PASSWORD, ensure_administrator
 
 
 async def test_a_run_is_found_inspected_and_cancelled(screen: Screen) -> None:
@@ -89,10 +89,13 @@ async def test_runs_that_match_a_filter_are_cancelled_with_the_keyboard(screen: 
 async def test_a_person_logs_in_and_out(database: Database) -> None:
     await empty_database(database)
     async with open_screen(database, development=False) as screen:
+        await ensure_administrator(screen.sandbox.client)
         page = await screen.open("/workers")
+        await page.get_by_label("E-mail address").fill(ADMINISTRATOR)
         await page.get_by_label("Password").fill(PASSWORD)
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Workers", exact=True)).to_be_visible()
+        await page.get_by_role("link", name="Your account: Ana").click()
         await page.get_by_role("button", name="Log out").click()
         await expect(page.get_by_role("status")).to_have_text("You have logged out.")
         assert screen.complaints == []

@@ -11,7 +11,7 @@ from retoma.server.streams import Streams
 from retoma.store.database import Database
 from tests.browser.screen import Screen, open_screen
 from tests.conftest import empty_database
-from tests.server.pages.visitor import PASSWORD
+from tests.server.people import ADMINISTRATOR, PASSWORD, ensure_administrator
 from tests.wait_timeout import WAIT_TIMEOUT
 
 
@@ -37,7 +37,9 @@ async def test_a_logged_in_user_sees_changes_without_reloading(database: Databas
     await empty_database(database)
     async with open_screen(database, development=False) as screen:
         run = await screen.sandbox.client.start("film", {"topic": "bad"})
+        await ensure_administrator(screen.sandbox.client)
         page = await screen.open("/login")
+        await page.get_by_label("E-mail address").fill(ADMINISTRATOR)
         await page.get_by_label("Password").fill(PASSWORD)
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Home")).to_be_visible()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from retoma_apps.videos.pages.pages import WATCH_URL
 from tests.apps.videos.small_services import make_small_services
 from tests.browser.screen import Screen, open_screen
 from tests.conftest import empty_database
+from tests.wait_timeout import WAIT_TIMEOUT
 
 TOPIC = "Como investir em renda fixa"
 REVIEWS = ("script_review", "audio_review", "broll_review", "final_review")
@@ -68,20 +71,22 @@ async def open_review(screen: Screen, page: Page, step: str) -> None:
 async def send_back(page: Page, step: str) -> None:
     if step == "broll_review":
         await page.locator("input[name=items]").first.check()
-    await page.locator("#decide a[href='#send-back']").click()
-    form = page.locator("#send-back-form")
+    await page.locator("[data-do=send_back]").click()
     if step == "final_review":
-        await form.locator("input[value=thumbnail_gen]").check()
-    await form.locator("textarea[name=notes]").fill(NOTES[step])
-    await form.locator("button.primary").click()
-    await expect(page.locator("#decided")).to_contain_text(NOTES[step])
+        await page.locator("input[value=thumbnail_gen]").check()
+    if step == "audio_review":  # it can only go to the narration
+        await expect(page.locator("input[name=to][type=radio]")).to_have_count(0)
+        await expect(page.locator("select[name='feedback.voice'] option:not([value=''])")).not_to_have_count(0)
+    await page.locator("#notes").fill(NOTES[step])
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator("#toasts .toast")).to_be_visible()
 
 
 async def approve(page: Page, step: str) -> None:
     if step == "final_review":
         await page.locator("input[name='value.thumbnail']").nth(1).check()
-    await page.locator("#decide button[form=approve]").click()
-    await expect(page.locator("#decided")).to_be_visible()
+    await page.locator("[data-do=approve]").click()
+    await expect(page.locator("#toasts .toast")).to_be_visible()
 
 
 async def watch(screen: Screen, page: Page) -> None:
@@ -94,6 +99,55 @@ async def watch(screen: Screen, page: Page) -> None:
     assert length > 10
 
 
+MAX_KEYS = 25  # for ten scripts, with every key that is typed
+
+
+async def test_ten_scripts_are_read_and_decided_with_few_keys_and_no_page_load(screen: Screen) -> None:
+    for _ in range(10):
+        await screen.sandbox.client.start("longform", {"topic": TOPIC, "seconds": 20}, tenant="financas")
+        await screen.sandbox.work(advance_clock=False)
+        await screen.sandbox.clock.advance(timedelta(minutes=1))
+    reviews = await screen.sandbox.client.reviews.list()  # in the order in which they opened, as in the inbox
+    page = await screen.open("/reviews")
+    await expect(page.locator("[data-do=help]")).to_be_visible()  # the scripts have run: a key before that is lost
+    loads: list[str] = []
+    page.on("load", lambda loaded: loads.append(loaded.url))
+    keys: list[str] = []
+
+    async def read() -> None:
+        """Scroll until the end of the script has been in view."""
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            while not await page.locator("#script").evaluate(IS_READ):
+                await page.locator("#read").evaluate(AWAIT_SCROLLING)
+                await press("PageDown")
+                await page.locator("#read").evaluate("read => read.scrolled")
+
+    async def press(*pressed: str) -> None:
+        for key in pressed:
+            keys.append(key)
+            await page.keyboard.press(key)
+
+    for number in range(10):
+        await expect(page.locator("#content")).to_have_attribute("data-review", str(reviews[number].id))
+        await read()
+        match number:
+            case 7:
+                await press("e", "End", "!", "Control+Enter")
+            case 8:
+                await press("r", "Shift+Tab", "Space", "Control+Enter")  # the last reason: longer
+            case 9:
+                await press("x", *"dup", "Control+Enter")
+            case _:
+                await press("a")
+    await expect(page.get_by_text("All done")).to_be_visible()
+    assert loads == []
+    assert len(keys) <= MAX_KEYS, keys
+    decided = [await screen.sandbox.client.reviews.get(each.id) for each in reviews]
+    assert [each.state for each in decided] == [*["approved"] * 8, "sent_back", "rejected"]
+    assert decided[7].value["title"].endswith("!")
+    assert [each.notes for each in decided[8:]] == ["Longer", "dup"]
+
+
 async def test_no_page_is_wider_than_a_small_desktop_screen(screen: Screen) -> None:
     page = await screen.open("/videos/?new=1", language="pt-BR")
     for language, path in (("pt", "/videos/?new=1"), ("pt", "/videos/metrics"), ("en", "/videos/metrics")):
@@ -103,6 +157,13 @@ async def test_no_page_is_wider_than_a_small_desktop_screen(screen: Screen) -> N
             assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (path, width)
 
 
+AWAIT_SCROLLING = """read => {
+    read.scrolled = new Promise(ended => read.addEventListener("scrollend", ended, {once: true}));
+}"""
+IS_READ = """script => {
+    const bottom = script.querySelector(".script > :last-child").getBoundingClientRect().bottom;
+    return bottom <= document.getElementById("read").getBoundingClientRect().bottom + 1;
+}"""
 # Gives the length once the picture has moved.
 PLAYED = """async video => {
     video.muted = true;

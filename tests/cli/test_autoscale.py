@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from retoma import Settings, blocking
 from retoma.cli import machine
 from retoma.cli.autoscale import Damper
-from retoma.cli.machine import Machine, limit_workers
+from retoma.cli.machine import Machine, limit_concurrency, limit_workers
 from tests.cli.terminal import Terminal, wait_until
 
 GIB = 2**30
@@ -86,6 +87,35 @@ def test_a_busy_machine_still_runs_one_worker() -> None:
     allowed, _ = limit_workers(5, 0, busy, cpus_per_worker=4, memory_per_worker=GIB)
     assert allowed == 1
     assert limit_workers(0, 0, busy, cpus_per_worker=4, memory_per_worker=GIB) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("cpus_per_job", "memory_per_job", "jobs"),
+    [(0, 0, 20), (2, 0, 4), (0, 3 * GIB, 5), (2, 3 * GIB, 4), (2, 8 * GIB, 2), (9, 0, 1), (0, 99 * GIB, 1)],
+)
+def test_a_worker_runs_as_many_jobs_as_cpu_and_memory_have_room_for(
+    cpus_per_job: float, memory_per_job: int, jobs: int
+) -> None:
+    found = Machine(cpus=8, load=7.0, available_memory=16 * GIB)
+    assert limit_concurrency(20, found, cpus_per_job=cpus_per_job, memory_per_job=memory_per_job) == jobs
+
+
+def test_the_advice_follows_from_what_one_job_needs(terminal: Terminal) -> None:
+    """Each worker has room for one job, so five jobs need five workers."""
+    terminal.start("-i", "title=slow", "-i", "scenes=5")
+    with terminal.process("worker", "film.py", "-c", "20", "--cpus-per-job", "10000"):
+        terminal.wait_for_images(1)
+        (worker,) = terminal.json("workers")
+        assert worker["concurrency"] == 1
+        with blocking.connect(None, Settings(database_url=terminal.variables["RETOMA_DATABASE_URL"])) as client:
+            assert client.queues.get_autoscale_advice("image").desired_workers == 5
+        (terminal.folder / "go").touch()
+
+
+def test_what_one_job_needs_is_refused_with_autoscale(terminal: Terminal) -> None:
+    ended = terminal.run("worker", "film.py", "--autoscale", "--cpus-per-job", "2")
+    assert ended.returncode == 2
+    assert "--cpus-per-worker" in ended.stderr
 
 
 def test_work_that_needs_no_cpu_is_not_limited_by_it() -> None:

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 from rich.console import Console
 
@@ -221,8 +222,8 @@ async def test_a_demo_that_ignores_its_cancellation_does_not_delay_the_end(monke
 
 
 def test_dev_shows_something_of_every_application_of_the_package(terminal: Terminal) -> None:
-    with terminal.process("dev", "retoma_apps", "--demo", "--port", "0") as dev:
-        said = dev.wait_for_output("The webhook with the result goes to a receiver")
+    with terminal.process("dev", "retoma_apps.samples", "--demo", "--port", "0") as dev:
+        said = dev.wait_for_output("In half a minute, a webhook that reaches nobody is a dead letter")
         assert "The video “How coffee is made” was ordered" in said
         assert re.search(r"Two articles are being written from a CSV file: http://\S+/articles/imports/", said)
         assert "12 documents are being classified" in said
@@ -231,7 +232,19 @@ def test_dev_shows_something_of_every_application_of_the_package(terminal: Termi
         dev.wait_for_output("Quality review of “How to sleep better” is waiting for you")
         dev.wait_for_output("Classifier: classified: ")
         dev.wait_for_output("GPU: the webhook has arrived: COMPLETED, 3 videos")
-        assert {run["state"] for run in terminal.json("runs", "list")} == {"paused", "running", "completed"}
+        dev.wait_for_output("The story “How photosynthesis works” was ordered")
+        address = re.search(r"server    (http://127.0.0.1:\d+/\?token=\S+)", said)
+        assert address is not None
+        with httpx2.Client(follow_redirects=True, headers={"accept-language": "en"}) as browser:
+            home = browser.get(address[1]).text
+        for title in ("Videos", "AutoWriter", "Classifier", "GPU", "Stories", "Sample data"):
+            assert f">{title}</" in home, title
+        states = {"paused", "running", "completed", "stuck", "failed"}
+        wait_until(lambda: {run["state"] for run in terminal.json("runs", "list")} >= states)
+        (dead,) = wait_until(lambda: terminal.json("deliveries", "list", "--state", "dead"))
+        assert dead["url"] == "http://127.0.0.1:9/sample-webhook"
+        said = dev.output.read_text()
+        assert not re.search("SAMPLE_FAILED|run_stuck|webhook_failed|webhook_dead|sample_", said)
         os.kill(dev.pid, signal.SIGINT)
         assert dev.wait_for_exit() == 0
 

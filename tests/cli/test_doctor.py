@@ -91,13 +91,13 @@ def test_a_missing_package_is_named_with_its_install_command(
 def test_the_pip_command_uses_the_running_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
-    uninstall(monkeypatch, "pillow")
+    uninstall(monkeypatch, "imageio-ffmpeg")
     assert checks.check_extra("media").advice.startswith(".venv/bin/python -m pip install -e ")
 
 
 def test_the_extra_is_installed_from_the_clone_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(checks.__file__).resolve().parents[2])
-    uninstall(monkeypatch, "pillow")
+    uninstall(monkeypatch, "imageio-ffmpeg")
     assert checks.check_extra("media").advice.endswith(" -m pip install -e '.[media]'")
 
 
@@ -329,7 +329,7 @@ def test_settings_are_shown_with_their_source_and_without_secrets(terminal: Term
     (terminal.folder / ".env").write_text("RETOMA_HEARTBEAT_TIMEOUT_SECONDS=7\nRETOMA_DRAIN_SECONDS=1\n")
     (terminal.folder / "retoma.toml").write_text('app = "film.py"\nheartbeat_timeout_seconds = 8\n')
     terminal.variables |= {"RETOMA_DRAIN_SECONDS": "2", "RETOMA_DATABASE_URL": "postgresql://me:hush-hush@db/work"}
-    terminal.variables |= {"RETOMA_WEBHOOK_SECRET": "hush-hush", "RETOMA_ADMIN_PASSWORD_HASH": "$argon2id$hush-hush"}
+    terminal.variables |= {"RETOMA_WEBHOOK_SECRET": "hush-hush", "RETOMA_DEV_NAME": "Ana"}
     printed = terminal.out("--home", "elsewhere", "config", "show", "-o", "json")
     assert "hush-hush" not in printed
     shown = {row["setting"]: (row["value"], row["from"]) for row in json.loads(printed)}
@@ -345,7 +345,7 @@ def test_settings_are_shown_with_their_source_and_without_secrets(terminal: Term
     others = {name: origin for name, (_, origin) in shown.items() if name not in expected}
     assert {name for name, origin in others.items() if origin != "default"} == {
         "RETOMA_WEBHOOK_SECRET",
-        "RETOMA_ADMIN_PASSWORD_HASH",
+        "RETOMA_DEV_NAME",
     }
 
 

@@ -114,7 +114,7 @@ def test_serve_listens_on_the_configured_address(terminal: Terminal) -> None:
         assert address_of(server) == f"http://127.0.0.1:{port}"
         assert httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=WAIT_TIMEOUT).json() == {
             "status": "ready",
-            "loop_restarts": {"maintenance": 0},
+            "loop_restarts": {"maintenance": 0, "bulk_actions": 0, "retention": 0, "schedules": 0},
         }
         second = terminal.run("serve", "--port", str(port))
         assert second.returncode == 2

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import retoma
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import Terminal, wait_until
 from tests.wait_timeout import WAIT_TIMEOUT
 
 
@@ -44,6 +44,17 @@ def test_a_drained_worker_finishes_its_jobs_and_exits(terminal: Terminal) -> Non
     assert facts["steps"][1]["jobs"] == {"succeeded": 1}
     assert facts["steps"][2]["jobs"] == {"ready": 1}
     assert terminal.run("workers", "drain", str(listed["id"])).returncode == 3
+
+
+def test_a_health_check_finds_the_worker_of_its_machine(terminal: Terminal) -> None:
+    missing = terminal.run("workers", "check")
+    assert (missing.returncode, "sends heartbeats" in missing.stderr) == (3, True)
+    with terminal.worker(RETOMA_HEARTBEAT_TIMEOUT_SECONDS="2") as worker:
+        assert terminal.run("workers", "check").returncode == 0
+        assert terminal.run("workers", "check", "--name", "another").returncode == 3
+        worker.child.kill()
+        worker.wait_for_exit()
+        wait_until(lambda: terminal.run("workers", "check").returncode == 3)
 
 
 def test_a_second_stop_signal_releases_the_jobs_at_once(terminal: Terminal) -> None:

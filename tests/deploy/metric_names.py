@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 _FUNCTIONS = {"delta", "histogram_quantile", "increase", "max", "min", "rate", "sum", "vector"}
-_LABELS = {"job", "le", "loop", "pipeline", "pool", "queue", "state", "step"}
-_OPERATORS = {"and", "by", "offset", "on", "or", "unless"}
+_LABELS = {"job", "le", "loop", "outcome", "period", "pipeline", "pool", "queue", "reviewer", "state", "step", "tenant"}
+_OPERATORS = {"and", "by", "group_left", "offset", "on", "or", "unless"}
 
 
 # The prefixes of Retoma's own metrics.

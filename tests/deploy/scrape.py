@@ -11,9 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from retoma import App, Pipeline, Pool, Webhook, hours
 from retoma.engine import background_loops
+from retoma.engine.reviews import Decision
 from retoma.records import Scope
 from retoma.store.database import Database
-from retoma.testing import sandbox
+from retoma.testing import Sandbox, sandbox
 from retoma_apps.gpu.metrics import collect_metrics
 from tests.conftest import empty_database
 from tests.engine.builders import run_claims
@@ -56,6 +57,7 @@ async def open_busy_server(database: Database, **options: Any) -> AsyncIterator[
         await _open_two_reviews(api.sandbox.database)
         await _run_one_to_end(api)
         await api.client.start_many("img2vid", [None, None])
+        await api.client.budgets.set("default", "month", 50_000_000)
         async with api.sandbox.manual_worker() as worker:
             await run_claims(worker, await worker.claim(10))
             assert len(await worker.claim(10)) == 1
@@ -96,10 +98,19 @@ async def _run_one_to_end(api: Api) -> None:
 
 async def _open_two_reviews(database: Database) -> None:
     async with sandbox(App("stories", pipelines=[story]), database) as other:
+        await _decide_one_review(other)
         for _ in range(2):
             await other.client.start("story")
             await other.work(advance_clock=False)
             await other.clock.advance(timedelta(minutes=40))
+
+
+async def _decide_one_review(other: Sandbox) -> None:
+    run = (await other.client.start("story")).id
+    await other.work(advance_clock=False)
+    (review,) = await other.client.reviews.list(run=run)
+    await other.client.reviews.decide(review.id, Decision("approve", by="Ana", seen=1))
+    await other.work(advance_clock=False)
 
 
 async def _send(api: Api, outcome: str) -> None:

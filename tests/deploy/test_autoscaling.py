@@ -13,6 +13,11 @@ import yaml  # type: ignore[import-untyped]
 
 from retoma.records import Scope
 from retoma.store.database import Database
+from retoma_apps.stories.application import make_app
+from tests.apps.stories.story_app import StoryApp, make_services, patch_media, running_story_app
+from tests.conftest import empty_database
+from tests.deploy.keda_models import find_invalid
+from tests.deploy.keda_schema import COUNT, NAMED, SCALED_OBJECT, SCHEMAS, TEXT, list_of, record
 from tests.deploy.metric_names import used_in
 from tests.deploy.scrape import fetch_metrics, names, open_busy_server
 from tests.server.api import Api
@@ -21,64 +26,6 @@ FOLDER = Path(__file__).resolve().parents[2] / "deploy"
 KEDA = (FOLDER / "keda" / "workers.yaml", FOLDER / "keda" / "servers.yaml")
 CLOUD_RUN = FOLDER / "cloud-run" / "crema.yaml"
 
-Schema = dict[str, Any]
-
-
-def record(required: str = "", **properties: Any) -> Schema:
-    """Return the schema of an object with no other fields than these."""
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": required.split(),
-        "properties": properties,
-    }
-
-
-def list_of(items: Schema) -> Schema:
-    return {"type": "array", "minItems": 1, "items": items}
-
-
-TEXT: Schema = {"type": "string", "minLength": 1}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-# The parts of KEDA's custom resources (keda.sh/v1alpha1) that the examples use. All metadata of a trigger is text.
-POLICY = record("type value periodSeconds", type={"enum": ["Pods", "Percent"]}, value=COUNT, periodSeconds=COUNT)
-RULES = record(stabilizationWindowSeconds=COUNT, policies=list_of(POLICY))
-BEHAVIOUR = record(horizontalPodAutoscalerConfig=record(behavior=record(scaleUp=RULES, scaleDown=RULES)))
-TRIGGER = record(
-    "type metadata",
-    type=TEXT,
-    name=TEXT,
-    metadata={"type": "object", "additionalProperties": TEXT},
-    authenticationRef=record("name", name=TEXT),
-)
-SCALED_OBJECT = record(
-    "scaleTargetRef triggers",
-    scaleTargetRef=record("name", name=TEXT),
-    pollingInterval=COUNT,
-    cooldownPeriod=COUNT,
-    minReplicaCount=COUNT,
-    maxReplicaCount=COUNT,
-    advanced=BEHAVIOUR,
-    triggers=list_of(TRIGGER),
-)
-NAMED = record("name", name=TEXT)
-
-
-def resource(kind: str, spec: Schema) -> Schema:
-    return record(
-        "apiVersion kind metadata spec",
-        apiVersion={"const": "keda.sh/v1alpha1"},
-        kind={"const": kind},
-        metadata=NAMED,
-        spec=spec,
-    )
-
-
-SECRET = record("parameter name key", parameter=TEXT, name=TEXT, key=TEXT)
-SCHEMAS = {
-    "ScaledObject": resource("ScaledObject", SCALED_OBJECT),
-    "TriggerAuthentication": resource("TriggerAuthentication", record(secretTargetRef=list_of(SECRET))),
-}
 CLOUD_SECRET = record("parameter id", parameter=TEXT, id=TEXT, version=TEXT)
 CLOUD_AUTHENTICATION = record(
     "metadata spec", metadata=NAMED, spec=record(gcpSecretManager=record(secrets=list_of(CLOUD_SECRET)))
@@ -116,6 +63,18 @@ def test_the_keda_resources_match_their_schema(file: Path) -> None:
     for one in read(file):
         if one["apiVersion"].startswith("keda.sh/"):
             jsonschema_rs.validate(SCHEMAS[one["kind"]], one)
+
+
+def test_the_resources_match_the_schema_of_keda_itself() -> None:
+    """The schema above is stricter about unknown fields, and this one about everything else."""
+    resources = [one for file in KEDA for one in read(file) if one["apiVersion"].startswith("keda.sh/")]
+    (crema,) = read(CLOUD_RUN)
+    keda = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "crema"}}
+    resources += [keda | one for one in crema["spec"]["scaledObjects"]]
+    assert find_invalid(resources) == []
+    assert find_invalid([keda | {"spec": {"triggers": []}}]) == [
+        "crema: data/spec must have required property scaleTargetRef"
+    ]
 
 
 def test_the_cloud_run_configuration_matches_its_schema() -> None:
@@ -159,21 +118,54 @@ def test_render_workers_are_few_and_strong() -> None:
     (render,), (image,) = (
         found["Deployment", name]["template"]["spec"]["containers"] for name in ("render-workers", "image-workers")
     )
-    assert "--concurrency=1" in render["args"]
-    assert int(render["resources"]["requests"]["cpu"]) >= 4
+    options = dict(argument.split("=") for argument in render["args"] if "=" in argument)
+    cpus, memory = (render["resources"]["requests"][name] for name in ("cpu", "memory"))
+    assert int(cpus) >= 2 * int(options["--cpus-per-job"])
+    assert int(memory.removesuffix("Gi")) * 1024 >= 2 * int(options["--memory-per-job"])
     assert image["resources"]["requests"]["cpu"] == "250m"
     few, many = (found["ScaledObject", name]["maxReplicaCount"] for name in ("render-workers", "image-workers"))
     assert few * 10 <= many
     assert "Use few strong machines" in (FOLDER.parent / "docs" / "running.md").read_text()
 
 
-async def test_the_triggers_find_their_value_in_a_real_answer(database: Database) -> None:
+async def test_the_triggers_find_their_value_in_a_real_answer(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     triggers = list(list_triggers("metrics-api"))
     assert len(triggers) == 3
-    async with open_busy_server(database) as api:
+    await empty_database(database)
+    patch_media(monkeypatch)
+    async with running_story_app(database, tmp_path) as story_app:
         for trigger in triggers:
-            # One job runs and one waits, in a queue that the examples call otherwise.
-            assert await evaluate(api, trigger["metadata"], queue="default") == 1
+            assert await evaluate(story_app.api, trigger["metadata"]) == 0, "nothing was ordered yet"
+        await order_story_to_render(story_app)
+        await order_story_to_draw(story_app)
+        for trigger in triggers:
+            assert await evaluate(story_app.api, trigger["metadata"]) >= 1, trigger["metadata"]["url"]
+
+
+async def order_story_to_draw(story_app: StoryApp) -> None:
+    await story_app.order(scenes=2)
+    await story_app.write_scripts()
+
+
+async def order_story_to_render(story_app: StoryApp) -> None:
+    await order_story_to_draw(story_app)
+    async with story_app.api.sandbox.manual_worker() as worker:
+        while claims := await worker.claim(10, queues=["generate_image", "generate_audio"]):
+            await worker.record_outcomes(await worker.attempt(claims))
+
+
+def test_the_workers_serve_the_queues_that_their_triggers_ask_for(tmp_path: Path) -> None:
+    found = {(one["kind"], one["metadata"]["name"]): one["spec"] for one in read(KEDA[0])}
+    app = make_app(make_services(tmp_path))
+    for name in ("image-workers", "render-workers"):
+        (container,) = found["Deployment", name]["template"]["spec"]["containers"]
+        _, _, location, queue, *_ = container["args"]
+        (trigger,) = found["ScaledObject", name]["triggers"]
+        assert location == "retoma_apps.stories"
+        assert queue.removeprefix("--queue=") == trigger["metadata"]["url"].rpartition("/")[2]
+        assert queue.removeprefix("--queue=") in app.queues
 
 
 async def test_the_rate_of_requests_is_a_metric(database: Database) -> None:
@@ -191,11 +183,10 @@ async def test_the_advice_needs_the_scope_of_metrics(database: Database) -> None
         assert (await api.get("/api/v1/autoscale/default", key=key)).status_code == 403
 
 
-async def evaluate(api: Api, metadata: dict[str, str], queue: str) -> float:
+async def evaluate(api: Api, metadata: dict[str, str]) -> float:
     """Return what the scaler `metrics-api` reads: the number at a path of names, in the answer to its request."""
     assert (metadata["authMode"], metadata["method"], metadata["keyParamName"]) == ("apiKey", "header", "X-API-Key")
-    path, _, _ = urlsplit(metadata["url"]).path.rpartition("/")
-    answer = await api.get(f"{path}/{queue}")
+    answer = await api.get(urlsplit(metadata["url"]).path)
     assert answer.status_code == 200, answer.text
     found = answer.json()
     for name in metadata["valueLocation"].split("."):

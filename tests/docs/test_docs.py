@@ -29,6 +29,7 @@ from retoma.client import Client
 from retoma.define.options import EachOptions, StepOptions
 from retoma.define.webhook import ENDED, EVENTS
 from retoma.errors import RetomaError, WorkerGone
+from retoma.records import ROLE_SCOPES
 from retoma.settings import Settings
 from retoma.states import DELIVERY_TRANSITIONS, JOB_TRANSITIONS, REVIEW_TRANSITIONS, RUN_TRANSITIONS
 from retoma.store.database import Database
@@ -47,8 +48,8 @@ WORD = re.compile(r"`([^`]+)`")
 PROBLEM = re.compile(r'Problem\(\s*(\d{3}),\s*"(\w+)"')
 
 GROUPS = (
-    *("db", "runs", "reviews", "bulk", "config", "deliveries", "endpoints"),
-    *("webhooks", "keys", "workers", "queues", "pools", "prices"),
+    *("backup", "db", "runs", "reviews", "bulk", "schedules", "config", "deliveries", "notifications", "endpoints"),
+    *("webhooks", "keys", "people", "audit", "workers", "queues", "pools", "prices", "retention", "tenants", "budgets"),
 )
 TRANSITIONS: dict[str, Any] = {
     "Jobs": JOB_TRANSITIONS,
@@ -450,3 +451,13 @@ def _setting_row(name: str, field: FieldInfo) -> tuple[str, ...]:
     names = alias.choices if isinstance(alias, AliasChoices) else [f"RETOMA_{name.upper()}"]
     default = "" if field.default is None else f"`{field.default}`"
     return " or ".join(f"`{one}`" for one in names), default or "unset", str(field.description)
+
+
+def test_the_table_of_roles_matches_the_code() -> None:
+    listed = {
+        WORD.findall(row[0])[0]: (set(re.findall(r"`([\w:]+)`", row[1])), set(re.findall(r"`([\w:]+)`", row[2])))
+        for row in _rows(DOCS / "people.md", "Roles")
+    }
+    assert listed == {
+        str(role): (set(scopes.in_tenant), set(scopes.in_all_tenants)) for role, scopes in ROLE_SCOPES.items()
+    }

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from retoma.translations import CATALOGUES, Translator
-from retoma_apps import autowriter, classifier, gpu, stories, videos
+from retoma_apps import autowriter, classifier, gpu, samples, stories, videos
 from retoma_apps.autowriter import demo as autowriter_demo
 from retoma_apps.autowriter.pages.messages import STEP_LABELS as ARTICLE_LABELS
 from retoma_apps.classifier import demo as classifier_demo
 from retoma_apps.gpu import demo as gpu_demo
+from retoma_apps.samples import demo as samples_demo
 from retoma_apps.stories import demo as stories_demo
 from retoma_apps.videos import demo as videos_demo
 from retoma_apps.videos.pages.messages import STEP_LABELS
@@ -29,9 +30,9 @@ def read_transcript(page: str, block: int) -> list[str]:
 def build_patterns(language: str) -> list[str]:
     """Return a pattern for each line, in which any text may stand for a value."""
     retoma = Translator(language, [CATALOGUES])
-    of_videos, of_articles, of_classifier, of_gpu, of_stories = (
+    of_videos, of_articles, of_classifier, of_gpu, of_stories, of_samples = (
         Translator(language, [Path(str(app.__file__)).parent / "locale", CATALOGUES])
-        for app in (videos, autowriter, classifier, gpu, stories)
+        for app in (videos, autowriter, classifier, gpu, stories, samples)
     )
     titles = of_videos.gettext("Videos"), of_classifier.gettext("Classifier"), of_gpu.gettext("GPU")
     review = retoma.gettext("%(step)s of “%(about)s” is waiting for you: %(address)s")
@@ -47,13 +48,15 @@ def build_patterns(language: str) -> list[str]:
         of_gpu.gettext(gpu_demo._STARTED),
         of_stories.gettext("Stories"),
         of_stories.gettext(stories_demo._ORDERED),
+        of_samples.gettext("Sample data"),
+        of_samples.gettext(samples_demo._STARTED),
         review.replace("%(step)s", of_videos.gettext(STEP_LABELS["script_review"])),
         f"AutoWriter: {of_articles.gettext(autowriter_demo._DRAFT)}",
         review.replace("%(step)s", of_articles.gettext(ARTICLE_LABELS["quality_gate_passed"])),
         f"{titles[1]}: {of_classifier.gettext(classifier_demo._DONE)}",
         f"{titles[2]}: {of_gpu.gettext(gpu_demo._RECEIVED)}",
     ]
-    return [build_pattern(line) + r"(\?token=.*)?" for message in messages for line in message.splitlines()]
+    return [build_pattern(line) + r"([?&]token=.*)?" for message in messages for line in message.splitlines()]
 
 
 def build_pattern(message: str) -> str:

@@ -9,14 +9,15 @@ from uuid import UUID
 import pytest
 
 from retoma import Pipeline, Retry, Webhook
-from retoma.client.bulk_actions import BulkFilter
-from retoma.engine.bulk_actions import advance_open_actions
+from retoma.client.bulk_actions import MAX_OPEN_ACTIONS, BulkFilter
+from retoma.engine.bulk_actions import MAX_ACTIONS, advance_open_actions
 from retoma.errors import Conflict, InvalidInput, KeyReused, NotFound
 from retoma.records import BulkKind
 from retoma.states import DeliveryState, RunState
 from retoma.testing import NOON, Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import names, rows, run_next, state, states, value
+from tests.engine.test_races import is_blocked
 from tests.worker.test_worker import run_worker, wait_until
 
 ALL = BulkFilter()
@@ -113,6 +114,49 @@ async def test_a_worker_continues_an_action_that_was_interrupted(open_sandbox: O
         assert (await sandbox.client.bulk_actions.get(action)).done == 3
 
 
+async def test_dead_workers_are_reaped_while_targets_take_long(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(fragile()) as sandbox, sandbox.manual_worker() as silent:
+        run = (await sandbox.client.start("fragile")).id
+        async with sandbox.database.connection() as other, run_worker(sandbox), other.transaction():
+            await other.execute("select from retoma.runs where id = $1 for update", run)  # to cancel it takes long
+            for _ in range(MAX_ACTIONS):
+                await sandbox.client.bulk_actions.start(BulkKind.CANCEL_RUNS, ALL, by="ana")
+            await wait_until(lambda: is_blocked(sandbox, "advance_bulk_action"))
+            silenced = "update retoma.workers set heartbeat_at = heartbeat_at - interval '1 hour' where id = $1"
+            await rows(sandbox, silenced, silent.worker)
+            await wait_until(lambda: has_ended(sandbox, silent.worker))
+
+
+async def has_ended(sandbox: Sandbox, worker: int) -> bool:
+    return bool(await value(sandbox, "select ended_at from retoma.workers where id = $1", worker))
+
+
+async def test_the_actions_of_one_tenant_do_not_hold_up_those_of_others(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(fragile()) as sandbox:
+        start, find = sandbox.client.bulk_actions.start, sandbox.client.bulk_actions.get
+        for tenant in ("shop", "blog"):
+            for _ in range(2):
+                await sandbox.client.start("fragile", tenant=tenant)
+        for _ in range(MAX_ACTIONS):
+            await start(BulkKind.CANCEL_RUNS, ALL, tenant="shop", by="ana")
+        await sandbox.clock.advance(timedelta(seconds=1))
+        late = await start(BulkKind.CANCEL_RUNS, ALL, tenant="blog", by="bo")
+        await advance_open_actions(sandbox.database)
+        assert (await find(late.id)).done > 0
+
+
+async def test_a_tenant_has_a_limited_number_of_actions_in_progress(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(fragile()) as sandbox:
+        await sandbox.client.start("fragile", tenant="shop")
+        start = sandbox.client.bulk_actions.start
+        for number in range(MAX_OPEN_ACTIONS):
+            await start(BulkKind.CANCEL_RUNS, ALL, tenant="shop", by="ana", key=str(number))
+        with pytest.raises(Conflict, match="20 bulk actions are in progress"):
+            await start(BulkKind.CANCEL_RUNS, ALL, tenant="shop", by="ana")
+        assert (await start(BulkKind.CANCEL_RUNS, ALL, tenant="shop", by="ana", key="3")).total == 1
+        assert (await start(BulkKind.CANCEL_RUNS, ALL, by="ana")).total == 1
+
+
 async def test_a_target_that_has_changed_is_skipped(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(broken()) as sandbox:
         runs = [(await sandbox.client.start("broken")).id for _ in range(3)]
@@ -155,6 +199,14 @@ async def test_an_action_without_targets_has_ended(open_sandbox: OpenSandbox) ->
         assert (action.total, action.ended_at) == (0, NOON)
 
 
+async def test_an_action_of_an_unknown_tenant_is_refused(open_sandbox: OpenSandbox) -> None:
+    """It would be listed as one of all tenants."""
+    async with open_sandbox(fragile()) as sandbox:
+        with pytest.raises(NotFound, match="no such tenant"):
+            await sandbox.client.bulk_actions.start(BulkKind.CANCEL_RUNS, ALL, tenant="nobody", by="ana")
+        assert await sandbox.client.bulk_actions.list() == []
+
+
 async def test_a_field_of_another_kind_is_refused(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(fragile()) as sandbox:
         preview = sandbox.client.bulk_actions.preview
@@ -165,6 +217,8 @@ async def test_a_field_of_another_kind_is_refused(open_sandbox: OpenSandbox) -> 
                 await preview(BulkKind.CANCEL_RUNS, wanted)
         with pytest.raises(InvalidInput):
             await preview(BulkKind.REDELIVER, BulkFilter(endpoint=2**40))
+        with pytest.raises(InvalidInput):
+            await sandbox.client.bulk_actions.start(BulkKind.CANCEL_RUNS, ALL, by="ana", expected=2**40)
         hostile = BulkFilter(title="'; drop table retoma.runs; --%_\\", pipeline="x' or '1'='1")
         assert (await preview(BulkKind.CANCEL_RUNS, hostile)).count == 0
 

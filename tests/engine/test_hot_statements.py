@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
@@ -25,8 +26,20 @@ from tests.engine.builders import RawChannel, find_claim, names, open_channel, r
 
 HISTORY = 8_000
 FEW = 100
-KEPT = ("events", "start_keys", "holdings", "reviews", "pending_reruns", "deliveries")
-LARGE = {"jobs", "runs", "workers", "versions", "steps", "edges", "external_work", "callbacks", "effects", *KEPT}
+KEPT = ("events", "start_keys", "holdings", "reviews", "pending_reruns", "deliveries", "schedules")
+LARGE = {
+    "jobs",
+    "runs",
+    "workers",
+    "versions",
+    "steps",
+    "edges",
+    "external_work",
+    "callbacks",
+    "effects",
+    "schedules",
+    *KEPT,
+}
 
 Table = Literal["empty when planned", "never analysed", "analysed"]
 TABLES: list[Table] = ["empty when planned", "never analysed", "analysed"]
@@ -42,6 +55,36 @@ async def test_a_claim_reads_only_the_index_of_ready_jobs(open_sandbox: OpenSand
     assert read.whole_tables == {}
     assert 10 <= read.entries["jobs_ready_by_queue"] <= FEW
     assert sum(read.entries.values()) <= FEW
+
+
+async def test_finding_due_schedules_reads_only_those_that_are_due(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(labels()) as sandbox:
+        due = await sandbox.client.schedules.create("due", "labels", every=60)
+        await rows(sandbox, MANY_SCHEDULES, due.id, HISTORY)
+        await sandbox.clock.advance(timedelta(minutes=1))
+        connection = await sandbox.database.connect()
+        statement = statements("schedules")["list_due_schedules"]
+        try:
+            await connection.execute("analyze retoma.schedules")
+            async with connection.transaction(), measure_reads(connection) as read:
+                found = await connection.fetch(statement.sql, *statement.bind({"pipelines": ["labels"], "limit": 500}))
+        finally:
+            await connection.close()
+    assert [row["id"] for row in found] == [due.id]
+    assert read.whole_tables == {}
+    assert read.entries["schedules_by_start"] <= FEW
+
+
+MANY_SCHEDULES = """
+insert into retoma.schedules (tenant, name, pipeline, cron, every, time_zone, anchor_at, inputs, catch_up,
+                              catch_up_limit, jitter, overlap, declared_by, next_at, starts_at, created_at,
+                              changed_at, changed_by)
+select s.tenant, 'later ' || n, s.pipeline, s.cron, s.every, s.time_zone, s.anchor_at, s.inputs, s.catch_up,
+       s.catch_up_limit, s.jitter, s.overlap, s.declared_by, s.next_at + interval '1 day',
+       s.next_at + interval '1 day', s.created_at, s.changed_at, s.changed_by
+  from retoma.schedules s, generate_series(1, $2) n
+ where s.id = $1
+"""
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -438,7 +481,7 @@ async def call(
     answer = await connection.fetch(
         statements("engine_calls")["finish_and_claim"].sql, *channel.next_call(outcomes, limit=limit)
     )
-    return [Claim(*row[3:]) for row in answer if row["what"] in ("claimed", "kept")]
+    return [Claim(row[3:8], *row[3:]) for row in answer if row["what"] in ("claimed", "kept")]
 
 
 def make_result(claim: Claim) -> Success:

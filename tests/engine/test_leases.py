@@ -49,7 +49,7 @@ async def test_a_stale_fence_cannot_finish_and_is_counted(open_sandbox: OpenSand
         run = (await sandbox.client.start(pipeline)).id
         (claim,) = await worker.claim()
         for stale in (claim.fence - 1, claim.fence + 1):
-            await worker.record_outcomes([Success(replace(claim, fence=stale), '"stale"')])
+            await worker.record_outcomes([Success(replace(claim, key=(*claim.key[:4], stale), fence=stale), '"stale"')])
         assert worker.rejected_outcomes == 2
         assert await states(sandbox, run) == {"answer": "running"}
         await worker.record_outcomes([Success(claim, '"right"')])
@@ -73,7 +73,8 @@ async def test_a_rejected_outcome_does_not_affect_others_in_its_call(open_sandbo
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         await sandbox.client.start_many(pipeline, [None] * 3)
         claims = await worker.claim(3)
-        claims[1] = replace(claims[1], fence=claims[1].fence - 1)
+        stale = claims[1].fence - 1
+        claims[1] = replace(claims[1], key=(*claims[1].key[:4], stale), fence=stale)
         await run_claims(worker, claims)
         assert worker.rejected_outcomes == 1
         assert sorted([await state(sandbox, claim.run) for claim in claims]) == ["completed", "completed", "running"]

@@ -30,7 +30,7 @@ from tests.engine.builders import RawChannel, kinds, name, names, open_channel, 
 from tests.faults.testbed import get_server_address, url_by
 from tests.wait_timeout import WAIT_TIMEOUT
 
-_ACTION = re.compile(r"retoma\.(rerun_steps|rerun_failed|edit_result|skip_items|fork_run|decide_review)\(")
+_ACTION = re.compile(r"retoma\.(rerun_steps|rerun_failed|edit_result|skip_items|fork_run|decide_review_as)\(")
 
 
 async def test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_learns_its_jobs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -30,10 +31,12 @@ from retoma import (
 from retoma.define.review import Feedback
 from retoma.errors import DefinitionError, ProviderDown, ProviderRejected, RateLimited, SubmissionUnknown
 from retoma.records import WaitReason
+from retoma.store import attempt_providers
+from retoma.store.attempt_providers import AttemptProvider
 from retoma.testing import NOON, ManualWorker, Sandbox
 from retoma.worker.external_work_poller import find_function
 from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, kinds, pass_heartbeat_timeout, run_claims, run_next, state, states
+from tests.engine.builders import codes, kinds, pass_heartbeat_timeout, rows, run_claims, run_next, state, states
 from tests.engine.test_leases import killed_worker
 
 RETRY = Retry(2, delays=[10, 30], jitter=0)
@@ -97,6 +100,12 @@ async def list_attempts(sandbox: Sandbox, run: UUID) -> list[tuple[float, str, s
     ]
 
 
+async def list_providers(sandbox: Sandbox, run: UUID) -> list[tuple[str, int | None, str]]:
+    """The kind, number and provider of each attempt."""
+    events = await sandbox.client.runs.list_events(run, kinds=["retry", "failure", "result"])
+    return [(event.kind, event.attempt, event.data["provider"]) for event in events]
+
+
 async def breaker(sandbox: Sandbox, name: str) -> records.Pool:
     (pool,) = await sandbox.client.pools.list(name)
     return pool
@@ -122,6 +131,52 @@ async def test_a_provider_has_its_retries_and_then_the_next_one_is_tried(open_sa
             (40, "ERROR", "first", "second"),
         ]
         assert await sandbox.clock.now() == NOON + seconds(10 + 30 + 120)
+
+
+async def test_every_attempt_names_its_provider_also_one_that_succeeds(open_sandbox: OpenSandbox) -> None:
+    first, second = Model("first", ProviderRejected("no credit")), Model("second", [OSError("broken pipe")])
+    async with open_sandbox(articles(), resources=chain(first, second)) as sandbox:
+        run = await sandbox.run("articles")
+        assert run.results == {"body": "written by second"}
+        assert await list_providers(sandbox, run.id) == [
+            ("retry", 1, "first"),
+            ("retry", 1, "second"),
+            ("result", 2, "second"),
+        ]
+
+
+async def test_an_attempt_whose_worker_died_names_its_provider(open_sandbox: OpenSandbox) -> None:
+    first, second = Model("first"), Model("second")
+    async with open_sandbox(articles(), resources=chain(first, second)) as sandbox:
+        run = (await sandbox.client.start("articles")).id
+        async with killed_worker(sandbox) as dead:
+            await dead.attempt(await dead.claim())
+            await dead.record_outcomes([])  # as once a second: this writes what its attempts have buffered
+        first.error = ProviderRejected("no credit")
+        await pass_heartbeat_timeout(sandbox)
+        await sandbox.work()
+        assert await list_providers(sandbox, run) == [
+            ("retry", 1, "first"),
+            ("retry", 2, "first"),
+            ("result", 2, "second"),
+        ]
+        assert [one.provider for one in await sandbox.client.runs.list_failed_attempts(run)] == ["first", "first"]
+
+
+async def test_a_step_without_a_chain_names_no_provider(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(articles(), resources={"llm": Model("only")}) as sandbox:
+        run = (await sandbox.run("articles")).id
+        assert [event.data for event in await sandbox.client.runs.list_events(run, kinds=["result"])] == [None]
+        assert await rows(sandbox, "select * from retoma.attempt_providers") == []
+
+
+async def test_a_provider_that_was_written_late_does_not_replace_a_newer_one(open_sandbox: OpenSandbox) -> None:
+    first, second = Model("first", ProviderRejected("no credit")), Model("second")
+    async with open_sandbox(articles(), resources=chain(first, second)) as sandbox:
+        run = (await sandbox.run("articles")).id
+        entry = AttemptProvider(run, "body", "", 1, 1, 1, "first")
+        await attempt_providers.write(sandbox.database, [entry, replace(entry, step="other"), entry])
+        assert (await list_providers(sandbox, run))[-1] == ("result", 1, "second")
 
 
 async def test_the_delay_before_the_next_provider_is_set_with_the_chain(open_sandbox: OpenSandbox) -> None:

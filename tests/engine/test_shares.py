@@ -1,4 +1,4 @@
-"""How the runs of a tenant share workers: in rounds, with a quarter of the jobs for the oldest run."""
+"""How the runs of a tenant share workers: in rounds, with a quarter of the jobs for those that wait in later rounds."""
 
 from __future__ import annotations
 
@@ -89,11 +89,24 @@ async def test_five_stories_overlap(open_sandbox: OpenSandbox, room: int) -> Non
     assert {claim.run for claim in claims if claim.step == "image"} == set(runs)
 
 
-async def test_five_stories_overlap_in_a_pool(open_sandbox: OpenSandbox) -> None:
-    async with open_stories(open_sandbox, slots=8) as (sandbox, worker):
-        runs = [await start(sandbox, 40) for _ in range(5)]
-        claims = await work(worker, 8, until=runs[0])
+@pytest.mark.parametrize("slots", [1, 4, 8])
+async def test_five_stories_overlap_in_a_pool(open_sandbox: OpenSandbox, slots: int) -> None:
+    async with open_stories(open_sandbox, slots) as (sandbox, worker):
+        runs = [await start(sandbox, 15) for _ in range(5)]
+        claims = await work(worker, slots, until=runs[0])
     assert {claim.run for claim in claims if claim.step == "image"} == set(runs)
+
+
+async def test_lists_of_ten_items_in_a_pool_are_served_one_after_the_other(open_sandbox: OpenSandbox) -> None:
+    async with open_stories(open_sandbox, slots=8) as (sandbox, worker):
+        runs = [await start(sandbox, 10) for _ in range(3)]
+        await run_claims(worker, await worker.claim(3))
+        claims: list[Claim] = []
+        for _ in range(10):
+            (claim,) = await worker.claim(1)
+            await run_claims(worker, [claim])
+            claims.append(claim)
+    assert [(claim.run, claim.step) for claim in claims] == [(runs[0], "image")] * 10
 
 
 @with_and_without_pool
@@ -138,6 +151,36 @@ async def test_the_oldest_run_gets_a_quarter_of_the_jobs(
             claims += new
     assert len(claims) == 40
     assert len([claim for claim in claims if claim.run == oldest]) == 10
+
+
+@with_and_without_pool
+async def test_every_waiting_run_has_a_share(open_sandbox: OpenSandbox, slots: int | None) -> None:
+    """The oldest, and those between it and the runs that keep starting."""
+    async with open_stories(open_sandbox, slots) as (sandbox, worker):
+        waiting = [await start(sandbox, 200) for _ in range(3)]
+        for _ in range(12):
+            await run_claims(worker, await worker.claim(4))
+        await sandbox.clock.advance(timedelta(seconds=1))
+        await sandbox.client.start_many("stories", [Story(scenes=1)] * 200)
+        claims: list[Claim] = []
+        for _ in range(160):
+            new = await worker.claim(1)
+            await run_claims(worker, new)
+            claims += new
+    shares = [len([claim for claim in claims if claim.run == run]) for run in waiting]
+    assert sum(shares) == 40
+    assert shares[0] > shares[1] > shares[2] > 0
+
+
+async def test_36_waiting_runs_have_a_share(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(stories()) as sandbox:
+        found = await rows(
+            sandbox,
+            "select retoma.waiting_run_of_call(n) as place, count(*) * 512 / 100000.0 as share"
+            " from generate_series(1, 100000) n group by 1 order by 1",
+        )
+    shares = {row["place"]: float(row["share"]) for row in found}
+    assert shares == pytest.approx({1: 256, 2: 128, 3: 64, 4: 32} | dict.fromkeys(range(5, 37), 1), rel=0.3)
 
 
 @with_and_without_pool
@@ -221,20 +264,19 @@ async def test_jobs_created_before_there_were_rounds_are_claimed_first(open_sand
     assert {claim.run for claim in claims} == {before}
 
 
-@pytest.mark.parametrize(("is_pooled", "first"), [(False, 4), (True, 10)])
+@pytest.mark.parametrize("pooled_items", [None, 11])
 async def test_each_round_has_twice_as_many_items_as_the_one_before(
-    open_sandbox: OpenSandbox, is_pooled: bool, first: int
+    open_sandbox: OpenSandbox, pooled_items: int | None
 ) -> None:
     async with open_sandbox(stories()) as sandbox:
         found = await rows(
             sandbox,
-            "select retoma.round_of_item(index, $1) as round, count(*) as items from generate_series(0, $2::int) index"
-            " group by 1 order by 1",
-            is_pooled,
-            first * 1023 - 1,
+            "select retoma.round_of_item(index, $1) as round, count(*) as items"
+            " from generate_series(0, 4 * 1023 - 1) index group by 1 order by 1",
+            pooled_items,
         )
-        last = await value(sandbox, "select retoma.round_of_item(1000000000, $1)", is_pooled)
-    assert [(row["round"], row["items"]) for row in found] == [(number, first * 2**number) for number in range(10)]
+        last = await value(sandbox, "select retoma.round_of_item(1000000000, $1)", pooled_items)
+    assert [(row["round"], row["items"]) for row in found] == [(number, 4 * 2**number) for number in range(10)]
     assert last == 15
 
 
@@ -244,7 +286,7 @@ async def test_the_share_of_the_oldest_run_does_not_depend_on_which_calls_claim(
 ) -> None:
     async with open_sandbox(stories()) as sandbox:
         shares = await value(
-            sandbox, "select sum(retoma.jobs_for_oldest_run(1, n * $1::int)) from generate_series(1, 200) n", stride
+            sandbox, "select sum(retoma.jobs_for_waiting_runs(1, n * $1::int)) from generate_series(1, 200) n", stride
         )
     assert 45 <= shares <= 55
 

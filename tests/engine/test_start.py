@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from retoma import Client, Pipeline
 from retoma.engine.run_starter import RunStarter, StartedRun, StartRequest
 from retoma.engine.versions import register
-from retoma.errors import Conflict
+from retoma.errors import Conflict, RunRemoved
 from retoma.identifiers import new_run_id
 from retoma.store.statements import statements
 from retoma.store.tenants import Tenants
@@ -134,8 +134,8 @@ async def test_a_key_outlives_its_run(open_sandbox: OpenSandbox) -> None:
         first = await sandbox.client.start(pipeline, key="monday")
         for table, column in (("jobs", "run"), ("runs", "id")):
             await rows(sandbox, f"delete from retoma.{table} where {column} = $1", first.id)
-        again = await sandbox.client.start(pipeline, key="monday")
-        assert (again.id, again.created) == (first.id, False)
+        with pytest.raises(RunRemoved, match="monday"):
+            await sandbox.client.start(pipeline, key="monday")
         assert await sandbox.client.runs.list() == []
 
 

@@ -16,9 +16,11 @@ from retoma.errors import Conflict
 from retoma.store.database import DedicatedConnection
 from retoma.store.runs import RunFilter
 from retoma.store.statements import statements
+from retoma.store.tenants import as_filter
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows
+from tests.engine.test_hot_statements import FEW, measure_reads
 
 WHY = "the pipeline's title function failed; the runs have no title"
 
@@ -131,15 +133,71 @@ async def test_a_run_is_found_by_a_part_of_its_title(open_sandbox: OpenSandbox) 
         assert await find("") == await find("\x00") == await find("x" * 1_000) == []
 
 
-async def test_only_the_newest_titles_are_searched(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_text_within_a_word_is_found_in_the_newest_runs(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pipeline = make_article("{topic}")
     monkeypatch.setattr(run_queries, "MAX_TITLES_SEARCHED", 3)
     async with open_sandbox(pipeline) as sandbox:
-        await sandbox.client.start(pipeline, {"topic": "tea"})
+        await sandbox.client.start(pipeline, {"topic": "iced tea"})
         await sandbox.client.start_many(pipeline, [{"topic": "milk"}] * 2)
-        assert len(await sandbox.client.runs.find_by_title("tea")) == 1
+        assert len(await sandbox.client.runs.find_by_title("ed tea")) == 1
         await sandbox.client.start(pipeline, {"topic": "milk"})
-        assert await sandbox.client.runs.find_by_title("tea") == []
+        assert await sandbox.client.runs.find_by_title("ed tea") == []
+
+
+@pytest.mark.parametrize("text", ["Iced", "ICED T", "tea, no", "tea", "NO s", "no sugar (2%)", "2%)", "café"])
+async def test_a_text_at_the_start_of_a_word_is_found_in_any_run(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    pipeline = make_article("{topic}")
+    monkeypatch.setattr(run_queries, "MAX_TITLES_SEARCHED", 1)
+    async with open_sandbox(pipeline) as sandbox:
+        old = (await sandbox.client.start(pipeline, {"topic": "Iced tea, no sugar (2%) or Café"})).id
+        await sandbox.client.start(pipeline, {"topic": "tea no iced sugar 2 caf"}, tenant="other")
+        await sandbox.client.start(pipeline, {"topic": "milk"})
+        assert old in await sandbox.client.runs.find_by_title(text)
+        assert [run.id for run in await sandbox.client.runs.list(title=text, tenant="default")] == [old]
+        assert await sandbox.client.runs.list(title=text, tenant="default", before=old) == []
+
+
+async def test_words_in_another_order_are_not_found(open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = make_article("{topic}")
+    monkeypatch.setattr(run_queries, "MAX_TITLES_SEARCHED", 1)
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start_many(pipeline, [{"topic": "iced tea"}, {"topic": "milk"}])
+        assert await sandbox.client.runs.find_by_title("tea iced") == []
+
+
+async def test_old_and_new_titles_are_listed_once_and_newest_first(
+    open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = make_article("{topic}")
+    monkeypatch.setattr(run_queries, "MAX_TITLES_SEARCHED", 2)
+    async with open_sandbox(pipeline) as sandbox:
+        runs = [(await sandbox.client.start(pipeline, {"topic": topic})).id for topic in ("tea", "tea", "milk", "tea")]
+        first, second, _, last = runs
+        find = sandbox.client.runs.find_by_title
+        assert await find("tea") == [last, second, first]
+        assert await find("tea", limit=2) == [last, second]
+        listed = await sandbox.client.runs.list(title="tea", limit=2, before=last)
+        assert [run.id for run in listed] == [second, first]
+
+
+@pytest.mark.parametrize("analysed", [True, False])
+async def test_a_search_by_words_reads_only_the_runs_that_match(open_sandbox: OpenSandbox, analysed: bool) -> None:
+    pipeline = make_article("{topic}")
+    async with open_sandbox(pipeline) as sandbox:
+        await sandbox.client.start_many(pipeline, [{"topic": f"tea {number}"} for number in range(3_000)])
+        statement = statements("runs")["list_runs"]
+        wanted = {"by": "title words", **vars(RunFilter(title="tea 1234")), **as_filter(None)}
+        async with sandbox.database.connection() as connection:
+            await connection.execute("vacuum analyze retoma.runs" if analysed else "vacuum retoma.runs")
+            async with connection.transaction(), measure_reads(connection) as read:
+                assert len(await connection.fetch(statement.sql, *statement.bind(wanted))) == 1
+    assert "runs" not in read.whole_tables
+    assert read.entries["runs_by_title_words"] <= FEW
+    assert sum(read.entries.values()) <= FEW
 
 
 @pytest.mark.parametrize(("tenant", "index"), [(None, "runs_pkey"), (1, "runs_by_tenant")])
@@ -149,11 +207,11 @@ async def test_a_search_for_a_title_reads_the_newest_runs_by_an_index(
     pipeline = make_article("{topic}")
     async with open_sandbox(pipeline) as sandbox:
         await sandbox.client.start_many(pipeline, [{"topic": f"tea {number}"} for number in range(200)])
-        statement, wanted = statements("runs")["list_runs"], RunFilter(tenant=tenant, title="tea", depth=20)
+        statement, wanted = statements("runs")["list_runs"], RunFilter(title="tea", depth=20)
         async with sandbox.database.connection() as connection:
             await connection.execute("analyze retoma.runs")
             await connection.execute("set enable_seqscan = off")
-            values = statement.bind({"by": "title", **vars(wanted)})
+            values = statement.bind({"by": "title", **vars(wanted), "tenant": tenant})
             plan = await connection.fetch(f"explain {statement.sql}", *values)
     assert any(f"using {index} on runs n" in row[0] for row in plan), plan
 

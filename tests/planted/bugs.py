@@ -22,11 +22,24 @@ INCLUDED = "tests/engine/test_included_applications.py"
 REVIEW_RACES = "tests/engine/test_review_races.py"
 CHAINS = "tests/engine/test_provider_chains.py"
 RUN_STATES = "tests/engine/test_run_states.py::test_every_state_on_the_way_of_a_run_is_the_one_that_is_derived"
+STORIES = "src/retoma_apps/stories"
+STORY_TESTS = "tests/apps/stories"
+AUTOWRITER = "src/retoma_apps/autowriter"
+AUTOWRITER_TESTS = "tests/apps/autowriter"
+BUDGETS = "tests/engine/test_budgets.py"
 MODEL = "tests/model/test_model.py::test_the_engine_behaves_like_the_model"
 
 
+SCHEDULES = "tests/engine/test_schedules.py"
+SCHEDULE_RACES = "tests/engine/test_schedule_races.py"
+RECURRENCE = "tests/define/test_recurrence.py"
+
+
 class Bug(NamedTuple):
-    """`right` occurs in `file` (under src/retoma) and is replaced by `wrong`; `killed_by` must then fail."""
+    """`right` occurs in `file` and is replaced by `wrong`; `killed_by` must then fail.
+
+    `file` is relative to src/retoma, or to the repository if it begins with `src/`.
+    """
 
     name: str
     file: str
@@ -222,8 +235,8 @@ BUGS = [
     Bug(
         "a long list holds up later runs",
         f"{FUNCTIONS}/rounds.sql",
-        "else 4 end",
-        "else 4000 end",
+        "(p_index / 4)",
+        "(p_index / 4000)",
         f"{SHARES}::test_a_run_of_500_items_does_not_hold_up_a_later_one_of_5",
     ),
     Bug(
@@ -241,16 +254,30 @@ BUGS = [
         f"{SHARES}::test_the_oldest_run_gets_a_quarter_of_the_jobs",
     ),
     Bug(
+        "a run that is neither the oldest nor new starves",
+        f"{FUNCTIONS}/rounds.sql",
+        "5 - length(ltrim((hashint8(p_call_number) & 15)::bit(4)::text, '0'))",
+        "1",
+        f"{SHARES}::test_every_waiting_run_has_a_share",
+    ),
+    Bug(
+        "stories of 15 scenes are served one after the other in a pool",
+        f"{FUNCTIONS}/rounds.sql",
+        "p_pooled_items <= 10",
+        "p_pooled_items <= 15",
+        f"{SHARES}::test_five_stories_overlap_in_a_pool",
+    ),
+    Bug(
         "a claim is empty because the jobs of the oldest run are locked",
         f"{FUNCTIONS}/claim.sql",
-        "case when v_jobs = '{}' then v_is_rest else cardinality(v_tenants) = 1 and v_oldest[1] is null end",
-        "v_jobs = '{}' or cardinality(v_tenants) = 1 and v_oldest[1] is null",
+        "case when v_jobs = '{}' then v_is_rest else cardinality(v_tenants) = 1 and v_waiting[1] is null end",
+        "v_jobs = '{}' or cardinality(v_tenants) = 1 and v_waiting[1] is null",
         f"{SHARES}::test_a_claim_takes_other_jobs_while_those_of_the_oldest_run_are_locked",
     ),
     Bug(
         "a claim ends with the share of the oldest run",
         f"{FUNCTIONS}/claim.sql",
-        "cardinality(v_tenants) = 1 and v_oldest[1] is null",
+        "cardinality(v_tenants) = 1 and v_waiting[1] is null",
         "cardinality(v_tenants) = 1",
         f"{SHARES}::test_the_oldest_run_gets_more_than_its_share_if_other_runs_have_few_jobs",
     ),
@@ -264,7 +291,7 @@ BUGS = [
     Bug(
         "an attempt that asked to wait is counted",
         f"{FUNCTIONS}/record_outcomes.sql",
-        "attempt = j.attempt - (o.outcome in ('wait', 'back', 'parked'))::int",
+        "attempt = j.attempt - (o.outcome in ('wait', 'back', 'parked', 'over_budget'))::int",
         "attempt = j.attempt",
         "tests/engine/test_retry.py::test_asking_to_wait_uses_neither_an_attempt_nor_a_retry",
     ),
@@ -439,7 +466,7 @@ BUGS = [
     Bug(
         "slots are free while external work is in progress",
         f"{FUNCTIONS}/record_outcomes.sql",
-        "when 'parked' then c.outcome = 'review' and not (c.job).stopping",
+        "when 'parked' then c.outcome in ('review', 'over_budget') and not (c.job).stopping",
         "when 'parked' then true",
         f"{EXTERNAL_WORK}::test_external_work_holds_no_worker_and_keeps_its_slots",
     ),
@@ -894,8 +921,8 @@ BUGS = [
     Bug(
         "a run in which a review was just opened is not refreshed",
         f"{FUNCTIONS}/due_reviews.sql",
-        "    perform retoma.refresh_run_state(p_now, array[p_review.run]);\n",
-        "",
+        "remind_and_escalate(p_now, p_review);\n    perform retoma.refresh_run_state(p_now, array[p_review.run]);\n",
+        "remind_and_escalate(p_now, p_review);\n",
         f"{REVIEW_RACES}::test_a_run_whose_last_job_ends_as_a_review_opens_is_paused_by_the_next_check",
     ),
     Bug(
@@ -1152,5 +1179,138 @@ BUGS = [
         "e.value is null and e.revision = (r.parent).revision)) as is_abandoned\n",
         "true)) as is_abandoned\n",
         f"{CHILD_RUNS}::test_an_attempt_that_was_replaced_does_not_make_its_successor_start_twice",
+    ),
+    Bug(
+        "a story counts as rendering while scenes are missing",
+        f"{STORIES}/states.py",
+        "    Status.PRODUCING: SCENE_STEPS,\n",
+        "    Status.PRODUCING: (),\n",
+        f"{STORY_TESTS}/test_states.py::test_a_story_passes_its_statuses_in_order",
+    ),
+    Bug(
+        "a script of no scenes is rendered",
+        f"{STORIES}/steps/scenes.py",
+        "    if not scenes:\n        raise GiveUp",
+        "    if False:\n        raise GiveUp",
+        f"{STORY_TESTS}/test_pipeline.py::test_a_script_of_no_scenes_ends_at_once_and_renders_nothing",
+    ),
+    Bug(
+        "a second publication is refused as too early",
+        f"{STORIES}/operations/publishing.py",
+        "in (Status.READY_FOR_REVIEW, Status.PUBLISHED):",
+        "in ():",
+        f"{STORY_TESTS}/test_publishing.py::test_publishing_twice_uploads_once",
+    ),
+    Bug(
+        "a retry publishes an article as another post",
+        f"{AUTOWRITER}/steps/publishing.py",
+        "        idempotency_key=identity,\n",
+        '        idempotency_key=f"{identity} {ctx.attempt}",\n',
+        f"{AUTOWRITER_TESTS}/test_pipeline.py::test_a_lost_answer_of_a_site_makes_no_second_post",
+    ),
+    Bug(
+        "an article without facts only warns",
+        f"{AUTOWRITER}/steps/quality.py",
+        'yield _block("facts"',
+        'yield _warn("facts"',
+        f"{AUTOWRITER_TESTS}/test_pipeline.py::test_an_article_without_facts_never_passes",
+    ),
+    Bug(
+        "filler that declares facts passes the quality gate",
+        f"{AUTOWRITER}/steps/quality.py",
+        "    if len(unstated) == len(declared):\n",
+        "    if not declared:\n",
+        f"{AUTOWRITER_TESTS}/test_pipeline.py::test_filler_that_declares_facts_never_passes",
+    ),
+    Bug(
+        "rows of two blogs are the same article",
+        f"{AUTOWRITER}/models.py",
+        '"tenant": self.blog_id, **identifying}',
+        '"tenant": "", **identifying, "blog_id": ""}',
+        f"{AUTOWRITER_TESTS}/test_identity.py::test_each_of_the_five_fields_is_part_of_the_key[blog_id]",
+    ),
+    Bug(
+        "two lines regenerate one article twice",
+        f"{AUTOWRITER}/pipeline.py",
+        'f"regenerate {ctx.run}"',
+        'f"regenerate {ctx.run} {line}"',
+        f"{AUTOWRITER_TESTS}/test_imports.py::test_two_lines_of_one_article_regenerate_it_once",
+    ),
+    Bug(
+        "a schedule that a person has just changed starts a run by its old inputs",
+        f"{FUNCTIONS}/schedules.sql",
+        "s.revision = p_revision and s.next_at = p_next_at",
+        "s.next_at = p_next_at",
+        f"{SCHEDULE_RACES}::test_nothing_starts_by_a_schedule_that_has_changed_since_it_was_read[update]",
+    ),
+    Bug(
+        "a due time that comes back starts a second run",
+        "client/schedule_starts.py",
+        'return f"schedule:{schedule.id}:{due_at.isoformat()}"',
+        'return f"schedule:{schedule.id}:{schedule.last_due_at}"',
+        f"{SCHEDULE_RACES}::test_a_due_time_that_comes_back_starts_no_second_run",
+    ),
+    Bug(
+        "a trigger whose answer is lost is recorded twice",
+        f"{FUNCTIONS}/schedules.sql",
+        "o.schedule = p_schedule and o.trigger = p_trigger",
+        "false",
+        f"{SCHEDULE_RACES}::test_a_trigger_whose_answer_is_lost_is_recorded_once",
+    ),
+    Bug(
+        "a run starts although the last run of its schedule is not over",
+        f"{FUNCTIONS}/schedules.sql",
+        "and retoma.is_run_open(v_schedule.last_run)",
+        "and false",
+        f"{SCHEDULES}::test_a_run_that_is_not_over_keeps_the_next_from_starting",
+    ),
+    Bug(
+        "a search in a repeated hour finds a time that is over",
+        "define/recurrence.py",
+        "if each > after",
+        "if True",
+        f"{RECURRENCE}::test_a_search_in_a_repeated_hour_does_not_go_back",
+    ),
+    Bug(
+        "an interval follows the local time",
+        "define/recurrence.py",
+        "first = anchor_at.astimezone(UTC)",
+        "first = anchor_at",
+        f"{RECURRENCE}::test_an_interval_counts_elapsed_time_when_the_clocks_change",
+    ),
+    Bug(
+        "an attempt reserves nothing of a budget",
+        f"{FUNCTIONS}/budgets.sql",
+        "  values (p_run, p_step, p_item, p_revision, p_fence, v_job.tenant, v_pipeline, p_micros, v_now)\n",
+        "  values (p_run, p_step, p_item, p_revision, p_fence, v_job.tenant, v_pipeline, 0, v_now)\n",
+        f"{BUDGETS}::test_two_jobs_cannot_pass_a_hard_budget_together",
+    ),
+    Bug(
+        "two attempts check a budget at the same time",
+        f"{FUNCTIONS}/budgets.sql",
+        "  perform retoma.lock_budgets(v_job.tenant);\n  v_now",
+        "  v_now",
+        f"{BUDGETS}::test_two_jobs_cannot_pass_a_hard_budget_together",
+    ),
+    Bug(
+        "the reservation of a dead worker counts for ever",
+        f"{FUNCTIONS}/budgets.sql",
+        "       and (j.state = 'running' and j.fence = p_reservation.fence\n",
+        "       and (j.fence = p_reservation.fence\n",
+        f"{BUDGETS}::test_a_crash_leaves_nothing_reserved",
+    ),
+    Bug(
+        "a job that would pass a budget uses up an attempt",
+        f"{FUNCTIONS}/record_outcomes.sql",
+        "(o.outcome in ('wait', 'back', 'parked', 'over_budget'))::int,",
+        "(o.outcome in ('wait', 'back', 'parked'))::int,",
+        f"{BUDGETS}::test_an_over_budget_job_uses_up_no_attempt",
+    ),
+    Bug(
+        "months begin in UTC, whatever the time zone of the tenant",
+        f"{FUNCTIONS}/budgets.sql",
+        "(select date_trunc(p_budget.period, p_at, t.time_zone) from",
+        "(select date_trunc(p_budget.period, p_at, 'UTC') from",
+        f"{BUDGETS}::test_a_new_month_begins_in_the_time_zone_of_the_tenant",
     ),
 ]

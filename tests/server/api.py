@@ -17,6 +17,7 @@ from retoma.testing import Sandbox, sandbox
 
 ELSEWHERE = "203.0.113.9"
 DEVELOPMENT_TOKEN = "token-of-this-start"
+DEVELOPER = "Dora"
 RUNS = (Scope.RUNS_READ, Scope.RUNS_WRITE)
 
 
@@ -100,7 +101,7 @@ async def an_api(
 ) -> AsyncIterator[Api]:
     async with sandbox(application, database) as made:
         token = DEVELOPMENT_TOKEN if development else None
-        server = make_server(application, made.client, Settings(**settings), dev_token=token)
+        server = make_server(application, made.client, Settings(**{"dev_name": DEVELOPER} | settings), dev_token=token)
         key = token if scopes is None else (await made.client.api_keys.create("test", scopes)).secret
         api = Api(server, made, key, address, host)
         try:

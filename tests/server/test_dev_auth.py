@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx2
 import pytest
@@ -151,8 +151,8 @@ async def test_an_application_adds_routes_that_require_authentication(open_api: 
     router = APIRouter()
 
     @router.get("/jobs")
-    async def jobs(by: Annotated[Principal, require_scope("runs:read")]) -> dict[str, str | None]:
-        return {"tenant": by.tenant, "name": by.name}
+    async def jobs(by: Annotated[Principal, require_scope("runs:read")]) -> dict[str, Any]:
+        return {"tenants": by.client.allowed_tenants, "name": by.name}
 
     @router.get("/broken")
     async def broken(by: Annotated[Principal, require_scope("runs:read")]) -> None:
@@ -161,7 +161,7 @@ async def test_an_application_adds_routes_that_require_authentication(open_api: 
     async with open_api(application=make_app(router)) as api:
         key = await api.make_key("runs:read", tenant="blog", name="n8n")
         assert (await api.get("/jobs", key=None)).status_code == 401
-        assert (await api.get("/jobs", key=key)).json() == {"tenant": "blog", "name": "n8n"}
+        assert (await api.get("/jobs", key=key)).json() == {"tenants": ["blog"], "name": "n8n"}
         broken_answer = await api.get("/broken")
         assert broken_answer.headers["content-type"] == "application/problem+json"
         assert (broken_answer.json()["error"], broken_answer.json()["code"]) == ("QUEUED", "QUEUED")

@@ -24,7 +24,7 @@ from retoma.settings import Settings
 from retoma.store import event_stream
 from tests.server.api import Api
 from tests.server.conftest import OpenApi
-from tests.server.pages.visitor import HASH, visit_pages
+from tests.server.pages.visitor import visit_pages
 from tests.server.test_external_work import losing
 from tests.wait_timeout import WAIT_TIMEOUT
 
@@ -436,7 +436,7 @@ async def test_a_stream_ends_when_its_key_is_revoked(api: Api) -> None:
 
 async def test_a_stream_ends_soon_after_logout(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "SECONDS_BETWEEN_CHECKS", 0.01)
-    async with visit_pages(open_api)(development=False, admin_password_hash=HASH) as visitor:
+    async with visit_pages(open_api)(development=False) as visitor:
         await visitor.log_in()
         cookie = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
         async with open_watchers(visitor.api, "/api/v1/live", cookie=cookie) as (watcher,):

@@ -174,7 +174,7 @@ async def test_no_name_breaks_the_text_of_metrics(database: Database, monkeypatc
     odd = OpenReviewMetrics('a "story"', "good\\text\n1", open=3, overdue=0, oldest_for=timedelta(hours=1))
     async with open_busy_server(database) as api:
         metrics = replace(await api.client.metrics.get_all(), reviews=[odd])
-        monkeypatch.setattr(api.client.metrics, "get_all", AsyncMock(return_value=metrics))
+        monkeypatch.setattr(type(api.client.metrics), "get_all", AsyncMock(return_value=metrics))
         found = samples(await fetch_metrics(api))
     assert found["retoma_open_reviews", frozenset({("pipeline", odd.pipeline), ("step", odd.step)})] == 3
 

@@ -175,7 +175,7 @@ async def test_the_second_of_two_concurrent_upgrades_finds_nothing_to_do(databas
 def another_migration(database: Database, monkeypatch: pytest.MonkeyPatch) -> migrate.Migration:
     """Of a later release; nobody waits long for a lock."""
     known = migrate.list_migrations()
-    later = migrate.Migration(len(known) + 1, "later", "alter table retoma.runs add later int")
+    later = migrate.Migration(known[-1].number + 1, "later", "alter table retoma.runs add later int")
     monkeypatch.setattr(migrate, "list_migrations", lambda: [*known, later])
     monkeypatch.setattr(migrate, "LOCK_TIMEOUT", "50ms")
     return later

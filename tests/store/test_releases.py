@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from retoma.backups import CopyFiles, create_backup
 from retoma.reviews import Decision
+from retoma.store import restores
 from retoma.store.database import Database
-from retoma.store.migrate import RELEASE
+from retoma.store.migrate import RELEASE, UNFINISHED_RESTORE
+from retoma.store.postgres_programs import choose_programs
 from retoma.testing import Sandbox, fresh_database, sandbox
+from tests.backups.builders import ANA, empty_database, open_files, restore
 from tests.engine.builders import pass_heartbeat_timeout
 from tests.store.release_app import Article, build_app
 
@@ -25,16 +31,22 @@ def get_release(snapshot: Path) -> str:
 
 
 @pytest.fixture(params=SNAPSHOTS, ids=get_release)
-async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
-    """A database as that release left it, upgraded to this one."""
+async def earlier_database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
+    """A database as that release left it."""
     dumped = gzip.decompress(request.param.read_bytes()).decode()
     async with fresh_database() as made:
         async with made.connection() as connection:
             await connection.execute("drop schema retoma cascade")
             await connection.execute(dumped)
             await connection.execute("reset check_function_bodies")
-        await made.upgrade()
         yield made
+
+
+@pytest.fixture
+async def database(earlier_database: Database) -> Database:
+    """A database as that release left it, upgraded to this one."""
+    await earlier_database.upgrade()
+    return earlier_database
 
 
 @pytest.fixture
@@ -71,6 +83,64 @@ async def test_a_run_of_an_earlier_release_can_be_rerun(work: Sandbox) -> None:
 async def test_a_webhook_of_an_earlier_release_is_still_due(work: Sandbox) -> None:
     (delivery,) = await work.client.webhooks.list_deliveries()
     assert (delivery.event, delivery.ended_at) == ("run.completed", None)
+
+
+async def test_work_in_a_backup_of_an_earlier_release_is_finished(earlier_database: Database, tmp_path: Path) -> None:
+    path = await back_up(earlier_database, tmp_path)
+    async with empty_database() as target:
+        restored = await restore(target, open_files(tmp_path / "new"), path)
+        # A worker held a job, and a webhook was due.
+        assert (restored.database.jobs, restored.database.held) == (1, 1)
+        async with sandbox(build_app(), target) as opened:
+            await test_work_of_an_earlier_release_is_finished(opened)
+
+
+async def test_a_rollback_brings_back_exactly_the_earlier_database(earlier_database: Database, tmp_path: Path) -> None:
+    """What the code of that release does with it is tested by that release."""
+    before = await dump_script(earlier_database)
+    path = await back_up(earlier_database, tmp_path)
+    await earlier_database.upgrade()
+    async with sandbox(build_app(), earlier_database) as opened:
+        await opened.work()
+    assert await dump_script(earlier_database) != before
+    with (path / "database.dump").open("rb") as dump:
+        await restores.load(earlier_database, dump, {})
+    async with earlier_database.connection() as connection:
+        await connection.execute(f"drop table retoma.{UNFINISHED_RESTORE}")
+    assert await dump_script(earlier_database) == before
+
+
+async def test_functions_of_an_earlier_release_stay_callable(earlier_database: Database) -> None:
+    """Its workers keep running while the schema is upgraded."""
+    known = await list_functions(earlier_database)
+    await earlier_database.upgrade()
+    assert known - await list_functions(earlier_database) == set()
+
+
+async def back_up(database: Database, folder: Path) -> Path:
+    files = open_files(folder)
+    await create_backup(database, files, folder / "backup", actor=ANA, copy=CopyFiles.NONE)
+    return folder / "backup"
+
+
+async def list_functions(database: Database) -> set[str]:
+    """The functions with the types of their arguments."""
+    async with database.connection() as connection:
+        found = await connection.fetch(
+            "select oid::regprocedure::text as name from pg_proc where pronamespace = 'retoma'::regnamespace"
+        )
+    return {row["name"] for row in found}
+
+
+async def dump_script(database: Database) -> list[str]:
+    """The whole schema and its data, as SQL."""
+    programs = choose_programs(15)
+    process = programs.start(
+        "pg_dump", "--schema=retoma", "--no-owner", "--no-privileges", url=database.url, stdout=subprocess.PIPE
+    )
+    dumped, _ = await asyncio.to_thread(process.communicate)
+    assert process.returncode == 0
+    return [line for line in dumped.decode().splitlines() if not line.startswith(("\\restrict", "\\unrestrict"))]
 
 
 async def get_end(work: Sandbox, pipeline: str, key: str, inputs: Article | None = None) -> tuple[str, str | None]:

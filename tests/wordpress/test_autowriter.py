@@ -39,7 +39,7 @@ class Journey:
 
     async def write(self, objective: str) -> UUID:
         request = make_request(objective=objective)
-        run = (await request_article(self.sandbox.client, request, by="ana")).run.id
+        run = (await request_article(self.sandbox.client, OFFLINE_MODEL, request, by="ana")).run.id
         await self.sandbox.work()
         return run
 

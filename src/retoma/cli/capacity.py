@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated
@@ -13,7 +14,7 @@ from retoma.cli.command_setup import async_command, client_command, open_client,
 from retoma.cli.options import BY, By, DetailFormat, DetailOutput, ListFormat, ListOutput
 from retoma.cli.printing import Column
 from retoma.client import Client
-from retoma.errors import Conflict
+from retoma.errors import Conflict, NotFound
 from retoma.metrics import QueueMetrics
 from retoma.terminal import escape_text
 
@@ -79,11 +80,29 @@ def list_workers(context: typer.Context, output: ListOutput = ListFormat.TABLE) 
       retoma workers -o json
       retoma workers drain 7
       retoma workers stacks 7
+      retoma workers check
     """
     if context.invoked_subcommand is None:
         found = run_with_client(lambda client: client.workers.list())
         empty = "no workers are running; start one with `retoma worker APP`"
         printing.print_rows(found, _WORKER_COLUMNS, output, empty)
+
+
+@workers.command("check")
+@async_command
+async def check_worker(
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="The name of the worker, or how it begins.", show_default="this machine"),
+    ] = None,
+) -> None:
+    """Exit with 0 if a worker of this machine or container sends heartbeats, else with 3. For health checks."""
+    settings = read_settings()
+    wanted = name or f"{socket.gethostname()}:"
+    async with open_client(settings) as client:
+        found = [worker for worker in await client.workers.list() if worker.name.startswith(wanted)]
+    if not any(worker.is_alive(settings.heartbeat_timeout) for worker in found):
+        raise NotFound(f"no worker whose name begins with {wanted!r} sends heartbeats")
 
 
 @workers.command("drain")

@@ -118,7 +118,7 @@ async def set_price(
     Example:
       retoma prices set openrouter openai/gpt-4o-mini --tokens-in 0.15 --tokens-out 0.60
     """
-    micros = {"tokens_in": _to_micros(tokens_in), "tokens_out": _to_micros(tokens_out), "unit": _to_micros(unit)}
+    micros = {"tokens_in": to_micros(tokens_in), "tokens_out": to_micros(tokens_out), "unit": to_micros(unit)}
     printing.print_rows([await client.costs.set_price(provider, resource, **micros)], _PRICE_COLUMNS, output)
 
 
@@ -132,5 +132,5 @@ def _parse_groups(names: list[str]) -> list[ChargedBy]:
     return known
 
 
-def _to_micros(dollars: float) -> int:
+def to_micros(dollars: float) -> int:
     return round(dollars * _MICROS_PER_DOLLAR)

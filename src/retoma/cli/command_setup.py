@@ -17,6 +17,8 @@ from retoma.app import App
 from retoma.client import Client
 from retoma.define.codec import describe_validation_error
 from retoma.outgoing import Guard
+from retoma.privileges import get_user_name
+from retoma.records import Actor, ActorKind
 from retoma.settings import Settings
 from retoma.store.database import Database
 
@@ -87,8 +89,15 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
 async def open_client(settings: Settings, app: App | None = None) -> AsyncIterator[Client]:
     """Open a client. Without an application it can neither start runs nor validate results entered by people."""
     async with open_database(settings) as database:
-        client = Client(app, database, Guard.from_settings(settings), heartbeat_timeout=settings.heartbeat_timeout)
+        client = Client(
+            app,
+            database,
+            Guard.from_settings(settings),
+            heartbeat_timeout=settings.heartbeat_timeout,
+            retention=settings.retention,
+        )
+        name = get_user_name()
         try:
-            yield client
+            yield client.acting_as(Actor(ActorKind.COMMAND_LINE, name, name))
         finally:
             await client.close()

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from retoma import logs
 from retoma.cli import printing, process_exit
 from retoma.cli.config import SETTINGS_FROM_FLAGS
+from retoma.cli.secret_files import load_secrets
 from retoma.errors import Conflict, InvalidInput, NotFound, RetomaError, UnsafeUrl
 from retoma.terminal import escape_text
 
@@ -32,20 +33,28 @@ COMMANDS = {
     "start": "start:start",
     "metrics": "capacity:metrics",
     "charges": "charges:charges",
-    "password": "password:password",
     "check": "check:check",
     "doctor": "doctor:doctor",
-    "runs": "revisions:runs",  # `revisions` adds its commands to those of `runs`
+    "runs": "erasure:runs",  # `revisions` and `erasure` add their commands to those of `runs`
     "reviews": "reviews:reviews",
+    "schedules": "schedules:schedules",
     "bulk": "bulk_actions:bulk",
     "deliveries": "deliveries:deliveries",
     "endpoints": "webhooks:endpoints",
     "webhooks": "webhooks:webhooks",
+    "notifications": "notifications:notifications",
     "workers": "capacity:workers",
     "queues": "capacity:queues",
     "pools": "capacity:pools",
     "prices": "charges:prices",
+    "budgets": "budgets:budgets",
     "keys": "api_keys:keys",
+    "audit": "audit:audit",
+    "people": "people:people",
+    "backup": "backup:backup",
+    "restore": "restore:restore",
+    "retention": "retention:retention",
+    "tenants": "retention:tenants",
     "db": "db:db",
     "config": "config:config",
 }
@@ -138,6 +147,7 @@ def configure(
         if value is not None:
             os.environ[f"RETOMA_{name.upper()}"] = str(value)
             SETTINGS_FROM_FLAGS.add(name)
+    load_secrets()
     logs.configure_logging()
 
 

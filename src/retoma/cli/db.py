@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from pydantic import SecretStr
 
+from retoma.backups import move_database
 from retoma.cli import printing
-from retoma.cli.command_setup import async_command, read_settings
+from retoma.cli.backup import get_actor, make_report
+from retoma.cli.command_setup import async_command, open_database, read_settings
 from retoma.cli.database_urls import mask_password
 from retoma.cli.options import DetailFormat, DetailOutput
 from retoma.store import migrate
@@ -45,6 +48,38 @@ async def status(output: DetailOutput = DetailFormat.TABLE) -> None:
 
 @db.command()
 @async_command
+async def move(
+    to: Annotated[
+        str, typer.Option("--to", metavar="URL", help="URL of an empty database on your own PostgreSQL server.")
+    ],
+    output: DetailOutput = DetailFormat.TABLE,
+) -> None:
+    """Move the embedded database to your own PostgreSQL server. Stop all workers and servers first.
+
+    The files stay where they are. The old data stays, too, but the embedded server no longer starts with it.
+
+    \b
+    Example:
+      retoma db move --to postgresql://retoma@db.example.com/retoma
+    """
+    settings = read_settings()
+    if settings.database_url is not None:
+        raise typer.BadParameter(
+            "RETOMA_DATABASE_URL is set, so there is no embedded database to move: to move from one server to another, "
+            "use `retoma backup` and `retoma restore`"
+        )
+    target_settings = settings.model_copy(update={"database_url": SecretStr(to)})
+    async with await Database.open(target_settings) as target, open_database(settings) as source:
+        moved = await move_database(
+            source, target, actor=get_actor(), heartbeat_timeout=settings.heartbeat_timeout, report=make_report()
+        )
+    setting = f"RETOMA_DATABASE_URL={mask_password(to)}"
+    text = f"moved {moved.rows} rows of {moved.tables} tables to {target.address}. From now on, set {setting}"
+    printing.print_result(vars(moved) | {"to": target.address, "setting": setting}, text, output)
+
+
+@db.command()
+@async_command
 async def url(
     with_password: Annotated[bool, typer.Option("--with-password", help="Include the password.")] = False,
 ) -> None:
@@ -63,6 +98,8 @@ async def url(
 def describe_schema(status: migrate.SchemaStatus) -> str:
     if status.is_current:
         return f"schema {status.applied}, up to date"
+    if status.is_unfinished:
+        return "a restore is in progress, or was interrupted: `retoma restore BACKUP --replace`"
     if status.is_prerelease:
         return "schema of a prerelease: create a new database, or drop the schema `retoma`"
     if status.applied > status.newest:

@@ -61,6 +61,10 @@ def dev(
             "--port", min=0, max=65535, help="Port of the server; 0 selects a free port (RETOMA_PORT or PORT)."
         ),
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="Your name in the history of runs. Default: your user name (RETOMA_DEV_NAME)."),
+    ] = None,
 ) -> None:
     """Run an application on this machine, with database, server and worker.
 
@@ -82,6 +86,8 @@ def dev(
     token = token or secrets.token_urlsafe(12)
     if old_port or port is not None:
         os.environ["RETOMA_PORT"] = old_port or str(port)
+    if name is not None:
+        os.environ["RETOMA_DEV_NAME"] = name
     settings = read_settings()
     # A webhook receiver under development runs on this machine. The worker inherits the setting.
     os.environ["RETOMA_ALLOW_HOSTS"] = ",".join(dict.fromkeys((*settings.allow_hosts, *THIS_MACHINE)))

@@ -25,11 +25,12 @@ from retoma.errors import RetomaError, describe_error
 from retoma.records import Worker
 from retoma.settings import Settings
 from retoma.states import RunState
-from retoma.store import health, metrics, migrate, servers, workers
+from retoma.store import backups, health, metrics, migrate, restores, servers, workers
 from retoma.store.database import Database
 from retoma.terminal import escape_text
 
 OLD_TRANSACTION = timedelta(minutes=1)
+OLD_BACKUP = timedelta(days=7)
 LOW_SPACE, NO_SPACE = 2 << 30, 256 << 20
 _COLUMNS = [
     Column("level", "", printing.format_state),
@@ -138,8 +139,28 @@ async def _check_server(database: Database, settings: Settings) -> AsyncIterator
             f"wait for it, or end it: select pg_terminate_backend({row['pid']})",
         )
     if schema.is_current:
+        async for finding in _check_backups(database):
+            yield finding
         async for finding in _check_work(database, settings.heartbeat_timeout):
             yield finding
+
+
+async def _check_backups(database: Database) -> AsyncIterator[Finding]:
+    last = await backups.get_last_backup(database)
+    if last is None:
+        yield Finding("ok", "backup", "none was taken with `retoma backup`", "retoma backup")
+    else:
+        taken_at, age = last
+        message = f"the last one was taken {printing.format_duration(age)} ago, at {printing.format_time(taken_at)}"
+        yield Finding("warning" if age > OLD_BACKUP else "ok", "backup", message, "retoma backup")
+    held = await restores.count_held(database)
+    if held.total:
+        yield Finding(
+            "warning",
+            "restore",
+            f"{held.webhooks} webhooks and {held.notifications} notifications are held since the database was restored",
+            "send them with `retoma backup release-held`, or do not: `retoma backup drop-held`",
+        )
 
 
 async def _check_work(database: Database, heartbeat_timeout: timedelta) -> AsyncIterator[Finding]:

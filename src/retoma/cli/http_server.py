@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, cast
@@ -19,8 +19,12 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from retoma.cli.connection_limits import RESERVED_DESCRIPTORS, ConnectionLimits, LimitedProtocol, raise_descriptor_limit
 from retoma.cli.settings_check import WorkerCheck
+from retoma.client.schedule_starts import run_schedules
 from retoma.engine.background_loops import run_in_background, run_with_restarts
+from retoma.engine.bulk_actions import advance_actions_forever
+from retoma.engine.retention import remove_forever
 from retoma.errors import DatabaseUnavailable
+from retoma.files import FileStore
 from retoma.settings import Settings
 from retoma.store import servers
 from retoma.store.database import Database
@@ -66,11 +70,16 @@ async def run_server(
 ) -> AsyncIterator[HttpServer]:
     """Serve while the block runs, then wait for running requests.
 
-    Maintenance, including the watchdog, runs too: a server detects stuck runs even if no worker is left. Workers must
-    allow `hosts`, by default those of the settings.
+    Maintenance, including the watchdog, runs too: a server detects stuck runs even if no worker is left. So do the
+    schedules of its application. Workers must allow `hosts`, by default those of the settings.
     """
-    database = server.state.client.database
-    async with run_maintenance(database, settings, hosts), _run_uvicorn(server, sock, settings) as listener:
+    client = server.state.client
+    files = () if client.app is None else client.app.file_stores
+    async with (
+        run_maintenance(client.database, settings, hosts, files),
+        run_in_background(run_with_restarts("schedules", partial(run_schedules, client))),
+        _run_uvicorn(server, sock, settings) as listener,
+    ):
         yield listener
 
 
@@ -92,7 +101,7 @@ async def _run_uvicorn(server: FastAPI, sock: socket.socket, settings: Settings)
 
 @asynccontextmanager
 async def run_maintenance(
-    database: Database, settings: Settings, hosts: Sequence[str] | None = None
+    database: Database, settings: Settings, hosts: Sequence[str] | None = None, files: Collection[FileStore] = ()
 ) -> AsyncIterator[None]:
     """Run maintenance while the block runs, announce `hosts` to workers, and log workers that do not allow them."""
     server = uuid4()
@@ -114,7 +123,13 @@ async def run_maintenance(
         on_work=lambda: None,
         on_poll_due=lambda: None,
     )
-    async with run_in_background(run_with_restarts("maintenance", maintenance.run)):
+    advance_actions = partial(advance_actions_forever, database, lambda: None)
+    remove_runs = partial(remove_forever, database, settings.retention, files)
+    async with (
+        run_in_background(run_with_restarts("maintenance", maintenance.run)),
+        run_in_background(run_with_restarts("bulk_actions", advance_actions)),
+        run_in_background(run_with_restarts("retention", remove_runs)),
+    ):
         yield
     with suppress(DatabaseUnavailable):  # the record expires after the heartbeat timeout
         await servers.deregister_server(database, server)

@@ -1,4 +1,4 @@
-"""How many worker processes fit on this machine, or in this container."""
+"""How many worker processes, and how many jobs of one, fit on this machine, or in this container."""
 
 from __future__ import annotations
 
@@ -45,6 +45,19 @@ def limit_workers(
     allowed, reason = min(limits, key=lambda limit: limit[0])
     # One process is always allowed: without it, work would wait for ever on a machine that others keep busy.
     return max(allowed, min(wanted, max(running, 1))), reason
+
+
+def limit_concurrency(wanted: int, machine: Machine, *, cpus_per_job: float, memory_per_job: int) -> int:
+    """Return how many of the wanted jobs the CPUs and the available memory have room for, at least 1.
+
+    `memory_per_job` is in bytes. 0 lifts a limit.
+    """
+    limits = [wanted]
+    if cpus_per_job > 0:
+        limits.append(int(machine.cpus / cpus_per_job))
+    if memory_per_job > 0 and machine.available_memory is not None:
+        limits.append(machine.available_memory // memory_per_job)
+    return max(min(limits), 1)
 
 
 def _count_cpus() -> float:

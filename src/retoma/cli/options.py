@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-BY = "command line"  # who acts, unless an option says otherwise
+from retoma.privileges import get_user_name
+
+BY = get_user_name()  # who acts, unless an option says otherwise
 
 
 class ListFormat(StrEnum):

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,8 +23,10 @@ from retoma.client import Client
 from retoma.logs import get_logger
 from retoma.server import make_server
 from retoma.settings import Settings
+from retoma.store import people
 
 log = get_logger(__name__)
+OLD_PASSWORD_SETTING = "RETOMA_ADMIN_PASSWORD_HASH"  # noqa: S105  (the name of a setting)
 NO_PUBLIC_URL = "is not set, but other machines can reach the server: links and callbacks point to 127.0.0.1"
 
 
@@ -86,6 +89,7 @@ def export_address(sock: socket.socket) -> None:
 async def _serve(app: App | None, settings: Settings, sock: socket.socket) -> None:
     async with open_client(settings, app) as client:
         await _suggest_key(client)
+        await _suggest_administrator(client)
         async with listening_server(make_server(app, client, settings), sock, settings) as listener:
             log.info(
                 "server_ready",
@@ -107,6 +111,29 @@ async def _wait_until_stopped(server: HttpServer) -> None:
 
     process_exit.on_stop_signal(stop)
     await stopping.wait()
+
+
+async def _suggest_administrator(client: Client) -> None:
+    """Explain how to log in: earlier releases had a password of the server, which is no longer read."""
+    if OLD_PASSWORD_SETTING in os.environ or OLD_PASSWORD_SETTING in _read_dotenv():
+        log.warning(
+            "setting_removed",
+            message=f"{OLD_PASSWORD_SETTING} is no longer used, because people have accounts: remove it, and create "
+            "the first administrator with `retoma people create`",
+        )
+    if not await people.has_administrator(client.database):
+        lines = [
+            gettext("Nobody can log in to the pages yet. Create the first administrator in another terminal:"),
+            "  retoma people create NAME EMAIL --role administrator",
+        ]
+        print("\n".join(lines), file=sys.stderr)
+
+
+def _read_dotenv() -> str:
+    try:
+        return Path(".env").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
 
 
 async def _suggest_key(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""`retoma worker`: run jobs and send webhooks until stopped."""
+"""`retoma worker`: run jobs, and send webhooks and notifications, until stopped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,12 +18,16 @@ from retoma.cli import application, process_exit
 from retoma.cli.autoscale import Limits, run_autoscaled
 from retoma.cli.command_setup import open_database, read_settings
 from retoma.cli.garbage_collection import collect_on_growth, collect_rarely
+from retoma.cli.machine import limit_concurrency, read_machine
 from retoma.cli.options import AppLocation, Concurrency
 from retoma.cli.settings_check import SettingsCheck
 from retoma.client import Client
+from retoma.client.schedule_starts import run_schedules
 from retoma.engine.background_loops import run_in_background, run_with_restarts
+from retoma.engine.retention import remove_forever
 from retoma.errors import UnsafeUrl
 from retoma.logs import get_logger
+from retoma.notifications.sender import open_sender
 from retoma.outgoing import Guard, HttpClient
 from retoma.privileges import hide_process
 from retoma.settings import Settings
@@ -43,6 +48,14 @@ def worker(
         typer.Option("-q", "--queue", help="A queue to serve; repeatable. Default: all queues of the application."),
     ] = None,
     concurrency: Concurrency = 20,
+    cpus_per_job: Annotated[
+        float,
+        typer.Option("--cpus-per-job", min=0, help="CPUs that one job uses: run as many jobs at once as fit."),
+    ] = 0,
+    memory_per_job: Annotated[
+        int,
+        typer.Option("--memory-per-job", min=0, help="Memory of one job, in MiB: run as many jobs at once as fit."),
+    ] = 0,
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the worker in lists and logs.", show_default="host:pid")
     ] = None,
@@ -73,6 +86,9 @@ def worker(
     SIGTERM or Ctrl-C waits for running jobs (up to RETOMA_DRAIN_SECONDS), releases the others and exits with 0. A
     second signal releases all jobs at once.
 
+    With --cpus-per-job or --memory-per-job, the number of concurrent jobs is at most what the CPUs and the memory that
+    is available at the start have room for.
+
     With --autoscale, this process runs no jobs itself. It starts another process only if a CPU is idle and enough
     memory is available, and drains processes that are not needed.
 
@@ -80,12 +96,18 @@ def worker(
     Examples:
       retoma worker film.py
       retoma worker shop.pipelines:app -q image -q audio -c 4
+      retoma worker film.py -q render --cpus-per-job 4 --memory-per-job 8192
       retoma worker film.py -q render -c 1 --autoscale --cpus-per-worker 2 --memory-per-worker 2048
     """
     settings = read_settings()
     loaded = application.load(app, settings)
     queues = _parse_queues(queue or [])
     _warn_unknown_queues(queues, loaded.queues)
+    if autoscale and (cpus_per_job or memory_per_job):
+        raise typer.BadParameter("with --autoscale, use --cpus-per-worker and --memory-per-worker")
+    concurrency = limit_concurrency(
+        concurrency, read_machine(), cpus_per_job=cpus_per_job, memory_per_job=memory_per_job * 2**20
+    )
     if autoscale:
         options = [f"--concurrency={concurrency}", *(f"--queue={each}" for each in queues)]
         limits = Limits(min_workers, max_workers, cpus_per_worker, memory_per_worker * 2**20, cooldown)
@@ -135,25 +157,37 @@ async def _run_worker(
         if watches_stdin:
             _stop_when_stdin_closes(worker)
         checking = run_in_background(run_with_restarts("settings check", settings_check.keep_checking))
-        async with checking, _send_webhooks(app, database, settings):
+        removing = run_in_background(
+            run_with_restarts("retention", partial(remove_forever, database, settings.retention, app.file_stores))
+        )
+        async with checking, removing, _send_and_schedule(app, database, settings):
             await worker.run()
     log.info("worker_stopped", message="the worker has stopped", worker=worker.name)
 
 
 @asynccontextmanager
-async def _send_webhooks(app: App, database: Database, settings: Settings) -> AsyncIterator[None]:
-    """Send webhooks while the block runs, then wait for responses to those already sent."""
+async def _send_and_schedule(app: App, database: Database, settings: Settings) -> AsyncIterator[None]:
+    """Send webhooks and notifications and start scheduled runs while the block runs, then wait for the responses."""
     guard = Guard.from_settings(settings)
-    client = Client(app, database, guard, heartbeat_timeout=settings.heartbeat_timeout)
+    client = Client(
+        app,
+        database,
+        guard,
+        heartbeat_timeout=settings.heartbeat_timeout,
+        retention=settings.retention,
+    )
     await _warn_refused_hosts(client, guard)
-    async with HttpClient(guard) as outgoing:
-        sender = Sender(client, settings, outgoing)
-        sending = asyncio.create_task(sender.run())
+    async with HttpClient(guard) as outgoing, open_sender(app, database, settings, outgoing) as notifications:
+        await notifications.register()
+        senders = (Sender(client, settings, outgoing), notifications)
+        sending = [asyncio.create_task(sender.run()) for sender in senders]
         try:
-            yield
+            async with run_in_background(run_with_restarts("schedules", partial(run_schedules, client))):
+                yield
         finally:
-            sender.stop()
-            await sending
+            for sender in senders:
+                sender.stop()
+            await asyncio.gather(*sending)
             await client.close()
 
 

@@ -24,7 +24,13 @@ async def connect(app: App | None, settings: Settings | None = None) -> AsyncIte
     settings = settings or Settings()
     async with await Database.open(settings) as database:
         await database.upgrade()
-        client = Client(app, database, Guard.from_settings(settings), heartbeat_timeout=settings.heartbeat_timeout)
+        client = Client(
+            app,
+            database,
+            Guard.from_settings(settings),
+            heartbeat_timeout=settings.heartbeat_timeout,
+            retention=settings.retention,
+        )
         try:
             yield client
         finally:

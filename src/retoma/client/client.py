@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from datetime import datetime, timedelta
 from itertools import islice
@@ -13,16 +13,23 @@ from pydantic import BaseModel
 
 from retoma.app import App
 from retoma.client.api_keys import ApiKeys
+from retoma.client.audit import AuditLog
+from retoma.client.budgets import Budgets
 from retoma.client.bulk_actions import BulkActions
 from retoma.client.capacity import Pools, Queues, Workers
-from retoma.client.core import Core
+from retoma.client.core import Core, TenantLimit
 from retoma.client.costs import Costs
 from retoma.client.external_work import ExternalWorkQueries
+from retoma.client.file_access import admit_files
 from retoma.client.files import Files
 from retoma.client.inbound_events import InboundEvents
 from retoma.client.metrics import MetricQueries
+from retoma.client.notifications import Notifications
+from retoma.client.people import People
+from retoma.client.retention import Retention
 from retoma.client.reviews import Reviews
 from retoma.client.runs import Runs, describe_failure
+from retoma.client.schedules import Schedules
 from retoma.client.starts import build_start
 from retoma.client.tenants import TenantProfiles
 from retoma.client.validation import (
@@ -34,13 +41,14 @@ from retoma.client.webhooks import Webhooks
 from retoma.define.pipeline import Input, Pipeline
 from retoma.define.webhook import Webhook, encode_webhook
 from retoma.engine import versions
-from retoma.engine.run_starter import StartedRun, StartRequest
+from retoma.engine.run_starter import MAX_BATCH_SIZE, StartedRun, StartRequest, start_alone
 from retoma.errors import RunFailed
 from retoma.identifiers import new_run_id
 from retoma.outgoing import Guard
-from retoma.records import Run
-from retoma.settings import HEARTBEAT_TIMEOUT
+from retoma.records import Access, Actor, AuditAction, Run, Scope
+from retoma.settings import HEARTBEAT_TIMEOUT, RetentionTimes
 from retoma.states import RunState
+from retoma.store.audit_log import PendingEntry
 from retoma.store.database import Database
 from retoma.store.tenants import DEFAULT
 
@@ -59,8 +67,9 @@ class Client:
         guard: Guard | None = None,
         *,
         heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
+        retention: RetentionTimes | None = None,
     ) -> None:
-        self._set_core(Core(app, database, guard or Guard(), heartbeat_timeout))
+        self._set_core(Core(app, database, guard or Guard(), heartbeat_timeout, retention))
 
     def _set_core(self, core: Core) -> None:
         self._core = core
@@ -69,16 +78,22 @@ class Client:
         self.reviews = Reviews(core)
         self.files = Files(core)
         self.webhooks = Webhooks(core)
+        self.notifications = Notifications(core)
         self.external_work = ExternalWorkQueries(core)
         self.inbound_events = InboundEvents(core)
         self.pools = Pools(core)
         self.workers = Workers(core)
         self.queues = Queues(core)
+        self.schedules = Schedules(core)
         self.bulk_actions = BulkActions(core)
         self.metrics = MetricQueries(core)
         self.costs = Costs(core)
+        self.budgets = Budgets(core)
         self.tenants = TenantProfiles(core)
         self.api_keys = ApiKeys(core)
+        self.audit = AuditLog(core)
+        self.people = People(core)
+        self.retention = Retention(core)
 
     @property
     def app(self) -> App | None:
@@ -89,9 +104,40 @@ class Client:
         if application is self.app:
             return self
         if application not in self._scoped:
-            scoped = self._scoped[application] = copy(self)
-            scoped._set_core(self._core.scope_to(application))
+            self._scoped[application] = self._with_core(self._core.scope_to(application))
         return self._scoped[application]
+
+    def limit_to(
+        self, tenants: Iterable[str], *, visible: Iterable[str] | None = (), scope: Scope | None = None
+    ) -> Client:
+        """Return this client for these tenants only: it neither shows nor changes anything of another tenant.
+
+        For an object of any other tenant, it raises NotFound. If that tenant is one of `visible` (None: all), it raises
+        RoleMissing instead, which names the role that includes `scope`.
+        """
+        shown = None if visible is None else frozenset(visible)
+        return self._with_core(self._core.limit_to(TenantLimit(frozenset(tenants), shown, scope)))
+
+    def acting_as(self, actor: Actor, access: Access | None = None) -> Client:
+        """Return this client for one actor, who is recorded as the author of what it does.
+
+        With `access`, it gives no role and resets no account with a role that includes more than that.
+        """
+        return self._with_core(self._core.acting_as(actor, access))
+
+    def _with_core(self, core: Core) -> Client:
+        changed = copy(self)
+        changed._set_core(core)
+        return changed
+
+    @property
+    def actor(self) -> Actor | None:
+        return self._core.actor
+
+    @property
+    def allowed_tenants(self) -> frozenset[str] | None:
+        """The tenants that this client is limited to; None means all."""
+        return None if self._core.limit is None else self._core.limit.tenants
 
     @property
     def database(self) -> Database:
@@ -142,9 +188,13 @@ class Client:
         start = await build_start(
             self._core, pipeline, inputs, tenant=tenant, key=key, run_at=run_at, priority=priority, request=request
         )
-        return await self._core.starter.start(
-            start._replace(resumes=resumes, retries=retries, deadline=deadline, webhook=self._encode_webhook(webhook))
+        wanted = start._replace(
+            resumes=resumes, retries=retries, deadline=deadline, webhook=self._encode_webhook(webhook)
         )
+        if not self._core.records_starts:
+            return await self._core.starter.start(wanted)
+        (started,) = await start_alone(self._recording_start(pipeline, [wanted]), [wanted])
+        return started
 
     async def start_many(
         self,
@@ -163,7 +213,8 @@ class Client:
         pipeline = self._core.get_pipeline(pipeline)
         check_start_options(tenant=tenant, key=key, priority=priority, run_at=None)
         texts, titles, digest = await encode_inputs(pipeline, inputs, tenant, keyed=key is not None)
-        owner, version = await self._core.tenants.get_or_create_id(tenant), await self._core.get_version(pipeline)
+        await admit_files(self._core, tenant, *texts)
+        owner, version = await self._core.get_or_create_tenant(tenant), await self._core.get_version(pipeline)
         ahead, hook = versions.get_head_start(priority), self._encode_webhook(webhook)
         starts = (
             StartRequest(
@@ -179,9 +230,32 @@ class Client:
             )
             for number, (one, title) in enumerate(zip(texts, titles, strict=True))
         )
+        if self._core.records_starts:
+            return await self._start_recorded(pipeline, list(starts))
         # With a key, start the first run separately: if the key belongs to other inputs, none of the others may start.
         first = islice(starts, int(key is not None))
         return [*await self._core.starter.start_many(first), *await self._core.starter.start_many(starts)]
+
+    async def _start_recorded(self, pipeline: Pipeline, starts: Sequence[StartRequest]) -> list[StartedRun]:
+        recording, started = self._recording_start(pipeline, starts), []
+        for first in range(0, len(starts), MAX_BATCH_SIZE):
+            started += await start_alone(recording, starts[first : first + MAX_BATCH_SIZE])
+        return started
+
+    def _recording_start(self, pipeline: Pipeline | str, starts: Sequence[StartRequest]) -> Database:
+        """Record a start, or that of many runs as one entry."""
+        name = pipeline if isinstance(pipeline, str) else pipeline.name
+        return self._core.database.recording(
+            PendingEntry(
+                ("start_runs",),
+                self._core.actor,
+                AuditAction.RUN_START,
+                str(starts[0].id) if len(starts) == 1 else None,
+                tenant=starts[0].tenant if starts else None,
+                after={"pipeline": name, "runs": len(starts)},
+                applies=lambda rows: any(row["created"] for row in rows),
+            )
+        )
 
     async def wait(self, run: UUID, timeout: timedelta | None = None) -> Run:
         """Wait until the run has ended, and return it. Raise TimeoutError if it has not ended in time."""

@@ -10,7 +10,7 @@ from uuid import UUID
 from retoma.client.core import Namespace
 from retoma.client.validation import MAX_NAME_LENGTH, is_name
 from retoma.errors import InvalidInput
-from retoma.records import Charge, ChargeTotal, Price
+from retoma.records import AuditAction, Charge, ChargeTotal, Price
 from retoma.store import charges
 
 ChargedBy = Literal["tenant", "run", "step", "item", "provider", "resource", "day"]
@@ -20,6 +20,7 @@ MAX_PRICE = 10**10
 class Costs(Namespace):
     async def list_charges(self, run: UUID, *, after: UUID | None = None, limit: int = 1_000) -> list[Charge]:
         """Return the charges of a run in order, including failed attempts. For the next page pass the last id."""
+        await self._core.check_run(run)
         return await charges.list_for_run(self._database, run, after, limit)
 
     async def get_totals(
@@ -37,9 +38,9 @@ class Costs(Namespace):
 
         With `run`, of that run and of its child runs, of their children and so on. With `pipeline`, only of its runs.
         """
-        owner = await self._core.find_tenant_id(tenant)
+        tenants = await self._core.find_tenants(tenant)
         return await charges.sum_charges(
-            self._database, by=by, run=run, tenant=owner, since=since, until=until, pipeline=pipeline, limit=limit
+            self._database, by=by, run=run, tenants=tenants, since=since, until=until, pipeline=pipeline, limit=limit
         )
 
     async def get_spent(self, tenant: str | None = None, since: datetime | None = None) -> int:
@@ -51,7 +52,7 @@ class Costs(Namespace):
 
         Days without costs are left out.
         """
-        return await charges.sum_by_day(self._database, since, zone)
+        return await charges.sum_by_day(self._database, since, zone, await self._core.find_tenants())
 
     async def list_prices(self) -> list[Price]:
         """Return every version of every price, newest first."""
@@ -64,6 +65,7 @@ class Costs(Namespace):
 
         Earlier charges keep their cost.
         """
+        self._core.require_all_tenants()
         for name, micros in (("tokens_in", tokens_in), ("tokens_out", tokens_out), ("unit", unit)):
             if not 0 <= micros <= MAX_PRICE:
                 raise InvalidInput(f"a price is from 0 to {MAX_PRICE:,} micro-dollars; {name} is {micros!r:.40}")
@@ -71,6 +73,12 @@ class Costs(Namespace):
             raise InvalidInput(
                 f"a price needs a provider and a resource, each a name of up to {MAX_NAME_LENGTH} characters"
             )
+        recording = self._recording(
+            "add_price",
+            AuditAction.PRICE_SET,
+            f"{provider}/{resource}",
+            after={"tokens_in": tokens_in, "tokens_out": tokens_out, "unit": unit},
+        )
         return await charges.set_price(
-            self._database, provider, resource, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit
+            recording, provider, resource, tokens_in=tokens_in, tokens_out=tokens_out, unit=unit
         )

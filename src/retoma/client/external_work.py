@@ -31,4 +31,5 @@ class ExternalWorkQueries(Namespace):
 
     async def list(self, run: UUID) -> list[ExternalWork]:
         """Return the external work of this run, current and past, and its child runs (`is_child_run`)."""
+        await self._core.check_run(run)
         return await external_work.list_for_run(self._database, run)

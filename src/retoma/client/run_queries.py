@@ -44,17 +44,21 @@ MAX_TITLES_SEARCHED = 10_000
 class RunQueries(Namespace):
     async def get(self, run: UUID, *, tenant: str | None = None, with_input: bool = True) -> Run:
         """Return a run. With `with_input=False` its `input`, which may be large, is None."""
-        found = await runs.get_run(self._database, run, await self._core.find_tenant_id(tenant), with_input=with_input)
+        found = await runs.get_run(self._database, run, await self._core.find_tenants(tenant), with_input=with_input)
         if found is None:
+            await self._core.find_owner("run", run)  # raises RoleMissing if it is visible
             raise NotFound(f"there is no run {run}")
         return found
 
     async def find(self, prefix: str, *, limit: int = 5) -> list[UUID]:
         """Return the newest runs whose ids start with `prefix`, ignoring dashes and case."""
-        return await find_by_prefix(self._database, "runs", prefix, limit)
+        return await find_by_prefix(self._database, "runs", prefix, await self._core.find_tenants(), limit)
 
     async def find_by_title(self, text: str, *, limit: int = 5) -> list[UUID]:
-        """Return the newest runs whose titles contain this text, among the newest 10,000. Case does not matter."""
+        """Return the newest runs whose titles contain this text. Case does not matter.
+
+        A text that begins within a word is found only in the newest 10,000 runs.
+        """
         if not is_name(text := text.strip()):
             return []
         return [run.id for run in await self.list(title=text, limit=limit, with_input=False)]
@@ -62,7 +66,7 @@ class RunQueries(Namespace):
     async def find_by_key(self, key: str, pipeline: Pipeline | str, *, tenant: str = DEFAULT) -> UUID | None:
         """Return the run that was started with this key, if any."""
         check_start_options(tenant=tenant, key=key, priority=0, run_at=None)
-        owner = await self._core.tenants.find_id(tenant) or NO_TENANT
+        owner = next(iter(await self._core.find_tenants(tenant) or ()), NO_TENANT)
         return await runs.find_by_key(self._database, owner, self._core.get_pipeline(pipeline).name, key)
 
     async def get_start_times(self, ids: Iterable[UUID]) -> dict[UUID, datetime]:
@@ -70,11 +74,11 @@ class RunQueries(Namespace):
 
         Runs without an attempt are left out.
         """
-        return await runs.get_start_times(self._database, ids)
+        return await runs.get_start_times(self._database, ids, await self._core.find_tenants())
 
     async def count_children(self, run: UUID, *, tenant: str | None = None) -> dict[RunState, int]:
         """Return the number of child runs in each state that occurs; with `tenant`, only those of this tenant."""
-        return await runs.count_children(self._database, run, await self._core.find_tenant_id(tenant))
+        return await runs.count_children(self._database, run, await self._core.find_tenants(tenant))
 
     async def list_retries(
         self,
@@ -87,12 +91,13 @@ class RunQueries(Namespace):
         limit: int = 50,
     ) -> list[WaitingRetry]:
         """Return jobs that wait for their next attempt, the next one first; `code` is why the last one failed."""
-        owner = await self._core.find_tenant_id(tenant)
+        tenants = await self._core.find_tenants(tenant)
         return await bulk_actions.list_retries(
-            self._database, tenant=owner, pipelines=as_list(pipeline), queue=queue, step=step, code=code, limit=limit
+            self._database, tenants=tenants, pipelines=as_list(pipeline), queue=queue, step=step, code=code, limit=limit
         )
 
     async def get_progress(self, run: UUID) -> list[StepProgress]:
+        await self._core.check_run(run)
         return await runs.get_progress(self._database, run)
 
     async def estimate_end(self, run: UUID) -> datetime | None:
@@ -109,6 +114,7 @@ class RunQueries(Namespace):
 
     async def list_waits(self, run: UUID) -> list[Wait]:
         """Return why jobs that could run do not."""
+        await self._core.check_run(run)
         return await wait_reasons.list_waits(self._database, run, self._core.heartbeat_timeout)
 
     async def find_missing_worker(self, run: UUID) -> Wait | None:
@@ -123,23 +129,25 @@ class RunQueries(Namespace):
         Of a run, including resolved ones; without a run, those of all runs that nobody has resolved. For the next page
         pass the last `cursor` as `after`.
         """
-        owner = await self._core.find_tenant_id(tenant)
+        tenants = await self._core.find_tenants(tenant)
         key = None if after is None else parse_orphan_cursor(after)
-        return await effects.list_orphans(self._database, run, owner, key, limit)
+        return await effects.list_orphans(self._database, run, tenants, key, limit)
 
     async def list_stuck(
         self, *, tenant: str | None = None, run: UUID | None = None, limit: int = 100
     ) -> list[StuckRun]:
         """Return runs without progress, the longest stuck first."""
-        return await watchdog.list_stuck(self._database, await self._core.find_tenant_id(tenant), run, limit)
+        return await watchdog.list_stuck(self._database, await self._core.find_tenants(tenant), run, limit)
 
     async def count_resumes(self, run: UUID) -> int:
         """Return how often this run was resumed automatically since its last progress."""
+        await self._core.check_run(run)
         return await watchdog.count_resumes(self._database, run)
 
     async def get_results(self, run: UUID, *, revision: int | None = None) -> dict[str, Any]:
         """Return the current results by step, or those of a revision; for an `each` step, a dictionary by item."""
         check_revision(revision)
+        await self._core.check_run(run)
         return await runs.get_results(self._database, run, revision)
 
     async def get_errors(
@@ -150,19 +158,23 @@ class RunQueries(Namespace):
         `retried` is true if the job has not failed: a later attempt succeeded, or is pending.
         """
         check_revision(revision)
+        await self._core.check_run(run)
         return await runs.get_last_errors(self._database, run, through=revision, limit=limit, with_stack=with_stack)
 
     async def get_error_counts(self, run: UUID) -> ErrorCounts:
         """Count the jobs with an error: failed jobs, and jobs that were retried."""
+        await self._core.check_run(run)
         return await runs.count_errors(self._database, run)
 
     async def get_graph(self, run: Run) -> Graph:
         """Return the graph of the run, which stays the same for its lifetime."""
+        await self._core.check_run(run.id)
         return await versions.load_graph(self._database, run.version)
 
     async def list_jobs(self, run: UUID, *, revision: int | None = None) -> list[Job]:
         """Return the current job of each step and item, or those of a revision."""
         check_revision(revision)
+        await self._core.check_run(run)
         return await runs.list_jobs(self._database, run, revision)
 
     async def list_step_jobs(
@@ -176,28 +188,33 @@ class RunQueries(Namespace):
         limit: int = 50,
     ) -> list[Job]:
         """Return jobs of one step in item order. For the next page pass the last `position` as `after`."""
+        await self._core.check_run(run)
         return await runs.list_jobs_of_step(
             self._database, run, step, states=states or None, item=item, after=after, limit=limit
         )
 
     async def list_job_events(self, run: UUID, step: str, item: str = "", *, limit: int = 50) -> list[Event]:
         """Return the events of one job, newest first."""
+        await self._core.check_run(run)
         return await runs.list_events_of_job(self._database, run, step, item, limit)
 
     async def list_failed_attempts(
         self, run: UUID, step: str = "", item: str = "", *, limit: int = 500
     ) -> list[FailedAttempt]:
         """Return attempts without a result in order: of all steps with a single job, and of one item of `step`."""
+        await self._core.check_run(run)
         return await runs.list_failed_attempts(self._database, run, step, item, limit)
 
     async def list_events(
         self, run: UUID, *, kinds: Sequence[str] | None = None, after: int = 0, limit: int = 1_000
     ) -> list[Event]:
         """Return the events of a run in order, filtered by `kinds`. For the next page pass the last id as `after`."""
+        await self._core.check_run(run)
         return await runs.list_events(self._database, run, kinds, after, limit)
 
     async def get_last_event_id(self, run: UUID) -> int:
         """Return the id of a run's newest event; 0 if it has none."""
+        await self._core.check_run(run)
         return await event_stream.get_last_event_id(self._database, run)
 
     async def list_items(
@@ -216,14 +233,17 @@ class RunQueries(Namespace):
         `search` matches part of an item's key; `only` are keys. For the next page pass the last `position` as `after`.
         """
         wanted = ItemFilter(states or None, search, only, after, limit)
+        await self._core.check_run(run)
         return await items.list_items(self._database, run, source, wanted)
 
     async def get_item_totals(self, run: UUID, source: str) -> ItemTotals:
         """Return the number of items by state, and the item that ended last."""
+        await self._core.check_run(run)
         return await items.count_by_state(self._database, run, source)
 
     async def count_item_codes(self, run: UUID, source: str) -> list[tuple[str, int]]:
         """Return the number of failed items by error code, the most frequent first."""
+        await self._core.check_run(run)
         return await items.count_by_code(self._database, run, source)
 
     async def list(
@@ -241,15 +261,15 @@ class RunQueries(Namespace):
     ) -> list[Run]:
         """Return runs, newest first. For the next page pass the last id as `before`; `since` filters by start.
 
-        With `title`, only runs whose titles contain this text, whatever the case, are returned. It is searched in the
-        newest 10,000 runs before `before`: of the tenant, if there is one.
+        With `title`, only runs whose titles contain this text, whatever the case, are returned. A text that begins
+        within a word is found only in the newest 10,000 runs before `before`: of the tenant, if there is one.
 
         `pipeline` is the name of one pipeline, or of several. With `parent`, only the child runs of that run are
         returned. With `with_input=False` the `input` of each, which may be large, is None.
         """
         check_name("title", title)
         wanted = RunFilter(
-            tenant=await self._core.find_tenant_id(tenant),
+            tenants=await self._core.find_tenants(tenant),
             title=title,
             depth=MAX_TITLES_SEARCHED,
             pipelines=as_list(pipeline),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, get_args
-from uuid import UUID, uuid4
+from uuid import UUID, uuid4, uuid5
 
+from retoma.client.audit_values import keep_set, list_changes, summarize
+from retoma.client.file_access import admit_files
 from retoma.client.run_queries import RunQueries
 from retoma.client.titles import make_title
 from retoma.client.validation import (
@@ -25,9 +27,10 @@ from retoma.engine.run_starter import StartedRun
 from retoma.engine.watchdog import FIRST_PAUSE
 from retoma.errors import Conflict, InvalidInput, NotFound, RunBusy
 from retoma.identifiers import new_run_id
-from retoma.records import Orphan, OrphanResolution, Revision, Run, StepRevision
+from retoma.records import AuditAction, Orphan, OrphanResolution, Revision, Run, StepRevision
 from retoma.states import JOB_FINAL_STATES, RunState
 from retoma.store import bulk_actions, effects, revisions
+from retoma.store.database import Database
 from retoma.store.revisions import Action
 
 # Keys of our own are in one table with those of callers. An Idempotency-Key has no control characters.
@@ -41,16 +44,21 @@ class Runs(RunQueries):
     """
 
     async def cancel(
-        self, run: UUID, *, tenant: str | None = None, by: str = "client", key: str | None = None
+        self, run: UUID, *, tenant: str | None = None, by: str | None = None, key: str | None = None
     ) -> RunState:
         """Cancel a run: no new job starts. Return its state, `cancelling` while jobs are still ending."""
-        state = await revisions.cancel_run(self._database, await self._make_action(run, tenant, by, key, "cancel"))
+        before = await self.get(run, tenant=tenant)
+        action = await self._make_action(run, tenant, by, key, "cancel")
+        recording = self._recording_action(
+            "cancel", AuditAction.RUN_CANCEL, action, before={"state": before.state}, applies=_has_state
+        )
+        state = await revisions.cancel_run(recording, action)
         if state is None:
             raise NotFound(f"there is no run {run}")
         return state
 
     async def resume(
-        self, run: UUID, *, tenant: str | None = None, by: str = "client", key: str | None = None
+        self, run: UUID, *, tenant: str | None = None, by: str | None = None, key: str | None = None
     ) -> RunState:
         """Resume a run that is stuck or has failed, from where it stopped and with all results that it has.
 
@@ -58,7 +66,8 @@ class Runs(RunQueries):
         any other way.
         """
         action = await self._make_action(run, tenant, by, key, "resume")
-        state, is_resumed = await revisions.resume_run(self._database, action, FIRST_PAUSE)
+        recording = self._recording_action("resume", AuditAction.RUN_RESUME, action, applies=_is_done)
+        state, is_resumed = await revisions.resume_run(recording, action, FIRST_PAUSE)
         if state is None:
             raise NotFound(f"there is no run {run}")
         if not is_resumed:
@@ -78,6 +87,7 @@ class Runs(RunQueries):
         if key is None:
             return await action(None)
         digest = digest_values((request, key)).hex()
+        await self._core.check_run(run)
         known = await revisions.get_answer(self._database, run, _ANSWER_MARK + digest)
         if known is None:
             result = encode_value(await action(_DERIVED_MARK + digest))
@@ -87,15 +97,18 @@ class Runs(RunQueries):
 
     async def has_action(self, run: UUID, key: str) -> bool:
         """Return whether an action with this key was performed on this run."""
+        await self._core.check_run(run)
         return await revisions.get_answer(self._database, run, key) is not None
 
     async def retry_now(
-        self, run: UUID, step: str, *, item: str = "", tenant: str | None = None, by: str = "client"
+        self, run: UUID, step: str, *, item: str = "", tenant: str | None = None, by: str | None = None
     ) -> None:
         """Start the next attempt of a job now, instead of after its delay. Raise Conflict if it waits for none."""
-        check_name("name", by)
-        owner = await self._core.find_tenant_id(tenant)
-        is_released = await bulk_actions.retry_job(self._database, run=run, step=step, item=item, tenant=owner, by=by)
+        author = self._get_author(by)
+        check_name("name", author)
+        owner = await self._core.find_owner("run", run, tenant)
+        recording = self._recording("retry_job", AuditAction.RUN_RETRY_NOW, run, after=keep_set(step=step, item=item))
+        is_released = await bulk_actions.retry_job(recording, run=run, step=step, item=item, tenant=owner, by=author)
         name = f"{step}{f' of {item}' if item else ''} in run {run}"
         if is_released is None:
             raise NotFound(f"there is no {name}")
@@ -110,7 +123,7 @@ class Runs(RunQueries):
         step: str | None = None,
         items: Sequence[str] | None = None,
         tenant: str | None = None,
-        by: str = "client",
+        by: str | None = None,
         key: str | None = None,
     ) -> Revision:
         """Rerun the jobs without a result in a finished run, and their dependents; other results are kept.
@@ -119,7 +132,10 @@ class Runs(RunQueries):
         the run is not finished. The same request while its rerun is in progress returns the same answer.
         """
         action = await self._make_action(run, tenant, by, key, "rerun_failed", step, items)
-        revision = await revisions.change_run(self._database, action, "rerun_failed", step=step, items=items)
+        recording = self._recording_revision(
+            "rerun_failed", AuditAction.RUN_RERUN_FAILED, action, keep_set(step=step, items=items)
+        )
+        revision = await revisions.change_run(recording, action, "rerun_failed", step=step, items=items)
         return self._require_revision(revision, f"run {run}")
 
     async def rerun(
@@ -133,7 +149,7 @@ class Runs(RunQueries):
         downstream: bool = True,
         reuse: bool = True,
         tenant: str | None = None,
-        by: str = "client",
+        by: str | None = None,
         reason: str | None = None,
         key: str | None = None,
     ) -> Revision:
@@ -151,8 +167,9 @@ class Runs(RunQueries):
             return known
         found = await self.get(run, tenant=tenant)
         chosen = None if stale else await self._choose_steps(found, steps, group, from_step)
+        changes = keep_set(steps=chosen, items=items, stale=stale or None, reason=reason)
         revision = await revisions.change_run(
-            self._database,
+            self._recording_revision("rerun", AuditAction.RUN_RERUN, action, changes),
             action,
             "rerun",
             reason=reason,
@@ -166,10 +183,12 @@ class Runs(RunQueries):
 
     async def list_stale(self, run: UUID) -> list[tuple[str, str]]:
         """Return the steps and items whose inputs have changed since they ran."""
+        await self._core.check_run(run)
         return await revisions.list_stale(self._database, run)
 
     async def get_step_history(self, run: UUID, step: str, item: str = "", *, limit: int = 50) -> list[StepRevision]:
         """Return all revisions of one job, newest first: results are never overwritten."""
+        await self._core.check_run(run)
         return await revisions.get_step_history(self._database, run, step, item, limit)
 
     async def fork(
@@ -178,7 +197,7 @@ class Runs(RunQueries):
         changes: Mapping[str, Any] | None = None,
         *,
         tenant: str | None = None,
-        by: str = "client",
+        by: str | None = None,
         key: str | None = None,
     ) -> StartedRun:
         """Start a run with a changed input that shares the results of a finished run.
@@ -190,14 +209,18 @@ class Runs(RunQueries):
         found = await self.get(run, tenant=tenant)
         pipeline = self._core.get_pipeline(found.pipeline)
         inputs = validate_input(pipeline, {**(found.input or {}), **(changes or {})}, found.tenant)
+        text = encode_input(inputs)
+        await admit_files(self._core, found.tenant, text, run=run)
         new = new_run_id()
+        action = await self._make_action(run, tenant, by, key, "fork", run, changes)
+        before, after = list_changes(found.input or {}, json.loads(text))
         forked, revision = await revisions.fork_run(
-            self._database,
-            await self._make_action(run, tenant, by, key, "fork", run, changes),
+            self._recording_revision("fork", AuditAction.RUN_FORK, action, {**after, "run": str(new)}, before),
+            action,
             new=new,
-            input=encode_input(inputs),
+            input=text,
             title=make_title(pipeline, inputs),
-            steps=_list_changed_steps(pipeline, json.loads(encode_input(inputs)), found.input or {}),
+            steps=_list_changed_steps(pipeline, json.loads(text), found.input or {}),
         )
         self._require_revision(revision, f"run {run}")
         return StartedRun(forked, forked == new)
@@ -211,7 +234,7 @@ class Runs(RunQueries):
         item: str = "",
         downstream: bool = True,
         tenant: str | None = None,
-        by: str = "client",
+        by: str | None = None,
         key: str | None = None,
     ) -> Revision:
         """Replace the result of a job with a person's value, and rerun its dependents or leave them stale.
@@ -226,8 +249,18 @@ class Runs(RunQueries):
         if found.state not in (RunState.CANCELLED, RunState.REJECTED):
             await self._check_ended(found, step, item)
             text = self._validate_result(found.pipeline, step, text)
+            await admit_files(self._core, found.tenant, text, run=run)
+        newest = await self.get_step_history(run, step, item, limit=1)
+        place = keep_set(step=step, item=item)
+        recording = self._recording_revision(
+            "edit_result",
+            AuditAction.RUN_EDIT,
+            action,
+            {**place, "value": summarize(json.loads(text))},
+            {**place, "value": summarize(newest[0].output)} if newest else place,
+        )
         revision = await revisions.change_run(
-            self._database, action, "edit_result", step=step, item=item, value=text, keep_dependents=not downstream
+            recording, action, "edit_result", step=step, item=item, value=text, keep_dependents=not downstream
         )
         return self._require_revision(revision, f"{step}{f' of {item}' if item else ''} in run {run}")
 
@@ -238,12 +271,15 @@ class Runs(RunQueries):
         items: Sequence[str],
         *,
         tenant: str | None = None,
-        by: str = "client",
+        by: str | None = None,
         key: str | None = None,
     ) -> Revision:
         """Skip items of a finished run that a person does not want, and rerun the joins over them."""
         action = await self._make_action(run, tenant, by, key, "skip", step, items)
-        revision = await revisions.change_run(self._database, action, "skip_items", step=step, items=items)
+        recording = self._recording_revision(
+            "skip_items", AuditAction.RUN_SKIP, action, keep_set(step=step, items=items)
+        )
+        revision = await revisions.change_run(recording, action, "skip_items", step=step, items=items)
         return self._require_revision(revision, f"such item of {step} in run {run}")
 
     async def resolve_orphan(
@@ -256,7 +292,7 @@ class Runs(RunQueries):
         item: str = "",
         revision: int | None = None,
         tenant: str | None = None,
-        by: str = "client",
+        by: str | None = None,
     ) -> Orphan:
         """Record what a person found out about an orphan, see `list_orphans`. Repeating it returns the same.
 
@@ -267,16 +303,24 @@ class Runs(RunQueries):
                 f"a resolution is one of {', '.join(get_args(OrphanResolution))}, not {resolution!r:.80}"
             )
         check_revision(revision)
+        author = self._get_author(by)
+        recording = self._recording(
+            "resolve_orphan",
+            AuditAction.RUN_RESOLVE_ORPHAN,
+            run,
+            after=keep_set(step=step, item=item, effect=effect, resolution=resolution),
+            applies=lambda rows: bool(rows) and (rows[0]["resolution"], rows[0]["resolved_by"]) == (resolution, author),
+        )
         orphan = await effects.resolve_orphan(
-            self._database,
+            recording,
             run=run,
-            tenant=await self._core.find_tenant_id(tenant),
+            tenant=await self._core.find_owner("run", run, tenant),
             step=step,
             item=item,
             revision=revision,
             name=effect,
             resolution=resolution,
-            by=by,
+            by=author,
         )
         if orphan is None:
             of = f" for {item!r}" if item else ""
@@ -287,12 +331,39 @@ class Runs(RunQueries):
             )
         return orphan
 
-    async def _make_action(self, run: UUID, tenant: str | None, by: str, key: str | None, *request: Any) -> Action:
+    async def _make_action(
+        self, run: UUID, tenant: str | None, by: str | None, key: str | None, *request: Any
+    ) -> Action:
         check_name("key", key)
         if key is not None and _ANSWER_MARK in key:
             raise InvalidInput(f"a key must not contain the character {_ANSWER_MARK!r}; given: {key!r:.80}")
-        owner = await self._core.find_tenant_id(tenant)
-        return Action(run, owner, by, key or uuid4().hex, digest_values(request).hex())
+        owner = await self._core.find_owner("run", run, tenant)
+        return Action(run, owner, self._get_author(by), key or uuid4().hex, digest_values(request).hex())
+
+    def _recording_revision(
+        self,
+        statement: str,
+        kind: AuditAction,
+        action: Action,
+        after: Mapping[str, Any],
+        before: Mapping[str, Any] | None = None,
+    ) -> Database:
+        """Record an action that made a revision, with its number."""
+        return self._recording_action(
+            statement,
+            kind,
+            action,
+            before=before,
+            after=lambda rows: {**after, "revision": _read_answer(rows)["revision"]},
+            applies=lambda rows: _read_answer(rows).get("jobs", 0) > 0,
+        )
+
+    def _recording_action(
+        self, statement: str, kind: AuditAction, action: Action, after: Any = None, **details: Any
+    ) -> Database:
+        """Record an action once, however often it is repeated under its key."""
+        entry = uuid5(action.run, f"{kind} {action.key}")
+        return self._recording(statement, kind, action.run, id=entry, after=after or _read_answer, **details)
 
     async def _choose_steps(
         self, run: Run, steps: Sequence[str], group: str | None, from_step: str | None
@@ -332,6 +403,19 @@ class Runs(RunQueries):
         if revision.jobs:
             self._core.starter.notify_workers()
         return revision
+
+
+def _read_answer(rows: Sequence[Any]) -> dict[str, Any]:
+    """Return the answer of an action, as the database recorded it."""
+    return json.loads(rows[0][0]) if rows and rows[0][0] is not None else {}
+
+
+def _has_state(rows: Sequence[Any]) -> bool:
+    return _read_answer(rows).get("state") is not None
+
+
+def _is_done(rows: Sequence[Any]) -> bool:
+    return bool(_read_answer(rows).get("done"))
 
 
 def _list_changed_steps(pipeline: Pipeline, inputs: Mapping[str, Any], previous: Mapping[str, Any]) -> list[str]:

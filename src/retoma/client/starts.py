@@ -7,6 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from retoma.client.core import Core
+from retoma.client.file_access import admit_files
 from retoma.client.titles import make_title
 from retoma.client.validation import check_start_options, digest_input, encode_input, validate_input
 from retoma.define.pipeline import Input, Pipeline
@@ -26,15 +27,17 @@ async def build_start(
     priority: int = 0,
     request: BaseModel | None = None,
 ) -> StartRequest:
-    """Check the input and the options of a start."""
+    """Check the input, the files that it names and the options of a start."""
     pipeline = core.get_pipeline(pipeline)
     checked = validate_input(pipeline, inputs, tenant)
     check_start_options(tenant=tenant, key=key, priority=priority, run_at=run_at)
+    text = encode_input(checked)
+    await admit_files(core, tenant, text)
     return StartRequest(
         id=new_run_id(),
-        tenant=await core.tenants.get_or_create_id(tenant),
+        tenant=await core.get_or_create_tenant(tenant),
         version=await core.get_version(pipeline),
-        input=encode_input(checked),
+        input=text,
         key=key,
         digest=None if key is None else digest_input(request or checked),
         run_at=run_at,

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
@@ -104,6 +105,11 @@ def check_start_options(*, tenant: str, key: str | None, priority: int, run_at: 
 def check_name(what: str, value: str | None) -> None:
     if value is not None and not is_name(value):
         raise InvalidInput(f"a {what} is a text of 1 to {MAX_NAME_LENGTH} characters, not {value!r:.80}")
+
+
+def check_time_zone(name: str) -> None:
+    if name not in available_timezones():
+        raise InvalidInput(f"{name!r:.60} is not a time zone: use a name such as America/Sao_Paulo")
 
 
 def check_time(what: str, value: datetime | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, Literal, TypedDict, get_args
 
 from retoma.define.definition_errors import Location, check_name, quote_names, suggest_name
@@ -12,7 +13,7 @@ from retoma.define.durations import Duration, as_timedelta
 from retoma.define.isolation import Isolation, parse_isolation
 from retoma.define.pool import Pool
 from retoma.define.retry import Retry
-from retoma.define.step import OnFailure, Policy, ProceedWhen
+from retoma.define.step import EstimatedCost, OnFailure, Policy, ProceedWhen
 
 MAX_PRIORITY = 10_000
 MAX_COST_LIMIT = 1_000_000_000
@@ -29,6 +30,7 @@ class EachOptions(TypedDict, total=False):
     total_timeout: Duration | None
     work_limit: Duration | None
     cost_limit: float | None
+    estimated_cost: EstimatedCost
     after: StepReference | Sequence[StepReference]
     when: Callable[..., bool]
     on_failure: OnFailure
@@ -109,6 +111,17 @@ def _check_cost_limit(limit: object, location: Location) -> None:
     is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
     if limit is not None and not (is_number and 0 < limit < MAX_COST_LIMIT):  # type: ignore[operator]
         raise location.error(f"cost_limit= is {limit!r}; pass US dollars as a number above zero, such as 2.50")
+
+
+def check_estimated_cost(estimate: Any, location: Location) -> EstimatedCost:
+    """Return the estimate, or raise DefinitionError. What a function returns is checked before each attempt."""
+    is_number = isinstance(estimate, int | float | Decimal) and not isinstance(estimate, bool)
+    if estimate is not None and not callable(estimate) and not (is_number and 0 <= estimate < MAX_COST_LIMIT):
+        raise location.error(
+            f"estimated_cost= is {estimate!r}; pass US dollars as a number, such as 0.25, or a function of the step's "
+            "data parameters that returns one"
+        )
+    return estimate  # type: ignore[no-any-return]
 
 
 def parse_duration(name: str, duration: object, location: Location) -> timedelta:

@@ -26,6 +26,7 @@ from retoma.define.options import (
     StepOptions,
     StepReference,
     build_policy,
+    check_estimated_cost,
     check_options,
     parse_duration,
     parse_optional_duration,
@@ -59,6 +60,9 @@ class Pipeline:
 
     `tenant_field` is the field of the inputs that names the tenant of a run. A run of another tenant is refused.
 
+    An ended run is removed after `retention`, counted from its end and that of its last delivery. Without it, the
+    settings of the installation apply, and the rules that its operators set apply first in either case.
+
     If a run is rejected, a run of `on_rejected` starts, for example to clean up. Its input is a `Rejection`.
     """
 
@@ -75,6 +79,7 @@ class Pipeline:
         stuck_after: Duration = DEFAULT_STUCK_AFTER,
         resumes: int = DEFAULT_RESUMES,
         on_rejected: Pipeline | None = None,
+        retention: Duration | None = None,
         **unknown: Never,
     ) -> None:
         location = Location(name)
@@ -86,6 +91,7 @@ class Pipeline:
         self.inputs = inputs
         self.stuck_after = parse_duration("stuck_after", stuck_after, location)
         self.resumes = _check_resumes(resumes, location)
+        self.retention = parse_optional_duration("retention", retention, location)
         self.on_rejected = _check_on_rejected(on_rejected, location)
         self._fields = _read_annotations(inputs, location)
         self.tenant_field = _check_tenant_field(tenant_field, self._fields, location)
@@ -324,6 +330,7 @@ class Pipeline:
         location = scope.location
         read = read_signature(function, location)
         when = options.get("when")
+        estimated_cost = check_estimated_cost(options.get("estimated_cost"), location)
         policy = build_policy(options, defaults, location)
         if policy.isolation is not None:
             _check_isolated(function, read.resources, location)
@@ -342,6 +349,10 @@ class Pipeline:
             proceed_when=options.get("proceed_when"),
             retired=bool(options.get("retired", False)),
             feedback=build_feedback_check(options.get("feedback"), self._list_readable(), location),
+            estimated_cost=estimated_cost,
+            estimate_parameters=read_condition_parameters(estimated_cost, read.data, location, "estimated_cost=")
+            if callable(estimated_cost)
+            else (),
         )
 
     def _register(self, *steps: Step) -> None:

@@ -53,15 +53,21 @@ class ReviewPolicy:
 
 @dataclass(frozen=True)
 class Comment:
-    """A comment on a moment of a recording, or on a range of it, in seconds."""
+    """A comment on a moment of a recording, or on a range of it, in seconds. `quote` is the passage it is about."""
 
     text: str
     at: float | None = None
     to: float | None = None
+    quote: str = ""
 
     def __str__(self) -> str:
         moments = "-".join(_format_timecode(moment) for moment in (self.at, self.to) if moment is not None)
-        return f"{moments} {self.text}" if moments else self.text
+        quote = f"\N{LEFT DOUBLE QUOTATION MARK}{self.quote}\N{RIGHT DOUBLE QUOTATION MARK}" if self.quote else ""
+        return " ".join(filter(None, [moments, quote, self.text]))
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {"text": self.text, "at": self.at, "to": self.to}
+        return {**plain, "quote": self.quote} if self.quote else plain
 
 
 @dataclass(frozen=True)
@@ -82,12 +88,20 @@ class Feedback:
 
     @property
     def text(self) -> str:
-        """Return the notes, followed by each comment with its timecode on a separate line."""
+        """Return the notes, followed by each comment with its timecode and quote on a separate line."""
         return "\n".join(filter(None, [self.notes, *map(str, self.comments)]))
+
+    @property
+    def written_text(self) -> str:
+        """Return only what the reviewer wrote: the notes and comments without timecodes and quotes."""
+        return "\n".join(filter(None, [self.notes, *(comment.text for comment in self.comments)]))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], revision: int = 0) -> Feedback:
-        comments = tuple(Comment(one["text"], one.get("at"), one.get("to")) for one in document.get("comments") or ())
+        comments = tuple(
+            Comment(one["text"], one.get("at"), one.get("to"), one.get("quote") or "")
+            for one in document.get("comments") or ()
+        )
         extra = {name: value for name, value in document.items() if name not in cls.__dataclass_fields__}
         notes, by, review = (str(document.get(name) or "") for name in ("notes", "by", "review"))
         return cls(notes, by, review, tuple(document.get("items") or ()), comments, extra, revision)

@@ -52,17 +52,19 @@ def read_signature(function: Callable[..., Any], location: Location) -> Signatur
     )
 
 
-def read_condition_parameters(when: object, data: tuple[Parameter, ...], location: Location) -> tuple[str, ...]:
-    """Return the parameters of a `when=`, all of which must be data parameters of its step."""
+def read_condition_parameters(
+    when: object, data: tuple[Parameter, ...], location: Location, option: str = "when="
+) -> tuple[str, ...]:
+    """Return the parameters of a function in this option, all of which must be data parameters of its step."""
     if not callable(when) or inspect.iscoroutinefunction(when):
-        raise location.error(f"when= is {when!r}; pass a plain function of the step's data parameters")
+        raise location.error(f"{option} is {when!r}; pass a plain function of the step's data parameters")
     known = [parameter.name for parameter in data]
     parameters = inspect.signature(when).parameters.values()
     for parameter in parameters:
-        _check_kind(parameter, location, of="when=")
+        _check_kind(parameter, location, of=option)
         if parameter.name not in known:
             raise location.error(
-                f"when= takes {parameter.name!r}, which is not a data parameter of the step; "
+                f"{option} takes {parameter.name!r}, which is not a data parameter of the step; "
                 f"{suggest_name(parameter.name, known)}"
             )
     return tuple(parameter.name for parameter in parameters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, Literal
 
 from retoma.define.durations import minutes
@@ -17,6 +18,7 @@ from retoma.define.retry import DEFAULT_RETRY, Retry
 from retoma.define.review import ReviewPolicy
 
 OnFailure = Literal["stop", "continue", "review"]
+EstimatedCost = float | Decimal | Callable[..., float | Decimal] | None
 ProceedWhen = Callable[[ItemCounts], bool]
 
 DEFAULT_TIMEOUT = minutes(10)
@@ -97,6 +99,8 @@ class Step:
     review: ReviewPolicy | None = None
     retired: bool = False  # only part of runs that were started before
     feedback: FeedbackCheck | None = None
+    estimated_cost: EstimatedCost = None
+    estimate_parameters: tuple[str, ...] = ()
 
     @property
     def each(self) -> bool:
@@ -117,6 +121,12 @@ class Step:
         if self.when is None:
             return True
         return bool(self.when(**{name: values[name] for name in self.when_parameters}))
+
+    def estimate_cost(self, values: Mapping[str, Any]) -> float | Decimal | None:
+        """Return what an attempt is expected to cost in US dollars; None without `estimated_cost=`."""
+        if callable(self.estimated_cost):
+            return self.estimated_cost(**{name: values[name] for name in self.estimate_parameters})
+        return self.estimated_cost
 
     def should_proceed(self, counts: ItemCounts) -> bool:
         """Return whether a join proceeds with these counts."""

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from retoma.errors import Conflict, InvalidInput, NotFound
@@ -47,8 +47,9 @@ async def find_by_secret(database: Database, secret: str) -> ApiKey | None:
     return await api_keys.use_key(database, hash_secret(secret)) if is_well_formed(secret) else None
 
 
-async def get(database: Database, number: int) -> ApiKey:
-    for found in await api_keys.list_keys(database, id=number):
+async def get(database: Database, number: int, tenants: Sequence[int] | None = None) -> ApiKey:
+    """Return the key. Raise NotFound if there is none, or if it is not one of these tenants."""
+    for found in await api_keys.list_keys(database, tenants, id=number):
         return found
     raise NotFound(f"there is no key {number}: `retoma keys list` shows all keys")
 

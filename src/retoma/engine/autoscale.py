@@ -48,6 +48,20 @@ class QueueLoad:
     limit: int | None = None
 
 
+NO_LOAD = QueueLoad(
+    queued=0,
+    startable=0,
+    running=0,
+    background=0,
+    oldest_wait_seconds=0,
+    workers=0,
+    busy_workers=0,
+    concurrency=1,
+    seconds_per_job=None,
+    busy_slots=0,
+)
+
+
 class Reason(str):
     """An English sentence that a page can translate: the message of a catalogue, and its values."""
 

@@ -40,6 +40,7 @@ class Claim(Struct, frozen=True, eq=False):
     `run_retries` is the run's own limit, if it has one. `earlier` is the work of the steps that its step continues.
     """
 
+    key: ClaimKey  # the five fields that follow, built once: every job is looked up by it several times
     run: UUID
     step: str
     item: str
@@ -57,10 +58,6 @@ class Claim(Struct, frozen=True, eq=False):
     item_value: str | None
     results: Sequence[str | None]
     earlier: EarlierWork = EarlierWork()
-
-    @property
-    def key(self) -> ClaimKey:
-        return self.run, self.step, self.item, self.revision, self.fence
 
     @property
     def is_first_attempt(self) -> bool:
@@ -207,6 +204,8 @@ def _describe_outcome(outcome: Outcome) -> _OutcomeRow:
             return _OutcomeRow("parked", effect=effect)
         case outcomes.ReviewRequest(reason=reason):
             return _OutcomeRow("review", review=None if reason is None else reason.to_json())
+        case outcomes.OverBudget(reason=reason):
+            return _OutcomeRow("over_budget", review=reason.to_json())
         case outcomes.Returned(delay=delay, code=code):
             return _OutcomeRow("back", delay, code=code)
         case outcomes.Interrupted():
@@ -236,4 +235,4 @@ def _parse_response(rows: Sequence[Row]) -> ClaimResponse:
 
 
 def _parse_claim(row: Row) -> Claim:
-    return Claim(*row[3:])
+    return Claim(row[3:8], *row[3:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from uuid import UUID
 
 from retoma.records import LiveEvent
@@ -60,9 +61,14 @@ class LiveEventReader:
         return found
 
     async def read_history(
-        self, after: int, through: int, *, run: UUID | None = None, tenant: int | None = None
+        self, after: int, through: int, *, run: UUID | None = None, tenants: Iterable[int] | None = None
     ) -> list[LiveEvent]:
-        """Return the first past events of a run, of a tenant or of all, for a client that reconnects."""
+        """Return the first past events of a run, of these tenants or of all, for a client that reconnects."""
         return await event_stream.list_between(
-            self._database, after, through, run=run, tenant=tenant, limit=MAX_EVENTS_PER_READ
+            self._database,
+            after,
+            through,
+            run=run,
+            tenants=None if tenants is None else list(tenants),
+            limit=MAX_EVENTS_PER_READ,
         )

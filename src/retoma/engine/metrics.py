@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Generic, TypeVar
 
 from retoma.metrics import JobTypeMetrics, Metrics, MetricsSnapshot
 from retoma.records import Worker
 from retoma.settings import HEARTBEAT_TIMEOUT
-from retoma.store import health, metrics, versions, workers
+from retoma.store import budgets, clock, health, metrics, notifications, review_metrics, schedules, versions, workers
 from retoma.store.database import Database
 
 MAX_AGE_SECONDS = 1.0
 MAX_SNAPSHOT_RUNS = 4_000
 JOB_TYPE_WINDOW = timedelta(minutes=5)
+REVIEW_WINDOW = timedelta(hours=24)
 Value = TypeVar("Value")
 
 
@@ -55,7 +56,14 @@ async def read_metrics(database: Database, heartbeat_timeout: timedelta = HEARTB
         orphans=await metrics.count_orphans(database),
         job_types=await read_job_types(database, heartbeat_timeout),
         reviews=await metrics.list_open_reviews(database),
+        review_steps=await review_metrics.list_steps(database, REVIEW_WINDOW),
+        reviewers=await review_metrics.list_reviewers(
+            database, await clock.now(database) - REVIEW_WINDOW, REVIEW_WINDOW
+        ),
         deliveries=await metrics.get_delivery_metrics(database),
+        notifications=await notifications.get_metrics(database),
+        schedules=await schedules.get_metrics(database),
+        budgets=await budgets.list_metrics(database),
         counters=await metrics.list_counters(database),
         workers=len(live),
         pipelines={name: sum(one.serves(name) for one in live) for name in await versions.list_pipelines(database)},
@@ -63,17 +71,24 @@ async def read_metrics(database: Database, heartbeat_timeout: timedelta = HEARTB
     )
 
 
-async def read_snapshot(database: Database, heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT) -> MetricsSnapshot:
-    """Return the part of the metrics that the pages show, which takes a fraction of the time."""
-    of_queues, of_pools = await metrics.get_ready_ages(database)
-    open_runs, stuck = await metrics.count_open_and_stuck(database)
+async def read_snapshot(
+    database: Database, heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT, tenants: Sequence[int] | None = None
+) -> MetricsSnapshot:
+    """Return the part of the metrics that the pages show, which takes a fraction of the time.
+
+    For some tenants, it has no pools: they are shared by all.
+    """
+    of_queues, of_pools = await metrics.get_ready_ages(database) if tenants is None else ({}, {})
+    open_runs, stuck = await metrics.count_open_and_stuck(database, tenants)
     return MetricsSnapshot(
-        queues=await metrics.list_queues(database, of_queues, heartbeat_timeout, MAX_SNAPSHOT_RUNS),
-        pools=await metrics.list_pools(database, of_pools),
+        queues=await metrics.list_queues(database, of_queues, heartbeat_timeout, MAX_SNAPSHOT_RUNS)
+        if tenants is None
+        else await metrics.list_queues_of_tenants(database, tenants, heartbeat_timeout, MAX_SNAPSHOT_RUNS),
+        pools=await metrics.list_pools(database, of_pools) if tenants is None else [],
         open_runs=open_runs,
-        oldest_runs=await metrics.count_open_runs(database, MAX_SNAPSHOT_RUNS),
+        oldest_runs=await metrics.count_open_runs(database, MAX_SNAPSHOT_RUNS, tenants),
         stuck=stuck,
-        deliveries=await metrics.get_delivery_metrics(database),
+        deliveries=await metrics.get_delivery_metrics(database, tenants),
         workers=len(await _list_live_workers(database, heartbeat_timeout)),
     )
 

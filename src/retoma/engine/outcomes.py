@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -47,14 +48,19 @@ class AttemptError:
 
 @dataclass(frozen=True, slots=True)
 class ReviewReason:
-    """Why a step asks a person. `value` is the result that it proposes, as JSON."""
+    """Why a step asks a person. `value` is the result that it proposes, as JSON.
+
+    `budget` are the facts of the budget that it would pass, as `retoma.describe_passed_budget` returns them.
+    """
 
     code: str
     message: str
     value: str | None = None
+    budget: Mapping[str, Any] | None = None
 
     def to_json(self) -> str:
-        reason = json.dumps({"code": self.code, "message": self.message})
+        facts = {"code": self.code, "message": self.message}
+        reason = json.dumps(facts if self.budget is None else {**facts, "budget": self.budget})
         return reason if self.value is None else f'{reason[:-1]}, "value": {self.value}}}'
 
 
@@ -113,6 +119,12 @@ class ReviewRequest(_Outcome, frozen=True):
     reason: ReviewReason | None = None
 
 
+class OverBudget(_Outcome, frozen=True):
+    """It did not start, because its estimated cost would pass a hard budget: a person decides how to continue."""
+
+    reason: ReviewReason
+
+
 class Returned(_Outcome, frozen=True):
     """It did not start here, and may start elsewhere after the delay."""
 
@@ -124,4 +136,4 @@ class Interrupted(_Outcome, frozen=True):
     """Its worker cancelled it."""
 
 
-Outcome = Success | Retried | Failure | Skip | Postponed | Parked | ReviewRequest | Returned | Interrupted
+Outcome = Success | Retried | Failure | Skip | Postponed | Parked | ReviewRequest | OverBudget | Returned | Interrupted

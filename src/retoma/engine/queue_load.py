@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 
-from retoma.engine.autoscale import DRAIN_SECONDS, QueueLoad, advise
+from retoma.engine.autoscale import DRAIN_SECONDS, NO_LOAD, QueueLoad, advise
 from retoma.errors import NotFound
 from retoma.metrics import JobTypeMetrics
 from retoma.records import AutoscaleAdvice
@@ -17,13 +17,20 @@ LONG_WINDOW = timedelta(hours=1)  # for the time that a job takes, if none ended
 
 
 async def get_advice(
-    database: Database, queue: str, job_types: Iterable[JobTypeMetrics], heartbeat_timeout: timedelta
+    database: Database,
+    queue: str,
+    job_types: Iterable[JobTypeMetrics],
+    heartbeat_timeout: timedelta,
+    declared: Collection[str] = (),
 ) -> AutoscaleAdvice:
     """Measure the load of a queue, and return how many workers it needs. `job_types` has the recent jobs of all steps.
 
-    Raise NotFound if no step uses the queue and no worker serves it.
+    Pipelines are stored when they are first used: before that, a queue among the `declared` ones of the application
+    needs no worker. Raise NotFound for any other queue that no step uses and no worker serves.
     """
     served = await metrics.find_served_queue(database, queue, heartbeat_timeout)
+    if served is None and queue in declared:
+        return advise(queue, NO_LOAD)
     if served is None:
         raise NotFound(f"no step uses queue {queue!r}, and no worker serves it")
     workers: int = served["workers"]

@@ -76,8 +76,12 @@ async def decide(
     decision: Decision,
     pipeline: Pipeline | None,
     resources: Mapping[str, Any] | None = None,
+    person: int | None = None,
 ) -> None:
-    """Raise InvalidInput, FeedbackNotSupported, AlreadyDecided with the first decision, KeyReused, or Conflict."""
+    """Raise InvalidInput, FeedbackNotSupported, AlreadyDecided with the first decision, KeyReused, or Conflict.
+
+    `person` is the number of who decides, if it is a person with an account.
+    """
     decision = replace(decision, extra=_validate_extra(review, decision, pipeline))
     _check_decision(decision, review)
     await _check_feedback_supported(database, review, decision, pipeline, resources or {})
@@ -97,9 +101,16 @@ async def decide(
         to=decision.to,
         items=None if decision.items is None else list(decision.items),
         undo=decision.undo,
+        person=person,
     )
     if outcome not in ("decided", "same"):
         raise await _build_refusal(database, review, decision, outcome)
+
+
+def encode_answers(decision: Decision) -> list[str]:
+    """Return what the reviewer entered, as JSON. `decide` refuses what cannot be JSON."""
+    answers = [decision.extra, *([decision.value] if decision.edits else [])]
+    return [json.dumps(to_jsonable_python(each, fallback=str)) for each in answers]
 
 
 def get_form(review: Review, pipeline: Pipeline | None) -> Any:
@@ -123,6 +134,10 @@ async def _encode_approved_value(
     database: Database, review: Review, decision: Decision, pipeline: Pipeline | None
 ) -> str | None:
     """Return the approved value as JSON, checked by its type, or None to approve the subject unchanged."""
+    if review.passed_budget is not None:
+        if decision.edits:
+            raise InvalidInput(f"{review.step!r} waits because of a budget: approve it without a value, and it runs")
+        return None
     if not decision.edits and pipeline is None and review.has_form:
         raise InvalidInput(
             f"{review.step!r} has a form: fill it in, with the application that checks it "
@@ -209,7 +224,7 @@ async def _check_feedback_supported(
 def _encode_feedback(decision: Decision) -> str | None:
     if decision.action != "send_back":
         return None
-    plain = {**decision.extra, "comments": [vars(comment) for comment in decision.comments]}
+    plain = {**decision.extra, "comments": [comment.to_json() for comment in decision.comments]}
     try:
         text = json.dumps(to_jsonable_python(plain), allow_nan=False, ensure_ascii=False)
         text.encode()

@@ -23,6 +23,7 @@ from retoma.store.database import (
     is_transient,
 )
 from retoma.store.notify import WorkerNotifier
+from retoma.store.statements import statements
 
 Start = TypeVar("Start", bound=tuple[Any, ...])
 Started = TypeVar("Started")
@@ -172,6 +173,21 @@ class StartBatcher(Generic[Start, Started]):
                 )
             except KeyReused as error:
                 waiting.answer.set_exception(error)
+
+
+async def start_alone(database: Database, starts: Sequence[StartRequest]) -> list[StartedRun]:
+    """Start these runs in one transaction of their own, which also writes what the database is `recording`."""
+    columns = dict(zip(StartRequest._fields, zip(*starts, strict=True), strict=True))
+    for wait in backoff(tries=8):
+        try:
+            rows = await database.fetch(statements("engine_calls")["start_runs"], **columns, notify=True)
+            return [_parse_started(start, row) for start, row in zip(starts, rows, strict=True)]
+        except Exception as error:
+            # A call whose answer was lost is still being committed.
+            if not is_duplicate(error) or wait is None:
+                raise
+            await asyncio.sleep(wait)
+    raise AssertionError("unreachable")
 
 
 class RunStarter(StartBatcher[StartRequest, StartedRun]):

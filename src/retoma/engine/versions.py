@@ -38,6 +38,7 @@ async def register(database: Database, pipeline: Pipeline) -> int:
         number,
         stuck_after=pipeline.stuck_after,
         resumes=pipeline.resumes,
+        retention=pipeline.retention,
         timeouts={step.name: step.policy.timeout for step in pipeline.steps.values()},
         reviews={
             step.name: json.dumps(step.review.to_json(), sort_keys=True)

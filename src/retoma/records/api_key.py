@@ -18,6 +18,10 @@ class Scope(StrEnum):
     DELIVERIES_WRITE = "deliveries:write"
     METRICS_READ = "metrics:read"
     REVIEWS_WRITE = "reviews:write"
+    SCHEDULES_WRITE = "schedules:write"
+    BUDGETS_WRITE = "budgets:write"
+    PEOPLE_WRITE = "people:write"
+    AUDIT_READ = "audit:read"
     ADMIN = "admin"
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from pydantic import Field
 
 from retoma.errors import RetomaError
+from retoma.records.budget import BUDGET_PASSED, PassedBudget
 from retoma.states import ReviewState
 from retoma.translations import N_
 
@@ -66,6 +67,13 @@ class Review:
         return self.state is ReviewState.OPEN
 
     @property
+    def passed_budget(self) -> PassedBudget | None:
+        """Return the budget that the job would pass, if that is why it waits."""
+        if not isinstance(self.reason, dict) or self.reason.get("code") != BUDGET_PASSED:
+            return None
+        return PassedBudget.from_json(self.reason["budget"]) if "budget" in self.reason else None
+
+    @property
     def rejection_effect(self) -> str:
         """Return what a rejection does, as a sentence to translate."""
         return N_("Ends the run.") if self.rejection_ends_run else N_("Rejects this item; the other items continue.")
@@ -85,12 +93,93 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class ReviewComment:
+    """A comment with which `review` was sent back at this revision. `position` is its place among them, from 0.
+
+    `at` and `to` are seconds of the recording that it is about, `quote` the passage, each if there is one.
+    """
+
+    review: UUID
+    step: str
+    revision: int
+    position: int
+    text: str
+    at: float | None
+    to: float | None
+    quote: str
+    written_by: str
+    written_at: datetime
+    resolved_by: str | None
+    resolved_at: datetime | None
+
+
+@dataclass(frozen=True)
 class ReviewCount:
     pipeline: str
     step: str
     open: int
     overdue: int
     oldest_at: datetime
+
+
+@dataclass(frozen=True)
+class InboxEntry:
+    """A review as the inbox lists it, without what is needed only to decide it. `title` is the run's, or what its
+    input says."""
+
+    id: UUID
+    run: UUID
+    title: str
+    tenant: str
+    pipeline: str
+    step: str
+    item: str
+    revision: int
+    planned: bool
+    state: ReviewState
+    opened_at: datetime
+    due_at: datetime | None
+    assignee: str | None
+    claimed_by: str | None
+    decided_by: str | None
+    decided_at: datetime | None
+    has_form: bool
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is ReviewState.OPEN
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """The pipeline and the step: reviews of one kind are listed together."""
+        return self.pipeline, self.step
+
+
+@dataclass(frozen=True)
+class UndoableDecision:
+    """A decision that has not taken effect. Decisions with the same `key` were made together."""
+
+    entry: InboxEntry
+    effective_at: datetime
+    key: str
+
+
+@dataclass(frozen=True)
+class InboxCount:
+    """How many open reviews there are of one kind, tenant and assignee. `assigned_person` is the number of a person."""
+
+    pipeline: str
+    step: str
+    tenant: str
+    assignee: str | None
+    assigned_person: int | None
+    open: int
+    overdue: int
+    oldest_at: datetime
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        return self.pipeline, self.step
 
 
 @dataclass(frozen=True)

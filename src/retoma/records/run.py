@@ -18,6 +18,13 @@ ABOUT_FIELDS = ("topic", "title", "name", "subject")
 """Input fields that can describe the subject of a run."""
 
 
+def describe_input(value: Any) -> str:
+    """Return a short description of a run without a title: a field of ABOUT_FIELDS, or the first text."""
+    fields = value if isinstance(value, dict) else {}
+    texts = [*(fields.get(name) for name in ABOUT_FIELDS), *fields.values()]
+    return next((each.strip()[:MAX_ABOUT_LENGTH] for each in texts if isinstance(each, str) and each.strip()), "")
+
+
 @dataclass(frozen=True)
 class RunSummary:
     """A run as the API lists it, without its input, which may be large."""
@@ -47,11 +54,7 @@ class Run(RunSummary):
     @property
     def about(self) -> str:
         """Return the title, or else a short description from the input: a field of ABOUT_FIELDS, or its first text."""
-        if self.title:
-            return self.title
-        fields = self.input if isinstance(self.input, dict) else {}
-        texts = [*(fields.get(name) for name in ABOUT_FIELDS), *fields.values()]
-        return next((each.strip()[:MAX_ABOUT_LENGTH] for each in texts if isinstance(each, str) and each.strip()), "")
+        return self.title or describe_input(self.input)
 
 
 @dataclass(frozen=True)

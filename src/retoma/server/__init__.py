@@ -4,7 +4,7 @@ router = APIRouter()
 
 @router.get("/jobs/{job}")
 async def job(job: UUID, by: Annotated[Principal, require_scope("runs:read")]) -> dict[str, Any]:
-    run = await by.client.runs.get(job, tenant=by.tenant)
+    run = await by.client.runs.get(job)
     ...
 
 A route without `require_scope` must declare `dependencies=[public]`; otherwise the server refuses to start.

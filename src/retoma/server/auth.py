@@ -14,10 +14,10 @@ from retoma.client import Client
 from retoma.engine import api_keys
 from retoma.engine.api_keys import is_well_formed
 from retoma.errors import Gone, NotFound
-from retoma.records import ApiKey, Scope
+from retoma.records import Access, Actor, ActorKind, ApiKey, Person, Scope
 from retoma.server.dev_auth import DevAuth, DevRefusal
 from retoma.server.key_cache import KeyCache
-from retoma.server.principal import Credential, Principal
+from retoma.server.principal import Caller, Credential, Principal
 from retoma.server.problems import Problem, check_rate
 from retoma.server.rate_limit import RateLimiter
 from retoma.server.sessions import CSRF_HEADER, Sessions
@@ -27,7 +27,6 @@ from retoma.store.api_keys import find_live as find_live_keys
 FAILURES_PER_MINUTE = 30
 KEY_LOOKUPS_PER_MINUTE = 600  # well-formed keys from an address that exceeded FAILURES_PER_MINUTE
 MAX_CONCURRENT_CALLBACK_LOOKUPS = 2
-ADMINISTRATOR = "administrator"
 SAFE_METHODS = ("GET", "HEAD")
 _DEV_REFUSALS = {
     DevRefusal.PROXIED: "the request came through a proxy, but `retoma dev` accepts only local requests; to give "
@@ -53,20 +52,32 @@ class Auth:
         self._callback_lookups = asyncio.Semaphore(MAX_CONCURRENT_CALLBACK_LOOKUPS)
 
     async def authenticate(self, request: Request, scope: Scope | None) -> Principal:
-        """Return the principal, or raise a Problem: 401 (no valid key), 403 (scope missing) or 429 (rate limit)."""
+        """Return the principal, or raise a Problem: 401 (no valid key), 403 (scope or role missing) or 429."""
+        caller = await self._find_caller(request)
+        return Principal(caller.limit_client(self._get_client(request), scope), caller)
+
+    async def find_viewer(self, request: Request) -> Caller | None:
+        """Return the developer, or the person whose session the browser has; None without one."""
+        if self.is_developer(request):
+            return self._make_developer(request)
+        found = await self._sessions.find_person(request)
+        return None if found is None else _make_person_caller(request, *found)
+
+    async def _find_caller(self, request: Request) -> Caller:
         secret = _read_secret(request)
         if self.is_developer(request):
-            return Principal(self._get_client(request), None, frozenset({Scope.ADMIN}), "development")
-        if secret is None and (token := await self._find_page_session(request)) is not None:
-            session = Credential("session", api_keys.hash_secret(token))
-            return Principal(self._get_client(request), None, frozenset({Scope.ADMIN}), ADMINISTRATOR, session)
+            return self._make_developer(request)
+        if secret is None and (found := await self._find_page_session(request)) is not None:
+            return _make_person_caller(request, *found)
         key = await self._require_valid_key(request, secret)
         check_rate(self._request_limiter.take(key.id), "this API key has exceeded its rate limit")
-        credential = Credential("key", api_keys.hash_secret(secret or ""))
-        by = Principal(self._get_client(request), key.tenant, key.scopes, key.name, credential)
-        if scope is not None and not by.has_scope(scope):
-            raise Problem(403, "SCOPE_MISSING", f"this API key lacks the scope {scope}", scope=scope)
-        return by
+        actor = Actor(ActorKind.KEY, str(key.id), key.name, get_client_address(request))
+        return Caller(actor, Access.from_key(key), Credential("key", api_keys.hash_secret(secret or "")))
+
+    def _make_developer(self, request: Request) -> Caller:
+        name = "" if self.dev_auth is None else self.dev_auth.name
+        actor = Actor(ActorKind.DEVELOPER, name, name, get_client_address(request))
+        return Caller(actor, Access.full(), token=self._sessions.dev_token)
 
     def _get_client(self, request: Request) -> Client:
         """Return the client of the application whose route is called, or that of the server."""
@@ -87,12 +98,13 @@ class Auth:
         except NotFound:
             self._count_failure(get_client_address(request))
             raise
-        return Principal(self._get_client(request), None, frozenset(), "a signed link")
+        link = Actor(ActorKind.ENGINE, "link", "a signed link", get_client_address(request))
+        return Principal(self._get_client(request), Caller(link, Access()))
 
     async def check_authenticated(self, request: Request) -> None:
         """Raise a Problem unless the request has a session or a valid key (of any scope), or is the developer's."""
         secret = _read_secret(request)
-        if not (self.is_developer(request) or (secret is None and await self._sessions.find_token(request))):
+        if not (self.is_developer(request) or (secret is None and await self._sessions.find_person(request))):
             await self._require_valid_key(request, secret)
         mark_authenticated(request)
 
@@ -110,7 +122,7 @@ class Auth:
             raise NotFound("callback not found")
 
     async def find_invalid(self, credentials: Iterable[Credential]) -> set[Credential]:
-        """Return the credentials that were revoked, expired or logged out."""
+        """Return the credentials that were revoked, expired or logged out, and those whose person has other roles."""
         checked = set(credentials)
         keys = {each.digest for each in checked if each.kind == "key"}
         sessions = {each.digest for each in checked if each.kind == "session"}
@@ -118,7 +130,8 @@ class Auth:
         if keys:
             live |= {Credential("key", digest) for digest in await find_live_keys(self._client.database, keys)}
         if sessions:
-            live |= {Credential("session", digest) for digest in await self._sessions.find_live(sessions)}
+            found = await self._sessions.find_live(sessions)
+            live |= {Credential("session", digest, person.roles) for digest, person in found.items()}
         return checked - live
 
     def is_developer(self, request: Request) -> bool:
@@ -134,22 +147,22 @@ class Auth:
         except Problem:  # the two headers hold different keys
             return DevRefusal.NO_TOKEN
 
-    async def _find_page_session(self, request: Request) -> str | None:
-        """Return the session's token if the request comes from a page of the dashboard.
+    async def _find_page_session(self, request: Request) -> tuple[str, Person] | None:
+        """Return the session's token and its person if the request comes from a page of the dashboard.
 
         Reads need no CSRF token, because `EventSource` and links cannot send one. Writes do.
         """
         is_read, csrf = request.method in SAFE_METHODS, request.headers.get(CSRF_HEADER)
-        token = await self._sessions.find_token(request) if is_read or csrf is not None else None
-        if token is None:
+        found = await self._sessions.find_person(request) if is_read or csrf is not None else None
+        if found is None:
             return None
         if is_read and csrf is None:
             self._sessions.check_read_origin(request)
         else:
             self._sessions.check_origin(request)
-            self._sessions.check_csrf(token, csrf)
+            self._sessions.check_csrf(found[0], csrf)
         mark_authenticated(request)
-        return token
+        return found
 
     async def _require_valid_key(self, request: Request, secret: str | None) -> ApiKey:
         address = get_client_address(request)
@@ -172,6 +185,12 @@ class Auth:
     def _count_failure(self, address: str) -> None:
         """Raise a Problem (429) if too many requests from this address failed authentication."""
         check_rate(self._failure_limiter.take(address), "too many requests from this address failed authentication")
+
+
+def _make_person_caller(request: Request, token: str, person: Person) -> Caller:
+    actor = Actor(ActorKind.PERSON, str(person.id), person.name, get_client_address(request))
+    credential = Credential("session", api_keys.hash_secret(token), person.roles)
+    return Caller(actor, Access.from_roles(person.roles), credential, person, token)
 
 
 def mark_authenticated(request: Request) -> None:

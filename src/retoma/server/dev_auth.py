@@ -54,10 +54,11 @@ class DevRefusal(StrEnum):
 
 
 class DevAuth:
-    """Check requests for the token of this start of `retoma dev`."""
+    """Check requests for the token of this start of `retoma dev`. `name` is the developer's."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, name: str) -> None:
         self._token = token.encode()
+        self.name = name
 
     def explain_refusal(self, request: Request, secret: str | None) -> DevRefusal | None:
         """Return why the request is refused, or None if it is the developer's. `secret` is its API key, if any."""

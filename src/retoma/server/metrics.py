@@ -24,6 +24,7 @@ from retoma.engine import background_loops
 from retoma.logs import get_logger
 from retoma.server import prometheus_format
 from retoma.server.principal import Principal, require_scope
+from retoma.settings import Settings
 
 log = get_logger(__name__)
 router = APIRouter(include_in_schema=False)
@@ -31,6 +32,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/metrics")
 async def get_metrics(request: Request, by: Annotated[Principal, require_scope("metrics:read")]) -> Response:
+    settings: Settings = request.app.state.settings
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(
@@ -38,6 +40,9 @@ async def get_metrics(request: Request, by: Annotated[Principal, require_scope("
             [
                 *await collect_metrics(by.client),
                 *prometheus_format.format_requests(request.app.state.request_rate),
+                *prometheus_format.format_review_targets(
+                    settings.review_target_minutes * 60, settings.review_first_pass_target
+                ),
             ]
         )
     )
@@ -62,6 +67,7 @@ async def collect_metrics(client: Client) -> list[Metric]:
     )
     return [
         *found,
+        *prometheus_format.format_retention(await client.retention.get_totals()),
         *(metric for own in collected for metric in own or ()),
         up,
         prometheus_format.format_loop_restarts(background_loops.count_restarts()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -13,7 +13,18 @@ from fastapi.security.http import HTTPAuthorizationCredentials
 from starlette.requests import Request
 
 from retoma.client import Client
-from retoma.records import Scope
+from retoma.records import (
+    CROSS_TENANT_SCOPES,
+    Access,
+    Actor,
+    ActorKind,
+    Person,
+    RoleGrant,
+    Scope,
+    get_least_role,
+)
+from retoma.server.problems import Problem
+from retoma.store.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from retoma.app import App
@@ -24,38 +35,101 @@ _API_KEY_HEADER = APIKeyHeader(
 )
 _BEARER = HTTPBearer(auto_error=False, description="The same API key as a bearer token.")
 _MAX_EXPIRES = 2**53
-_NOBODY = ""  # no tenant has an empty name
 _REQUIRED_SCOPES: dict[object, Scope | None] = {}  # by dependency function
 
 
 class Credential(NamedTuple):
-    """An API key or session, identified by the digest that the database stores."""
+    """An API key or session, identified by the digest that the database stores.
+
+    With `roles`, those of the session's person: a stream ends if they change.
+    """
 
     kind: Literal["key", "session"]
     digest: bytes
+    roles: tuple[RoleGrant, ...] = ()
+
+
+@dataclass(frozen=True)
+class Caller:
+    """An authenticated caller, before anything is required of it.
+
+    `credential` is None for the developer of `retoma dev` and for signed links. `token` is that of a session.
+    """
+
+    actor: Actor
+    access: Access
+    credential: Credential | None = None
+    person: Person | None = None
+    token: str | None = field(default=None, repr=False)
+
+    def limit_client(self, client: Client, scope: Scope | None) -> Client:
+        """Return the client for the tenants in which the caller has this scope. Raise a Problem if there is none."""
+        tenants = self.access.find_tenants(scope)
+        acting = client.acting_as(self.actor, self.access)
+        if tenants is None:
+            return acting
+        if not tenants and scope is not None:
+            raise self._describe_missing(scope)
+        visible = self.access.find_tenants(Scope.RUNS_READ)
+        return acting.limit_to(tenants, visible=visible, scope=scope)
+
+    def _describe_missing(self, scope: Scope) -> Problem:
+        if self.actor.kind is not ActorKind.PERSON:
+            return Problem(403, "SCOPE_MISSING", f"this API key lacks the scope {scope}", scope=scope)
+        role = get_least_role(scope)
+        where = " in all tenants" if scope in CROSS_TENANT_SCOPES else ""
+        detail = f"this takes the role {role}{where}, or a higher one: ask an administrator"
+        return Problem(403, "ROLE_MISSING", detail, role=role)
 
 
 @dataclass(frozen=True)
 class Principal:
-    """The authenticated caller. `tenant` limits its access; None means all tenants. `name` is the API key's name.
-
-    `credential` is None for the developer of `retoma dev` and for signed links.
-    """
+    """The authenticated caller of a route. Its `client` is limited to the tenants in which it may call the route."""
 
     client: Client
-    tenant: str | None
-    scopes: frozenset[Scope]
-    name: str
-    credential: Credential | None = None
+    caller: Caller
+
+    @property
+    def name(self) -> str:
+        """The name of the person or of the API key."""
+        return self.caller.actor.name
+
+    @property
+    def author(self) -> str:
+        """Who acts, for the history of a run: a key is named as one."""
+        return f"key {self.name}" if self.caller.actor.kind is ActorKind.KEY else self.name
+
+    @property
+    def credential(self) -> Credential | None:
+        return self.caller.credential
 
     def has_scope(self, scope: Scope) -> bool:
-        return scope in self.scopes or Scope.ADMIN in self.scopes
+        return self.caller.access.permits(scope)
 
-    def limit_to(self, tenant: str | None) -> str | None:
-        """Return the tenant whose objects a list may contain, if it should be limited to `tenant`; None means all."""
-        if self.tenant is None:
-            return tenant
-        return self.tenant if tenant in (None, self.tenant) else _NOBODY
+    def for_scope(self, scope: Scope) -> Principal:
+        """Return the same caller where it has this scope too. Raise a Problem if that is nowhere."""
+        return replace(self, client=self.caller.limit_client(self.client, scope))
+
+    @property
+    def sees_all_tenants(self) -> bool:
+        return self.client.allowed_tenants is None
+
+    def sees(self, tenant: str) -> bool:
+        """Return whether the route may be called for this tenant."""
+        allowed = self.client.allowed_tenants
+        return allowed is None or tenant in allowed
+
+    def choose_tenant(self, requested: str | None, default: str = DEFAULT) -> str:
+        """Return the tenant of something new: the requested one, or the caller's only one. Raise a Problem without one.
+
+        The client raises AccessDenied if the caller may not act on it.
+        """
+        allowed = self.client.allowed_tenants
+        if requested is not None or allowed is None:
+            return requested or default
+        if len(allowed) == 1:
+            return next(iter(allowed))
+        raise Problem(422, "TENANT_REQUIRED", f"name the tenant: one of {', '.join(sorted(allowed))}")
 
     @property
     def application(self) -> App:
@@ -66,7 +140,7 @@ class Principal:
     @property
     def sees_stacks(self) -> bool:
         """Stack traces reveal paths on the server, so only principals with access to all tenants see them."""
-        return self.tenant is None
+        return self.sees_all_tenants
 
 
 def require_scope(scope: str | None) -> Any:

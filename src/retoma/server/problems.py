@@ -20,6 +20,7 @@ from starlette.routing import compile_path
 
 from retoma.define.definition_errors import suggest_name
 from retoma.errors import (
+    AccessDenied,
     AlreadyDecided,
     Conflict,
     DatabaseUnavailable,
@@ -30,7 +31,10 @@ from retoma.errors import (
     NotFound,
     RetomaError,
     RevisionChanged,
+    RoleMissing,
     RunBusy,
+    RunHeld,
+    RunRemoved,
     SchemaMismatch,
     Unrecordable,
     UnsafeUrl,
@@ -43,8 +47,8 @@ _SCHEMA = {"$ref": "#/components/schemas/Problem"}  # added to the OpenAPI docum
 _DESCRIPTIONS = {
     400: "The request is malformed.",
     401: "The API key is missing or invalid.",
-    403: "The API key lacks a required scope or may not access this tenant.",
-    404: "The object does not exist, or this API key may not access it.",
+    403: "The API key lacks a required scope, the person lacks a required role, or neither may access this tenant.",
+    404: "The object does not exist, or the caller may not access it.",
     405: "This path does not support the method.",
     409: "The request conflicts with the current state.",
     410: "The object has expired or is no longer available.",
@@ -134,6 +138,12 @@ def to_problem(error: Problem | RequestValidationError | RetomaError, body_field
             return error
         case RequestValidationError():
             return _problem_from_validation(error, body_fields)
+        case RoleMissing():
+            return Problem(403, "ROLE_MISSING", detail)
+        case AccessDenied():
+            return Problem(403, "OTHER_TENANT", detail)
+        case RunRemoved():
+            return Problem(410, "RUN_REMOVED", detail)
         case Gone():
             return Problem(410, "GONE", detail)
         case NotFound():
@@ -153,6 +163,8 @@ def to_problem(error: Problem | RequestValidationError | RetomaError, body_field
             return Problem(422, "IDEMPOTENCY_KEY_REUSED", detail)
         case RunBusy():
             return Problem(409, "RUN_BUSY", detail)
+        case RunHeld():
+            return Problem(409, "RUN_HELD", detail)
         case AlreadyDecided():
             winner = {name: getattr(error.winner, name) for name in ("state", "decided_by", "decided_at")}
             return Problem(409, "ALREADY_DECIDED", detail, winner=winner)

@@ -9,10 +9,13 @@ from datetime import timedelta
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from retoma.metrics import Metrics, cumulate_buckets
+from retoma.records import NoStart, RetentionTotals
 from retoma.server.request_rate import RequestRate
 from retoma.states import RUN_FINAL_STATES, DeliveryState, RunState
 
 REPORTED_JOB_STATES = ("ready", "delayed", "running", "parked", "waiting")
+SCHEDULE_OUTCOMES = ("started", *NoStart)
+MICROS_PER_DOLLAR = 1_000_000
 OPEN_RUN_STATES = tuple(state for state in RunState if state not in RUN_FINAL_STATES)
 
 
@@ -22,12 +25,40 @@ def format_snapshot(snapshot: Metrics) -> Iterator[Metric]:
     yield from _job_type_metrics(snapshot)
     yield from _pool_metrics(snapshot)
     yield from _review_metrics(snapshot)
+    yield from _reviewer_metrics(snapshot)
+    yield from _notification_metrics(snapshot)
+    yield from _schedule_metrics(snapshot)
     yield from _delivery_metrics(snapshot)
+    yield from _budget_metrics(snapshot)
     yield GaugeMetricFamily("retoma_workers", "Live workers.", snapshot.workers)
     yield GaugeMetricFamily(
         "retoma_oldest_transaction_seconds",
         "Age of the oldest open transaction in the database.",
         snapshot.oldest_transaction.total_seconds(),
+    )
+
+
+def _budget_metrics(snapshot: Metrics) -> Iterator[Metric]:
+    """Return what is used of each budget of a day or a month. A budget per run has no single value."""
+    labels = ["tenant", "pipeline", "period"]
+    rows = [([each.tenant, each.pipeline, each.period], each) for each in snapshot.budgets]
+    yield make_gauge(
+        "retoma_budget_spent_ratio",
+        "What is spent of a budget in its current period, as a share of its limit.",
+        labels,
+        ([*names, each.spent / each.micros] for names, each in rows if each.spent is not None and each.micros),
+    )
+    yield make_gauge(
+        "retoma_budget_spent_dollars",
+        "What is spent of a budget in its current period, in US dollars.",
+        labels,
+        ([*names, each.spent / MICROS_PER_DOLLAR] for names, each in rows if each.spent is not None),
+    )
+    yield make_gauge(
+        "retoma_budget_waiting_jobs",
+        "Jobs that wait for a person because they would pass the budget.",
+        labels,
+        ([*names, each.waiting] for names, each in rows),
     )
 
 
@@ -196,6 +227,105 @@ def _review_metrics(snapshot: Metrics) -> Iterator[Metric]:
         "Age of the oldest open review.",
         labels,
         ([r.pipeline, r.step, _to_seconds(r.oldest_for)] for r in found),
+    )
+
+
+def _reviewer_metrics(snapshot: Metrics) -> Iterator[Metric]:
+    """Yield the decisions of the last 24 hours. A step without any has no times and no shares: 0 would be wrong."""
+    found, labels = snapshot.review_steps, ["pipeline", "step"]
+    yield make_gauge(
+        "retoma_review_decisions",
+        "Reviews that people decided in the last 24 hours.",
+        labels,
+        ([each.pipeline, each.step, each.decided] for each in found),
+    )
+    for name, statistic, field in (("median", "median", "median_wait"), ("p95", "95th percentile", "p95_wait")):
+        yield make_gauge(
+            f"retoma_review_wait_{name}_seconds",
+            f"Time from when a review opened until its decision, in the last 24 hours: {statistic}.",
+            labels,
+            ([each.pipeline, each.step, getattr(each, field)] for each in found),
+        )
+    yield make_gauge(
+        "retoma_review_first_pass_ratio",
+        "Share of first decisions in the last 24 hours that approved the work at once.",
+        labels,
+        (
+            [each.pipeline, each.step, each.approved_at_once / each.first_decided]
+            for each in found
+            if each.first_decided
+        ),
+    )
+    people = [each for each in snapshot.reviewers if each.reviewer is not None]
+    yield make_gauge(
+        "retoma_review_decisions_per_hour",
+        "Decisions of a person per hour with a decision, in the last 24 hours.",
+        ["reviewer"],
+        ([each.reviewer, each.decisions_per_hour] for each in people if each.active_hours),
+    )
+    yield make_gauge(
+        "retoma_review_load",
+        "Open reviews that a person has claimed or been assigned.",
+        ["reviewer"],
+        ([each.reviewer, each.open] for each in people),
+    )
+
+
+def format_retention(totals: RetentionTotals) -> Iterator[Metric]:
+    """Return what was removed."""
+    yield CounterMetricFamily("retoma_retention_removed_runs", "Ended runs that were removed.", totals.removed_runs)
+    yield CounterMetricFamily("retoma_retention_removed_files", "Stored files that were deleted.", totals.removed_files)
+    yield CounterMetricFamily(
+        "retoma_retention_removed_file_bytes", "The size of the deleted files.", totals.removed_file_bytes
+    )
+
+
+def format_review_targets(wait_seconds: float, first_pass: float) -> Iterator[Metric]:
+    yield make_gauge(
+        "retoma_review_wait_target_seconds",
+        "Target for the time until a decision (RETOMA_REVIEW_TARGET_MINUTES).",
+        [],
+        [[wait_seconds]],
+    )
+    yield make_gauge(
+        "retoma_review_first_pass_target_ratio",
+        "Target for the share of first decisions that approve (RETOMA_REVIEW_FIRST_PASS_TARGET).",
+        [],
+        [[first_pass]],
+    )
+
+
+def _notification_metrics(snapshot: Metrics) -> Iterator[Metric]:
+    found = snapshot.notifications
+    yield make_gauge("retoma_pending_notifications", "Notifications that wait for their time.", [], [[found.pending]])
+    yield make_gauge("retoma_dead_notifications", "Messages to people that were given up.", [], [[found.dead]])
+    yield make_gauge(
+        "retoma_oldest_due_notification_seconds",
+        "Time that the oldest due message to a person has waited to be sent.",
+        [],
+        [[_to_seconds(found.late_for)]],
+    )
+
+
+def _schedule_metrics(snapshot: Metrics) -> Iterator[Metric]:
+    found, pipelines = snapshot.schedules, _list_pipelines(snapshot)
+    yield make_counter(
+        "retoma_schedule_starts",
+        "Due times of schedules, by outcome: `started`, or why no run started.",
+        ["pipeline", "outcome"],
+        ([one, each, found.outcomes.get((one, each), 0)] for one in pipelines for each in SCHEDULE_OUTCOMES),
+    )
+    yield make_counter(
+        "retoma_schedule_late_seconds",
+        "Time by which runs of schedules started late, in total.",
+        ["pipeline"],
+        ([one, found.late.get(one, timedelta(0)).total_seconds()] for one in pipelines),
+    )
+    yield make_gauge(
+        "retoma_oldest_due_schedule_seconds",
+        "Time that the oldest due schedule has waited for a process with its code.",
+        [],
+        [[found.late_for.total_seconds()]],
     )
 
 

@@ -6,18 +6,24 @@ A response contains records (`retoma.records`) as they are. A schema here is a p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Header
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
+from retoma.client.budgets import MAX_BUDGET, MAX_RATE
 from retoma.define.options import MAX_PRIORITY
 from retoma.define.webhook import EVENTS, MAX_RETRIES
 from retoma.engine.reviews import MAX_COMMENTS, MAX_NOTES_LENGTH, MAX_UNDO
 from retoma.engine.reviews import MAX_ITEMS as MAX_ITEMS_SENT_BACK
 from retoma.records import (
+    AuditEntry,
+    BudgetAction,
+    BudgetPeriodTotal,
+    BudgetStatus,
     BulkAction,
     Charge,
     ChargeTotal,
@@ -28,20 +34,27 @@ from retoma.records import (
     ItemStatus,
     Orphan,
     Pool,
+    RetentionRule,
+    RetentionTotals,
     Review,
     Run,
+    RunHold,
+    RunRemoval,
     RunSummary,
     StepRevision,
     StuckRun,
     Subject,
     Subscription,
+    TableSize,
     WaitingRetry,
 )
 from retoma.states import RunState
+from retoma.terminal import UNSAFE_CHARACTERS
 
 MAX_INPUTS = 10_000
 MAX_DECISIONS = 200
 MAX_RECORDING_SECONDS = 10**7
+MAX_QUOTE_LENGTH = 2_000
 MAX_PAGE_SIZE = 500
 MAX_BIGINT = 2**63 - 1
 MAX_INT = 2**31 - 1
@@ -54,6 +67,16 @@ def _check_storable(value: str) -> str:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00]+$"), AfterValidator(_check_storable)]
+PersonName = Annotated[
+    str,
+    Field(min_length=1, max_length=500, pattern=rf"^[^\s{UNSAFE_CHARACTERS}][^{UNSAFE_CHARACTERS}]*$"),
+    AfterValidator(_check_storable),
+]
+ScheduleName = Annotated[
+    str,
+    Field(min_length=1, max_length=100, pattern=rf"^[^/{UNSAFE_CHARACTERS}]+$"),
+    AfterValidator(_check_storable),
+]
 ItemKey = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$"), AfterValidator(_check_storable)]
 Notes = Annotated[str, Field(max_length=MAX_NOTES_LENGTH, pattern=r"^[^\x00]*$"), AfterValidator(_check_storable)]
 WebhookUrl = Annotated[
@@ -258,6 +281,37 @@ class PoolRequest(RequestBody):
     resume: bool = Field(False, description="End a pause that the provider requested.")
 
 
+class BudgetList(BaseModel):
+    budgets: list[BudgetStatus]
+
+
+class BudgetHistory(BaseModel):
+    periods: list[BudgetPeriodTotal] = Field(description="The current period first. A budget per run has none.")
+
+
+class BudgetRequest(RequestBody):
+    """A budget. Omitted fields keep their values; a new budget asks a person (`review`), and warns at 0.8."""
+
+    micros: int = Field(ge=0, le=MAX_BUDGET, description="The limit, in millionths of a US dollar.")
+    action: BudgetAction | None = Field(
+        None, description="`notify` only tells people; `review` also asks a person before the budget is passed."
+    )
+    warn_at: float | None = Field(None, gt=0, le=1, description="The share of the limit from which people are warned.")
+
+
+class MoneyRequest(RequestBody):
+    """How amounts of a tenant are shown. Without a currency, in US dollars only."""
+
+    time_zone: Name = Field(
+        "UTC",
+        description="In which days and months begin, such as America/Sao_Paulo.",
+        json_schema_extra={"format": "time-zone"},
+    )
+    currency: str | None = Field(None, pattern="^[A-Z]{3}$", description="Such as BRL.")
+    rate: Decimal | None = Field(None, gt=0, le=MAX_RATE, description="Units of the currency for a US dollar.")
+    rate_date: date | None = Field(None, description="The date of the rate.")
+
+
 class ChargePage(BaseModel):
     micros: int = Field(description="The cost of the run and its child runs so far, in millionths of a US dollar.")
     charges: list[Charge] = Field(description="Of the run itself. Its child runs have their own.")
@@ -272,6 +326,11 @@ class ChargeTotals(BaseModel):
 class DeliveryPage(BaseModel):
     deliveries: list[Delivery]
     next: UUID | None = Field(description="Pass it as `before` to get the next page. Null on the last page.")
+
+
+class AuditPage(BaseModel):
+    entries: list[AuditEntry]
+    next: int | None = Field(description="Pass it as `before` to get the next page. Null on the last page.")
 
 
 class RedeliverRequest(RequestBody):
@@ -350,6 +409,24 @@ class BulkActionList(BaseModel):
     bulk_actions: list[BulkAction]
 
 
+class RetentionRuleList(BaseModel):
+    rules: list[RetentionRule]
+
+
+class RunHoldList(BaseModel):
+    holds: list[RunHold]
+
+
+class RetentionDetails(BaseModel):
+    totals: RetentionTotals
+    removals: list[RunRemoval]
+    tables: list[TableSize]
+
+
+class RunsErased(BaseModel):
+    runs: int = Field(description="How many runs were removed.")
+
+
 class RetryList(BaseModel):
     retries: list[WaitingRetry]
 
@@ -415,6 +492,7 @@ class CommentRequest(RequestBody):
     to: float | None = Field(
         None, ge=0, le=MAX_RECORDING_SECONDS, description="The end in seconds, if the comment is about a range."
     )
+    quote: str = Field("", max_length=MAX_QUOTE_LENGTH, description="The passage that the comment is about.")
 
 
 class DecisionRequest(RequestBody):

@@ -34,7 +34,7 @@ async def get_run_details(by: Principal, run: Run) -> RunDetails:
     progress = {step.step: step for step in await runs.get_progress(run.id)}
     steps = [progress[each.name] for each in graph.steps if not each.internal and each.name in progress]
     waits = [] if run.is_over else await runs.list_waits(run.id)
-    children = await runs.count_children(run.id, tenant=by.tenant)
+    children = await runs.count_children(run.id)
     errors = await runs.get_errors(run.id, limit=MAX_ERRORS, with_stack=by.sees_stacks)
     return RunDetails(
         **vars(run),

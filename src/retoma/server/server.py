@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute
 from retoma.app import App
 from retoma.client import Client
 from retoma.errors import DefinitionError
+from retoma.privileges import get_user_name
 from retoma.server import metrics, problems
 from retoma.server.auth import Auth
 from retoma.server.dev_auth import DevAuth
@@ -26,6 +27,8 @@ from retoma.server.request_limits import RequestLimits
 from retoma.server.request_rate import CountRequests, RequestRate
 from retoma.server.routes import (
     actions,
+    audit,
+    budgets,
     bulk_actions,
     callbacks,
     charges,
@@ -35,15 +38,19 @@ from retoma.server.routes import (
     items,
     live,
     openapi,
+    people,
     pipelines,
     pools,
+    retention,
     reviews,
     runs,
+    schedules,
     webhook_endpoints,
     webhooks,
     workers,
 )
 from retoma.server.sessions import Sessions
+from retoma.server.single_sign_on import open_single_sign_on
 from retoma.server.streams import Streams
 from retoma.settings import Settings
 
@@ -51,11 +58,13 @@ API_PREFIX = "/api/v1"
 _API_ROUTERS = (
     runs.router,
     actions.router,
+    schedules.router,
     bulk_actions.router,
     reviews.router,
     files.router,
     items.router,
     live.router,
+    budgets.router,
     charges.router,
     pipelines.router,
     pools.router,
@@ -63,6 +72,9 @@ _API_ROUTERS = (
     deliveries.router,
     webhook_endpoints.router,
     webhooks.router,
+    people.router,
+    audit.router,
+    retention.router,
     openapi.router,
 )
 
@@ -78,7 +90,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
         redirect_slashes=False,
     )
     sessions = Sessions(client, settings)
-    dev_auth = None if dev_token is None else DevAuth(dev_token)
+    dev_auth = None if dev_token is None else DevAuth(dev_token, settings.dev_name or get_user_name())
     auth = Auth(client, settings.rate_limit_per_minute, sessions, dev_auth=dev_auth)
     server.state.auth = auth
     server.state.app = app
@@ -93,7 +105,7 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
         _include_application_routes(server, application)
     _check_distinct_addresses(applications)
     _check_access_declared(server)
-    add_page_routes(server.router, PageServices(app, client, auth, sessions))
+    add_page_routes(server.router, PageServices(app, client, auth, sessions, open_single_sign_on(client, settings)))
     if settings.public_url is None and dev_token is None:
         server.add_middleware(PublicUrlCheck)
     large_bodies = {path: limit for application in applications for path, limit in application.large_bodies.items()}

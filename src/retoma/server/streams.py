@@ -64,7 +64,7 @@ class Stream:
 
     key: Hashable
     run: UUID | None
-    tenant: int | None
+    tenants: frozenset[int] | None
     starts_after: int
     credential: Credential | None = None
     pings_left: int = MAX_STREAM_SECONDS // SECONDS_BETWEEN_PINGS
@@ -125,7 +125,7 @@ class Streams:
         self._per_key = per_key
         self._count_by_key: Counter[Hashable] = Counter()
         self._by_run: dict[UUID, set[Stream]] = {}
-        self._by_tenant: dict[int | None, set[Stream]] = {}
+        self._by_tenants: dict[frozenset[int] | None, set[Stream]] = {}
         self._ping_slots: list[set[Stream]] = [set() for _ in range(SECONDS_BETWEEN_PINGS)]
         self.count = 0
         self._opened_count = 0
@@ -142,17 +142,19 @@ class Streams:
         key: Hashable,
         *,
         run: UUID | None,
-        tenant: str | None,
+        tenants: Iterable[str] | None,
         after: int | None,
         credential: Credential | None = None,
     ) -> Stream:
-        """Open a stream of the events of a run, of a tenant, or of all tenants. Raise a Problem if there are too many.
+        """Open a stream of the events of a run, of these tenants, or of all. Raise a Problem if there are too many.
 
         The caller must close it, and must fetch the events between `after` and the stream's `starts_after`.
         """
         self._reserve(key)
         try:
-            owner = None if tenant is None else await self._tenants.get_or_create_id(tenant)
+            owners = (
+                None if tenants is None else frozenset([await self._tenants.get_or_create_id(each) for each in tenants])
+            )
             async with self._start_lock:
                 await self._start()
             await self._catch_up(after or 0)
@@ -162,7 +164,7 @@ class Streams:
         except BaseException:
             self._release(key)
             raise
-        stream = Stream(key, run, owner, self._through, credential)
+        stream = Stream(key, run, owners, self._through, credential)
         groups, name = self._find_groups(stream)
         groups.setdefault(name, set()).add(stream)
         self._ping_slots[self._opened_count % SECONDS_BETWEEN_PINGS].add(stream)
@@ -257,8 +259,8 @@ class Streams:
 
     def _distribute(self, events: Iterable[LiveEvent]) -> None:
         frames = [(event, encode_event(event)) for event in events] if self.count else []
-        for tenant, streams in self._by_tenant.items() if frames else ():
-            if chunk := b"".join(frame for event, frame in frames if tenant in (None, event.tenant)):
+        for tenants, streams in self._by_tenants.items() if frames else ():
+            if chunk := b"".join(frame for event, frame in frames if tenants is None or event.tenant in tenants):
                 for stream in streams:
                     stream.put(chunk)
         for event, frame in frames:
@@ -311,8 +313,8 @@ class Streams:
             return {}
 
     def _find_groups(self, stream: Stream) -> tuple[dict[Any, set[Stream]], Any]:
-        """Return the streams by run or by tenant, and the name of this one's group among them."""
-        return (self._by_tenant, stream.tenant) if stream.run is None else (self._by_run, stream.run)
+        """Return the streams by run or by tenants, and the name of this one's group among them."""
+        return (self._by_tenants, stream.tenants) if stream.run is None else (self._by_run, stream.run)
 
 
 def _too_many_streams_problem() -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 import asyncpg
@@ -51,14 +51,14 @@ async def find_live(database: Database, digests: Iterable[bytes]) -> set[bytes]:
 
 async def list_keys(
     database: Database,
-    tenant: str | None = None,
+    tenants: Sequence[int] | None = None,
     include_ended: bool = True,
     *,
     id: int | None = None,  # noqa: A002
     digest: bytes | None = None,
 ) -> list[ApiKey]:
     """Return keys, newest first."""
-    rows = await database.fetch(_SQL["list_keys"], tenant=tenant, include_ended=include_ended, id=id, digest=digest)
+    rows = await database.fetch(_SQL["list_keys"], tenants=tenants, include_ended=include_ended, id=id, digest=digest)
     return [_make_record(row) for row in rows]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from retoma.records import BulkAction, BulkKind, BulkTarget, WaitingRetry
-from retoma.store.database import Database
+from retoma.store.database import Database, Row
 from retoma.store.statements import statements
 
 _SQL = statements("bulk_actions")
@@ -56,16 +56,21 @@ async def list_actions(
     database: Database,
     *,
     id: UUID | None = None,  # noqa: A002
-    tenant: int | None = None,
+    tenants: Sequence[int] | None = None,
     limit: int = 50,
 ) -> list[BulkAction]:
     """Return actions, newest first."""
-    rows = await database.fetch(_SQL["list_bulk_actions"], id=id, tenant=tenant, limit=limit)
-    return [BulkAction(**{**row, "kind": BulkKind(row["kind"]), "filter": json.loads(row["filter"])}) for row in rows]
+    rows = await database.fetch(_SQL["list_bulk_actions"], id=id, tenants=tenants, limit=limit)
+    return [_make_action(row) for row in rows]
 
 
 async def list_open_actions(database: Database, limit: int) -> list[UUID]:
     return await database.fetch_column(_SQL["list_open_bulk_actions"], limit=limit)
+
+
+async def count_open_actions(database: Database, tenant: int | None) -> int:
+    """Return how many actions of this tenant are in progress; None: how many of all tenants together."""
+    return int(await database.fetch_value(_SQL["count_open_bulk_actions"], tenant=tenant))
 
 
 async def advance_action(database: Database, id: UUID) -> bool:  # noqa: A002
@@ -89,7 +94,7 @@ async def retry_job(database: Database, *, run: UUID, step: str, item: str, tena
 async def list_retries(
     database: Database,
     *,
-    tenant: int | None,
+    tenants: Sequence[int] | None,
     pipelines: Sequence[str] | None,
     queue: str | None,
     step: str | None,
@@ -97,5 +102,12 @@ async def list_retries(
     limit: int,
 ) -> list[WaitingRetry]:
     """Return jobs that wait for their next attempt, the next one first."""
-    values = {"tenant": tenant, "pipelines": pipelines, "queue": queue, "step": step, "code": code, "limit": limit}
+    values = {"tenants": tenants, "pipelines": pipelines, "queue": queue, "step": step, "code": code, "limit": limit}
     return await database.fetch_records(WaitingRetry, _SQL["list_retries"], **values)
+
+
+def _make_action(row: Row) -> BulkAction:
+    """The tenants of a person who may not act on all of them limit the action, but are not part of its filter."""
+    wanted = json.loads(row["filter"])
+    wanted.pop("tenants", None)
+    return BulkAction(**{**row, "kind": BulkKind(row["kind"]), "filter": wanted})

@@ -51,9 +51,9 @@ async def sum_charges(database: Database, **wanted: Any) -> list[ChargeTotal]:
     return await database.fetch_records(ChargeTotal, _SQL["sum_charges"], **wanted)
 
 
-async def sum_by_day(database: Database, since: datetime, zone: str) -> dict[date, int]:
-    """Return the costs of all tenants in micros, by day of the time zone. Days without charges are left out."""
-    rows = await database.fetch(_SQL["sum_charges_by_day"], since=since, zone=zone)
+async def sum_by_day(database: Database, since: datetime, zone: str, tenants: Sequence[int] | None) -> dict[date, int]:
+    """Return the costs of these tenants in micros, by day of the time zone. Days without charges are left out."""
+    rows = await database.fetch(_SQL["sum_charges_by_day"], since=since, zone=zone, tenants=tenants)
     return {row["day"]: row["micros"] for row in rows}
 
 

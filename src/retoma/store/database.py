@@ -7,14 +7,16 @@ import itertools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, Self, TypeVar
+from copy import copy
+from functools import partial
+from typing import Any, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from retoma.define.isolation import check_not_importing
-from retoma.errors import DatabaseUnavailable, InvalidInput, Unrecordable, WorkerGone
+from retoma.errors import DatabaseUnavailable, InvalidInput, RunRemoved, Unrecordable, WorkerGone
 from retoma.logs import get_logger
 from retoma.settings import Settings
 from retoma.store import embedded, migrate
@@ -31,6 +33,7 @@ UNREADABLE_ADDRESS = (
 )
 DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _WORKER_GONE = "RT001"  # raised by retoma.finish_and_claim
+_RUN_REMOVED = "RT006"  # raised by whatever takes a key that started a run
 _CONNECTION_LOST = (
     OSError,
     asyncpg.PostgresConnectionError,
@@ -103,6 +106,18 @@ def is_duplicate(error: BaseException) -> bool:
     return isinstance(error, asyncpg.UniqueViolationError)
 
 
+class Record(Protocol):
+    """What is written in the transaction of a statement, such as an entry of the audit log."""
+
+    def belongs_to(self, statement: Statement) -> bool:
+        """Return whether this statement is the one to write it with."""
+        ...
+
+    async def write(self, connection: Connection, rows: list[Row]) -> None:
+        """Write it, if the rows that the statement returned say that something has changed."""
+        ...
+
+
 class Database:
     """A PostgreSQL database. Use it as an async context manager, or `await Database.open(...)` and `close()`."""
 
@@ -111,7 +126,14 @@ class Database:
         self.pooled = False
         self._server = server
         self._pool_size = pool_size
-        self._pool: asyncpg.Pool | None = None
+        self._pools: list[asyncpg.Pool] = []  # at most one; shared with the copies that `recording` returns
+        self._record: Record | None = None
+
+    def recording(self, record: Record) -> Database:
+        """Return this database for one change: the statement that makes it also writes the record, or neither."""
+        changed = copy(self)
+        changed._record = record
+        return changed
 
     @classmethod
     async def open(cls, settings: Settings, *, pool_size: int = 4) -> Self:
@@ -130,8 +152,8 @@ class Database:
         return database
 
     async def close(self) -> None:
-        if self._pool is not None:
-            pool, self._pool = self._pool, None
+        while self._pools:
+            pool = self._pools.pop()
             try:
                 await asyncio.wait_for(pool.close(), _CLOSE_TIMEOUT)
             except DATABASE_ERRORS:
@@ -144,6 +166,18 @@ class Database:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @contextmanager
+    def used_exclusively(self) -> Iterator[None]:
+        """Keep other processes from using this embedded database. Raise Conflict if one does."""
+        assert self._server is not None
+        with self._server.attached_exclusively():
+            yield
+
+    def mark_as_moved(self, to: str) -> None:
+        """Let no process use this embedded database any longer: it was copied to the address `to`."""
+        assert self._server is not None
+        self._server.mark_as_moved(to)
 
     @property
     def address(self) -> str:
@@ -158,7 +192,9 @@ class Database:
         return f"{parts.hostname or 'local socket'}{f':{port}' if port else ''}{parts.path}"
 
     async def fetch(self, statement: Statement, **values: Any) -> list[asyncpg.Record]:
-        arguments = statement.bind(values)
+        arguments, record = statement.bind(values), self._record
+        if record is not None and record.belongs_to(statement):
+            return await self._run_with_retries(partial(_fetch_and_record, statement, arguments, record))
         return await self._run_with_retries(lambda connection: connection.fetch(statement.sql, *arguments))
 
     async def fetchrow(self, statement: Statement, **values: Any) -> asyncpg.Record | None:
@@ -240,15 +276,16 @@ class Database:
         return {"statement_cache_size": 0} if self.pooled else {"server_settings": _SESSION_SETTINGS | _KEEPALIVES}
 
     async def _open_pool(self) -> asyncpg.Pool:
-        if self._pool is None:
-            self._pool = await asyncpg.create_pool(
+        if not self._pools:
+            pool = await asyncpg.create_pool(
                 self.url,
                 min_size=0,
                 max_size=self._pool_size,
                 reset=_keep_session,
                 **self._connection_options,
             )
-        return self._pool
+            self._pools.append(pool)
+        return self._pools[0]
 
     async def _run_with_retries(self, call: Callable[[Connection], Awaitable[Returned]]) -> Returned:
         """Run a call, and repeat it after transient errors. Its statements must be safe to run twice."""
@@ -366,11 +403,25 @@ class DedicatedConnection:
 
 async def run_call(connection: Connection, pooled: bool, call: Callable[[Connection], Awaitable[Returned]]) -> Returned:
     """Make the call; behind a pooler in a transaction, so all its messages reach the same server."""
-    if not pooled:
-        return await call(connection)
+    try:
+        if not pooled:
+            return await call(connection)
+        async with connection.transaction():
+            await connection.execute(_TRANSACTION_SETTINGS)
+            return await call(connection)
+    except asyncpg.PostgresError as error:
+        if error.sqlstate == _RUN_REMOVED:
+            raise RunRemoved(str(error)) from error
+        raise
+
+
+async def _fetch_and_record(
+    statement: Statement, arguments: list[Any], record: Record, connection: Connection
+) -> list[Row]:
     async with connection.transaction():
-        await connection.execute(_TRANSACTION_SETTINGS)
-        return await call(connection)
+        rows: list[Row] = await connection.fetch(statement.sql, *arguments)
+        await record.write(connection, rows)
+        return rows
 
 
 def backoff(tries: int | None = None, first: float = 0.05, cap: float = 2.0) -> Any:

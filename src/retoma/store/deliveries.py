@@ -15,6 +15,7 @@ from retoma.states import DeliveryState
 from retoma.store.database import Database
 from retoma.store.rows import make_record, parse_json
 from retoma.store.statements import statements
+from retoma.store.tenants import as_filter
 
 _SQL = statements("deliveries")
 
@@ -97,7 +98,7 @@ async def record_attempt(
 class DeliveryFilter:
     """`before` is the last id of the previous page."""
 
-    tenant: int | None = None
+    tenants: Sequence[int] | None = None
     states: Sequence[DeliveryState] | None = None
     run: UUID | None = None
     endpoint: int | None = None
@@ -109,13 +110,13 @@ class DeliveryFilter:
 
 async def list_deliveries(database: Database, wanted: DeliveryFilter) -> list[Delivery]:
     """Return deliveries, newest first."""
-    rows = await database.fetch(_SQL["list_deliveries"], **vars(wanted))
+    rows = await database.fetch(_SQL["list_deliveries"], **vars(wanted) | as_filter(wanted.tenants))
     return [make_record(Delivery, row, state=DeliveryState(row["state"])) for row in rows]
 
 
-async def get_delivery(database: Database, delivery: UUID, tenant: int | None) -> DeliveryDetails | None:
+async def get_delivery(database: Database, delivery: UUID, tenants: Sequence[int] | None) -> DeliveryDetails | None:
     """Return a delivery with its body and its attempts."""
-    found = await list_deliveries(database, DeliveryFilter(id=delivery, tenant=tenant))
+    found = await list_deliveries(database, DeliveryFilter(id=delivery, tenants=tenants))
     if not found:
         return None
     body = (await database.fetch_one(_SQL["get_delivery_content"], id=delivery))["body"]
@@ -141,7 +142,7 @@ async def redeliver(database: Database, wanted: DeadLetterFilter) -> int:
 async def list_endpoints(
     database: Database,
     *,
-    tenant: int | None = None,
+    tenants: Sequence[int] | None = None,
     id: int | None = None,  # noqa: A002
     subscribed: bool = False,
     before: int | None = None,
@@ -149,7 +150,7 @@ async def list_endpoints(
 ) -> list[Endpoint]:
     """Return endpoints, newest first. `before` is the last id of the previous page."""
     rows = await database.fetch(
-        _SQL["list_endpoints"], tenant=tenant, id=id, subscribed=subscribed, before=before, limit=limit
+        _SQL["list_endpoints"], tenants=tenants, id=id, subscribed=subscribed, before=before, limit=limit
     )
     return [make_record(Endpoint, row, events=tuple(row["events"] or ())) for row in rows]
 

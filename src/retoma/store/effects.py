@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -131,11 +132,11 @@ async def claim_unlogged_orphans(database: Database, limit: int) -> list[Row]:
 
 
 async def list_orphans(
-    database: Database, run: UUID | None, tenant: int | None, after: OrphanKey | None, limit: int
+    database: Database, run: UUID | None, tenants: Sequence[int] | None, after: OrphanKey | None, limit: int
 ) -> list[Orphan]:
     """Return the orphans of a run, or those of all runs that nobody has resolved, the first ones first."""
     key = dict(zip(_AFTER, after or [None] * len(_AFTER), strict=True))
-    rows = await database.fetch(_SQL["list_orphans"], run=run, tenant=tenant, **key, limit=limit)
+    rows = await database.fetch(_SQL["list_orphans"], run=run, tenants=tenants, **key, limit=limit)
     return [make_record(Orphan, row, "value", "error") for row in rows]
 
 

@@ -34,7 +34,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from retoma import private_files
-from retoma.errors import DatabaseUnavailable
+from retoma.errors import Conflict, DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.masking import register_home
 from retoma.store import roles, run_as_unlisted_uid, supervisor
@@ -47,7 +47,9 @@ ACCOUNT = "retoma"  # of the server when started by root, if the machine has it
 UNUSED_IDS = range(30_000, 60_000)  # uids that distributions do not assign
 NOBODY = 65_534
 OWNER = "retoma"
+MOVED_NOTE = "database-moved"  # says where the database is now; as long as it exists, the server does not start
 OWNER_PASSWORD_FILE = "password"  # noqa: S105  (the name of the file)
+EXCLUSIVE_TIMEOUT = 3.0  # seconds, as the supervisor takes the lock for a moment now and then
 START_TIMEOUT = 120.0  # seconds; crash recovery of a large database takes long
 SETTINGS = {
     "shared_buffers": "256MB",
@@ -96,6 +98,7 @@ def attach(home: Path, port: int | None = None, settings: Mapping[str, str] | No
     with translate_errors(home):
         embedded = Embedded(home.expanduser().resolve(), port, settings or {})
     try:
+        embedded.refuse_moved()
         embedded.ensure()
         embedded.check_port()
     except BaseException:
@@ -140,6 +143,47 @@ class Embedded(AbstractContextManager["Embedded"]):
         """Make sure that the server runs and accepts connections. Call it when a connection fails. Blocks."""
         with translate_errors(self.home):
             self._ensure(time.monotonic() + START_TIMEOUT)
+
+    def refuse_moved(self) -> None:
+        """Raise DatabaseUnavailable if the database was moved to another server."""
+        note = self.folder / MOVED_NOTE
+        if note.exists():
+            raise DatabaseUnavailable(
+                f"the embedded database of {self.home} was moved to {note.read_text(encoding='utf-8').strip()}: set "
+                f"RETOMA_DATABASE_URL to that server. The old data is unchanged; to go back to it and lose what has "
+                f"happened since, delete {note}"
+            )
+
+    def mark_as_moved(self, to: str) -> None:
+        private_files.write_file(self.folder / MOVED_NOTE, f"{to}\n")
+        sync_folder(self.folder)
+
+    @contextmanager
+    def attached_exclusively(self) -> Iterator[None]:
+        """Be the only process that is attached. Others that attach meanwhile wait. Raise Conflict if another is."""
+        assert self._attached is not None
+        deadline = time.monotonic() + EXCLUSIVE_TIMEOUT
+        while not self._try_lock(fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                raise Conflict(
+                    f"other processes use the embedded database of {self.home}: stop all workers, servers and commands "
+                    "that use it, and try again"
+                )
+            time.sleep(0.05)
+        try:
+            yield
+        finally:
+            self._try_lock(fcntl.LOCK_SH)
+
+    def _try_lock(self, operation: int) -> bool:
+        # Changing the lock releases it for a moment, so it may fail and leave us without one.
+        assert self._attached is not None
+        try:
+            fcntl.flock(self._attached, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(self._attached, fcntl.LOCK_SH)
+            return False
+        return True
 
     def check_port(self) -> None:
         if self._port and read_listening_port(self.data) != str(self._port):

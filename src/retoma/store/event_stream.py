@@ -34,11 +34,17 @@ async def advance_mark(database: Database, mark: Mark) -> Mark:
 
 
 async def list_between(
-    database: Database, after: int, through: int, *, run: UUID | None = None, tenant: int | None = None, limit: int
+    database: Database,
+    after: int,
+    through: int,
+    *,
+    run: UUID | None = None,
+    tenants: Sequence[int] | None = None,
+    limit: int,
 ) -> list[LiveEvent]:
-    """Return events of a run, of a tenant, or of all."""
+    """Return events of a run, of these tenants, or of all."""
     statement = _SQL["list_events_between" if run is None else "list_run_events_between"]
-    only = {"tenant": tenant} if run is None else {"run": run}
+    only = {"tenants": tenants} if run is None else {"run": run}
     rows = await database.fetch(statement, after=after, through=through, limit=limit, **only)
     return [LiveEvent(**{**row, "data": drop_stack(parse_event_data(row))}) for row in rows]
 

@@ -55,12 +55,15 @@ async def list_queues(
     return await _list_queues_with(database, jobs, ages, heartbeat_timeout)
 
 
-async def list_queues_of_tenant(
-    database: Database, tenant: int, heartbeat_timeout: timedelta, max_runs: int = MAX_RUNS
+async def list_queues_of_tenants(
+    database: Database, tenants: Sequence[int], heartbeat_timeout: timedelta, max_runs: int = MAX_RUNS
 ) -> list[QueueMetrics]:
-    """Return every queue with the jobs of one tenant only. Its workers serve all tenants."""
-    jobs = await database.fetch(_SQL["count_tenant_jobs_by_queue"], tenant=tenant, max_runs=max_runs)
-    ages = {row["queue"]: row["age"] for row in jobs if row["age"] is not None}
+    """Return every queue with the jobs of these tenants only. Its workers serve all tenants."""
+    jobs = await database.fetch(_SQL["count_tenant_jobs_by_queue"], tenants=tenants, max_runs=max_runs)
+    ages: ReadyAges = {}
+    for row in jobs:
+        if row["age"] is not None:
+            ages[row["queue"]] = max(row["age"], ages.get(row["queue"], row["age"]))
     return await _list_queues_with(database, jobs, ages, heartbeat_timeout)
 
 
@@ -82,15 +85,17 @@ async def find_served_queue(database: Database, queue: str, heartbeat_timeout: t
     return next((row for row in found if row["queue"] == queue), None)
 
 
-async def count_open_runs(database: Database, max_runs: int | None = None) -> dict[tuple[str, RunState], int]:
+async def count_open_runs(
+    database: Database, max_runs: int | None = None, tenants: Sequence[int] | None = None
+) -> dict[tuple[str, RunState], int]:
     """Return the number of open runs by pipeline and state, among the oldest `max_runs`."""
-    rows = await database.fetch(_SQL["count_open_runs_by_state"], max_runs=max_runs)
+    rows = await database.fetch(_SQL["count_open_runs_by_state"], max_runs=max_runs, tenants=tenants)
     return {(row["pipeline"], RunState(row["state"])): row["runs"] for row in rows}
 
 
-async def count_open_and_stuck(database: Database) -> tuple[int, int]:
+async def count_open_and_stuck(database: Database, tenants: Sequence[int] | None = None) -> tuple[int, int]:
     """Return the number of open runs, and how many of them are stuck."""
-    row = await database.fetch_one(_SQL["count_open_runs"])
+    row = await database.fetch_one(_SQL["count_open_runs"], tenants=tenants)
     return row["open"], row["stuck"]
 
 
@@ -107,7 +112,7 @@ async def count_orphans(database: Database) -> dict[str, int]:
 
 async def list_open_reviews(database: Database) -> list[OpenReviewMetrics]:
     """Return open reviews by pipeline and step, without empty rows."""
-    found = await reviews.count_open(database, tenant=None)
+    found = await reviews.count_open(database)
     now = await clock.now(database)
     return [
         OpenReviewMetrics(each.pipeline, each.step, each.open, each.overdue, now - each.oldest_at) for each in found
@@ -217,14 +222,17 @@ async def list_pools(database: Database, ages: ReadyAges) -> list[PoolMetrics]:
     return [PoolMetrics(**row, oldest_for=ages.get(row["name"])) for row in rows]
 
 
-async def get_delivery_metrics(database: Database) -> DeliveryMetrics:
-    return DeliveryMetrics(**await database.fetch_one(_SQL["get_delivery_metrics"]))
+async def get_delivery_metrics(database: Database, tenants: Sequence[int] | None = None) -> DeliveryMetrics:
+    return DeliveryMetrics(**await database.fetch_one(_SQL["get_delivery_metrics"], tenants=tenants))
 
 
 async def get_pipeline_metrics(
-    database: Database, pipeline: str, since: datetime, excluded_steps: Sequence[str]
+    database: Database,
+    pipeline: str,
+    since: datetime,
+    excluded_steps: Sequence[str],
+    tenants: Sequence[int] | None = None,
 ) -> PipelineMetrics:
-    row = await database.fetch_one(
-        _SQL["get_pipeline_metrics"], pipeline=pipeline, since=since, excluded_steps=list(excluded_steps)
-    )
+    values = {"pipeline": pipeline, "since": since, "excluded_steps": list(excluded_steps), "tenants": tenants}
+    row = await database.fetch_one(_SQL["get_pipeline_metrics"], **values)
     return PipelineMetrics(**dict(row))

@@ -19,6 +19,7 @@ _STORE = files("retoma.store")
 RELEASE = version("retoma")
 _PRERELEASE_SCHEMA = "0001_core"  # the first migration of the development versions before the first release
 _LOCK = 7_361_726_001  # the advisory lock of migrations
+UNFINISHED_RESTORE = "unfinished_restore"  # the table that a restore creates first and drops last
 LOCK_TIMEOUT = "2s"  # for a lock on a table: other statements on that table queue behind ours
 
 
@@ -37,7 +38,8 @@ class Migration:
 class SchemaStatus:
     """The last migration in the database, and the release of its functions. `newest` is the last one of this release.
 
-    `is_prerelease` means that a development version before the first release created the schema.
+    `is_prerelease` means that a development version before the first release created the schema, `is_unfinished` that
+    a backup is being restored, or that its restore was interrupted.
     """
 
     applied: int
@@ -45,16 +47,22 @@ class SchemaStatus:
     functions_of: str | None
     functions_are_ours: bool
     is_prerelease: bool = False
+    is_unfinished: bool = False
 
     @property
     def is_newer(self) -> bool:
-        return self.applied > self.newest or _parse_release(self.functions_of) > _parse_release(RELEASE)
+        return is_newer(self.applied, self.functions_of)
 
     @property
     def is_current(self) -> bool:
         """Return whether this release can use the schema. Functions of the next release stay callable by this one."""
-        is_same = self.applied == self.newest and not self.is_prerelease
+        is_same = self.applied == self.newest and not self.is_prerelease and not self.is_unfinished
         return is_same and (self.functions_are_ours or self.is_newer)
+
+
+def is_newer(schema: int, release: str | None) -> bool:
+    """Return whether a schema, with the functions of a release, is newer than this release."""
+    return schema > list_migrations()[-1].number or _parse_release(release) > _parse_release(RELEASE)
 
 
 def list_migrations() -> list[Migration]:
@@ -92,6 +100,7 @@ async def get_status(connection: Connection) -> SchemaStatus:
         functions_of=functions["release"] if functions else None,
         functions_are_ours=functions is not None and functions["digest"] == _functions_digest(),
         is_prerelease=first == _PRERELEASE_SCHEMA,
+        is_unfinished=await connection.fetchval(f"select to_regclass('retoma.{UNFINISHED_RESTORE}') is not null"),
     )
 
 
@@ -109,6 +118,11 @@ async def require_current(connection: Connection) -> None:
 
 
 def _refuse_unusable_schema(status: SchemaStatus) -> None:
+    if status.is_unfinished:
+        raise SchemaMismatch(
+            "a backup is being restored into this database, or its restore was interrupted: wait for it, or restore "
+            "again with `retoma restore BACKUP --replace`"
+        )
     if status.is_prerelease:
         raise SchemaMismatch(
             "the database was created by a development version of Retoma before the first release, and cannot be "

@@ -20,18 +20,18 @@ async def declare_pools(database: Database, pools: Sequence[DefinedPool]) -> Non
         await database.fetch(_SQL["declare_pool"], name=pool.name, **limits)
 
 
-async def list_pools(database: Database, name: str | None = None, tenant: int | None = None) -> list[Pool]:
-    return await database.fetch_records(Pool, _SQL["list_pools"], name=name, tenant=tenant)
+async def list_pools(database: Database, name: str | None = None, tenants: Sequence[int] | None = None) -> list[Pool]:
+    return await database.fetch_records(Pool, _SQL["list_pools"], name=name, tenants=tenants)
 
 
-async def list_holders(database: Database, tenant: int | None, limit: int) -> list[PoolJob]:
+async def list_holders(database: Database, tenants: Sequence[int] | None, limit: int) -> list[PoolJob]:
     """Return the jobs that hold slots, by pool, the oldest first."""
-    return await database.fetch_records(PoolJob, _SQL["list_pool_holders"], tenant=tenant, limit=limit)
+    return await database.fetch_records(PoolJob, _SQL["list_pool_holders"], tenants=tenants, limit=limit)
 
 
-async def list_waiters(database: Database, tenant: int | None, limit: int) -> list[PoolJob]:
+async def list_waiters(database: Database, tenants: Sequence[int] | None, limit: int) -> list[PoolJob]:
     """Return the first `limit` jobs of each pool that wait for its slots."""
-    return await database.fetch_records(PoolJob, _SQL["list_pool_waiters"], tenant=tenant, limit=limit)
+    return await database.fetch_records(PoolJob, _SQL["list_pool_waiters"], tenants=tenants, limit=limit)
 
 
 async def update_pool(database: Database, name: str, *, resume: bool = False, **limits: float | None) -> bool:

@@ -10,7 +10,7 @@ from retoma.store.database import Row
 Record = TypeVar("Record")
 
 
-def make_record(kind: type[Record], row: Row | dict[str, Any], *json_columns: str, **changes: Any) -> Record:
+def make_record(kind: type[Record], row: Row | dict[str, Any], /, *json_columns: str, **changes: Any) -> Record:
     """Return the row as a record: with parsed JSON in `json_columns`, and with other values for `changes`."""
     return kind(**{**row, **{name: parse_json(row[name]) for name in json_columns}, **changes})
 

@@ -11,19 +11,23 @@ from uuid import UUID
 
 import asyncpg
 
+from retoma.errors import RunRemoved
 from retoma.records import ErrorCounts, Event, FailedAttempt, Job, Run, StepProgress
 from retoma.states import JOB_FINAL_STATES, RUN_FINAL_STATES, JobState, RunState
 from retoma.store.database import Database
 from retoma.store.rows import make_record, parse_json
 from retoma.store.statements import statements
+from retoma.store.tenants import as_filter
 
 _SQL = statements("runs")
 _KEY_FIELDS = {"key", "digest"}
 _NOT_COMPLETED = RUN_FINAL_STATES - {RunState.COMPLETED}
 
 
-async def get_run(database: Database, run: UUID, tenant: int | None = None, *, with_input: bool = True) -> Run | None:
-    row = await database.fetchrow(_SQL["get_run"], run=run, tenant=tenant, with_input=with_input)
+async def get_run(
+    database: Database, run: UUID, tenants: Sequence[int] | None = None, *, with_input: bool = True
+) -> Run | None:
+    row = await database.fetchrow(_SQL["get_run"], run=run, tenants=tenants, with_input=with_input)
     return _make_run(row) if row else None
 
 
@@ -44,11 +48,12 @@ async def get_earlier_work(
 class RunFilter:
     """Runs of one or several pipelines, or of all, down to `first`. `before` is the last id of the previous page.
 
-    With a `parent`, only its child runs. With a `title`, only runs whose titles contain it, whatever the case, among
-    the newest `depth` of the tenant, or of all, before `before`.
+    With a `parent`, only its child runs. With a `title`, only runs whose titles contain it, whatever the case: any part
+    of a title for the newest `depth` of the tenants, or of all, before `before`, and a part that begins where a word
+    begins for all runs.
     """
 
-    tenant: int | None = None
+    tenants: Sequence[int] | None = None
     pipelines: Sequence[str] | None = None
     states: Sequence[RunState] | None = None
     before: UUID | None = None
@@ -62,7 +67,16 @@ class RunFilter:
 
 async def list_runs(database: Database, wanted: RunFilter) -> list[Run]:
     """Return runs, newest first."""
-    rows = await database.fetch(_SQL["list_runs"], by=_choose_index(wanted), **vars(wanted))
+    found = await _list_runs_by(_choose_index(wanted), database, wanted)
+    if wanted.title is not None and len(found) < wanted.limit:
+        # Only now: a title that many runs have is found among the newest, and the index would return all of them.
+        runs = {run.id: run for run in [*await _list_runs_by("title words", database, wanted), *found]}
+        found = [runs[run] for run in sorted(runs, reverse=True)[: wanted.limit]]
+    return found
+
+
+async def _list_runs_by(index: str, database: Database, wanted: RunFilter) -> list[Run]:
+    rows = await database.fetch(_SQL["list_runs"], by=index, **vars(wanted) | as_filter(wanted.tenants))
     return [_make_run(row) for row in rows]
 
 
@@ -80,9 +94,9 @@ def _choose_index(wanted: RunFilter) -> str:
     return "run" if wanted.pipelines is None else "pipeline"
 
 
-async def count_children(database: Database, run: UUID, tenant: int | None) -> dict[RunState, int]:
+async def count_children(database: Database, run: UUID, tenants: Sequence[int] | None) -> dict[RunState, int]:
     """Return the number of child runs by state, in the order of the states."""
-    rows = await database.fetch(_SQL["count_children"], run=run, tenant=tenant)
+    rows = await database.fetch(_SQL["count_children"], run=run, tenants=tenants)
     found = {row["state"]: row["runs"] for row in rows}
     return {state: found[state] for state in RunState if state in found}
 
@@ -93,13 +107,18 @@ async def list_ancestors(database: Database, run: UUID, limit: int) -> list[UUID
 
 
 async def find_by_key(database: Database, tenant: int, pipeline: str, key: str) -> UUID | None:
-    run: UUID | None = await database.find_value(_SQL["find_run_by_key"], tenant=tenant, pipeline=pipeline, key=key)
-    return run
+    """Return the run that a key has started, or None for an unknown key. Raise RunRemoved if it was removed since."""
+    found = await database.fetchrow(_SQL["find_run_by_key"], tenant=tenant, pipeline=pipeline, key=key)
+    if found is not None and found["is_removed"]:
+        raise RunRemoved(key)
+    return None if found is None else found["run"]
 
 
-async def get_start_times(database: Database, runs: Iterable[UUID]) -> dict[UUID, datetime]:
-    """Return when work started in those runs that have started."""
-    rows = await database.fetch(_SQL["get_start_times"], runs=list(runs))
+async def get_start_times(
+    database: Database, runs: Iterable[UUID], tenants: Sequence[int] | None = None
+) -> dict[UUID, datetime]:
+    """Return when work started in those runs of these tenants that have started."""
+    rows = await database.fetch(_SQL["get_start_times"], runs=list(runs), tenants=tenants)
     return {row["id"]: row["started_at"] for row in rows}
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+from uuid import UUID
+
 from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("tenants")
 DEFAULT = "default"
+OwnedKind = Literal["run", "review", "delivery", "endpoint", "schedule"]
 
 
 class Tenants:
@@ -35,8 +40,28 @@ class Tenants:
             self._ids[name] = found
         return self._ids[name]
 
+    async def find_owner(self, kind: OwnedKind, id: UUID | int) -> int | None:  # noqa: A002
+        """Return the id of the tenant that owns the object, or None if there is no such object."""
+        values = {"uuid": id, "number": None} if isinstance(id, UUID) else {"uuid": None, "number": id}
+        found: int | None = await self._database.find_value(_SQL["find_owner"], kind=kind, **values)
+        return found
+
+    async def list_names(self) -> list[str]:
+        """Return the names of all tenants, in order."""
+        return sorted(row["name"] for row in await self._database.fetch(_SQL["list_tenants"]))
+
     async def get_name(self, number: int) -> str:
         if number not in self._names:
             rows = await self._database.fetch(_SQL["list_tenants"])
             self._names = {row["id"]: row["name"] for row in rows}
         return self._names[number]
+
+
+def as_filter(tenants: Sequence[int] | None) -> dict[str, int | Sequence[int] | None]:
+    """Return the parameters `tenant` and `tenants` of a statement: only one tenant alone is found in order by an index.
+
+    None means all tenants.
+    """
+    if tenants is not None and len(tenants) == 1:
+        return {"tenant": tenants[0], "tenants": None}
+    return {"tenant": None, "tenants": tenants}

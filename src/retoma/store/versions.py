@@ -78,11 +78,13 @@ async def set_limits(
     *,
     stuck_after: timedelta,
     resumes: int,
+    retention: timedelta | None,
     timeouts: Mapping[str, timedelta],
     reviews: Mapping[str, str],
 ) -> None:
     """Store the current settings of the application, which are not part of the graph."""
-    await database.fetch(_SQL["set_limits"], version=version, stuck_after=stuck_after, resumes=resumes)
+    limits = {"stuck_after": stuck_after, "resumes": resumes, "retention": retention}
+    await database.fetch(_SQL["set_limits"], version=version, **limits)
     await database.fetch(_SQL["set_timeouts"], version=version, step=list(timeouts), timeout=list(timeouts.values()))
     if reviews:
         await database.fetch(_SQL["set_reviews"], version=version, step=list(reviews), review=list(reviews.values()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -109,7 +109,7 @@ async def fail_overdue_run(database: Database, run: UUID) -> bool:
 
 
 async def list_stuck(
-    database: Database, tenant: int | None = None, run: UUID | None = None, limit: int = 100
+    database: Database, tenants: Sequence[int] | None = None, run: UUID | None = None, limit: int = 100
 ) -> list[StuckRun]:
-    rows = await database.fetch(_SQL["list_stuck"], tenant=tenant, run=run, limit=limit)
+    rows = await database.fetch(_SQL["list_stuck"], tenants=tenants, run=run, limit=limit)
     return [make_record(StuckRun, row, "data") for row in rows]

@@ -69,9 +69,10 @@ async def list_busy(database: Database) -> set[str]:
     return {row["name"] for row in await database.fetch(_SQL["list_busy_workers"], max_runs=MAX_RUNS)}
 
 
-async def list_running_jobs(database: Database, limit: int) -> list[RunningJob]:
-    """Return the jobs that workers run, the oldest first, among the oldest open runs."""
-    return await database.fetch_records(RunningJob, _SQL["list_running_jobs"], max_runs=MAX_RUNS, limit=limit)
+async def list_running_jobs(database: Database, tenants: Sequence[int] | None, limit: int) -> list[RunningJob]:
+    """Return the jobs that workers run, the oldest first, among the oldest open runs of these tenants."""
+    values = {"tenants": tenants, "max_runs": MAX_RUNS, "limit": limit}
+    return await database.fetch_records(RunningJob, _SQL["list_running_jobs"], **values)
 
 
 async def request_stacks(database: Database, worker: int, by: str) -> None:

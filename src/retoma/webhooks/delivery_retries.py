@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from typing import Protocol
 
 from retoma.define.webhook import SCHEDULES
-from retoma.store.deliveries import ClaimedDelivery
 
 MAX_PAUSE = timedelta(hours=1)
 JITTER = (1.0, 1.2)
@@ -17,6 +17,17 @@ _GONE = 410
 _BUSY = (429, 503)
 _NOT_YET = (404, 408, 409, 425, 429)  # temporary 4xx responses: n8n answers 404 and 409 until its workflow waits
 MAX_REJECTED_ATTEMPTS = 3
+
+
+class Attempted(Protocol):
+    """What was sent: a webhook, or a message to a person. `schedule_attempt` counts this attempt."""
+
+    @property
+    def schedule(self) -> str: ...
+    @property
+    def schedule_attempt(self) -> int: ...
+    @property
+    def retries(self) -> int | None: ...
 
 
 class DeliveryOutcome(StrEnum):
@@ -35,7 +46,7 @@ class RetryDecision:
     pause: timedelta | None = None
 
 
-def decide_after_response(delivery: ClaimedDelivery, status: int, retry_after: timedelta | None) -> RetryDecision:
+def decide_after_response(delivery: Attempted, status: int, retry_after: timedelta | None) -> RetryDecision:
     """Return the decision: 2xx is delivered, 410 disables the endpoint, and everything else is retried, permanent 4xx
     responses at most twice."""
     if 200 <= status < 300:
@@ -48,7 +59,7 @@ def decide_after_response(delivery: ClaimedDelivery, status: int, retry_after: t
 
 
 def decide_after_failure(
-    delivery: ClaimedDelivery, *, at_least: timedelta | None = None, pause: timedelta | None = None
+    delivery: Attempted, *, at_least: timedelta | None = None, pause: timedelta | None = None
 ) -> RetryDecision:
     """Return the next retry of the delivery's schedule, or DEAD if none is left."""
     waits, tried = SCHEDULES[delivery.schedule], delivery.schedule_attempt

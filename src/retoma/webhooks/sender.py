@@ -1,19 +1,17 @@
 """The webhook sender: claims due deliveries, signs and sends them, and records the outcome.
 
-Any number of processes may send, without a leader. If one dies between sending and recording, its deliveries are sent
-again with the same id once their lease has expired.
+A delivery whose sender died is sent again with the same id.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from retoma.client import Client
 from retoma.define.codec import describe_validation_error
+from retoma.engine.outbox_sender import OutboxSender
 from retoma.errors import DatabaseUnavailable, NoResponse, UnsafeUrl, WebhookBodyFailed
 from retoma.logs import get_logger
 from retoma.masking import hide_folders, mask_secrets
@@ -22,9 +20,7 @@ from retoma.settings import Settings
 from retoma.signing import check_secret, sign_headers
 from retoma.states import DeliveryState
 from retoma.store import deliveries, servers
-from retoma.store.database import Database
 from retoma.store.deliveries import ClaimedDelivery, RecordedAttempt
-from retoma.store.notify import listen
 from retoma.tracebacks import release_frames
 from retoma.webhooks.body import build_body
 from retoma.webhooks.delivery_retries import (
@@ -41,72 +37,22 @@ MAX_RESPONSE_BYTES = 64_000
 MAX_STORED_LENGTH = 1_000
 LEASE = timedelta(seconds=30)
 MAX_PER_HOST = 8
-MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.5, 2.0  # between polls, unless a notification comes
 
 
-class Sender:
+class Sender(OutboxSender[ClaimedDelivery]):
     """Sends webhooks until `stop`, which lets attempts in progress finish."""
 
     def __init__(self, client: Client, settings: Settings, outgoing: HttpClient, *, concurrency: int = 50) -> None:
+        super().__init__(client.database, concurrency=concurrency)
         self._client = client
-        self._database: Database = client.database
         self._pipelines = sorted(client.app.pipelines) if client.app else []
         self._settings = settings
         for secret in self._list_configured_secrets():
             check_secret(secret)
         self._outgoing = outgoing
-        self._concurrency = concurrency
-        self._sending: set[asyncio.Task[None]] = set()
-        self._wake = asyncio.Event()
-        self._stopping = False
 
-    def stop(self) -> None:
-        self._stopping = True
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Send until stopped. If the database is unreachable, wait for it."""
-        listening = None if self._database.pooled else asyncio.ensure_future(listen(self._database, self._wake.set))
-        poll_seconds = MIN_POLL_SECONDS
-        try:
-            while not self._stopping:
-                self._wake.clear()
-                try:
-                    await self._start_due()
-                except Exception as error:  # noqa: BLE001  (deliveries stay due; the next poll tries again)
-                    log.warning("webhooks_delayed", message="could not claim due webhooks; retrying", error=error)
-                woken = await self._wait_for_wake(within=poll_seconds)
-                poll_seconds = MIN_POLL_SECONDS if woken else min(2 * poll_seconds, MAX_POLL_SECONDS)
-        finally:
-            if listening is not None:
-                listening.cancel()
-            await asyncio.gather(*self._sending, *([listening] if listening else []), return_exceptions=True)
-
-    async def _wait_for_wake(self, within: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                return await self._wake.wait()
-        return False
-
-    async def send_due(self) -> int:
-        """Send all due deliveries, and those that become due by that. Return the number of attempts. For tests."""
-        sent = 0
-        while claimed := await self._claim_due(self._concurrency):
-            await asyncio.gather(*map(self._send, claimed))
-            sent += len(claimed)
-        return sent
-
-    async def _start_due(self) -> None:
-        room = self._concurrency - len(self._sending)
-        if room > 0:
-            for delivery in await self._claim_due(room):
-                task = asyncio.ensure_future(self._send(delivery))
-                self._sending.add(task)
-                task.add_done_callback(self._on_sent)
-
-    def _on_sent(self, task: asyncio.Task[None]) -> None:
-        self._sending.discard(task)
-        self._wake.set()  # there is room, and the next of the same run may be due
+    def _log_delay(self, error: Exception) -> None:
+        log.warning("webhooks_delayed", message="could not claim due webhooks; retrying", error=error)
 
     async def _claim_due(self, room: int) -> list[ClaimedDelivery]:
         return await deliveries.claim_deliveries(self._database, self._pipelines, room, MAX_PER_HOST, LEASE)

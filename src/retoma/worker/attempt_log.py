@@ -1,10 +1,10 @@
-"""Log lines of failed attempts. Their stacks are in the run's events."""
+"""Log lines of failed attempts, whose stacks are in the run's events, and of jobs that wait because of a budget."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retoma.engine.outcomes import Failure, Outcome, Retried
+from retoma.engine.outcomes import Failure, Outcome, OverBudget, Retried
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.records import describe_recorded_error
@@ -15,8 +15,10 @@ log = get_logger(__name__)
 
 async def log_failed_attempts(reported: Sequence[Outcome], tenants: Tenants) -> None:
     for outcome in reported:
-        if isinstance(outcome, Failure | Retried):
+        if isinstance(outcome, (Failure, Retried)):  # a union would be built for each outcome
             _log_failed_attempt(outcome, await _get_tenant_name(outcome.claim.tenant, tenants))
+        elif isinstance(outcome, OverBudget):
+            _log_budget(outcome, await _get_tenant_name(outcome.claim.tenant, tenants))
 
 
 async def _get_tenant_name(tenant: int, tenants: Tenants) -> str:
@@ -25,6 +27,19 @@ async def _get_tenant_name(tenant: int, tenants: Tenants) -> str:
         return await tenants.get_name(tenant)
     except DatabaseUnavailable:
         return str(tenant)
+
+
+def _log_budget(outcome: OverBudget, tenant: str) -> None:
+    claim = outcome.claim
+    log.warning(
+        "budget_reached",
+        message="a job waits for a person, because it would pass a budget",
+        tenant=tenant,
+        run=str(claim.run),
+        step=claim.step,
+        **({"item": claim.item} if claim.item else {}),
+        reason=outcome.reason.message,
+    )
 
 
 def _log_failed_attempt(outcome: Failure | Retried, tenant: str) -> None:

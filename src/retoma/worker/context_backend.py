@@ -47,7 +47,9 @@ from retoma.records import Fact
 from retoma.store import clock, effects, external_work, tenant_facts, tenant_profiles, watchdog
 from retoma.store.database import Database
 from retoma.store.external_work import StartedChild
+from retoma.store.tenant_files import grant_files
 from retoma.worker import child_runs
+from retoma.worker.attempt_provider_buffer import AttemptProviderBuffer
 from retoma.worker.chain_provider import ChainProvider, ProviderUsedUp
 from retoma.worker.charge_buffer import ChargeBuffer
 from retoma.worker.child_runs import Child
@@ -78,7 +80,13 @@ class ContextBackends:
         self.public_url = public_url
         self.served_versions = served_versions
         self.charge_buffer = ChargeBuffer(database)
+        self.attempt_providers = AttemptProviderBuffer(database)
         self.effects_in_progress: Counter[ClaimKey] = Counter()  # calls by the jobs that make them
+
+    async def flush(self) -> None:
+        """Write what attempts have buffered, before their outcomes."""
+        await self.charge_buffer.flush()
+        await self.attempt_providers.flush()
 
     def create(self, claim: Claim, step_call: StepCall) -> AttemptContextBackend:
         return AttemptContextBackend(self, claim, step_call)
@@ -113,7 +121,9 @@ class AttemptContextBackend:
     async def save_file(self, content: bytes | Path, name: str) -> File:
         if self._app.files is None:
             raise DefinitionError("this application has no file store: set App(files=...)")
-        return await self._app.files.save(content, name=name)
+        saved = await self._app.files.save(content, name=name)
+        await grant_files(self._backends.database, self._claim.tenant, [saved.file])
+        return saved
 
     async def remember(self, known: Sequence[Fact], language: str, about: str) -> None:
         claim = self._claim

@@ -9,7 +9,7 @@ from datetime import timedelta
 from math import inf
 from uuid import UUID
 
-from retoma.engine import bulk_actions, watchdog
+from retoma.engine import watchdog
 from retoma.errors import DatabaseUnavailable
 from retoma.identifiers import ClaimKey
 from retoma.logs import get_logger
@@ -84,8 +84,6 @@ class Maintenance:
             await self._log_orphans()
         found = await workers.release_due_jobs(self._database, MAX_RELEASED_JOBS)
         if found.released:
-            self._on_work()
-        if await bulk_actions.advance_open_actions(self._database):
             self._on_work()
         if found.poll_in is not None and found.poll_in <= NOW:
             self._on_poll_due()

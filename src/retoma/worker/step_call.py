@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from copy import copy
+from decimal import Decimal
+from math import ceil
 from typing import Any, get_args
 
 import msgspec
@@ -14,6 +16,7 @@ from retoma.define.context import Context
 from retoma.define.external_work import locate_provider
 from retoma.define.graph import EdgeKind, Graph
 from retoma.define.items import SKIPPED, FailedItem, ItemCounts, Items
+from retoma.define.options import MAX_COST_LIMIT
 from retoma.define.pipeline import Pipeline
 from retoma.define.provider_chain import ProviderChain
 from retoma.define.step import Binding, Step
@@ -22,6 +25,7 @@ from retoma.engine.outcomes import Success
 from retoma.errors import DefinitionError, GiveUp
 from retoma.worker.chain_provider import ChainProvider
 
+MICROS_PER_DOLLAR = 1_000_000
 Arguments = dict[str, Any]
 TOO_LARGE = '"TOO_LARGE"'  # sent instead of the results of all items
 _MISSING = object()
@@ -55,7 +59,9 @@ class StepCall:
         self.resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
         self.chain, self._chain_name = _find_chain(self.resources)
         self.provider: ChainProvider | None = None
-        self.checks_before_attempt = self.chain is not None or step.policy.cost_limit is not None
+        self.checks_before_attempt = (
+            self.chain is not None or step.policy.cost_limit is not None or step.estimated_cost is not None
+        )
         self.takes_input = any(binding.kind == "input" for binding in step.bindings)
         self.takes_item = any(binding.kind == "item" for binding in step.bindings)
         self.takes_context = any(resource.name == "ctx" for resource in step.resources)
@@ -70,6 +76,27 @@ class StepCall:
                 raise DependencyMissing(binding.name)
             values[binding.parameter] = binding.default if value is _MISSING else value
         return values
+
+    def estimate_micros(self, claim: Claim) -> int | None:
+        """Return what this attempt is expected to cost, in millionths of a US dollar.
+
+        None without an estimate, and for a step that does not run. Raise ValueError if it is no amount.
+        """
+        if self.step.estimated_cost is None:
+            return None
+        try:
+            data = self.build_arguments(claim)
+        except DependencyMissing:
+            return None
+        if not self.step.should_run(data):
+            return None
+        estimate = self.step.estimate_cost(data)
+        is_number = isinstance(estimate, int | float | Decimal) and not isinstance(estimate, bool)
+        if not is_number or not 0 <= estimate < MAX_COST_LIMIT:  # type: ignore[operator]
+            raise ValueError(
+                f"estimated_cost= of {self.step.name!r} returned {estimate!r:.80}; return US dollars as a number"
+            )
+        return ceil(Decimal(estimate) * MICROS_PER_DOLLAR)  # type: ignore[arg-type]
 
     def get_time_limit(self, claim: Claim) -> float:
         """Return the seconds that this attempt may take: its timeout, or the rest of the work limit."""

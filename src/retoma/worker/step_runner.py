@@ -23,26 +23,27 @@ from retoma.errors import DatabaseUnavailable
 from retoma.logs import CURRENT_ATTEMPT
 from retoma.records.wait import NO_PROVIDER
 from retoma.states import ReviewState
-from retoma.store import charges, revisions, runs
+from retoma.store import budgets, charges, revisions, runs
 from retoma.store.database import Database
 from retoma.store.revisions import PreviousWork
 from retoma.store.tenants import Tenants
 from retoma.worker.attempt import build_crash_outcome, build_failure_outcome, build_timeout_outcome, run_attempt
 from retoma.worker.context_backend import ContextBackends
+from retoma.worker.passed_budget import describe_passed_budget
 from retoma.worker.process_pool import ProcessPool
 from retoma.worker.provider_breakers import ProviderBreakers, Wait
 from retoma.worker.provider_choice import choose_provider
 from retoma.worker.served_versions import ServedVersions
 from retoma.worker.stacks import format_task_stack, format_thread_stack
-from retoma.worker.step_call import DependencyMissing, StepCall
+from retoma.worker.step_call import MICROS_PER_DOLLAR, DependencyMissing, StepCall
 from retoma.worker.thread_pool import ThreadPool
 
 UNAVAILABLE_DELAY = timedelta(seconds=1)
 START_TIMEOUT = 60.0  # beyond its timeout, for preparing an attempt before its function starts
 INPUTS_KEPT = 8
 REJECTED = "REJECTED"
-MICROS_PER_DOLLAR = 1_000_000
 COST_LIMIT = "COST_LIMIT"
+ESTIMATE_FAILED = "ESTIMATE_FAILED"
 
 
 class StepRunner:
@@ -165,16 +166,22 @@ class JobAttempt:
         )
 
     async def _prepare_attempt(self) -> Outcome | None:
-        """Check the cost limit and choose a provider. Return an outcome if the attempt must not start."""
+        """Check the cost limit and the budgets, and choose a provider.
+
+        Return an outcome if the attempt must not start.
+        """
         step = self._step_call.step
         if step.policy.cost_limit is not None and (sentence := await self._explain_cost_limit(step.policy.cost_limit)):
             return build_failure_outcome(self.claim, COST_LIMIT, sentence)
+        if step.estimated_cost is not None and (prevented := await self._reserve_budget()):
+            return prevented
         if self._step_call.chain is None:
             return None
         chosen = await choose_provider(self._runner.database, self._runner.breakers, self._step_call, self.claim)
         if isinstance(chosen, Wait):
             return outcomes.Returned(self.claim, chosen.delay, NO_PROVIDER)
         self._step_call = self._step_call.with_provider(chosen)
+        self._runner.context_backends.attempt_providers.add(self.claim, chosen.name)
         return None
 
     async def _explain_cost_limit(self, limit: float) -> str | None:
@@ -189,6 +196,17 @@ class JobAttempt:
             f"the attempts at {claim.step!r} have cost US$ {cost / MICROS_PER_DOLLAR:.2f}, which reaches "
             f"cost_limit={limit:g}, the limit for all attempts together"
         )
+
+    async def _reserve_budget(self) -> Outcome | None:
+        """Reserve the estimated cost. Return an outcome if a hard budget would be passed."""
+        try:
+            estimate = self._step_call.estimate_micros(self.claim)
+        except Exception as error:  # noqa: BLE001  (the estimate is application code)
+            return build_failure_outcome(self.claim, ESTIMATE_FAILED, error)
+        if estimate is None:
+            return None
+        passed = await budgets.reserve(self._runner.database, self.claim.key, estimate)
+        return None if passed is None else outcomes.OverBudget(self.claim, describe_passed_budget(passed))
 
     async def _build_context(self, previous_work: PreviousWork | None) -> Context:
         claim = self.claim

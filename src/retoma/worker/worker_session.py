@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from retoma.engine.background_loops import run_with_restarts
+from retoma.engine.bulk_actions import advance_actions_forever
 from retoma.engine.claim_protocol import ClaimRequest, ClaimResponse, WorkerLink
 from retoma.engine.outcomes import Outcome
 from retoma.errors import DatabaseUnavailable, Unrecordable, WorkerGone
@@ -135,10 +137,12 @@ class WorkerSession:
 
     async def _run_loops(self) -> None:
         async with asyncio.TaskGroup() as group:
-            loops = {
+            loops: dict[str, Callable[[], Awaitable[None]]] = {
                 "maintenance": self._build_maintenance().run,
                 "external_work": self._poller.run,
                 "charges": self._context_backends.charge_buffer.run,
+                "bulk_actions": partial(advance_actions_forever, self._database, self._wakeup.notify_work),
+                "attempt_providers": self._context_backends.attempt_providers.run,
             }
             background = [group.create_task(run_with_restarts(name, loop)) for name, loop in loops.items()]
             self._serving = [group.create_task(self._serve_link(link)) for link in self._links]
@@ -156,7 +160,7 @@ class WorkerSession:
         """Release the remaining jobs now, or, if the database is unreachable, after the heartbeat timeout."""
         try:
             async with asyncio.timeout(DEREGISTER_TIMEOUT if self._draining.is_set() else None):
-                await self._context_backends.charge_buffer.flush()
+                await self._context_backends.flush()
                 if not self._declared_dead.is_set():
                     await workers.deregister_worker(self._database, self.id)
         except (TimeoutError, DatabaseUnavailable) as error:
@@ -249,7 +253,7 @@ class WorkerSession:
         self._reserved += limit
         self._asking_for_suspect |= suspect
         try:
-            await self._context_backends.charge_buffer.flush()
+            await self._context_backends.flush()
             if self._breakers.has_reports:
                 await self._breakers.flush()
             response = await link.finish_and_claim(outcomes, request)

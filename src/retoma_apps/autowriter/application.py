@@ -12,6 +12,7 @@ from retoma_apps.autowriter.demo import run_demo
 from retoma_apps.autowriter.metrics import collect_metrics
 from retoma_apps.autowriter.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.autowriter.pages.pages import STATIC, TEMPLATES, create_pages
+from retoma_apps.autowriter.pages.reasons import list_review_reasons
 from retoma_apps.autowriter.pages.reviews import REVIEW_TEMPLATES, get_review_values
 from retoma_apps.autowriter.pipeline import article, article_import, article_mark
 from retoma_apps.autowriter.routes import LARGE_BODIES, router, webhook_router
@@ -36,6 +37,7 @@ def make_app(
     open_blog: OpenBlog,
     files: FileStore,
 ) -> App:
+    follows_notes = FollowsNotes(get_first_provider(llm).follows_notes, get_first_provider(images).follows_notes)
     return App(
         "autowriter",
         title=N_("AutoWriter"),
@@ -47,9 +49,7 @@ def make_app(
             "keywords": keywords,
             "open_blog": open_blog,
             "import_files": ImportFiles(files),
-            "follows_notes": FollowsNotes(
-                get_first_provider(llm).follows_notes, get_first_provider(images).follows_notes
-            ),
+            "follows_notes": follows_notes,
         },
         routes=[router, webhook_router],
         large_bodies=LARGE_BODIES,
@@ -59,10 +59,11 @@ def make_app(
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,
         review_values=get_review_values,
+        review_reasons=list_review_reasons(follows_notes),
         labels=STEP_LABELS,
         locale=LOCALE,
         files=files,
-        demo=partial(run_demo, files),
+        demo=partial(run_demo, get_first_provider(llm)),
         checks=lambda: check_environment(
             get_first_provider(llm), get_first_provider(images), get_first_provider(keywords)
         ),

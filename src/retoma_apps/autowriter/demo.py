@@ -13,7 +13,6 @@ from uuid import UUID
 
 from retoma import Client
 from retoma.errors import Conflict
-from retoma.files import FileStore
 from retoma.records import ALL_TENANTS
 from retoma.states import RunState
 from retoma.translations import N_
@@ -24,6 +23,7 @@ from retoma_apps.autowriter.pages.common import HOME
 from retoma_apps.autowriter.pages.messages import create_translator
 from retoma_apps.autowriter.pipeline import article, article_import
 from retoma_apps.autowriter.steps.csv_file import parse_csv
+from retoma_apps.providers.llm import LanguageModel
 
 POLL_SECONDS = 1.0
 _HEADER = "blog_id,theme,objective,language,word_count,category"
@@ -67,9 +67,9 @@ SAMPLES = {
 }
 
 
-async def run_demo(files: FileStore, client: Client, address: str, language: str) -> AsyncIterator[str]:
+async def run_demo(model: LanguageModel, client: Client, address: str, language: str) -> AsyncIterator[str]:
     sample, gettext = SAMPLES[language], create_translator(language).gettext
-    run = await _start(files, client, sample, key=f"demo-{language}")
+    run = await _start(model, client, sample, key=f"demo-{language}")
     if (await client.runs.get(run)).is_over:
         yield gettext(_ALREADY_ENDED, address=address, home=HOME)
         return
@@ -81,13 +81,13 @@ async def run_demo(files: FileStore, client: Client, address: str, language: str
         yield gettext(message, theme=line.article.theme, address=address, home=HOME, run=written.id)
 
 
-async def _start(files: FileStore, client: Client, sample: Sample, *, key: str) -> UUID:
+async def _start(model: LanguageModel, client: Client, sample: Sample, *, key: str) -> UUID:
     """Start the import, or return the one of an earlier start."""
     if (known := await client.runs.find_by_key(key, article_import, tenant=ALL_TENANTS)) is not None:
         return known
     with suppress(Conflict):  # it exists: keep it as it is
         await set_blog(client, sample.blog_id, sample.blog, revision=0)
-    return (await start_import(client, files, sample.file, name="demo.csv", key=key)).id
+    return (await start_import(client, model, sample.file, name="demo.csv", key=key)).id
 
 
 async def _wait_for_article(client: Client, request: ArticleRequest) -> UUID:

@@ -253,11 +253,12 @@ class Image(FrozenModel):
     provider: str
 
 
-Level = Literal["warn", "block"]
+Level = Literal["note", "warn", "block"]
 
 
 class Finding(FrozenModel):
-    """Something that the quality gate objects to. A `warn` is for a person to decide; a `block` fails the article.
+    """What the quality gate objects to. A `note` does not hold the article; a `warn` is for a person to decide; a
+    `block` fails the article.
 
     `template` and `values` are the message for translation.
     """
@@ -281,6 +282,10 @@ class QualityReport(FrozenModel):
     @property
     def blocks(self) -> list[Finding]:
         return [finding for finding in self.findings if finding.level == "block"]
+
+    @property
+    def has_warnings(self) -> bool:
+        return any(finding.level == "warn" for finding in self.findings)
 
 
 class Payload(FrozenModel):

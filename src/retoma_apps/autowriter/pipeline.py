@@ -47,6 +47,7 @@ from retoma_apps.autowriter.steps.publishing import list_posts, mark_draft, publ
 from retoma_apps.autowriter.steps.quality import Article, check_quality
 from retoma_apps.autowriter.steps.texts import make_slug, truncate
 from retoma_apps.autowriter.steps.writing.ask import write_part
+from retoma_apps.autowriter.steps.writing.offline import list_bundled_facts
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.keywords import KeywordProvider
 from retoma_apps.providers.llm import LanguageModel
@@ -245,7 +246,7 @@ async def tags_created(
     return await write_part(llm, task, material, Tags, ctx)
 
 
-@article.step(**WRITING)
+@article.step(**WRITING, feedback=check_fixed_text_feedback)
 async def faq_created(
     theme: str,
     language: Language,
@@ -313,6 +314,7 @@ async def quality_checked(
     meta_created: Meta,
     headings_created: Headings,
     content_created: Content,
+    faq_created: Faq,
     internal_links_created: Links,
     *,
     open_blog: OpenBlog,
@@ -332,7 +334,9 @@ async def quality_checked(
             meta=meta_created,
             headings=headings_created,
             content=content_created,
+            faq=faq_created,
             links=internal_links_created,
+            bundled=list_bundled_facts(language),
             posts={post.url for post in posts},
         )
     )
@@ -341,16 +345,24 @@ async def quality_checked(
     return report
 
 
-def has_findings(quality_checked: QualityReport) -> bool:
-    return bool(quality_checked.findings)
+def has_warnings(quality_checked: QualityReport) -> bool:
+    return quality_checked.has_warnings
 
 
 # A review, so it succeeds only without warnings or once a person has accepted them.
 article.review(
     "quality_gate_passed",
     of=quality_checked,
-    when=has_findings,
-    send_back_to=[content_created, title_slug_created, meta_created, headings_created, outline_created, brief_created],
+    when=has_warnings,
+    send_back_to=[
+        content_created,
+        faq_created,
+        title_slug_created,
+        meta_created,
+        headings_created,
+        outline_created,
+        brief_created,
+    ],
 )
 
 

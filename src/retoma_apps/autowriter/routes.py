@@ -17,7 +17,6 @@ from starlette.responses import JSONResponse, Response
 
 from retoma import Client, GiveUp, RetryLater
 from retoma.errors import BadSignature, Conflict
-from retoma.files import FileStore
 from retoma.records import Event, Run, StepProgress
 from retoma.server import (
     Principal,
@@ -57,6 +56,8 @@ from retoma_apps.autowriter.schemas import (
 from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, LineError
 from retoma_apps.autowriter.steps.error_codes import standard_code
+from retoma_apps.providers.chains import get_first_provider
+from retoma_apps.providers.llm import LanguageModel
 from retoma_apps.providers.wordpress import OpenBlog
 from retoma_apps.providers.wordpress.notifications import MAX_BYTES as MAX_NOTIFICATION_BYTES
 from retoma_apps.providers.wordpress.notifications import ROUTE
@@ -109,11 +110,13 @@ router = APIRouter(prefix=PREFIX, tags=["autowriter"], route_class=CodeRoute, re
     responses={200: {"model": JobDetails, "description": "The article is finished."}},
 )
 async def request_job(body: JobRequest, by: Writer, key: ActionKey = None) -> Response:
-    """Answer 202 if the article is new or in progress, 200 if it is finished, and 422 if the same article was requested
-    with other optional fields. The key, if any, belongs to `regenerate`: it happens once per key."""
+    """Answer 202 if the article is new or in progress, and 200 if it is finished.
+
+    Answer 422 if the same article was requested with other optional fields, and 422 with the code `NO_MODEL` if no
+    language model is configured for its theme. The key, if any, belongs to `regenerate`: it happens once per key."""
     _check_own_blog(by, body.blog_id)
     requested = await articles.request_article(
-        by.client, body.article, regenerate=body.regenerate, by=_author(by), key=key
+        by.client, _get_model(by), body.article, regenerate=body.regenerate, by=by.author, key=key
     )
     shown = _format_details(await get_details(by.client, requested.run))
     return JSONResponse(shown, 200 if requested.run.is_over else 202, {"Location": f"{PREFIX}/jobs/{requested.run.id}"})
@@ -127,8 +130,7 @@ async def list_jobs(
     before: UUID | None = None,
     limit: Limit = 20,
 ) -> dict[str, Any]:
-    tenant = by.tenant if by.tenant is not None else blog_id
-    runs = await articles.list_article_runs(by.client, blog_id=tenant, state=state, before=before, limit=limit)
+    runs = await articles.list_article_runs(by.client, blog_id=blog_id, state=state, before=before, limit=limit)
     found = [await get_summary(by.client, run) for run in runs]
     return {
         "jobs": [_format_summary(each) for each in found if state in (None, each.state)],
@@ -144,7 +146,7 @@ async def get_job(job: UUID, by: Reader) -> dict[str, Any]:
 @job_router.post("/jobs/{job:uuid}/cancel", summary="Cancel an article", response_model=JobDetails)
 async def cancel_job(job: UUID, by: Writer, key: ActionKey = None) -> dict[str, Any]:
     run = await _get_run(by, job)
-    await articles.cancel_article(by.client, run, by=_author(by), key=key)
+    await articles.cancel_article(by.client, run, by=by.author, key=key)
     return _format_details(await get_details(by.client, await _get_run(by, job)))
 
 
@@ -162,7 +164,7 @@ async def rerun_job(job: UUID, body: JobRerunRequest, by: Writer, key: ActionKey
         step=body.step,
         from_step=body.from_step,
         downstream=body.downstream,
-        by=_author(by),
+        by=by.author,
         key=key,
     )
     return {"job_id": str(run.id), "revision": started.number, "jobs": started.jobs}
@@ -173,7 +175,7 @@ async def rerun_job(job: UUID, body: JobRerunRequest, by: Writer, key: ActionKey
 )
 async def regenerate_job(job: UUID, by: Writer, key: ActionKey = None) -> dict[str, Any]:
     run = await _get_run(by, job)
-    started = await articles.regenerate_article(by.client, run, by=_author(by), key=key)
+    started = await articles.regenerate_article(by.client, run, by=by.author, key=key)
     return {"job_id": str(run.id), "revision": started.number, "jobs": started.jobs}
 
 
@@ -186,7 +188,7 @@ async def decide_job(job: UUID, body: JobDecisionRequest, by: Reviewer, key: Act
     if review is None:
         raise Conflict(f"article {run.id} is {run.state} and waits for no decision")
     await decide_article(
-        by.client, review, body.action, by=_author(by), notes=body.notes, step=body.step, seen=body.seen, key=key
+        by.client, review, body.action, by=by.author, notes=body.notes, step=body.step, seen=body.seen, key=key
     )
     return _format_details(await get_details(by.client, await _get_run(by, job)))
 
@@ -238,15 +240,12 @@ async def start_import(
     skip_invalid: Annotated[bool, Query(description="Import the valid lines of a file with errors.")] = False,
     key: ActionKey = None,
 ) -> Response:
-    files: FileStore | None = by.application.files
-    assert files is not None
     run = await imports.start_import(
         by.client,
-        files,
+        _get_model(by),
         await _read_body(request),
         name=name,
         skip_invalid=skip_invalid,
-        tenant=by.tenant,
         key=key,
     )
     return JSONResponse(await _format_import(by, run), 202, {"Location": f"{IMPORTS}/{run.id}"})
@@ -254,7 +253,7 @@ async def start_import(
 
 @router.post("/imports/preview", summary="Check a CSV file", response_model=ImportPreview, openapi_extra=_CSV_BODY)
 async def preview_import(request: Request, by: Reader) -> dict[str, Any]:
-    preview = await imports.preview_file(by.client, await _read_body(request), tenant=by.tenant)
+    preview = await imports.preview_file(by.client, _get_model(by), await _read_body(request))
     return {
         "valid": len(preview.lines),
         "articles": [{"line": each.line, **each.article.model_dump()} for each in preview.lines],
@@ -264,33 +263,31 @@ async def preview_import(request: Request, by: Reader) -> dict[str, Any]:
 
 @router.get("/imports/{import_id:uuid}", summary="Show an import", response_model=ImportDetails)
 async def get_import(import_id: UUID, by: Reader) -> dict[str, Any]:
-    return await _format_import(by, await imports.get_import_run(by.client, import_id, tenant=by.tenant))
+    return await _format_import(by, await imports.get_import_run(by.client, import_id))
 
 
 @router.post("/imports/{import_id:uuid}/cancel", summary="Cancel an import", response_model=ImportDetails)
 async def cancel_import(import_id: UUID, by: Writer, key: ActionKey = None) -> dict[str, Any]:
     """Cancel the articles that it has started too, except those that were requested before."""
-    run = await imports.get_import_run(by.client, import_id, tenant=by.tenant)
-    await by.client.runs.cancel(run.id, by=_author(by), key=key)
-    return await _format_import(by, await imports.get_import_run(by.client, import_id, tenant=by.tenant))
+    run = await imports.get_import_run(by.client, import_id)
+    await by.client.runs.cancel(run.id, by=by.author, key=key)
+    return await _format_import(by, await imports.get_import_run(by.client, import_id))
 
 
 @router.get("/blogs", summary="List blogs", response_model=BlogList)
 async def list_blogs(by: Reader) -> dict[str, Any]:
-    found = await blogs.list_blogs(by.client, by.tenant)
+    found = await blogs.list_blogs(by.client)
     return {"blogs": [{"blog_id": blog_id, **blog.model_dump()} for blog_id, blog in found.items()]}
 
 
 @router.put("/blogs/{blog_id}", summary="Create or change a blog", response_model=BlogDetails)
 async def set_blog(blog_id: BlogId, body: Annotated[Blog, Body()], by: Writer) -> dict[str, Any]:
-    if by.tenant is not None:
-        raise Problem(403, "OTHER_TENANT", "a key for one blog cannot change blogs: use one for all tenants")
     return {"blog_id": blog_id, **(await blogs.set_blog(by.client, blog_id, body)).model_dump()}
 
 
 @router.get("/metrics", summary="Throughput, failure and retry rates, and mean cost", response_model=MetricsList)
 async def get_metrics(by: Reader) -> dict[str, Any]:
-    if by.tenant is not None:
+    if not by.sees_all_tenants:
         raise Problem(403, "OTHER_TENANT", "the metrics are of all blogs: use a key for all tenants")
     return {"metrics": [asdict(await measure_articles(by.client, period)) for period in PERIODS]}
 
@@ -298,17 +295,18 @@ async def get_metrics(by: Reader) -> dict[str, Any]:
 router.include_router(job_router)
 
 
-def _author(by: Principal) -> str:
-    return f"key {by.name}"
+def _get_model(by: Principal) -> LanguageModel:
+    model: LanguageModel = get_first_provider(by.application.resources["llm"])
+    return model
 
 
 def _check_own_blog(by: Principal, blog_id: str) -> None:
-    if by.tenant is not None and by.tenant != blog_id:
+    if not by.sees(blog_id):
         raise blogs.BlogNotFound(blog_id)
 
 
 async def _get_run(by: Principal, job: UUID) -> Run:
-    return await articles.get_article_run(by.client, job, tenant=by.tenant)
+    return await articles.get_article_run(by.client, job)
 
 
 async def _read_body(request: Request) -> bytes:
@@ -408,11 +406,12 @@ def _format_failure(event: Event) -> dict[str, Any]:
 
 
 async def _format_import(by: Principal, run: Run) -> dict[str, Any]:
-    totals = await imports.get_import_totals(by.client, run)
+    progress = await imports.get_import_progress(by.client, run)
     return {
         "import_id": str(run.id),
         "state": run.state,
-        "lines": {str(state): count for state, count in totals.states.items()},
+        "lines": {str(state): count for state, count in progress.totals.states.items()},
+        "needs_review": progress.in_review,
         "skipped_lines": run.input["skipped_lines"],
         "created_at": run.created_at.isoformat(),
         "end_time": _format_time(run.ended_at),

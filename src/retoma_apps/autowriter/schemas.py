@@ -167,6 +167,9 @@ class ImportDetails(BaseModel):
     import_id: str
     state: str
     lines: dict[str, int] = Field(description="The number of lines by state.")
+    needs_review: int = Field(
+        description="How many of the articles that it started wait for a decision. Their lines count as running."
+    )
     skipped_lines: list[int]
     created_at: Timestamp
     end_time: Timestamp | None

@@ -58,7 +58,7 @@ async def _get_or_create_project(client: Client) -> StoredProject:
         return await get_project(client, PROJECT)
     except NotFound:
         project = Project.model_validate_json((DOCUMENTS / "projeto.json").read_bytes())
-        return await create_project(client, project, PROJECT)
+        return await create_project(client.limit_to([PROJECT]), project)
 
 
 def _list_documents() -> list[Path]:

@@ -120,12 +120,12 @@ execution_router = APIRouter(
     "/projetos", status_code=201, summary="Create a project", response_model=ProjectDetails, responses=_CONFLICT
 )
 async def create_project(body: Project, by: Writer) -> Response:
-    return _project_response(await projects.create_project(by.client, body, by.tenant), 201)
+    return _project_response(await projects.create_project(by.client, body), 201)
 
 
 @router.get("/projetos", summary="List projects", response_model=ProjectList)
 async def list_projects(by: Reader) -> dict[str, Any]:
-    found = await projects.list_projects(by.client, by.tenant)
+    found = await projects.list_projects(by.client)
     return {"projetos": [_project_outline(each) for each in found]}
 
 
@@ -180,7 +180,7 @@ async def get_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
 async def upload_document(request: Request, by: Writer, nome: Filename = "") -> dict[str, Any]:
     _check_is_file(request)
     try:
-        stored = await uploads.store_upload(_files(by), nome, request.stream())
+        stored = await uploads.store_upload(by.client, nome, request.stream())
     except Unreadable as error:
         raise Problem(422, str(error.code), str(error)) from error
     return {"documentos": [upload.model_dump(exclude_none=True) for upload in stored]}
@@ -213,10 +213,8 @@ async def list_executions(
     antes: Annotated[UUID | None, Query(description="`proximo` of the previous page.")] = None,
     limite: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> dict[str, Any]:
-    if by.tenant is not None and projeto not in (None, by.tenant):
-        return {"execucoes": [], "proximo": None}
     found = await by.client.runs.list(
-        tenant=by.tenant or projeto,
+        tenant=projeto,
         pipeline=classification.name,
         states=None if status is None else states_of(status),
         before=antes,
@@ -252,7 +250,7 @@ async def resume_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = No
     await _get_own_run(by, execucao)
 
     async def resume(key: str | None) -> dict[str, Any]:
-        await executions.resume_execution(by.client, execucao, tenant=by.tenant, by=by.name, key=key)
+        await executions.resume_execution(by.client, execucao, by=by.name, key=key)
         missing = await by.client.runs.find_missing_worker(execucao)
         return await _get_execution_json(by, execucao) | {"aviso": missing and missing.explanation}
 
@@ -266,7 +264,7 @@ async def rerun_errors(execucao: UUID, by: Writer, key: ActionKeyHeader = None) 
     run = await _get_own_run(by, execucao)
 
     async def rerun(key: str | None) -> dict[str, Any]:
-        documents = await executions.rerun_errors(by.client, run, tenant=by.tenant, by=by.name, key=key)
+        documents = await executions.rerun_errors(by.client, run, by=by.name, key=key)
         return await _get_execution_json(by, execucao) | {"documentos": documents}
 
     return await by.client.runs.get_or_record_answer(execucao, key, "reprocessar-erros", rerun)
@@ -279,7 +277,7 @@ async def cancel_execution(execucao: UUID, by: Writer, key: ActionKeyHeader = No
     await _get_own_run(by, execucao)
 
     async def cancel(key: str | None) -> dict[str, Any]:
-        await by.client.runs.cancel(execucao, tenant=by.tenant, by=by.name, key=key)
+        await by.client.runs.cancel(execucao, by=by.name, key=key)
         return await _get_execution_json(by, execucao)
 
     return await by.client.runs.get_or_record_answer(execucao, key, "cancelar", cancel)
@@ -316,7 +314,7 @@ async def download_document(execucao: UUID, codigo: Annotated[Code, Query()], by
 @execution_router.post("/correcoes", summary="Correct a label", response_model=DocumentDetails, responses=_CONFLICT)
 async def correct_label(execucao: UUID, body: Correction, by: Writer) -> dict[str, Any]:
     run = await _get_own_run(by, execucao)
-    await executions.correct_label(by.client, run, body.codigo, body.rotulo, tenant=by.tenant, by=by.name)
+    await executions.correct_label(by.client, run, body.codigo, body.rotulo, by=by.name)
     [shown], _ = await executions.list_documents(by.client, run, only=[body.codigo], limit=1)
     return shown
 
@@ -324,7 +322,7 @@ async def correct_label(execucao: UUID, body: Correction, by: Writer) -> dict[st
 @execution_router.post("/pular", summary="Skip documents", response_model=ExecutionSummary, responses=_CONFLICT)
 async def skip_documents(execucao: UUID, body: Codes, by: Writer) -> dict[str, Any]:
     await _get_own_run(by, execucao)
-    await by.client.runs.skip(execucao, "text", body.codigos, tenant=by.tenant, by=by.name)
+    await by.client.runs.skip(execucao, "text", body.codigos, by=by.name)
     return await _get_execution_json(by, execucao)
 
 
@@ -363,7 +361,7 @@ def _check_is_file(request: Request) -> None:
 
 
 async def _get_own_run(by: Principal, execucao: UUID) -> Run:
-    return await executions.get_run(by.client, execucao, by.tenant)
+    return await executions.get_run(by.client, execucao)
 
 
 def _files(by: Principal) -> FileStore:
@@ -377,13 +375,11 @@ def _is_offline(by: Principal) -> bool:
 
 
 async def _get_execution_json(by: Principal, execucao: UUID) -> dict[str, Any]:
-    shown = await executions.get_execution(by.client, await by.client.runs.get(execucao, tenant=by.tenant))
+    shown = await executions.get_execution(by.client, await by.client.runs.get(execucao))
     return shown.to_json()
 
 
 async def _get_own_project(by: Principal, project: str) -> StoredProject:
-    if by.tenant not in (None, project):
-        raise projects.project_not_found(project)
     return await projects.get_project(by.client, project)
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from retoma import Context, GiveUp, Items, Pipeline, Pool, Retry
+from retoma import Context, GiveUp, Items, Pipeline, Pool, Retry, hours
 from retoma.errors import ExternalWorkFailed
 from retoma.outgoing import UnsafeUrl
 from retoma_apps.gpu.metrics import POOL
@@ -42,9 +42,11 @@ _UNSAFE = "UNSAFE_URL"
 _FINAL = ("CORRUPT_IMAGE", "CORRUPT_VIDEO", "CORRUPT_AUDIO", _UNSAFE, "INVALID_INPUT", "NOT_INSTALLED")
 
 
-img2vid = Pipeline("img2vid", inputs=Img2VidRun, title=Submission.make_title)
-caption = Pipeline("caption", inputs=CaptionRun, title=Submission.make_title)
-addaudio = Pipeline("addaudio", inputs=AddAudioRun, title=Submission.make_title)
+RETENTION = hours(24)  # after the end of a job and of its callback
+
+img2vid = Pipeline("img2vid", inputs=Img2VidRun, title=Submission.make_title, retention=RETENTION)
+caption = Pipeline("caption", inputs=CaptionRun, title=Submission.make_title, retention=RETENTION)
+addaudio = Pipeline("addaudio", inputs=AddAudioRun, title=Submission.make_title, retention=RETENTION)
 
 
 @img2vid.step

@@ -92,9 +92,7 @@ async def list_jobs(by: Reader, job_filter: Annotated[JobFilter, Query()]) -> di
     wanted: list[dict[str, Any]] = []
     before = run_id(job_filter.before or "")
     for _ in range(MAX_PAGES):
-        seen = await by.client.runs.list(
-            tenant=by.tenant, pipeline=OPERATIONS, states=states, before=before, limit=PAGE_SIZE
-        )
+        seen = await by.client.runs.list(pipeline=OPERATIONS, states=states, before=before, limit=PAGE_SIZE)
         wanted += await _select_jobs(by, job_filter, seen)
         if len(wanted) > job_filter.limit:
             return {"jobs": wanted[: job_filter.limit], "next": wanted[job_filter.limit - 1]["jobId"]}
@@ -116,7 +114,7 @@ async def get_job(job: JobId, by: Reader) -> Response:
 )
 async def cancel_job(job: JobId, by: Writer) -> dict[str, Any]:
     run = await _get_own_run(by, job)
-    state = await by.client.runs.cancel(run.id, tenant=by.tenant, by=f"key {by.name}")
+    state = await by.client.runs.cancel(run.id, by=by.author)
     if status_of(state, started=True) in ("COMPLETED", "FAILED"):
         raise Problem(400, "ALREADY_FINISHED", "Job already finished")
     return {"message": "Job cancelled", "jobId": job}
@@ -135,7 +133,7 @@ async def _submit(
             request=submission,
             key=key,
             webhook=webhook,
-            tenant=by.tenant or DEFAULT_TENANT,
+            tenant=by.choose_tenant(None, DEFAULT_TENANT),
             deadline=MAX_QUEUE_TIME + rules.total_limit(operation),
         )
     except Conflict as error:
@@ -194,7 +192,7 @@ async def _get_own_run(by: Principal, job: str) -> Run:
     """Return the run if it is a job of the caller's tenant. Raise a 404 for any other."""
     found = run_id(job)
     try:
-        run = None if found is None else await by.client.runs.get(found, tenant=by.tenant)
+        run = None if found is None else await by.client.runs.get(found)
     except NotFound:
         run = None
     if run is None or run.pipeline not in OPERATIONS:

@@ -34,7 +34,7 @@ def _candidate_texts(title: str, text: str) -> Iterator[str]:
     """Yield the words of a bundled topic, or the subject, a number from the text and general phrases: at least
     three."""
     if topic := find_topic(title):
-        yield from topic.thumbnails
+        yield from (each.text for each in topic.thumbnails)
     yield _subject(title)
     if number := _NUMBER.search(text):
         yield number[1].replace(" %", "%")

@@ -42,8 +42,10 @@ async def join(
     scenes: Sequence[int] | None = None,
     gap: float = 0.35,
     scene_gap: float = 0.7,
+    ending: float = 0.0,
 ) -> Joined:
-    """Write one WAV of 24 kHz mono at -16 LUFS, with `gap` seconds between pieces and `scene_gap` between scenes.
+    """Write one WAV of 24 kHz mono at -16 LUFS, with `gap` seconds of silence between pieces, `scene_gap` between
+    scenes and `ending` after the last one.
 
     The pieces are 16-bit WAV, 24 kHz, mono; `scenes` has the scene number of each piece.
     """
@@ -51,8 +53,9 @@ async def join(
         raise ValueError("there is nothing to join: no pieces")
     with write_atomically(to, "level.wav") as folder:
         pauses = _pause_lengths(scenes or [0] * len(pieces), gap, scene_gap)
-        spans = await asyncio.to_thread(_write_joined, pieces, pauses, folder / "plain.wav")
-        length = spans[-1][1]
+        after = round(ending * RATE)
+        spans = await asyncio.to_thread(_write_joined, pieces, pauses, after, folder / "plain.wav")
+        length = spans[-1][1] + after
         await _normalize_loudness(folder, length)
         await asyncio.to_thread(_verify_length, folder / "level.wav", length)
     starts, ends = zip(*spans, strict=True)
@@ -74,7 +77,7 @@ def _pause_lengths(scenes: Sequence[int], gap: float, scene_gap: float) -> list[
     return [0, *(round((scene_gap if changed else gap) * RATE) for changed in changes)]
 
 
-def _write_joined(pieces: Sequence[Path | bytes], pauses: Sequence[int], to: Path) -> list[tuple[int, int]]:
+def _write_joined(pieces: Sequence[Path | bytes], pauses: Sequence[int], after: int, to: Path) -> list[tuple[int, int]]:
     """Return the first sample of each piece and the one after its last."""
     spans, at = [], 0
     with wave.open(str(to), "wb") as joined:
@@ -84,6 +87,7 @@ def _write_joined(pieces: Sequence[Path | bytes], pauses: Sequence[int], to: Pat
             joined.writeframes(bytes(pause * _BYTES) + sound)
             spans.append((at + pause, at + pause + len(sound) // _BYTES))
             at = spans[-1][1]
+        joined.writeframes(bytes(after * _BYTES))
     return spans
 
 

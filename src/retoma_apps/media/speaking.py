@@ -38,8 +38,10 @@ class Spoken:
     scene_starts: list[float]
 
 
-async def speak_scenes(scenes: Sequence[str], voice: Voice, files: FileStore, ctx: Context) -> Spoken:
-    """Speak these texts as one recording, with its subtitles."""
+async def speak_scenes(
+    scenes: Sequence[str], voice: Voice, files: FileStore, ctx: Context, *, ending: float = 0.0
+) -> Spoken:
+    """Speak these texts as one recording, with its subtitles and `ending` seconds of silence after them."""
     parts = _split_script(scenes, voice.speech)
     spoken = [await _speak_piece(voice, part, number, ctx) for number, part in enumerate(parts)]
     sounds = [await files.load(File.model_validate(one["audio"])) for one in spoken]
@@ -47,7 +49,7 @@ async def speak_scenes(scenes: Sequence[str], voice: Voice, files: FileStore, ct
         sound = folder / "narration.wav"
         numbers, texts = [part.scene for part in parts], [part.text for part in parts]
         words = [[Word(*word) for word in one["words"]] for one in spoken]
-        joined = await join(sounds, sound, scenes=numbers)
+        joined = await join(sounds, sound, scenes=numbers, ending=ending)
         return Spoken(
             audio=await ctx.save_file(sound, "narration.wav"),
             seconds=joined.seconds,

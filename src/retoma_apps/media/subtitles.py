@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from retoma_apps.media.models import Line
 from retoma_apps.providers.captions import Segment, Style, ass_script
 
-STYLE = Style(font_size=58, outline=4, bold=True)
+STYLE = Style(font_size=72, outline=4, bold=True)
 _UNSHOWABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 from retoma_apps.media.atomic_write import write_atomically
 from retoma_apps.media.models import LONGEST_THUMBNAIL_TEXT
 from retoma_apps.providers import fonts
+from retoma_apps.providers.pictures import draw_cover
+from retoma_apps.providers.topics import read_drawing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,6 +28,8 @@ LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 _MOST_PIXELS = 50_000_000
 _SIZES = (150, 132, 116, 102, 90, 78, 68, 60, 52, 46, 40, 34, 28)
 _LEADING = 1.12
+_LONGEST_WORD = 24
+"""Characters of a word that fits beside an icon."""
 Box = tuple[int, int, int, int]
 _BOXES: dict[Layout, Box] = {
     "left": (64, 60, 800, 660),
@@ -54,13 +58,27 @@ PALETTES = (
 def draw_thumbnail(
     background: bytes | None, text: str, to: Path, palette: Palette = PALETTES[0], layout: Layout = "left"
 ) -> None:
-    """Write a PNG of 1280x720 below 2 MB. Raise ValueError if the background is not a usable picture."""
+    """Write a PNG of 1280x720 below 2 MB. Raise ValueError if the background is not a usable picture. A drawing of a
+    bundled scene has words of its own, so its icon is drawn instead, beside the text."""
+    words = " ".join(text.split())[:LONGEST_THUMBNAIL_TEXT]
+    drawing = read_drawing(background) if background is not None else None
+    if drawing is None:
+        image = _draw_on_background(background, words, palette, layout)
+    elif any(len(word) > _LONGEST_WORD for word in words.split()):
+        image = _draw_on_background(None, words, palette, layout)
+    else:
+        number = LAYOUTS.index(layout) + drawing.variant
+        image = draw_cover(drawing.find_icon(words), words, drawing.topic.theme, number, SIZE)
+    with write_atomically(to, "thumbnail.png") as folder:
+        _save_png(image, folder / "thumbnail.png")
+
+
+def _draw_on_background(background: bytes | None, words: str, palette: Palette, layout: Layout) -> Image:
     from PIL import ImageDraw
 
     image = _darken(_fit_background(background) if background is not None else _gradient(palette), palette, layout)
-    _draw_text(ImageDraw.Draw(image), " ".join(text.split())[:LONGEST_THUMBNAIL_TEXT], palette, _BOXES[layout], layout)
-    with write_atomically(to, "thumbnail.png") as folder:
-        _save_png(image, folder / "thumbnail.png")
+    _draw_text(ImageDraw.Draw(image), words, palette, _BOXES[layout], layout)
+    return image
 
 
 def _fit_background(background: bytes) -> Image:

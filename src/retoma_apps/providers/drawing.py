@@ -9,7 +9,6 @@ from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING
 
-from retoma import GiveUp
 from retoma_apps.providers import fonts
 
 if TYPE_CHECKING:
@@ -84,12 +83,8 @@ def draw_text(text: str, width: int, height: int) -> Image:
 
 
 def _new_image(mode: str, width: int, height: int) -> Image:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise GiveUp(
-            "Pillow is not installed: install the extra `media`, for example pip install -e '.[media]'", "NOT_INSTALLED"
-        ) from error
+    from PIL import Image
+
     return Image.new(mode, (width, height))
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retoma import GiveUp
-
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
 
@@ -14,13 +12,8 @@ NAME = "Noto Sans"
 
 
 def font_folder() -> Path:
-    try:
-        import fontpkg_noto_sans  # type: ignore[import-untyped]  # optional: needed only to render on this machine
-    except ImportError as error:
-        raise GiveUp(
-            "the font is not installed: install the extra `media`, for example pip install -e '.[media]'",
-            "NOT_INSTALLED",
-        ) from error
+    import fontpkg_noto_sans  # type: ignore[import-untyped]  # only what draws pictures needs it
+
     return Path(fontpkg_noto_sans.__file__).parent / "files"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import datetime
 from typing import Annotated
 
@@ -24,14 +25,20 @@ def _check_distinct(languages: list[str]) -> list[str]:
     return languages
 
 
+def _check_title(title: str) -> str:
+    if title.isspace() or any(unicodedata.category(letter) == "Cc" for letter in title):
+        raise ValueError("a title is one line of visible characters")
+    return title
+
+
 LanguageTag = Annotated[
     str, Field(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,2}$", max_length=20, examples=["en", "pt-BR", "es"])
 ]
 Languages = Annotated[list[LanguageTag], Field(max_length=MOST_LANGUAGES), AfterValidator(_check_distinct)]
 SceneCount = Annotated[int, Field(ge=1, le=MOST_SCENES)]
-Title = Annotated[str, Field(min_length=1, max_length=LONGEST_TITLE)]
-Description = Annotated[str, Field(max_length=4500)]
-Tags = Annotated[list[Annotated[str, Field(max_length=60)]], Field(max_length=30)]
+Title = Annotated[str, Field(min_length=1, max_length=LONGEST_TITLE), AfterValidator(_check_title)]
+Description = Annotated[str, Field(max_length=4500, pattern=WITHOUT_NUL)]
+Tags = Annotated[list[Annotated[str, Field(max_length=60, pattern=WITHOUT_NUL)]], Field(max_length=30)]
 
 
 class FrozenModel(BaseModel):

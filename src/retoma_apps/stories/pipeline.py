@@ -26,6 +26,7 @@ from retoma_apps.stories.services import Services
 from retoma_apps.stories.steps import film, publishing
 from retoma_apps.stories.steps import scenes as scene_parts
 from retoma_apps.stories.steps.feedback_checks import refuse_feedback
+from retoma_apps.stories.steps.prices import PRICES
 from retoma_apps.stories.steps.writing.port import StoryWriter
 
 # Shared by all channels, which take turns. Each limits how much its provider is asked at once.
@@ -56,12 +57,27 @@ async def generate_script(
 
 
 # A failed scene does not stop the others. `render_video` fails when all have ended, and the scene can be rerun alone.
-@story.each(generate_script, key="id", queue="generate_image", pool=IMAGES, timeout=minutes(10), on_failure="continue")
+@story.each(
+    generate_script,
+    key="id",
+    queue="generate_image",
+    pool=IMAGES,
+    timeout=minutes(10),
+    on_failure="continue",
+    estimated_cost=PRICES["generate_image"],
+)
 async def generate_image(scene: Scene, style: str, *, images: Images, services: Services, ctx: Context) -> SceneImage:
     return await scene_parts.draw_scene(scene, style, images, services, ctx)
 
 
-@story.each(generate_script, queue="generate_audio", pool=VOICES, timeout=minutes(10), on_failure="continue")
+@story.each(
+    generate_script,
+    queue="generate_audio",
+    pool=VOICES,
+    timeout=minutes(10),
+    on_failure="continue",
+    estimated_cost=PRICES["generate_audio"],
+)
 async def generate_audio(
     scene: Scene, voice: str, language: Language, *, services: Services, ctx: Context
 ) -> SceneAudio:

@@ -21,6 +21,9 @@ from retoma.server import (
     idempotency_key_header,
     require_scope,
 )
+from retoma_apps.media import topic_list
+from retoma_apps.media.models import Language
+from retoma_apps.media.topic_list import TopicList
 from retoma_apps.stories.models import Approval, Order
 from retoma_apps.stories.operations import costs, publishing, queue, stories
 from retoma_apps.stories.operations.overview import Details, Overview, SceneOverview, get_details, get_overview
@@ -77,8 +80,7 @@ async def list_stories(
     before: UUID | None = None,
     limit: Limit = 20,
 ) -> dict[str, Any]:
-    tenant = by.tenant if by.tenant is not None else channel
-    runs = await by.client.runs.list(tenant=tenant, pipeline=story.name, before=before, limit=limit)
+    runs = await by.client.runs.list(tenant=channel, pipeline=story.name, before=before, limit=limit)
     return {
         "stories": [await _describe_run(by, run) for run in runs],
         "next": str(runs[-1].id) if len(runs) == limit else None,
@@ -87,9 +89,10 @@ async def list_stories(
 
 @router.get("/jobs", summary="List the ready and running jobs of all stories, by type", response_model=JobQueue)
 async def list_jobs(by: Reader) -> dict[str, Any]:
-    found = await queue.list_queue(by.client, tenant=by.tenant)
+    found = await queue.get_queue(by.client)
     return {
-        "counts": queue.count_by_type(found),
+        "counts": queue.count_by_type(found.jobs),
+        "has_more_stories": found.has_more_stories,
         "jobs": [
             {
                 "job_type": job.type,
@@ -98,14 +101,20 @@ async def list_jobs(by: Reader) -> dict[str, Any]:
                 "language": job.language,
                 "state": job.state,
             }
-            for job in found
+            for job in found.jobs
         ],
     }
 
 
+@router.get("/topics", summary="List the topics that can be ordered")
+async def list_topics(by: Reader, language: Language | None = None) -> TopicList:
+    services: Services = by.application.resources["services"]
+    return topic_list.list_topics(services.writer.topics, language)
+
+
 @router.get("/{story_id:uuid}", summary="Get a story with its scenes", response_model=StoryDetails)
 async def get_story(request: Request, story_id: UUID, by: Reader) -> dict[str, Any]:
-    return await _describe_details(by, await get_story_run(by.client, story_id, tenant=by.tenant), request)
+    return await _describe_details(by, await get_story_run(by.client, story_id), request)
 
 
 @router.post("/{story_id:uuid}/publish", status_code=202, summary="Publish a story", response_model=StoryDetails)
@@ -121,7 +130,7 @@ async def publish_story(
     A story that was published before keeps its video: texts, thumbnail and subtitles change in place. With `new_video`,
     its current film becomes a new video.
     """
-    run = await get_story_run(by.client, story_id, tenant=by.tenant)
+    run = await get_story_run(by.client, story_id)
     given = body or Publication()
     approval = Approval.model_validate(given.model_dump(exclude={"seen"}))
     try:
@@ -145,13 +154,13 @@ async def rerun_scene(
     body: Annotated[SceneRerun | None, Body()] = None,
     key: RerunKey = None,
 ) -> dict[str, Any]:
-    run = await get_story_run(by.client, story_id, tenant=by.tenant)
+    run = await get_story_run(by.client, story_id)
     await stories.rerun_scene(by.client, run, scene_id, body.parts if body else (), by=by.name, key=key)
     return await _describe_details(by, await by.client.runs.get(run.id), request)
 
 
 def _check_own_channel(by: Principal, channel: str) -> None:
-    if by.tenant is not None and by.tenant != channel:
+    if not by.sees(channel):
         raise Problem(404, "NOT_FOUND", f"there is no channel {channel!r}")
 
 

@@ -98,4 +98,7 @@ class QueuedStoryJob(BaseModel):
 
 class JobQueue(BaseModel):
     counts: dict[str, dict[str, int]] = Field(description="The number of ready and running jobs by type.")
+    has_more_stories: bool = Field(
+        description="Whether there are other open stories than the newest 200, whose jobs these are."
+    )
     jobs: list[QueuedStoryJob]

@@ -14,7 +14,9 @@ from retoma_apps.providers.ffmpeg import check_ffmpeg
 from retoma_apps.providers.llm import configured_models, make_model_name
 from retoma_apps.videos.demo import run_demo
 from retoma_apps.videos.pages.messages import LOCALE, STEP_LABELS
-from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
+from retoma_apps.videos.pages.pages import REVIEW_ASIDES, REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
+from retoma_apps.videos.pages.reasons import list_review_reasons
+from retoma_apps.videos.pages.reviews import get_review_values
 from retoma_apps.videos.pipeline import longform, video_batch
 from retoma_apps.videos.routes import router
 from retoma_apps.videos.services import Services
@@ -42,6 +44,9 @@ def make_app(services: Services) -> App:
         templates=TEMPLATES,
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,
+        review_asides=REVIEW_ASIDES,
+        review_values=get_review_values,
+        review_reasons=list_review_reasons(services),
         labels=STEP_LABELS,
         locale=LOCALE,
         files=services.files,

@@ -268,13 +268,6 @@ class FeedbackForm(FrozenModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    @model_validator(mode="after")
-    def _check_comments_have_effect(self, info: ValidationInfo) -> Self:
-        context = info.context or {}
-        if context.get("comments") and context["to"] in _STEPS_IGNORING_COMMENTS:
-            raise ValueError(f"comments: they have no effect on {context['to']}, which the work goes back to")
-        return self
-
 
 class NarrationFeedback(FeedbackForm):
     voice: Annotated[str | None, AfterValidator(_check_voice)] = Field(
@@ -283,6 +276,7 @@ class NarrationFeedback(FeedbackForm):
         max_length=100,
         description=N_("The name of another voice."),
         examples=[*KNOWN_VOICES, *VOICE_FORMS.values()],
+        json_schema_extra={"steps": ["audio_generation"]},
     )
     rate: float | None = Field(
         None,
@@ -290,6 +284,7 @@ class NarrationFeedback(FeedbackForm):
         ge=0.6,
         le=1.6,
         description=N_("1 is the voice's normal speed; from 0.6 to 1.6. Or write “faster” or “slower” in the notes."),
+        json_schema_extra={"steps": ["audio_generation"]},
     )
 
 
@@ -298,14 +293,21 @@ class FootageFeedback(FeedbackForm):
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=WITHOUT_COMMENTS)
 
-    queries: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}$")], Annotated[str, Field(max_length=200)]] = {}
+    queries: dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}$")], Annotated[str, Field(max_length=200)]] = Field(
+        {},
+        title=N_("Other searches"),
+        description=N_("New searches for clips, by the number of the clip."),
+        json_schema_extra={"steps": ["broll_search"]},
+    )
 
 
 Value = TypeVar("Value")
 
 
-class FinalFeedback(FeedbackForm):
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=WITHOUT_COMMENTS)
+class FinalFeedback(NarrationFeedback, FootageFeedback):
+    """The fields of every step that the final review can go back to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=None)
 
     subtitles: bool | None = Field(
         None,
@@ -314,6 +316,7 @@ class FinalFeedback(FeedbackForm):
             "Whether the new film has them burned in; if left out, as before. Or write “without subtitles” or “with "
             "subtitles” in the notes."
         ),
+        json_schema_extra={"steps": ["video_assembly"]},
     )
     thumbnail_texts: list[Annotated[str, Field(min_length=1, max_length=LONGEST_THUMBNAIL_TEXT)]] = Field(
         [],
@@ -323,28 +326,32 @@ class FinalFeedback(FeedbackForm):
             "Words for the new thumbnails: the first, the second and the third. Describe the picture behind them in "
             "the notes."
         ),
+        json_schema_extra={"steps": ["thumbnail_gen"]},
     )
 
-    @field_validator("subtitles", "thumbnail_texts")
+    @field_validator("*")
     @classmethod
     def _check_has_effect(cls, value: Value, info: ValidationInfo) -> Value:
         target = (info.context or {}).get("to")
-        if target and value not in (None, []) and target != _STEP_BY_FIELD[info.field_name or ""]:
+        about = cls.model_fields[info.field_name or ""].json_schema_extra
+        steps = about["steps"] if isinstance(about, dict) else []
+        if target and value not in (None, [], {}) and isinstance(steps, list) and steps and target not in steps:
             raise ValueError(f"it has no effect on {target}, which the work goes back to")
         return value
 
 
-_STEPS_IGNORING_COMMENTS = ("broll_search", "video_assembly")
-_STEP_BY_FIELD = {"subtitles": "video_assembly", "thumbnail_texts": "thumbnail_gen"}
-
-
 class FinalChoice(FrozenModel):
-    """A person's final choice: one of the thumbnails, counted from 1, and the texts of the video."""
+    """A person's final choice: one of the thumbnails, counted from 1, the texts, and when the video is published."""
 
     thumbnail: int = Field(title=N_("Thumbnail"), ge=1, le=MOST_THUMBNAILS)
     title: str | None = Field(None, title=N_("Title"), min_length=1, max_length=100)
     description: str | None = Field(None, title=N_("Description"), max_length=4500)
     tags: list[Annotated[str, Field(max_length=60)]] | None = Field(None, title=N_("Tags"), max_length=30)
+    scheduled_for: UtcDatetime | None = Field(
+        None,
+        title=N_("Publish at"),
+        description=N_("Empty: the time of the order. A time that has passed: as soon as it is approved."),
+    )
 
 
 class Upload(FrozenModel):

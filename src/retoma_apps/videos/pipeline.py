@@ -33,7 +33,7 @@ from retoma_apps.videos.models import (
     Upload,
 )
 from retoma_apps.videos.services import Services
-from retoma_apps.videos.steps import feedback_checks, footage, narration, publishing, thumbnails
+from retoma_apps.videos.steps import estimates, feedback_checks, footage, narration, publishing, thumbnails
 from retoma_apps.videos.steps.feedback_history import append_feedback, find_previous_result
 from retoma_apps.videos.steps.writing.port import Writer
 
@@ -67,7 +67,13 @@ async def knowledge_query(topic: str, language: Language, *, ctx: Context) -> Kn
     return KnownFacts(facts=[Fact(text=fact.text, source=_source_of_known_fact(fact)) for fact in learnt])
 
 
-@longform.step(pool=WRITER, retry=RETRY, timeout=minutes(5), feedback=feedback_checks.check_research_feedback)
+@longform.step(
+    pool=WRITER,
+    retry=RETRY,
+    timeout=minutes(5),
+    feedback=feedback_checks.check_research_feedback,
+    estimated_cost=estimates.WRITING,
+)
 async def research(
     topic: str, language: Language, style: str, knowledge_query: KnownFacts, *, writer: Writer, ctx: Context
 ) -> Research:
@@ -90,6 +96,7 @@ async def research(
     retry=Retry(2, backoff=fixed_delay(10)),
     timeout=minutes(5),
     feedback=feedback_checks.check_script_feedback,
+    estimated_cost=estimates.WRITING,
 )
 async def script_generation(
     topic: str, language: Language, style: str, seconds: int, research: Research, *, writer: Writer, ctx: Context
@@ -130,7 +137,13 @@ def reuse_rate(script: Script, research: Research) -> float:
 longform.review("script_review", of=script_generation, send_back_to=[script_generation, research], **REVIEW_TIMES)
 
 
-@longform.step(pool=VOICES, retry=RETRY, timeout=minutes(30), feedback=feedback_checks.check_narration_feedback)
+@longform.step(
+    pool=VOICES,
+    retry=RETRY,
+    timeout=minutes(30),
+    feedback=feedback_checks.check_narration_feedback,
+    estimated_cost=estimates.estimate_narration,
+)
 async def audio_generation(
     voice: str, language: Language, script_review: Script, *, services: Services, ctx: Context
 ) -> Narration:
@@ -166,7 +179,11 @@ async def subtitle_gen(audio_review: Narration, *, ctx: Context) -> Subtitles:
 
 
 @longform.step(
-    after="broll_review", pool=IMAGES, timeout=minutes(10), feedback=feedback_checks.check_thumbnail_feedback
+    after="broll_review",
+    pool=IMAGES,
+    timeout=minutes(10),
+    feedback=feedback_checks.check_thumbnail_feedback,
+    estimated_cost=estimates.THUMBNAILS,
 )
 async def thumbnail_gen(
     topic: str, language: Language, script_review: Script, *, images: Images, ctx: Context
@@ -178,7 +195,7 @@ longform.review(
     "final_review",
     of=[video_assembly, thumbnail_gen, subtitle_gen, "script_review", "broll_review"],
     form=FinalChoice,
-    send_back_to=[video_assembly, thumbnail_gen],
+    send_back_to=[video_assembly, thumbnail_gen, broll_search, audio_generation, script_generation],
     feedback_form=FinalFeedback,
     **REVIEW_TIMES,
 )

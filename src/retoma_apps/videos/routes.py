@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from retoma.errors import AlreadyDecided, NotFound, RetomaError
+from retoma.errors import AccessDenied, AlreadyDecided, NotFound, RetomaError
 from retoma.records import DecisionResult, Review, Run, Scope
 from retoma.reviews import Decision
 from retoma.server import (
@@ -27,13 +27,16 @@ from retoma.server import (
     send_file,
     to_problem,
 )
+from retoma_apps.media import topic_list
 from retoma_apps.media.channels import get_channel as load_channel
 from retoma_apps.media.channels import get_channel_and_revision
 from retoma_apps.media.models import Channel, ChannelName, Language
+from retoma_apps.media.topic_list import TopicList
 from retoma_apps.media.voices import check_voice
-from retoma_apps.providers import topics
 from retoma_apps.videos.models import BatchOrder, Order
 from retoma_apps.videos.operations import batches, channels, checkpoints
+from retoma_apps.videos.operations.budgets import apply_budget
+from retoma_apps.videos.operations.channels import check_account
 from retoma_apps.videos.operations.checkpoints import TYPES, Kind
 from retoma_apps.videos.operations.decisions import (
     WHO_DECIDED,
@@ -50,8 +53,6 @@ from retoma_apps.videos.schemas import (
     Checkpoint,
     CheckpointOutcomes,
     CheckpointPage,
-    Topic,
-    TopicList,
     Video,
     VideoPage,
 )
@@ -109,8 +110,7 @@ async def list_videos(
     before: UUID | None = None,
     limit: Limit = 20,
 ) -> dict[str, Any]:
-    tenant = by.tenant if by.tenant is not None else channel
-    runs = await by.client.runs.list(tenant=tenant, pipeline=longform.name, before=before, limit=limit)
+    runs = await by.client.runs.list(tenant=channel, pipeline=longform.name, before=before, limit=limit)
     return {
         "videos": [await _describe_video(by, run) for run in runs],
         "next": str(runs[-1].id) if len(runs) == limit else None,
@@ -120,9 +120,7 @@ async def list_videos(
 @router.get("/topics", summary="List the topics that can be ordered")
 async def list_topics(by: Reader, language: Language | None = None) -> TopicList:
     services: Services = by.application.resources["services"]
-    bundled = services.writer.topics
-    found = [Topic(title=each.title, language=each.language) for each in topics.list_topics(language)]
-    return TopicList(any_topic=bundled is None, topics=found)
+    return topic_list.list_topics(services.writer.topics, language)
 
 
 @router.get("/videos/{video:uuid}", summary="Get a video", response_model=Video)
@@ -136,14 +134,14 @@ async def order_batch(order: BatchOrder, by: Writer, key: BatchKey = None) -> Re
         _check_own_channel(by, video.channel)
     services: Services = by.application.resources["services"]
     with _name_missing_model():
-        batch = await batches.start_batch(by.client, order, services.writer, tenant=by.tenant, key=key)
+        batch = await batches.start_batch(by.client, order, services.writer, key=key)
     shown = await _describe_batch(by, await by.client.runs.get(batch))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/batches/{batch}"})
 
 
 @router.get("/videos/batches", summary="List batches, newest first", response_model=BatchPage)
 async def list_batches(by: Reader, before: UUID | None = None, limit: Limit = 20) -> dict[str, Any]:
-    runs = await by.client.runs.list(tenant=by.tenant, pipeline=video_batch.name, before=before, limit=limit)
+    runs = await by.client.runs.list(pipeline=video_batch.name, before=before, limit=limit)
     return {
         "batches": [await _summarize_batch(by, run) for run in runs],
         "next": str(runs[-1].id) if len(runs) == limit else None,
@@ -152,7 +150,7 @@ async def list_batches(by: Reader, before: UUID | None = None, limit: Limit = 20
 
 @router.get("/videos/batches/{batch:uuid}", summary="Get a batch with its videos", response_model=Batch)
 async def get_batch(batch: UUID, by: Reader) -> dict[str, Any]:
-    return await _describe_batch(by, await batches.get_batch_run(by.client, batch, tenant=by.tenant))
+    return await _describe_batch(by, await batches.get_batch_run(by.client, batch))
 
 
 @router.get("/channels/{channel}", summary="Get a channel's settings")
@@ -169,6 +167,7 @@ async def set_channel(channel: ChannelName, body: Channel, by: Writer) -> Channe
     services: Services = by.application.resources["services"]
     check_voice(body.voice, body.language, services.voices, stored.voice)
     await by.client.tenants.set_profile(channel, body.model_dump(), revision=revision)
+    await apply_budget(by.client, channel, body)
     return body
 
 
@@ -186,7 +185,7 @@ async def list_checkpoints(
         )
     last = None if after is None else await _get_review(by, after)
     waiting = await _list_waiting(by, type, last, limit, None if reviewer is None else format_author(reviewer, by.name))
-    counts = await by.client.reviews.count_open(tenant=by.tenant)
+    counts = await by.client.reviews.count_open()
     total = sum(one.open for one in counts if one.pipeline == longform.name and type in (None, one.step))
     return {
         "batch": [await checkpoints.get_summary(by.client, one) for one in waiting],
@@ -230,7 +229,7 @@ async def decide_checkpoint(
     services: Services = by.application.resources["services"]
     decision = await build_decision(by.client, body, review, services.voices, by=by.name, key=key)
     try:
-        decided = await by.client.reviews.decide(checkpoint, decision, tenant=by.tenant)
+        decided = await by.client.reviews.decide(checkpoint, decision)
     except AlreadyDecided as error:
         problem = to_problem(error)
         problem.members["decision"] = await checkpoints.get_payload(by.client, error.winner, get_public_url(request))
@@ -267,9 +266,7 @@ async def _list_waiting(
     found: list[Review] = []
     page_size = limit if reviewer is None else MAX_BATCH_SIZE
     while True:
-        page = await by.client.reviews.list(
-            tenant=by.tenant, pipeline=longform.name, step=step, after=last, limit=page_size
-        )
+        page = await by.client.reviews.list(pipeline=longform.name, step=step, after=last, limit=page_size)
         for last in page:
             if reviewer is None or await _claim_for_reviewer(by, last, reviewer):
                 found.append(last)
@@ -282,12 +279,12 @@ async def _list_waiting(
 async def _claim_for_reviewer(by: Principal, review: Review, reviewer: str) -> bool:
     if review.claimed_by not in (None, reviewer):
         return False
-    return await by.client.reviews.claim(review.id, by=reviewer, tenant=by.tenant) == reviewer
+    return await by.client.reviews.claim(review.id, by=reviewer) == reviewer
 
 
 async def _get_review(by: Principal, checkpoint: UUID) -> Review:
     """Return the review. Raise NotFound for a review of another pipeline too."""
-    review = await by.client.reviews.get(checkpoint, tenant=by.tenant)
+    review = await by.client.reviews.get(checkpoint)
     if review.pipeline != longform.name:
         raise NotFound(f"there is no checkpoint {checkpoint}")
     return review
@@ -296,7 +293,7 @@ async def _get_review(by: Principal, checkpoint: UUID) -> Review:
 async def _decide(by: Principal, checkpoint: UUID, decision: Decision) -> DecisionResult:
     try:
         review = await _get_review(by, checkpoint)
-        return DecisionResult(checkpoint, await by.client.reviews.decide(review.id, decision, tenant=by.tenant))
+        return DecisionResult(checkpoint, await by.client.reviews.decide(review.id, decision))
     except RetomaError as error:
         return DecisionResult(checkpoint, error=error)
 
@@ -317,21 +314,23 @@ def _name_missing_model() -> Iterator[None]:
 
 
 def _check_own_channel(by: Principal, channel: str) -> None:
-    if by.tenant is not None and by.tenant != channel:
+    if not by.sees(channel):
         raise Problem(404, "NOT_FOUND", f"there is no channel {channel!r}")
 
 
 def _keep_account(channel: Channel, stored: Channel, by: Principal) -> Channel:
-    """Return the settings to store. A key without a tenant may change the account; a channel's own key may not."""
-    if by.tenant is None or channel.account == stored.account:
-        return channel
-    if "account" in channel.model_fields_set:
-        raise Problem(403, "OTHER_ACCOUNT", "a channel's own key cannot change its `account`: leave it out")
-    return channel.model_copy(update={"account": stored.account})
+    """Return the settings to store, with the account that is stored unless one is named."""
+    if "account" not in channel.model_fields_set and not by.sees_all_tenants:
+        return channel.model_copy(update={"account": stored.account})
+    try:
+        check_account(by.client, channel, stored)
+    except AccessDenied as error:
+        raise Problem(403, "OTHER_ACCOUNT", str(error)) from error
+    return channel
 
 
 async def _get_run(by: Principal, video: UUID) -> Run:
-    run = await by.client.runs.get(video, tenant=by.tenant)
+    run = await by.client.runs.get(video)
     if run.pipeline != longform.name:
         raise Problem(404, "NOT_FOUND", f"there is no video {video}")
     return run
@@ -373,6 +372,7 @@ async def _summarize_batch(by: Principal, run: Run) -> dict[str, Any]:
         "total": summary.total,
         "published": summary.published,
         "failed": summary.failed,
+        "in_review": summary.in_review,
         "cost_micros": await batches.get_cost(by.client, run),
         "start_at": start_at.isoformat() if start_at else None,
         "created_at": run.created_at.isoformat(),

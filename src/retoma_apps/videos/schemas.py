@@ -15,18 +15,6 @@ Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 FileUrl = Annotated[str, Field(json_schema_extra={"format": "uri-reference"})]
 
 
-class Topic(BaseModel):
-    title: str
-    language: str
-
-
-class TopicList(BaseModel):
-    any_topic: bool = Field(
-        description="Whether a language model is configured, so any other topic can be ordered too."
-    )
-    topics: list[Topic] = Field(description="The topics that come with Retoma and need no language model.")
-
-
 class OpenCheckpoint(BaseModel):
     id: str
     type: str
@@ -70,6 +58,7 @@ class BatchSummary(BaseModel):
     total: int = Field(description="The number of videos in the order.")
     published: int
     failed: int = Field(description="The number of videos that failed, were rejected or were cancelled.")
+    in_review: int = Field(description="The number of videos that wait for a review. The batch is running meanwhile.")
     cost_micros: int = Field(description="What all its videos have cost so far, in millionths of a US dollar.")
     start_at: Timestamp | None = Field(description="When work starts or started, if the batch was ordered for later.")
     created_at: Timestamp

@@ -9,6 +9,7 @@ from retoma_apps.autowriter.models import (
     Brief,
     Content,
     Fact,
+    Faq,
     Heading,
     Headings,
     InternalLink,
@@ -17,6 +18,7 @@ from retoma_apps.autowriter.models import (
     Meta,
     Outline,
     OutlineSection,
+    Question,
     SectionText,
     TitleSlug,
 )
@@ -46,6 +48,13 @@ SENTENCES = [
 ]
 
 
+FACT = Fact(
+    text="A cherry of the coffee plant has two seeds, which are washed, dried and roasted.",
+    source_name="A source",
+    source_url="https://source.example/1",
+)
+
+
 def make_article(**changes: Any) -> Article:
     """Return an article without findings: 4 sentences, about 90 words."""
     parts: dict[str, Any] = {
@@ -54,7 +63,7 @@ def make_article(**changes: Any) -> Article:
         "brief": Brief(
             angle="a",
             audience="",
-            facts=[Fact(text="A fact.", source_name="A source", source_url="https://source.example/1")],
+            facts=[FACT],
             pipeline_version="1",
         ),
         "outline": Outline(sections=[OutlineSection(id="plant", topic="the plant", facts=[1])]),
@@ -70,7 +79,9 @@ def make_article(**changes: Any) -> Article:
             sections=[SectionText(section="plant", paragraphs=SENTENCES[1:3], facts=[1])],
             conclusion=[SENTENCES[3]],
         ),
+        "faq": Faq(questions=[Question(question="Who harvests it?", answer="Most farms harvest it by hand.")]),
         "links": Links(links=[InternalLink(section="plant", url=POST, title="Sleep")]),
+        "bundled": [FACT],
         "posts": {POST},
     }
     return Article(**{**parts, **changes})

@@ -10,7 +10,13 @@ from uuid import UUID
 import httpx2
 import pytest
 
+from retoma.reviews import Feedback
 from retoma.store.database import Database
+from retoma.translations import Translator
+from retoma_apps.autowriter.pages.messages import LOCALE
+from retoma_apps.autowriter.pages.reasons import list_review_reasons
+from retoma_apps.autowriter.services import FollowsNotes
+from retoma_apps.autowriter.steps.feedback_checks import check_image_feedback, check_text_feedback
 from retoma_apps.autowriter.steps.writing.offline import OFFLINE_MODEL
 from retoma_apps.providers.images.errors import ImageUnavailable
 from tests.apps.autowriter.samples import make_request
@@ -68,3 +74,18 @@ async def test_drawn_shapes_can_only_be_drawn_again(offline_app: WriterApp) -> N
     assert (await send_back(offline_app, run, step="images_resolved", notes="outras imagens")).status_code == 200
     await offline_app.work()
     assert await offline_app.get_state(run) == "done"
+
+
+@pytest.mark.parametrize("language", ["en", "pt"])
+def test_the_reasons_without_a_model_are_those_that_the_steps_can_follow(language: str) -> None:
+    say, follows = Translator(language, (LOCALE,)).gettext, FollowsNotes(text=False, images=False)
+    checks = {"images_resolved": check_image_feedback}
+    offered = [
+        (checks.get(step, check_text_feedback), say(reason))
+        for steps in list_review_reasons(follows).values()
+        for step, reasons in steps.items()
+        for reason in reasons
+    ]
+    assert len(offered) == 3
+    for check, notes in offered:
+        check(Feedback(notes=notes), follows_notes=follows)

@@ -12,7 +12,7 @@ import pytest
 
 from retoma.translations import CATALOGUES, Translator
 from retoma_apps.autowriter.metrics import PERIODS
-from retoma_apps.autowriter.models import MAX_CONTENT_LENGTH, Image
+from retoma_apps.autowriter.models import MAX_CONTENT_LENGTH, ArticleRequest, Image
 from retoma_apps.autowriter.operations import overview
 from retoma_apps.autowriter.operations.overview import list_article_page
 from retoma_apps.autowriter.pages import messages
@@ -21,14 +21,16 @@ from retoma_apps.autowriter.pages.imports import LINES_PER_PAGE, LINES_PER_PREVI
 from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.autowriter.steps.csv_file import MAX_ROWS
 from retoma_apps.autowriter.steps.error_codes import ERROR_CODES
+from retoma_apps.autowriter.steps.writing.offline import list_bundled_facts
 from retoma_apps.providers.images.errors import ImageUnavailable
 from retoma_apps.providers.llm.errors import LlmUnavailable
 from retoma_apps.providers.wordpress import Event, PostChanged
 from tests.apps.autowriter.samples import HEADER, LINE, REQUEST, make_request
 from tests.apps.autowriter.writer_app import WriterApp
 from tests.server.pages.test_pages import EVERYTHING, Elements
-from tests.server.pages.visitor import HASH, Visitor, token_of, visible_text
+from tests.server.pages.visitor import Visitor, token_of, visible_text
 
+STATE_BADGE = re.compile('<span class="badge human')
 WRONG_LINE = "saude,Café,explicar,pt-BR,7"
 UNKNOWN_BLOG = "esportes,Café forte,explicar,pt-BR,400"
 ARTICLE_FORM = {**{name: str(value) for name, value in REQUEST.items()}, "keyword": "", "tone": ""}
@@ -40,11 +42,6 @@ BLOG_FORM = {
     "site_id": "",
     "categories": "Praia\nMar",
 }
-
-
-@pytest.fixture(autouse=True)
-def password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RETOMA_ADMIN_PASSWORD_HASH", HASH)
 
 
 class WriterPages:
@@ -103,7 +100,7 @@ def get_part(answer: httpx2.Response, part: str) -> str:
 
 
 @pytest.fixture
-async def pages(password: None, writer_app: WriterApp) -> WriterPages:
+async def pages(writer_app: WriterApp) -> WriterPages:
     made = WriterPages(writer_app)
     await made.visitor.log_in()
     return made
@@ -335,6 +332,14 @@ async def test_an_article_shows_steps_durations_providers_tokens_and_cost(pages:
     assert "featured.jpg" in get_part(shown, "files")
 
 
+async def test_an_article_shows_how_many_of_its_sources_nobody_has_read(pages: WriterPages) -> None:
+    facts = [{**fact.model_dump(), "source_name": "From memory"} for fact in list_bundled_facts("pt-BR")[:12]]
+    pages.app.writer.changes = {"BriefDraft": {"facts": facts}}
+    run = (await pages.app.write()).id
+    assert re.search(r"(\d+) of \1 facts name a source from the model's memory", await pages.read(str(run)))
+    assert await pages.app.get_state(run) == "done"
+
+
 async def test_partial_results_are_shown_while_the_article_is_written(pages: WriterPages) -> None:
     pages.app.writer.changes = {"Content": {"sections": []}}
     run = await pages.app.start()
@@ -402,7 +407,7 @@ async def test_an_article_is_canceled_by_a_button_and_says_by_whom(pages: Writer
     answer = await pages.submit(f"{run}/cancel")
     assert answer.headers["location"] == f"/articles/{run}?notice=canceled"
     text = await pages.read(str(run))
-    assert "Cancelled by administrator" in text
+    assert "Cancelled by Ana" in text
     assert "change its theme or objective" in text
     assert 'id="rerun"' not in (await pages.get(str(run))).text
     assert (await pages.submit(f"{run}/rerun", {"what": "body"})).status_code == 409
@@ -594,15 +599,74 @@ async def test_pages_need_a_login_and_forms_their_token(pages: WriterPages) -> N
     assert (await stranger.upload("/articles/imports", {}, files)).status_code == 303
 
 
-async def test_without_a_model_the_preview_marks_lines_that_cannot_be_written(pages: WriterPages) -> None:
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("en", "NO_MODEL no model configured: set OPENROUTER_API_KEY"),
+        ("pt-BR", "NO_MODEL nenhum modelo configurado: defina OPENROUTER_API_KEY"),
+    ],
+)
+async def test_without_a_model_the_preview_refuses_lines_that_cannot_be_written(
+    pages: WriterPages, language: str, sentence: str
+) -> None:
     pages.app.writer.name = "offline"
     for page in ("new", "imports"):
         assert "coffee (English), sleep (English), café" in await pages.read(page)
     preview = await pages.upload(LINE, LINE.replace("Café e cafeína", "Chá verde"))
-    shown = await pages.read(preview)
-    assert "1 line needs a language model: its article would fail." in shown
-    assert "Chá verde needs a language model" in shown
-    assert "Café e cafeína needs" not in shown
+    shown = await pages.read(preview, language)
+    assert shown.count(sentence) == 1
+    assert "“Chá verde”" in shown
+    path = preview.partition("?")[0]
+    assert (await pages.submit(path)).status_code == 422
+    assert (await pages.submit(path, {"skip_invalid": "yes"})).status_code == 303
+    await pages.app.work()
+    assert [draft.theme for draft in await list_requests(pages)] == ["Café e cafeína"]
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("en", "No model configured: set OPENROUTER_API_KEY"),
+        ("pt-BR", "Nenhum modelo configurado: defina OPENROUTER_API_KEY"),
+    ],
+)
+async def test_without_a_model_the_form_refuses_a_theme_that_cannot_be_written(
+    pages: WriterPages, language: str, sentence: str
+) -> None:
+    pages.app.writer.name = "offline"
+    token = token_of(await pages.visitor.get("/articles/imports"))
+    fields = {**ARTICLE_FORM, "csrf": token, "theme": "Chá verde"}
+    answer = await pages.visitor.post("/articles/new", fields, Accept_Language=language)
+    assert (answer.status_code, sentence in read_text(answer)) == (422, True)
+    assert await list_requests(pages) == []
+
+
+async def list_requests(pages: WriterPages) -> list[ArticleRequest]:
+    runs = await pages.app.client.runs.list(pipeline="article")
+    return [ArticleRequest.model_validate(run.input) for run in runs]
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [("en", "1 article waits for your decision"), ("pt-BR", "1 artigo espera a sua decisão")],
+)
+async def test_an_import_says_that_only_a_decision_is_left(pages: WriterPages, language: str, sentence: str) -> None:
+    address = await pages.import_lines(LINE, LINE.replace(",400", ",700").replace("Café e cafeína", "Sono profundo"))
+    await pages.app.work()
+    for page in ("imports", address):
+        shown = await pages.get(page, language)
+        assert sentence in read_text(shown)
+        assert STATE_BADGE.search(shown.text)
+    answer = await pages.app.api.get(f"/autowriter/{address}")
+    assert (answer.json()["state"], answer.json()["needs_review"]) == ("running", 1)
+
+
+async def test_an_import_with_work_left_is_running(pages: WriterPages) -> None:
+    address = await pages.import_lines(LINE)
+    for page in ("imports", address):
+        shown = await pages.get(page)
+        assert "Running" in read_text(shown)
+        assert not STATE_BADGE.search(shown.text)
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,23 @@ async def test_a_theme_without_facts_is_refused_with_the_variable_to_set(writer_
     assert await writer_app.list_drafts() == []
 
 
+async def test_without_a_model_a_theme_without_facts_is_refused_at_the_request(writer_app: WriterApp) -> None:
+    writer_app.writer.name = "offline"
+    body = make_request(theme="Direito tributário").model_dump(mode="json")
+    answer = await writer_app.api.post("/autowriter/jobs", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "NO_MODEL")
+    assert "no model configured: set OPENROUTER_API_KEY" in answer.json()["detail"]
+    assert await writer_app.client.runs.list() == []
+
+
+async def test_an_article_that_exists_is_returned_though_no_model_is_configured(writer_app: WriterApp) -> None:
+    body = make_request(theme="Direito tributário").model_dump(mode="json")
+    first = await writer_app.api.post("/autowriter/jobs", json=body)
+    writer_app.writer.name = "offline"
+    again = await writer_app.api.post("/autowriter/jobs", json=body)
+    assert (again.status_code, again.json()["job_id"]) == (202, first.json()["job_id"])
+
+
 async def test_results_are_readable_while_the_article_is_written(writer_app: WriterApp) -> None:
     run = await writer_app.start()
     async with writer_app.api.sandbox.manual_worker() as worker:
@@ -254,6 +271,28 @@ async def test_an_article_without_facts_never_passes(writer_app: WriterApp) -> N
     assert await writer_app.list_drafts() == []
     quality = next(each for each in await writer_app.client.runs.list_jobs(run.id) if each.step == "quality_checked")
     assert quality.attempt == 1
+
+
+async def test_filler_that_declares_facts_never_passes(writer_app: WriterApp) -> None:
+    sections = [
+        {"section": each, "paragraphs": ["O café é muito bom, e todos gostam dele. " * 10], "facts": [1, 5, 9]}
+        for each in ("planta", "cafeina", "limites")
+    ]
+    writer_app.writer.changes["Content"] = {"sections": sections}
+    run = await writer_app.write(make_request(word_count=300))
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["error"]["code"]) == ("failed", "QUALITY_GATE_FAIL")
+    assert "no fact" in shown["error"]["message"]
+
+
+async def test_the_questions_are_checked_before_anything_is_published(writer_app: WriterApp) -> None:
+    answer = "Beba 17 litros por semana, pois a cafeína das sementes de café não faz mal a ninguém."
+    writer_app.writer.changes["Faq"] = {"questions": [{"question": "Quanto?", "answer": answer}]}
+    run = await writer_app.write()
+    shown = await writer_app.show(run.id)
+    assert shown["state"] == "needs_review"
+    assert [each["check"] for each in shown["outputs"]["quality_checked"]["findings"]] == ["faq"]
+    assert await writer_app.list_drafts() == []
 
 
 async def test_a_failed_image_is_published_without_it_and_asked_about_afterwards(writer_app: WriterApp) -> None:

@@ -9,6 +9,7 @@ from retoma_apps.autowriter.models import (
     Brief,
     Content,
     Fact,
+    Faq,
     Heading,
     Headings,
     InternalLink,
@@ -17,16 +18,24 @@ from retoma_apps.autowriter.models import (
     Meta,
     Outline,
     OutlineSection,
+    Question,
     SectionText,
     TitleSlug,
 )
 from retoma_apps.autowriter.steps.language import detect_language
 from retoma_apps.autowriter.steps.quality import check_quality
-from tests.apps.autowriter.samples import SENTENCES, make_article
+from tests.apps.autowriter.samples import FACT, SENTENCES, make_article
 
 PORTUGUESE = (
     "O café é uma bebida que muitas pessoas tomam pela manhã, e não são poucas as que tomam mais de uma xícara. "
     "Ainda não está claro para todos quanto é demais, mas há estudos sobre isso, e eles dizem que a dose importa."
+)
+FILLER = [
+    "The coffee plant is one of the most popular topics of our time, and it is not easy to say why that is so.",
+    "There is much to say about the coffee plant, and in this text we say as much of it as we can in a few words.",
+]
+OTHER_FACT = Fact(
+    text="Arabica has 44 chromosomes and robusta has 22.", source_name="A source", source_url="https://source.example/2"
 )
 SPANISH = (
     "El café es una bebida que muchas personas toman por la mañana, y no son pocas las que toman más de una taza. "
@@ -40,6 +49,10 @@ def content(*paragraphs: str, facts: tuple[int, ...] = (1,), section: str = "pla
         sections=[SectionText(section=section, paragraphs=list(paragraphs[1:]), facts=list(facts))],
         conclusion=[],
     )
+
+
+def make_faq(answer: str) -> Faq:
+    return Faq(questions=[Question(question="Who harvests it?", answer=answer)])
 
 
 def test_a_good_article_has_no_findings() -> None:
@@ -96,12 +109,25 @@ WRONG: list[tuple[str, str, dict[str, Any]]] = [
             "brief": Brief(
                 angle="a",
                 audience="",
-                facts=[Fact(text="A fact.", source_name="somebody", source_url="")],
+                facts=[FACT.model_copy(update={"source_url": ""})],
                 pipeline_version="1",
             )
         },
     ),
     ("facts", "warn", {"content": content(*SENTENCES, facts=(1, 7))}),
+    ("facts", "block", {"content": content(*SENTENCES[:1], *FILLER)}),
+    (
+        "facts",
+        "warn",
+        {
+            "brief": Brief(angle="a", audience="", facts=[FACT, OTHER_FACT], pipeline_version="1"),
+            "content": content(*SENTENCES, facts=(1, 2)),
+        },
+    ),
+    ("unverified", "note", {"bundled": []}),
+    ("faq", "warn", {"faq": make_faq("Machines do everything nowadays, on each continent.")}),
+    ("faq", "warn", {"faq": make_faq("Most farms harvest it by hand, for 70 days.")}),
+    ("faq", "warn", {"faq": make_faq(PORTUGUESE)}),
 ]
 
 
@@ -130,3 +156,17 @@ def test_the_language_of_running_text_is_detected(text: str, language: str | Non
 
 def test_text_without_common_words_has_no_language() -> None:
     assert detect_language("lorem ipsum dolor sit amet " * 10) is None
+
+
+def test_a_note_does_not_hold_an_article() -> None:
+    report = check_quality(make_article(bundled=[]))
+    assert [finding.level for finding in report.findings] == ["note"]
+    assert not report.has_warnings
+    assert check_quality(make_article(word_count=110)).has_warnings
+
+
+def test_a_fact_in_other_words_is_stated() -> None:
+    paraphrase = (
+        "Once the fruit is picked, workers take out both seeds, wash them, let them dry and send them to be roasted."
+    )
+    assert check_quality(make_article(content=content(SENTENCES[0], paraphrase, *SENTENCES[2:]))).findings == []

@@ -21,6 +21,7 @@ from retoma_apps.providers.images.errors import ImageUnavailable
 from retoma_apps.providers.llm.errors import LlmUnavailable
 from tests.apps.autowriter.samples import REQUEST, make_request
 from tests.apps.autowriter.writer_app import COST, WriterApp, open_writer_app
+from tests.engine.builders import run_next
 
 
 async def post(writer_app: WriterApp, path: str = "", **options: Any) -> tuple[int, dict[str, Any]]:
@@ -375,6 +376,17 @@ async def test_a_blog_whose_name_is_not_text_is_refused_and_not_stored(writer_ap
     answer = await writer_app.api.call("PUT", "/autowriter/blogs/poison", content=content, headers=headers)
     listed = (await writer_app.api.get("/autowriter/blogs")).json()["blogs"]
     assert (answer.status_code, [blog["blog_id"] for blog in listed]) == (422, ["saude"])
+
+
+async def test_simultaneous_calls_of_regenerate_write_one_revision(writer_app: WriterApp) -> None:
+    run = (await writer_app.write()).id
+    calls = await asyncio.gather(*(post(writer_app, f"/{run}/regenerate") for _ in range(20)))
+    assert {started["revision"] for status, started in calls if status == 202} == {2}
+    async with writer_app.api.sandbox.manual_worker() as worker:
+        await run_next(worker)  # the first step has ended, so it could rerun
+    assert (await post(writer_app, f"/{run}/regenerate"))[0] == 409
+    await writer_app.work()
+    assert (await writer_app.get_run(run)).revision == 2
 
 
 async def test_simultaneous_requests_to_regenerate_write_one_revision(writer_app: WriterApp) -> None:

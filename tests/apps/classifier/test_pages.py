@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import get_args
+from typing import Any, get_args
 from uuid import UUID
 
+import httpx2
 import pytest
 
 from retoma import Client
-from retoma.records import REASON_MESSAGES, Run, WaitReason
+from retoma.records import REASON_MESSAGES, Role, Run, WaitReason
 from retoma.server.request_limits import CONTENT_SECURITY_POLICY
 from retoma.states import RunState
 from retoma_apps.classifier.models import Category, Example, Project
@@ -33,7 +35,8 @@ from tests.apps.classifier.classifier_app import EXAMPLES, TEXTS, ClassifierApp,
 from tests.apps.classifier.conftest import OpenClassifierApp
 from tests.apps.classifier.test_watchdog import begin_held_execution, claim_documents
 from tests.server.pages.test_pages import EVERYTHING, Elements
-from tests.server.pages.visitor import HASH, Visitor, token_of, visible_text
+from tests.server.pages.visitor import Visitor, token_of, visible_text
+from tests.server.people import add_person
 from tests.wait_timeout import WAIT_TIMEOUT
 
 BAD = b"\x7fELF is a program"
@@ -75,10 +78,7 @@ class ClassifierPages:
 
 
 @pytest.fixture
-async def classifier_pages(
-    open_classifier_app: OpenClassifierApp, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ClassifierPages]:
-    monkeypatch.setenv("RETOMA_ADMIN_PASSWORD_HASH", HASH)
+async def classifier_pages(open_classifier_app: OpenClassifierApp) -> AsyncIterator[ClassifierPages]:
     async with open_classifier_app(offline=True, scopes=None) as classifier_app:
         made = ClassifierPages(classifier_app)
         classifier_app.api.key = (await classifier_app.client.api_keys.create("test", ["admin"])).secret
@@ -126,17 +126,17 @@ async def test_a_rejected_form_keeps_everything_that_was_entered(classifier_page
     assert answer.status_code == 422
     assert "sentença: Julgo.\nrecurso: Apela." in answer.text
     assert "não está entre os rótulos acima" in answer.text
-    assert await projects.list_projects(classifier_pages.classifier_app.client, None) == []
+    assert await projects.list_projects(classifier_pages.classifier_app.client) == []
 
 
 async def test_a_project_is_created_changed_and_deleted_with_forms(classifier_pages: ClassifierPages) -> None:
     assert await classifier_pages.submit_form("", **FORM) == "Projeto criado. Agora envie documentos."
-    [kept] = await projects.list_projects(classifier_pages.classifier_app.client, None)
+    [kept] = await projects.list_projects(classifier_pages.classifier_app.client)
     assert (kept.project.confianca_minima, kept.project.max_retries_execucao) == (0.625, 4)
     assert "salvo" in await classifier_pages.submit_form(kept.id, **FORM | {"nome": "Outras peças"}, revisao="1")
     assert (await projects.get_project(classifier_pages.classifier_app.client, kept.id)).project.nome == "Outras peças"
     assert "excluído" in await classifier_pages.submit_form(kept.id, excluir="1")
-    assert await projects.list_projects(classifier_pages.classifier_app.client, None) == []
+    assert await projects.list_projects(classifier_pages.classifier_app.client) == []
 
 
 async def test_a_colleagues_change_is_shown_and_not_overwritten(classifier_pages: ClassifierPages) -> None:
@@ -283,6 +283,51 @@ async def test_people_correct_labels_after_the_execution_has_ended(classifier_pa
         "bad": ("CONCLUIDO", "ofício", None),
     }
     assert "parecer o modelo disse sentença" in await classifier_pages.read(f"execucoes/{execution}")
+
+
+async def test_a_reviewer_confirms_and_corrects_and_sees_no_other_action(classifier_pages: ClassifierPages) -> None:
+    app, visitor = classifier_pages.classifier_app, classifier_pages.visitor
+    execution = await app.run_execution({**TEXTS, "bad": BAD}, confianca_minima=1.0)
+    project = (await app.client.runs.get(UUID(execution))).tenant
+    await add_person(app.client, "rita@example.com", Role.REVIEWER, project)
+    await visitor.log_in(email="rita@example.com")
+    path = f"/classificador/execucoes/{execution}"
+    shown = await visitor.get(f"{path}?doc=3", Accept_Language="pt")
+    assert {"Confirmar", "Corrigir"} <= set(read_buttons(shown))
+    assert not {"Pular", "Sim, cancelar", "Refazer apenas erros"} & set(read_buttons(shown))
+    csrf = token_of(shown)
+    for act, fields, status in (
+        ("corrigir", {"n": "1", "rotulo": "parecer"}, 303),
+        ("confirmar", {"n": "2"}, 303),
+        ("varios", {"n": "2", "acao": "confirmar"}, 303),
+        ("varios", {"n": "3", "acao": "pular"}, 403),
+        ("pular", {"n": "3"}, 403),
+        ("reprocessar-erros", {}, 403),
+    ):
+        answer = await visitor.post(f"{path}/{act}", {"csrf": csrf, **fields})
+        assert answer.status_code == status, act
+        await app.work()
+    found = await app.documents(execution)
+    assert found["a.txt"]["rotulo"] == "parecer"
+    assert "PULADO" not in {each["status"] for each in found.values()}
+
+
+async def test_a_viewer_sees_no_action(classifier_pages: ClassifierPages) -> None:
+    app, visitor = classifier_pages.classifier_app, classifier_pages.visitor
+    execution = await app.run_execution({**TEXTS, "bad": BAD}, confianca_minima=1.0)
+    project = (await app.client.runs.get(UUID(execution))).tenant
+    await add_person(app.client, "vera@example.com", Role.VIEWER, project)
+    await visitor.log_in(email="vera@example.com")
+    shown = await visitor.get(f"/classificador/execucoes/{execution}?doc=1&corrigir=1", Accept_Language="pt")
+    assert shown.status_code == 200
+    assert not {"Confirmar", "Corrigir", "Pular", "Salvar"} & set(read_buttons(shown))
+    assert "data-pick " not in shown.text
+
+
+def read_buttons(shown: httpx2.Response) -> list[str]:
+    """Return the words on the buttons and links that look like buttons."""
+    found = re.findall(r'<(?:button|a)[^>]*class="btn[^>]*>(.*?)</(?:button|a)>', shown.text, re.DOTALL)
+    return [re.sub(r"<kbd.*?</kbd>|<[^>]+>", "", each).strip() for each in found]
 
 
 @pytest.mark.parametrize(
@@ -445,3 +490,57 @@ def test_every_status_cause_and_code_has_a_message() -> None:
     assert with_values - set(CAUSES) == missing_in_the_classifier
     assert set(get_args(Code)) <= set(ERROR_CODES)
     assert {"TIMEOUT", "CRASHED", "OUT_OF_MEMORY", "QUARANTINED", "WORKER_DIED", "LLM_TIMEOUT"} <= set(ERROR_CODES)
+
+
+async def test_a_large_batch_is_shown_page_by_page_with_its_map(classifier_pages: ClassifierPages) -> None:
+    project = await classifier_pages.classifier_app.project()
+    texts = {f"{number:03}.txt": TEXTS["a.txt"] for number in range(1, 121)}
+    execution = await classifier_pages.classifier_app.begin(project, texts)
+    path = f"/classificador/execucoes/{execution}"
+    seen, address = [], path
+    for _ in range(3):
+        page = (await classifier_pages.visitor.get(address)).text
+        seen.append(re.findall(r'data-c="(\d+)\.txt"', page))
+        address = html.unescape(next(iter(re.findall(r'href="([^"]+)#documents" data-next-page', page)), ""))
+    assert [len(each) for each in seen] == [50, 50, 20]
+    assert [name for each in seen for name in each] == [f"{number:03}" for number in range(1, 121)]
+    statuses = (await classifier_pages.visitor.get(f"{path}/mapa")).json()["statuses"]
+    assert len(statuses) == 120
+
+
+async def test_documents_are_found_by_their_label_and_by_their_error(classifier_pages: ClassifierPages) -> None:
+    execution = await classifier_pages.classifier_app.run_execution({**TEXTS, "bad.bin": BAD})
+    path = f"/classificador/execucoes/{execution}"
+    whole = (await classifier_pages.visitor.get(path)).text
+    (label,) = re.findall(r'href="([^"]+rotulo=of[^"]+)#documents"', whole)
+    (code,) = re.findall(r'href="([^"]+erro=FILE_UNSUPPORTED)#documents"', whole)
+    for address, expected in ((label, ["b.txt"]), (code, ["bad.bin"])):
+        page = (await classifier_pages.visitor.get(html.unescape(address))).text
+        assert re.findall(r'<tr id="d\d+" data-c="([^"]+)"', page) == expected
+
+
+async def test_a_document_is_read_beside_its_label_without_becoming_html(classifier_pages: ClassifierPages) -> None:
+    hostile = f"{TEXTS['a.txt']} {EVERYTHING}"
+    execution = await classifier_pages.classifier_app.run_execution({"a.txt": hostile, "b.txt": TEXTS["b.txt"]})
+    path = f"/classificador/execucoes/{execution}"
+    for address in (f"{path}?doc=1", f"{path}/documento?doc=1"):
+        page = (await classifier_pages.visitor.get(address)).text
+        assert "&lt;script&gt;" in page
+        assert "<script>alert" not in page
+        assert 'data-next="2"' in page
+    nothing = (await classifier_pages.visitor.get(f"{path}?doc=99")).text
+    assert "data-number" not in nothing
+
+
+async def test_several_documents_are_corrected_at_once(classifier_pages: ClassifierPages) -> None:
+    execution = await classifier_pages.classifier_app.run_execution(TEXTS)
+    path = f"/classificador/execucoes/{execution}"
+    token = token_of(await classifier_pages.visitor.get(path))
+    form: dict[str, Any] = {"csrf": token, "n": ["1", "2"], "acao": "corrigir", "rotulo": "parecer"}
+    answer = await classifier_pages.visitor.post(f"{path}/varios", form)
+    assert (answer.status_code, "notice=varios" in answer.headers["location"]) == (303, True)
+    await classifier_pages.classifier_app.work()
+    page = (await classifier_pages.visitor.get(f"{path}?rotulo=parecer")).text
+    assert re.findall(r'<tr id="d\d+" data-c="([^"]+)"', page) == ["a.txt", "b.txt", "c.txt"]
+    nothing = await classifier_pages.visitor.post(f"{path}/varios", {"csrf": token, "acao": "confirmar"})
+    assert "notice=nada_escolhido" in nothing.headers["location"]

@@ -22,12 +22,22 @@ async def test_a_key_of_a_tenant_creates_that_tenants_project(classifier_app: Cl
     key = await classifier_app.key("equipe-a")
     answer = await classifier_app.api.post("/projetos", json=make_project(), key=key)
     assert (answer.status_code, answer.json()["id"]) == (201, "equipe-a")
-    execution = (await classifier_app.start("equipe-a", await classifier_app.send("a.txt", "OFÍCIO"), key=key)).json()[
-        "id"
-    ]
+    documents = await classifier_app.send("a.txt", "OFÍCIO", key=key)
+    execution = (await classifier_app.start("equipe-a", documents, key=key)).json()["id"]
     await classifier_app.work()
     shown = await classifier_app.api.get(f"/execucoes/{execution}/status-detalhado", key=key)
     assert shown.json()["status"] == "CONCLUIDO"
+
+
+async def test_a_document_that_somebody_else_has_uploaded_is_not_found(classifier_app: ClassifierApp) -> None:
+    key = await classifier_app.key("equipe-a")
+    await classifier_app.api.post("/projetos", json=make_project(), key=key)
+    uploaded = await classifier_app.send("a.txt", "OFÍCIO", key=await classifier_app.key("equipe-b"))
+    unknown = [{"nome": "a.txt", "arquivo": {**uploaded[0]["arquivo"], "file": "0" * 64}}]
+    answers = [await classifier_app.start("equipe-a", documents, key=key) for documents in (uploaded, unknown)]
+    assert {(answer.status_code, answer.json()["detail"]) for answer in answers} == {
+        (422, "o arquivo de 'a.txt' não foi encontrado: envie-o primeiro para /arquivos")
+    }
 
 
 async def test_a_run_of_another_pipeline_is_not_an_execution(classifier_app: ClassifierApp) -> None:

@@ -18,7 +18,7 @@ from retoma_apps.gpu.states import run_id
 from tests.apps.gpu.conftest import OpenGpuApp
 from tests.apps.gpu.gpu_app import BODIES, KEY, MINUTE, GpuApp, img2vid
 from tests.receiver import ReceivedRequest, receiver, respond_with
-from tests.server.pages.visitor import HASH, Visitor
+from tests.server.pages.visitor import Visitor
 from tests.webhooks.builders import send_until_done
 
 SECRET = "um segredo"
@@ -248,7 +248,6 @@ async def test_a_dead_letter_survives_a_restart_and_can_be_redelivered(open_gpu_
 
 
 async def test_dead_letters_contain_no_secret(open_gpu_app: OpenGpuApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RETOMA_ADMIN_PASSWORD_HASH", HASH)
     monkeypatch.setenv("RUNPOD_API_KEY", KEY)
     answer = f"Authorization: Bearer {KEY}".encode()
     async with open_gpu_app() as gpu_app, receiver(respond_with(410, answer)) as listener:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
 
+from retoma.engine.retention import remove_due
+from retoma.settings import RetentionTimes
 from retoma.states import RunState
-from retoma.worker.maintenance import Maintenance
 from retoma_apps.gpu import routes
 from retoma_apps.gpu.states import STATUS_BY_RUN_STATE, STATUSES, run_id, status_of
 from tests.apps.gpu.conftest import OpenGpuApp
@@ -371,35 +370,24 @@ async def test_a_job_that_waits_for_more_than_a_day_is_kept(gpu_app: GpuApp) -> 
     assert (await gpu_app.show(job))["status"] == "COMPLETED"
 
 
-async def test_an_ended_job_is_kept_regardless_of_its_callback(gpu_app: GpuApp) -> None:
-    """No automatic maintenance deletes it."""
-    year, reported = timedelta(days=365), lambda *_: None
-    upkeep = Maintenance(
-        gpu_app.client.database,
-        heartbeat_timeout=10 * year,
-        refresh=partial(asyncio.sleep, 0),
-        worker=gpu_app.worker.worker,
-        list_running=list,
-        on_unwanted=reported,
-        on_work=reported,
-        on_poll_due=reported,
-    )
+async def test_an_ended_job_is_kept_for_a_day_after_its_callback(gpu_app: GpuApp) -> None:
+    clock, times = gpu_app.api.sandbox.clock, RetentionTimes()
     async with receiver(*[respond_with(500)] * 10) as listener:
         job = await gpu_app.submit(img2vid(1, webhook_url=listener.url))
         await gpu_app.work()
         shown = await gpu_app.show(job)
-        for sent, state in ((1, "due"), (5, "due"), (10, "dead")):
-            while len(listener.requests) < sent:
-                got = len(listener.requests)
-                await gpu_app.send_callbacks(listener)
-                await gpu_app.api.sandbox.clock.advance(timedelta(hours=25))
-                assert len(listener.requests) > got
-            await upkeep._run_tick(0)
+        while len(listener.requests) < 10:
+            await clock.advance(timedelta(hours=25))
+            assert await remove_due(gpu_app.client.database, times, at_once=True) == 0
             assert await gpu_app.show(job) == shown
-            assert [each.state for each in await gpu_app.client.webhooks.list_deliveries()] == [state]
-        await gpu_app.api.sandbox.clock.advance(year)
-        await upkeep._run_tick(0)
-        assert await gpu_app.show(job) == shown
+            await gpu_app.send_callbacks(listener)
+        assert [each.state for each in await gpu_app.client.webhooks.list_deliveries()] == ["dead"]
+    await clock.advance(timedelta(hours=23, minutes=59))
+    assert await remove_due(gpu_app.client.database, times, at_once=True) == 0
+    assert await gpu_app.show(job) == shown
+    await clock.advance(timedelta(minutes=1))
+    assert await remove_due(gpu_app.client.database, times, at_once=True) == 1
+    assert (await gpu_app.api.get(f"/jobs/{job}")).json()["error"] == "Job not found"
 
 
 async def test_images_are_divided_by_their_duration_and_not_by_their_number(gpu_app: GpuApp) -> None:

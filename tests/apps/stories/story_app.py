@@ -92,7 +92,7 @@ async def fake_voice(scene: Scene, voice: str, language: str, services: Services
     return SceneAudio(audio=audio, seconds=2.0, lines=[Line(text=scene.text, start=0, end=1.5)])
 
 
-async def fake_still(source: Path, to: Path, zoom: str, **_: Any) -> None:
+async def fake_still(source: Path, to: Path, zoom: str, form: Any) -> None:
     write(to, [source], b" moving")
 
 

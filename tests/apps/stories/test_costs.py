@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from retoma import Context
+from retoma import Context, Pipeline
 from retoma_apps.stories.models import SceneAudio
+from retoma_apps.stories.operations import costs
 from retoma_apps.stories.operations.costs import estimate_day, get_costs
 from retoma_apps.stories.steps import scenes
 from tests.apps.stories.story_app import StoryApp, fake_voice
@@ -67,17 +68,37 @@ async def test_costs_are_shown_by_day_story_and_job_type(story_app: StoryApp) ->
     today = (await story_app.client.now()).date()
     await story_app.api.sandbox.clock.advance(timedelta(days=1))
     second = await story_app.order_until_review("Coffee", scenes=2)
-    costs = await get_costs(story_app.client)
-    assert [(str(run), micros) for run, micros in costs.by_story.items() if micros] == [
+    found = await get_costs(story_app.client)
+    assert [(str(run), micros) for run, micros in found.by_story.items() if micros] == [
         (second, 40_000),
         (first, 20_000),
     ]
-    assert (costs.by_day[today], costs.by_day[today + timedelta(days=1)]) == (20_000, 40_000)
-    assert {step: micros for step, micros in costs.by_type.items() if micros} == {"generate_image": 60_000}
-    assert costs.total == 60_000
+    assert (found.by_day[today], found.by_day[today + timedelta(days=1)]) == (20_000, 40_000)
+    assert {step: micros for step, micros in found.by_type.items() if micros} == {"generate_image": 60_000}
+    assert found.total == 60_000
 
 
-async def test_charges_of_other_pipelines_are_left_out(story_app: StoryApp) -> None:
+async def test_charges_of_other_pipelines_are_left_out(story_app: StoryApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    await story_app.client.costs.set_price("offline", "text", unit=20_000)
     await story_app.order_until_review("Tea", scenes=1)
-    totals = await story_app.client.costs.get_totals(by=("day", "run"), pipeline="another")
-    assert totals == []
+    assert (await get_costs(story_app.client)).total > 0
+    monkeypatch.setattr(costs, "story", Pipeline("another"))
+    assert (await get_costs(story_app.client)).total == 0
+
+
+async def test_charges_of_other_channels_are_left_out(story_app: StoryApp) -> None:
+    await story_app.client.costs.set_price("offline", "text", unit=20_000)
+    for channel, scenes_ordered in (("one", 1), ("two", 2)):
+        await story_app.order_until_review("Tea", channel=channel, scenes=scenes_ordered)
+    assert (await get_costs(story_app.client, tenant="one")).by_type["generate_image"] == 20_000
+    assert (await get_costs(story_app.client)).by_type["generate_image"] == 60_000
+
+
+async def test_costs_of_the_last_days_begin_at_midnight(story_app: StoryApp) -> None:
+    await story_app.client.costs.set_price("offline", "text", unit=20_000)
+    await story_app.order_until_review("Tea", scenes=1)
+    await story_app.api.sandbox.clock.advance(timedelta(days=costs.DAYS - 1))
+    recent = await get_costs(story_app.client)
+    assert (recent.by_type["generate_image"], len(recent.by_day)) == (20_000, costs.DAYS)
+    await story_app.api.sandbox.clock.advance(timedelta(days=1))
+    assert (await get_costs(story_app.client)).total == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from PIL import ImageStat
 
 from retoma.store.database import Database
 from retoma.testing import sandbox
@@ -15,6 +16,7 @@ from retoma_apps.stories.demo import ORDERS, run_demo
 from retoma_apps.stories.pipeline import story as pipeline
 from retoma_apps.stories.steps.writing.bundled import BundledStoryWriter
 from tests.apps.stories.story_app import make_services, running_story_app
+from tests.apps.videos.media.material import frame
 from tests.conftest import empty_database
 
 
@@ -37,6 +39,8 @@ async def test_a_bundled_topic_becomes_a_film_with_translated_subtitles(database
     assert "Toda xícara de café" in video.captions["pt-BR"].read_text("utf-8").replace("\n", " ")
     assert "Every cup of coffee" in video.captions["en"].read_text("utf-8").replace("\n", " ")
     assert video.thumbnail is not None
+    between = frame(video.video, film["starts"][1])
+    assert max(ImageStat.Stat(between).stddev) < 4, "drawings are animated, from behind a curtain"
 
 
 @pytest.mark.parametrize("language", ["pt", "en"])

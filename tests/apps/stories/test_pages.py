@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -75,6 +77,17 @@ async def test_a_story_shows_scenes_film_thumbnails_and_texts(visitor: StoryVisi
     assert page.text.count('class="blank"') == 0
 
 
+async def test_an_approval_names_the_person_and_the_time(visitor: StoryVisitor) -> None:
+    story = await visitor.app.order_until_review("Tea")
+    visitor.cookies.clear()
+    await visitor.log_in()
+    address = f"/storyboard/{story}"
+    await visitor.submit(address, f"{address}/publish", seen="1", thumbnail="2", title="Green tea", new_video="0")
+    (review,) = await visitor.client.reviews.list(run=UUID(story), states=None)
+    assert review.decided_by == "Ana"
+    assert review.decided_at is not None
+
+
 async def test_the_button_publishes_once(visitor: StoryVisitor) -> None:
     story = await visitor.app.order_until_review("Tea")
     address = f"/storyboard/{story}"
@@ -89,6 +102,15 @@ async def test_the_button_publishes_once(visitor: StoryVisitor) -> None:
     assert video.video_id in shown
     (review,) = await visitor.client.reviews.list(run=None, states=None)
     assert str(review.decided_by) in shown
+
+
+@pytest.mark.parametrize("wrong", [{"thumbnail": "0"}, {"thumbnail": "9"}, {"title": "Tea\0"}, {"title": "a\nb"}])
+async def test_a_form_that_names_nothing_to_publish_is_refused(visitor: StoryVisitor, wrong: dict[str, str]) -> None:
+    story = await visitor.app.order_until_review("Tea")
+    address = f"/storyboard/{story}"
+    shown = await visitor.submit(address, f"{address}/publish", **{"seen": "1", "thumbnail": "1", **wrong})
+    assert "names no thumbnail" in shown
+    assert (await visitor.app.show(story))["status"] == "ready_for_review"
 
 
 async def test_publishing_too_early_changes_nothing(visitor: StoryVisitor) -> None:
@@ -122,6 +144,7 @@ async def test_a_published_story_is_played_with_its_tracks(visitor: StoryVisitor
     address = (await visitor.app.show(story))["url"]
     page = await visitor.get(address)
     assert page.text.count("<track ") == 2
+    assert re.findall(r'<track [^>]*default srclang="([^"]+)"', page.text) == ["pt-BR"]  # that of the narration
     assert (await visitor.get(f"{address}/captions/en")).text.startswith("WEBVTT")
     assert (await visitor.get(f"{address}/captions/fr")).status_code == 404
     assert b"moving" in (await visitor.get(f"{address}/video")).content

@@ -155,8 +155,17 @@ async def test_a_failed_scene_is_rerun_alone(story_app: StoryApp) -> None:
     shown = await story_app.show(story)
     assert (shown["status"], shown["error"]) == ("ready_for_review", None)
     assert [prompt.split(".")[0] for prompt in story_app.painter.prompts[drawn:]] == ["picture 2"]
+    assert await story_app.list_revisions(story, "generate_audio", "2") == [(1, "succeeded")]
     ended = await story_app.list_revisions(story, "generate_thumbnails")
     assert [state for _, state in ended if state != "cancelled"] == ["succeeded"]
+
+
+async def test_a_rerun_asks_for_another_picture(story_app: StoryApp) -> None:
+    story = await story_app.order_until_review(scenes=2)
+    first = next(prompt for prompt in story_app.painter.prompts if prompt.startswith("picture 2."))
+    await story_app.rerun_scene(story, "2", "image")
+    await story_app.work()
+    assert story_app.painter.prompts[-1] == f"{first} Version 2."
 
 
 async def test_a_failed_translation_fails_the_story_and_is_rerun_alone(story_app: StoryApp) -> None:

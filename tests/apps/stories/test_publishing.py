@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -47,11 +48,23 @@ async def test_the_upload_has_film_thumbnail_texts_and_tracks(story_app: StoryAp
 
 async def test_the_approval_names_who_and_when(story_app: StoryApp) -> None:
     story = await story_app.order_until_review()
+    await story_app.api.sandbox.clock.advance(timedelta(minutes=5))
     await story_app.publish(story)
     approval = (await story_app.show(story))["approval"]
     (review,) = await story_app.client.reviews.list(run=UUID(story), states=None)
     assert approval == {"by": review.decided_by, "at": review.decided_at.isoformat(), "via": "api"}
     assert review.decided_by
+    assert review.decided_at - review.opened_at == timedelta(minutes=5)
+
+
+async def test_the_approval_is_the_latest_one(story_app: StoryApp) -> None:
+    story = await story_app.order_until_published()
+    first = (await story_app.show(story))["approval"]
+    await story_app.rerun_scene(story, "2", "image")
+    await story_app.work()
+    await story_app.api.sandbox.clock.advance(timedelta(minutes=5))
+    await story_app.publish(story)
+    assert (await story_app.show(story))["approval"]["at"] > first["at"]
 
 
 async def test_publishing_twice_uploads_once(story_app: StoryApp) -> None:
@@ -154,6 +167,18 @@ async def test_publishing_as_a_new_video_keeps_and_names_the_old_one(story_app: 
     assert (shown["earlier_urls"], shown["published_film_is_current"]) == ([old], True)
 
 
+async def test_a_story_names_all_its_earlier_videos(story_app: StoryApp) -> None:
+    story, urls = await story_app.order_until_published(), []
+    for _ in range(2):
+        urls.append((await story_app.show(story))["url"])
+        await story_app.rerun_scene(story, "2", "image")
+        await story_app.work()
+        await story_app.publish(story, new_video=True)
+        await story_app.work()
+    assert (await story_app.show(story))["earlier_urls"] == urls
+    assert len(set(urls)) == 2
+
+
 async def test_a_new_video_of_the_same_film_is_not_uploaded_again(story_app: StoryApp) -> None:
     story = await story_app.order_until_published(languages=["en"])
     await story_app.rerun_scene(story, "2", "translations")
@@ -174,3 +199,13 @@ async def test_subtitles_of_another_timing_are_not_set_on_the_old_film(
     await story_app.work()
     (video,) = await story_app.channel.videos()
     assert "(en, version 2)" not in video.captions["en"].read_text("utf-8").replace("\n", " ")
+
+
+async def test_a_note_that_no_step_can_follow_is_refused_with_the_reason(story_app: StoryApp) -> None:
+    story = await story_app.order_until_review()
+    (review,) = await story_app.client.reviews.list(run=UUID(story))
+    path = f"/api/v1/reviews/{review.id}/decision"
+    answer = await story_app.api.post(path, json={"action": "send_back", "notes": "add a cat"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "FEEDBACK_NOT_SUPPORTED")
+    assert "Rerun single scenes" in answer.json()["detail"]
+    assert (await story_app.show(story))["status"] == "ready_for_review"

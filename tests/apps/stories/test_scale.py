@@ -14,6 +14,7 @@ from retoma import Settings
 from retoma.states import RunState
 from retoma.store.database import Database
 from retoma.worker.worker import Worker
+from retoma_apps.stories.operations import queue
 from tests.apps.stories.story_app import Painter, StoryApp, patch_media, running_story_app
 from tests.conftest import empty_database
 from tests.wait_timeout import WAIT_TIMEOUT
@@ -35,6 +36,25 @@ async def test_five_orders_fill_the_queue_as_scripts_are_written(story_app: Stor
         "translate_scene": 30,
     }
     assert len(set(stories)) == 5
+
+
+async def test_the_queue_shows_the_jobs_of_the_oldest_story_first(story_app: StoryApp) -> None:
+    stories = [await story_app.order(f"Story {number}", scenes=1) for number in range(3)]
+    await story_app.write_scripts()
+    jobs = (await story_app.api.get("/stories/jobs")).json()["jobs"]
+    assert [job["story_id"] for job in jobs if job["job_type"] == "generate_image"] == stories
+
+
+async def test_the_queue_says_that_it_shows_only_the_newest_stories(
+    story_app: StoryApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "MOST_STORIES", 2)
+    stories = [await story_app.order(f"Story {number}") for number in range(2)]
+    assert (await story_app.api.get("/stories/jobs")).json()["has_more_stories"] is False
+    stories.append(await story_app.order("Story 2"))
+    shown = (await story_app.api.get("/stories/jobs")).json()
+    assert shown["has_more_stories"] is True
+    assert [job["story_id"] for job in shown["jobs"]] == stories[1:]
 
 
 async def test_one_script_worker_writes_all_scripts(story_app: StoryApp) -> None:
@@ -119,16 +139,30 @@ async def test_so_many_image_workers_draw_so_many_images_at_a_time(
 
 
 async def test_several_stories_are_produced_at_the_same_time(story_app: StoryApp) -> None:
-    stories = [await story_app.order(f"Story {number}", scenes=2) for number in range(5)]
+    stories = [await story_app.order(f"Story {number}", scenes=15) for number in range(5)]
     await story_app.write_scripts()
     async with AsyncExitStack() as stack:
-        for _ in range(5):
+        for _ in range(5):  # workers with room for 20 of the 75 images
             worker = await stack.enter_async_context(story_app.api.sandbox.manual_worker())
-            await worker.claim(4, queues=["generate_image", "generate_audio"])
+            assert len(await worker.claim(4, queues=["generate_image"])) == 4
         running = [await story_app.client.runs.get(UUID(story)) for story in stories]
         held = (await story_app.api.get("/stories/jobs")).json()["jobs"]
     assert {run.state for run in running} == {RunState.RUNNING}
     assert {job["story_id"] for job in held if job["state"] == "running"} == set(stories)
+
+
+async def test_five_stories_are_produced_side_by_side_on_one_worker(story_app: StoryApp) -> None:
+    """Images of all five are drawn before those of the first are all done."""
+    stories = [UUID(await story_app.order(f"Story {number}", scenes=15)) for number in range(5)]
+    await story_app.write_scripts()
+    drawn: list[UUID] = []
+    async with story_app.api.sandbox.manual_worker() as worker:
+        while drawn.count(stories[0]) < 15:
+            claims = await worker.claim(1, queues=["generate_image"])
+            await worker.record_outcomes(await worker.attempt(claims))
+            drawn += [claim.run for claim in claims]
+    assert set(drawn) == set(stories)
+    assert len(drawn) < 75
 
 
 @pytest.mark.parametrize("last", ["generate_image", "generate_audio", "translate_scene"])

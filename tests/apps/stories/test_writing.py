@@ -21,6 +21,14 @@ async def test_a_bundled_script_has_as_many_scenes_as_ordered(count: int) -> Non
     assert [scene.id for scene in scenes] == [str(number) for number in range(1, count + 1)]
 
 
+@pytest.mark.parametrize("topic", list_topics(), ids=lambda topic: topic.title)
+async def test_a_short_bundled_script_keeps_its_beginning_and_its_end(topic: Topic) -> None:
+    language = "en" if topic.language == "en" else "pt-BR"
+    scenes = await BundledStoryWriter().script(Brief(topic=topic.title, language=language, scenes=3))
+    assert len(scenes) == 3
+    assert (scenes[0].visual, scenes[-1].visual) == (topic.scenes[0].visual, topic.scenes[-1].visual)
+
+
 async def test_a_bundled_script_says_every_sentence_once() -> None:
     topic = find_topic("How coffee is made", "en")
     assert topic is not None

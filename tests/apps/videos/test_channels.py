@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -155,3 +156,29 @@ async def test_a_notification_that_cannot_be_sent_is_retried_and_does_not_block_
     assert (deliveries.state, sent.state) == ("due", "delivered")
     first, again = listener.requests
     assert (again.body, again.headers["webhook-id"]) == (first.body, first.headers["webhook-id"])
+
+
+async def test_a_video_over_the_budget_of_its_channel_waits_for_a_person(video_app: VideoApp) -> None:
+    await video_app.api.call("PUT", "/api/v1/channels/historia", json={"budget": 0.01})
+    video = UUID(await video_app.order(channel="historia"))
+    await video_app.api.sandbox.work()
+    (review,) = await video_app.client.reviews.list()
+    assert (review.step, review.reason["code"]) == ("research", "BUDGET")
+    await video_app.api.call("PUT", "/api/v1/channels/historia", json={"budget": 5})
+    await video_app.api.sandbox.work()
+    (review,) = await video_app.client.reviews.list(run=video)
+    assert review.step == "script_review"
+
+
+async def test_a_channel_without_a_budget_has_no_limit(video_app: VideoApp) -> None:
+    await video_app.api.call("PUT", "/api/v1/channels/historia", json={"budget": 5})
+    await video_app.api.call("PUT", "/api/v1/channels/historia", json={"budget": 0})
+    await video_app.order(channel="historia")
+    assert await video_app.client.budgets.list() == []
+
+
+async def test_an_order_keeps_a_limit_that_somebody_has_changed(video_app: VideoApp) -> None:
+    await video_app.order(channel="historia")
+    await video_app.client.budgets.set("historia", "run", 8_000_000, pipeline="longform")
+    await video_app.order(channel="historia")
+    assert (await video_app.client.budgets.get("historia", "run", pipeline="longform")).micros == 8_000_000

@@ -86,7 +86,10 @@ def test_a_step_is_retried_as_often_and_as_late_as_specified(step: str, delays: 
         ("script_review", {"script_generation", "research"}),
         ("audio_review", {"audio_generation"}),
         ("broll_review", {"broll_search"}),
-        ("final_review", {"video_assembly", "thumbnail_gen"}),
+        (
+            "final_review",
+            {"video_assembly", "thumbnail_gen", "broll_search", "audio_generation", "script_generation"},
+        ),
     ],
 )
 def test_a_review_may_send_back_to_the_documented_steps(review: str, targets: set[str]) -> None:

@@ -264,6 +264,18 @@ async def test_a_video_is_published_at_its_time_or_at_once_without_one(
     assert ends == [NOON, NOON + HOUR]
 
 
+@pytest.mark.parametrize("ordered", [None, NOON + HOUR])
+async def test_the_final_review_sets_another_time_of_publication(
+    video_app: FastVideoApp, ordered: datetime | None
+) -> None:
+    await video_app.api.sandbox.clock.set(NOON)
+    final = await video_app.order_until("final_review", scheduled_for=ordered.isoformat() if ordered else None)
+    await video_app.approve(final, scheduled_for=(NOON + 3 * HOUR).isoformat())
+    await video_app.work()
+    (video,) = await videos(video_app)
+    assert video.publish_at == NOON + 3 * HOUR
+
+
 async def test_a_persons_answer_about_a_video_that_is_not_public_ends_its_wait(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -434,8 +434,8 @@ async def test_all_feedback_on_a_script_applies_wherever_it_is_sent_back_to(vide
         "mais longo",
     ]
     assert results["script_generation"]["seconds"] == 88
-    assert "definida pelo Banco Central" in last["script_full"]
-    assert "definida pelo Banco Central" not in first["data"]["script_full"]
+    assert "o Banco Central define" in last["script_full"]
+    assert "o Banco Central define" not in first["data"]["script_full"]
 
 
 async def test_each_step_uses_the_approved_result_and_not_the_generated_one(video_app: FastVideoApp) -> None:
@@ -628,7 +628,10 @@ NOTES = {
         ("script_review", {"script_generation", "research"}),
         ("audio_review", {"audio_generation"}),
         ("broll_review", {"broll_search"}),
-        ("final_review", {"video_assembly", "thumbnail_gen"}),
+        (
+            "final_review",
+            {"script_generation", "audio_generation", "broll_search", "video_assembly", "thumbnail_gen"},
+        ),
     ],
 )
 async def test_a_checkpoint_can_be_sent_back_to_its_own_steps_only(
@@ -645,7 +648,9 @@ async def test_a_checkpoint_can_be_sent_back_to_its_own_steps_only(
         sent = await video_app.decide(checkpoint, "revision_requested", notes=NOTES[step], rewind_to=step)
         assert (sent.status_code, (await video_app.show(checkpoint["video_id"]))["current_step"]) == (200, step)
         checkpoint = await video_app.work_until_review(checkpoint["video_id"])
-        assert checkpoint["checkpoint_type"] == review
+        while checkpoint["checkpoint_type"] != review:  # an earlier review is asked again on the way
+            assert (await video_app.decide(checkpoint, "approved")).status_code == 200
+            checkpoint = await video_app.work_until_review(checkpoint["video_id"])
         made = (await video_app.client.runs.get_step_history(UUID(checkpoint["video_id"]), step))[0]
         assert (made.revision, made.reused_from) == (checkpoint["revision"], None)
         assert made.feedback["notes"] == NOTES[step]
@@ -784,7 +789,7 @@ async def test_a_script_review_has_the_whole_script_and_its_quality_report(
     assert [issue["code"] for issue in data["quality_report"]["issues"]] == ([] if passed else ["much_too_short"])
 
 
-@pytest.mark.parametrize(("seconds", "count"), [(25, 3), (120, 13)])
+@pytest.mark.parametrize(("seconds", "count"), [(25, 3), (120, 12)])
 async def test_a_script_review_counts_the_facts_that_the_script_uses(
     video_app: FastVideoApp, seconds: int, count: int
 ) -> None:

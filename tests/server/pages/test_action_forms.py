@@ -12,7 +12,7 @@ import pytest
 from retoma.engine import watchdog
 from retoma.server.sessions import CSRF_HEADER
 from retoma.states import DeliveryState, RunState
-from tests.server.pages.visitor import HASH, SAME_ORIGIN, OpenPages, Visitor, make_dead_delivery, token_of, visible_text
+from tests.server.pages.visitor import SAME_ORIGIN, OpenPages, Visitor, make_dead_delivery, token_of, visible_text
 
 FOREIGN = (
     {"Sec-Fetch-Site": "cross-site"},
@@ -30,7 +30,7 @@ async def load_form(visitor: Visitor) -> None:
 
 @pytest.mark.parametrize("headers", FOREIGN, ids=str)
 async def test_a_cross_origin_form_is_rejected(open_pages: OpenPages, headers: dict[str, str]) -> None:
-    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+    async with open_pages(development=False) as visitor:
         await load_form(visitor)
         token = await visitor.token()
         (run,) = await visitor.client.runs.list()
@@ -41,7 +41,7 @@ async def test_a_cross_origin_form_is_rejected(open_pages: OpenPages, headers: d
 
 @pytest.mark.parametrize("values", ["", "0" * 64, "é"])
 async def test_a_form_without_the_sessions_token_is_refused(open_pages: OpenPages, values: str) -> None:
-    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+    async with open_pages(development=False) as visitor:
         await load_form(visitor)
         run = await visitor.client.start("film", {})
         answer = await visitor.post(f"/runs/{run.id}/cancel", {"csrf": values})
@@ -50,7 +50,7 @@ async def test_a_form_without_the_sessions_token_is_refused(open_pages: OpenPage
 
 
 async def test_only_form_content_types_are_parsed(open_pages: OpenPages) -> None:
-    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+    async with open_pages(development=False) as visitor:
         await load_form(visitor)
         token = await visitor.token()
         (run,) = await visitor.client.runs.list()
@@ -81,7 +81,7 @@ async def test_a_cancelled_run_shows_who_cancelled_it(open_pages: OpenPages) -> 
         assert answer.status_code == 303
         page = visible_text(await visitor.get(answer.headers["location"]))
         assert "The run is being cancelled." in page
-        assert "administrator" in page
+        assert "Dora" in page
         assert (await visitor.client.runs.get(run.id)).state is RunState.CANCELLED
 
 
@@ -112,13 +112,13 @@ async def test_a_queue_is_paused_resumed_and_limited_from_the_page(open_pages: O
         answer = await visitor.post("/queues/pause", {**form, "reason": "<b>new</b> GPU"})
         page = await visitor.get(answer.headers["location"])
         assert "The queue is paused." in visible_text(page)
-        assert "by administrator" in visible_text(page)
+        assert "by Dora" in visible_text(page)
         assert "&lt;b&gt;new&lt;/b&gt; GPU" in page.text
         assert 'action="/queues/resume"' in page.text
         assert "the queue is paused: its waiting jobs (2) do not start" in visible_text(page)
         portuguese = await visitor.get("/queues", Accept_Language="pt-BR")
         assert "a fila está pausada: seus jobs em espera (2) não começam" in visible_text(portuguese)
-        assert (await visitor.client.queues.list())[0].paused_by == "administrator"
+        assert (await visitor.client.queues.list())[0].paused_by == "Dora"
         answer = await visitor.post("/queues/resume", form)
         assert "Jobs of the queue start again." in visible_text(await visitor.get(answer.headers["location"]))
         answer = await visitor.post("/queues/limit", {**form, "capacity": "4"})
@@ -135,13 +135,13 @@ async def test_a_worker_is_drained_from_the_page(open_pages: OpenPages) -> None:
         answer = await visitor.post("/workers", {"csrf": token, "worker": str(worker.worker)})
         page = " ".join(visible_text(await visitor.get(answer.headers["location"])).split())
         assert "The worker finishes its jobs and exits." in page
-        assert "draining by administrator" in page
+        assert "draining by Dora" in page
         for number in ("", "x", "9" * 18):
             assert (await visitor.post("/workers", {"csrf": token, "worker": number})).status_code == 404
 
 
 async def test_a_session_changes_things_through_the_api_only_with_its_token(open_pages: OpenPages) -> None:
-    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+    async with open_pages(development=False) as visitor:
         await load_form(visitor)
         (run, token) = (await visitor.client.start("film", {})).id, await visitor.token()
         cancel = f"/api/v1/runs/{run}/cancel"
@@ -153,7 +153,7 @@ async def test_a_session_changes_things_through_the_api_only_with_its_token(open
 
 
 async def test_a_session_reads_through_the_api_without_its_token(open_pages: OpenPages) -> None:
-    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+    async with open_pages(development=False) as visitor:
         await load_form(visitor)
         for headers in (SAME_ORIGIN, {"Sec-Fetch-Site": "none"}, {"Origin": "http://api.example"}, {}):
             assert (await visitor.get("/api/v1/runs", **headers)).status_code == 200
@@ -169,7 +169,7 @@ async def test_a_session_reads_through_the_api_without_its_token(open_pages: Ope
 
 
 async def test_a_token_that_is_sent_is_checked_even_for_a_read(open_pages: OpenPages) -> None:
-    async with open_pages(development=False, admin_password_hash=HASH) as visitor:
+    async with open_pages(development=False) as visitor:
         await load_form(visitor)
         named = {CSRF_HEADER: await visitor.token()}
         assert (await visitor.get("/api/v1/runs", **named, **SAME_ORIGIN)).status_code == 200
@@ -227,7 +227,7 @@ async def test_editing_a_result_in_its_job_reruns_its_dependents(open_pages: Ope
         await visitor.api.sandbox.work()
         (found,) = await visitor.client.runs.list()
         assert (await visitor.client.runs.get_results(found.id))["image"] == {"bad 0": "A LAMP"}
-        assert "administrator" in visible_text(await visitor.get(run))
+        assert "Dora" in visible_text(await visitor.get(run))
 
 
 @pytest.mark.parametrize("values", ["", "{<b>", "NaN", "[" * 100_000, '{"a": 1,}', "\x00"])

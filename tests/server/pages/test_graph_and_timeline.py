@@ -13,6 +13,7 @@ from retoma.server.pages import graph, waterfall
 from retoma.server.pages.formats import Formats
 from retoma.states import JobState, ReviewState
 from tests.server.api import film
+from tests.server.pages.newsroom import article
 from tests.server.pages.visitor import OpenPages
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -118,6 +119,20 @@ def test_steps_are_right_of_their_dependencies_and_internal_ones_are_omitted() -
     assert columns["lines"] < columns["image"] < columns["cut"]
     assert set(columns) == {"lines", "image", "cut"}
     assert len(drawing.lines) == 2
+
+
+def test_a_review_closes_a_phase_which_is_one_column() -> None:
+    drawing = graph.draw_graph(article.graph, {}, dict.fromkeys(article.steps, "waiting"))
+    columns: dict[int, list[str]] = {}
+    for node in drawing.nodes:
+        columns.setdefault(node.x, []).append(node.step)
+    assert list(columns.values()) == [
+        ["facts", "draft", "draft_review"],
+        ["parts", "image", "page", "final_review"],
+        ["post"],
+    ]
+    assert len({(node.x, node.y) for node in drawing.nodes}) == len(drawing.nodes)
+    assert len(drawing.lines) == 7  # one less than steps: what others imply is left out
 
 
 def test_numbers_and_times_follow_the_language() -> None:

@@ -14,7 +14,7 @@ from retoma.server import Page, PageContext, public
 from retoma.server.pages.registry import PAGES
 from retoma.server.request_limits import PAGE_HEADERS
 from tests.server.api import film
-from tests.server.pages.visitor import OpenPages
+from tests.server.pages.visitor import OpenPages, token_of
 
 NOTHING = str(UUID(int=7))
 
@@ -73,3 +73,22 @@ async def test_a_policy_set_by_the_application_is_kept(open_pages: OpenPages) ->
     async with open_pages(application=make_application()) as visitor:
         answer = await visitor.get("/own/policy")
         assert answer.headers.get_list("content-security-policy") == ["default-src 'none'"]
+
+
+async def test_pages_are_compressed_and_tokens_masked_anew(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        await visitor.client.start("film", {})
+        plain = await visitor.get("/reviews", Accept_Encoding="identity")
+        packed = await visitor.get("/reviews", Accept_Encoding="gzip")
+        assert ("content-encoding" in plain.headers, packed.headers["content-encoding"]) == (False, "gzip")
+        assert int(packed.headers["content-length"]) < len(plain.content) / 2
+        tokens = [token_of(plain), token_of(packed)]
+        assert tokens[0] != tokens[1]
+        for token in tokens:
+            assert (await visitor.post("/reviews", {"csrf": token})).status_code == 303
+        assert (await visitor.post("/reviews", {"csrf": tokens[0][:-2] + "zz"})).status_code == 403
+        stylesheet = await visitor.get("/static/retoma.css", Accept_Encoding="gzip")
+        again = await visitor.get(
+            "/static/retoma.css", Accept_Encoding="gzip", If_None_Match=stylesheet.headers["etag"]
+        )
+        assert again.status_code == 304

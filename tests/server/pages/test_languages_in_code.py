@@ -18,6 +18,7 @@ LANGUAGE_NAME = "Brazilian Portuguese"
 CONTENT = (
     "retoma/demo.py",  # the story that the demo tells
     "pages/formats.py",  # formats of dates
+    "notifications/content.py",  # formats of dates
     "videos*/demo.py",  # the topic of the demo video
     "autowriter/demo.py",  # the blog and the articles of the demo
     "stories/demo.py",  # the topic of the demo story

@@ -1,32 +1,36 @@
-"""Login by the one password: sessions end in time, and guessing is slow."""
+"""Login by e-mail address and password: sessions end in time, and guessing is slow."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 import pytest
+from argon2 import PasswordHasher
 
-from retoma.engine import admin_sessions
+from retoma.engine import accounts
 from retoma.errors import InvalidInput
 from retoma.server.pages import page_context
-from retoma.server.pages.login import _safe_redirect_path
+from retoma.server.pages.login_session import safe_redirect_path
 from retoma.server.pages.page_context import PUBLIC_FORM_LIMITS
 from retoma.server.sessions import LOGINS_PER_MINUTE
 from retoma.store.database import Database
-from retoma.store.sessions import IDLE_TIMEOUT, MAX_SESSION_AGE
+from retoma.store.person_sessions import IDLE_TIMEOUT, MAX_SESSION_AGE
 from tests.server.api import DEVELOPMENT_TOKEN
-from tests.server.pages.visitor import HASH, PASSWORD, SAME_ORIGIN, OpenPages, token_of, visible_text
+from tests.server.pages.visitor import SAME_ORIGIN, OpenPages, token_of, visible_text
+from tests.server.people import ADMINISTRATOR, PASSWORD, add_person, ensure_administrator
 
-CLOSED = {"development": False, "admin_password_hash": HASH}
+CLOSED = {"development": False}
+LOGIN = {"email": ADMINISTRATOR, "password": PASSWORD}
 
 
 async def test_the_login_keeps_the_query_of_the_requested_page(open_pages: OpenPages) -> None:
     open_review = "/reviews?step=approved&tenant=PT"
     async with open_pages(**CLOSED) as visitor:
+        await ensure_administrator(visitor.client)
         sent = await visitor.get(open_review)
         assert sent.headers["location"] == "/login?to=%2Freviews%3Fstep%3Dapproved%26tenant%3DPT"
         assert 'value="/reviews?step=approved&amp;tenant=PT"' in (await visitor.get(sent.headers["location"])).text
-        answer = await visitor.post("/login", {"password": PASSWORD, "to": open_review})
+        answer = await visitor.log_in(to=open_review)
         assert answer.headers["location"] == open_review
 
 
@@ -34,7 +38,7 @@ async def test_the_password_opens_the_requested_page(open_pages: OpenPages) -> N
     async with open_pages(**CLOSED) as visitor:
         sent = await visitor.get("/workers")
         assert sent.headers["location"] == "/login?to=%2Fworkers"
-        answer = await visitor.post("/login", {"password": PASSWORD, "to": "/workers"})
+        answer = await visitor.log_in(to="/workers")
         assert (answer.status_code, answer.headers["location"]) == (303, "/workers")
         assert (await visitor.get("/workers")).status_code == 200
 
@@ -44,14 +48,14 @@ async def test_a_wrong_password_opens_nothing(open_pages: OpenPages) -> None:
         for wrong in ("", "guess", PASSWORD.upper(), PASSWORD * 100):
             answer = await visitor.log_in(wrong)
             assert (answer.status_code, visitor.cookies) == (401, {})
-            assert "The password is not correct." in answer.text
+            assert "The e-mail address or the password is not correct." in answer.text
 
 
 @pytest.mark.usefixtures("frozen_rate_limit")
 async def test_guessing_is_slowed_down_even_for_the_right_password(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         for _ in range(LOGINS_PER_MINUTE):
-            await visitor.post("/login", {"password": "x" * (admin_sessions.MAX_PASSWORD_LENGTH + 1)})
+            await visitor.log_in("x" * (accounts.MAX_PASSWORD_LENGTH + 1))
         answer = await visitor.log_in()
         assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (429, True)
 
@@ -77,7 +81,7 @@ async def test_a_login_form_beyond_its_limits_is_not_parsed(
 
 async def test_login_rejects_cross_origin_forms(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
-        answer = await visitor.post("/login", {"password": PASSWORD}, **{"Sec-Fetch-Site": "cross-site"})
+        answer = await visitor.post("/login", LOGIN, **{"Sec-Fetch-Site": "cross-site"})
         assert (answer.status_code, visitor.cookies) == (403, {})
 
 
@@ -103,7 +107,7 @@ async def test_logout_ends_the_session_itself(open_pages: OpenPages) -> None:
     async with open_pages(**CLOSED) as visitor:
         await visitor.log_in()
         kept = dict(visitor.cookies)
-        await visitor.post("/logout", {"csrf": token_of(await visitor.get("/"))})
+        await visitor.post("/logout", {"csrf": token_of(await visitor.get("/account"))})
         assert visitor.cookies == {}
         visitor.cookies = kept
         assert (await visitor.get("/")).status_code == 303
@@ -139,12 +143,6 @@ async def test_a_session_expires_even_if_it_is_used(open_pages: OpenPages) -> No
         assert (await visitor.get("/style-guide")).status_code == 303
 
 
-async def test_a_new_password_ends_all_sessions(database: Database) -> None:
-    token = await admin_sessions.open_session(database, HASH)
-    assert await admin_sessions.is_live(database, token, HASH)
-    assert not await admin_sessions.is_live(database, token, admin_sessions.hash_password("quite another password"))
-
-
 async def test_each_login_is_a_separate_session_and_its_token_is_not_stored(
     open_pages: OpenPages, database: Database
 ) -> None:
@@ -155,18 +153,43 @@ async def test_each_login_is_a_separate_session_and_its_token_is_not_stored(
         assert visitor.cookies["retoma"] != first
         async with database.connection() as connection:
             rows = await connection.fetch(
-                "select encode(digest, 'escape') || encode(digest, 'base64') from retoma.sessions"
+                "select encode(digest, 'escape') || encode(digest, 'base64') from retoma.person_sessions"
             )
         assert len(rows) == 2
         assert not [row for row in rows if first in row[0]]
 
 
-async def test_without_a_password_the_page_explains_how_to_set_one(open_pages: OpenPages) -> None:
+async def test_without_an_administrator_the_page_explains_how_to_create_one(open_pages: OpenPages) -> None:
     async with open_pages(development=False) as visitor:
-        assert "retoma password" in (await visitor.get("/login")).text
-        assert (await visitor.log_in("")).status_code == 401
+        assert "retoma people create" in (await visitor.get("/login")).text
+        assert (await visitor.post("/login", LOGIN)).status_code == 401
         visitor.cookies = {"retoma": "guessed"}
         assert (await visitor.get("/")).status_code == 303
+
+
+async def test_an_unknown_address_costs_as_much_as_a_wrong_password(
+    open_pages: OpenPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified: list[object] = []
+    verify = PasswordHasher.verify
+
+    def note(self: PasswordHasher, hashed: str, password: str) -> bool:
+        verified.append(self)
+        return verify(self, hashed, password)
+
+    monkeypatch.setattr(PasswordHasher, "verify", note)
+    async with open_pages(**CLOSED) as visitor:
+        await add_person(visitor.client, "bea@example.com", None)
+        for email in ("bea@example.com", "nobody@example.com", "not an address"):
+            answer = await visitor.log_in("a wrong password", email)
+            assert answer.status_code == 401
+        assert len(verified) == 3
+
+
+async def test_the_address_is_found_in_any_case(open_pages: OpenPages) -> None:
+    async with open_pages(**CLOSED) as visitor:
+        await ensure_administrator(visitor.client)
+        assert (await visitor.log_in(PASSWORD, " ANA@Example.com ")).status_code == 303
 
 
 async def test_the_component_list_is_not_linked(open_pages: OpenPages) -> None:
@@ -217,7 +240,7 @@ async def test_the_development_rejection_says_why_and_what_to_do(
         shown = await visitor.get("/login", Accept_Language=language, **headers)
         assert shown.status_code == 401
         assert sentence in visible_text(shown)
-        assert "retoma password" not in shown.text
+        assert "retoma people" not in shown.text
 
 
 async def test_development_opens_pages_to_this_machine_only(open_pages: OpenPages) -> None:
@@ -233,9 +256,9 @@ async def test_development_opens_pages_to_this_machine_only(open_pages: OpenPage
     "to", ["//evil.example", "/\\evil.example", "https://evil.example", "javascript:x", "", "/a\nb"]
 )
 def test_login_cannot_redirect_elsewhere(to: str) -> None:
-    assert _safe_redirect_path(to) == "/"
+    assert safe_redirect_path(to) == "/"
 
 
 def test_a_short_password_is_refused() -> None:
     with pytest.raises(InvalidInput, match="12 to"):
-        admin_sessions.hash_password("short")
+        accounts.hash_password("short")

@@ -109,7 +109,7 @@ async def test_an_action_is_aborted_from_its_page(open_pages: OpenPages) -> None
         page = await visitor.get(target)
         await visitor.post(f"{target}/abort", {"csrf": token_of(page)})
         after = visible_text(await visitor.get(target))
-        assert "aborted by administrator" in after
+        assert "aborted by Dora" in after
         assert {run.state for run in await visitor.client.runs.list()} == {RunState.RUNNING}
 
 
@@ -120,6 +120,16 @@ async def test_the_filter_of_the_runs_is_that_of_their_bulk_action(open_pages: O
         page = await visitor.get("/runs?tenant=a+%26+b")
         (address,) = re.findall(r'href="([^"]+kind=cancel_runs)"', page.text)
         assert "1 run would be cancelled." in visible_text(await visitor.get(address.replace("&amp;", "&")))
+
+
+async def test_a_state_that_does_not_suit_the_action_matches_nothing(open_pages: OpenPages) -> None:
+    async with open_pages(application=SHAKY) as visitor:
+        await visitor.client.start("shaky")
+        for query in ("kind=cancel_runs&state=completed", "kind=rerun_failed&state=running"):
+            assert "Nothing matches" in visible_text(await visitor.get(f"/bulk-actions/new?{query}"))
+        assert "1 run would be" in visible_text(await visitor.get("/bulk-actions/new?kind=cancel_runs&state=running"))
+        for query in ("state=bogus", "application=bogus"):
+            assert (await visitor.get(f"/bulk-actions/new?kind=cancel_runs&{query}")).status_code == 404
 
 
 async def test_dead_letters_list_failed_runs_and_dead_webhooks(open_pages: OpenPages) -> None:
@@ -150,7 +160,7 @@ async def test_an_operator_sees_where_the_jobs_of_a_worker_are(
         assert "wobble" in visible_text(page)
         answer = await visitor.post("/workers/stacks", {"csrf": token_of(page), "worker": str(worker.worker)})
         assert answer.headers["location"] == f"/workers#worker-{worker.worker}"
-        assert "administrator asked for stacks" in visible_text(await visitor.get("/workers"))
+        assert "Dora asked for stacks" in visible_text(await visitor.get("/workers"))
         stack = JobStack(run, "wobble", "", 1, 1, 2.5, 'File "a.py", line 3, in wobble\n    <b>call()</b>')
         for jobs, text in ((stack, "<b>call()</b>"), (replace(stack, stack=None), "whose stack is not available")):
             await answer_stacks(visitor, worker.worker, jobs)

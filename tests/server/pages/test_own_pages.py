@@ -10,7 +10,7 @@ from retoma.server import Page, PageContext, Problem
 from retoma.server.pages.multipart import parse_multipart
 from tests.server.api import film
 from tests.server.pages.catalogues import write_catalogue
-from tests.server.pages.visitor import HASH, OpenPages, token_of
+from tests.server.pages.visitor import OpenPages, token_of
 
 TEMPLATE = """{% extends "base.html" %}{% block title %}x{% endblock %}{% block main %}
 <form method="post"><input type="hidden" name="csrf" value="{{ context.csrf_token }}"></form>
@@ -28,7 +28,7 @@ async def submit(visit: PageContext) -> Response:
 
 def make_app(folder: Path) -> App:
     (folder / "shelf.html").write_text(TEMPLATE)
-    pages = [Page("/shelf", show, submit, nav="Shelf")]
+    pages = [Page("/shelf", show, submit, nav="Shelf", submit_scope="runs:write")]
     locale = write_catalogue(folder / "locale", {"Shelf": "Estante"})
     return App("films", pipelines=[film], pages=pages, templates=folder, locale=locale)
 
@@ -44,7 +44,7 @@ async def test_an_application_brings_its_own_pages(open_pages: OpenPages, tmp_pa
 
 
 async def test_application_pages_need_the_login_too(open_pages: OpenPages, tmp_path: Path) -> None:
-    async with open_pages(application=make_app(tmp_path), development=False, admin_password_hash=HASH) as visitor:
+    async with open_pages(application=make_app(tmp_path), development=False) as visitor:
         assert (await visitor.get("/shelf")).status_code == 303
         await visitor.log_in()
         assert (await visitor.get("/shelf")).status_code == 200
@@ -56,7 +56,7 @@ async def test_an_application_brings_its_own_scripts_and_nothing_else(open_pages
     (folder / "shelf.js").write_text("export const shelf = 1;")
     (folder / "secret.toml").write_text("key = 1")
     application = App("films", pipelines=[film], static=folder)
-    async with open_pages(application=application, development=False, admin_password_hash=HASH) as visitor:
+    async with open_pages(application=application, development=False) as visitor:
         found = await visitor.get("/static/apps/films/shelf.js")
         assert found.text == "export const shelf = 1;"
         assert found.headers["content-type"] == "text/javascript; charset=utf-8"
@@ -78,7 +78,7 @@ async def receive(context: PageContext) -> Response:
 
 def make_upload_app(folder: Path) -> App:
     (folder / "shelf.html").write_text(TEMPLATE)
-    pages = [Page("/posters", receive, receive, max_upload=MAX_UPLOAD)]
+    pages = [Page("/posters", receive, receive, max_upload=MAX_UPLOAD, submit_scope="runs:write")]
     return App("films", pipelines=[film], pages=pages, templates=folder)
 
 

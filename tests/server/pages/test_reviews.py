@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -13,14 +14,16 @@ import pytest
 
 from retoma import App
 from retoma.errors import DefinitionError
-from retoma.records import Review
+from retoma.records import Review, Role
 from retoma.reviews import Decision
+from retoma.server.pages import inbox
 from retoma.states import ReviewState, RunState
 from tests.server import pictures
 from tests.server.pages.catalogues import write_catalogue
 from tests.server.pages.newsroom import TEXT, article, make_application, start_until_review, work_until_review
 from tests.server.pages.test_pages import EVERYTHING
 from tests.server.pages.visitor import OpenPages, Visitor, token_of, visible_text
+from tests.server.people import add_person
 
 APPROVE = Decision("approve", by="ana")
 
@@ -78,8 +81,9 @@ async def test_an_approval_can_be_undone_for_ten_seconds_and_then_takes_effect(v
     review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "approve")
     page = await visitor.get(answer.headers["location"])
-    assert "Decided by administrator: Approved" in visible_text(page)
-    assert 'data-countdown="10.0"' in page.text
+    assert "Approved: Renda fixa em 2026 Undo" in " ".join(visible_text(page).split())
+    assert 'data-seconds="10.0"' in page.text
+    assert "Decided by Dora: Approved" in visible_text(await visitor.get(f"/reviews/{review.id}"))
     assert "draft_review: decided, takes effect shortly" in visible_text(await visitor.get(f"/runs/{review.run}"))
     undone = await visitor.post(f"/reviews/{review.id}/undo", {"csrf": token_of(page)})
     assert "The decision has been undone." in visible_text(await visitor.get(undone.headers["location"]))
@@ -112,16 +116,16 @@ async def test_a_decided_review_shows_the_edits_made_before_its_approval(visitor
     review = await start_until_review(visitor.api.sandbox)
     await decide(visitor, review, "edit", value__title="Renda fixa em 2027", value__text=TEXT)
     page = await visitor.get(f"/reviews/{review.id}")
-    assert "Decided by administrator: Edited and approved" in visible_text(page)
-    assert "administrator edited and approved" in visible_text(page)
-    assert "<ins>2027</ins>" in page.text
+    assert "Decided by Dora: Edited and approved" in visible_text(page)
+    assert "Dora edited and approved" in visible_text(page)
+    assert '<ins><span class="sr">added:</span> 2027</ins>' in page.text
 
 
 async def test_filling_in_the_form_of_a_review_is_not_editing(visitor: Visitor) -> None:
     review = await start_until_final_review(visitor)
     await decide(visitor, review, "approve", value__picture="2", value__title="Meu título")
     page = visible_text(await visitor.get(f"/reviews/{review.id}"))
-    assert ("administrator approved" in page, "dited and approved" in page) == (True, False)
+    assert ("Dora approved" in page, "dited and approved" in page) == (True, False)
     assert re.search(r"Approved result\s+Picture\s+2\s+Title\s+Meu título", page)
 
 
@@ -142,7 +146,7 @@ async def test_an_invalid_value_is_returned_at_its_field_as_typed(visitor: Visit
 async def test_a_form_asks_for_missing_fields_and_keeps_typed_values(visitor: Visitor) -> None:
     review = await start_until_final_review(visitor)
     page = await visitor.get(f"/reviews/{review.id}")
-    assert 'name="value.title" aria-describedby' in page.text
+    assert 'name="value.title" form="decision" aria-describedby' in page.text
     answer = await decide(visitor, review, "approve", value__picture="0", value__title="Meu título")
     assert (answer.status_code, "Must be at least 1." in answer.text) == (422, True)
     assert 'value="Meu título"' in answer.text
@@ -154,7 +158,7 @@ async def test_work_is_sent_back_with_notes_timed_comments_and_the_chosen_step(v
     review = await start_until_review(visitor.api.sandbox)
     answer = await decide(visitor, review, "send_back", notes=" ", to="facts", **{"feedback.with_picture": "yes"})
     assert (answer.status_code, "Say what should be improved." in answer.text) == (422, True)
-    assert 'value="facts" checked' in answer.text
+    assert 'value="facts" form="decision" checked' in answer.text
     await decide(
         visitor, review, "send_back", notes="Mais curto", to="facts", comments="1:02-1:05.5 corte\nalto demais"
     )
@@ -218,10 +222,13 @@ async def test_a_rerun_result_is_compared_with_the_previous_one(visitor: Visitor
     await visitor.client.reviews.decide(review.id, Decision("send_back", by="diego", notes="Mais curto"))
     again = await work_until_review(visitor.api.sandbox, review.run)
     page = await visitor.get(f"/reviews/{again.id}")
-    assert "Compared with revision 1" in visible_text(page)
-    assert '<span class="sr">removed:</span>  Tesouro Selic rende <del>quase</del>' in page.text
-    assert "<ins>menos</ins>" in page.text
-    (before, now) = re.findall(r'<audio controls preload="metadata" src="([^"]+)"( data-played)?>', page.text)[1:]
+    text = " ".join(visible_text(page).split())
+    assert "What changed since revision 1" in text
+    assert "What was asked for diego" in text
+    assert text.index("What was asked for") < text.index("What changed") < text.index("draft revision 2")
+    assert 'rende<del><span class="sr">removed:</span> quase o mesmo</del>' in page.text
+    assert '<ins><span class="sr">added:</span> menos que a poupança</ins>' in page.text
+    (before, now) = re.findall(r'<audio controls preload="metadata" src="([^"]+)"( data-played)?', page.text)[:2]
     assert (before[1], now[1]) == ("", " data-played")  # comments are about what is there now
     lengths = [len((await visitor.get(address)).content) for address, _ in (before, now)]
     assert lengths[0] > lengths[1]
@@ -237,6 +244,8 @@ async def test_a_rejection_says_why_and_ends_the_run(visitor: Visitor) -> None:
     await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
     await visitor.api.sandbox.work(advance_clock=False)
     assert (await visitor.client.runs.get(review.run)).state is RunState.REJECTED
+    head = " ".join(visible_text(await visitor.get(f"/runs/{review.run}")).split())
+    assert re.search(r"Rejected by \w+ at draft_review .* off topic View the review", head)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +339,8 @@ async def test_rejections_are_in_the_visitors_language(visitor: Visitor) -> None
     missed = await decide(visitor, review, "send_back", to="image", items="no such part")
     assert (missed.status_code, "A etapa escolhida não leva a esta revisão" in visible_text(missed)) == (422, True)
     chosen = {"csrf": token_of(missed), "review": f"{review.id}:{review.revision}", "key": "k"}
-    assert "não aprovada: Abra e preencha o formulário." in visible_text(await visitor.post("/reviews", chosen))
+    results = (await visitor.post("/reviews", chosen)).headers["location"]
+    assert "não aprovada: Abra e preencha o formulário." in visible_text(await visitor.get(results))
 
 
 async def test_an_approval_may_have_notes(visitor: Visitor) -> None:
@@ -350,7 +360,7 @@ async def test_a_step_that_asks_for_help_is_accepted_rerun_or_rejected(visitor: 
     review = await start_until_review(visitor.api.sandbox, words=-1)
     await visitor.client.reviews.decide(review.id, APPROVE)
     help_ = await work_until_review(visitor.api.sandbox, review.run)
-    page = visible_text(await visitor.get(f"/reviews/{help_.id}"))
+    page = visible_text(await visitor.get(f"/reviews/{help_.id}/panes"))
     for expected in (
         "A step asks for help",
         "TOO_SHORT",
@@ -368,15 +378,13 @@ async def test_a_step_that_asks_for_help_is_accepted_rerun_or_rejected(visitor: 
 async def test_the_list_groups_by_kind_highlights_overdue_reviews_and_filters_by_url(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox, topic="late one")
     for minutes, colour, expected in (
-        (59, "", "in 1 hr 1 min"),
-        (2, " c-warn", "in 59 min"),
-        (45, " c-fail", "in 14 min"),
+        (59, "", "1 hr 1 min"),
+        (2, " c-warn", "59 min"),
+        (45, " c-fail", "14 min"),
     ):
         await visitor.api.sandbox.clock.advance(timedelta(minutes=minutes))
         page = await visitor.get("/reviews")
-        assert (f'<td class="n{colour}" data-l="Due">' in page.text, expected in visible_text(page)) == (True, True), (
-            expected
-        )
+        assert f'<span class="d{colour}"><span class="sr">due in</span>{expected}</span>' in page.text, expected
     await visitor.api.sandbox.clock.advance(timedelta(minutes=15))
     for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
         assert "1 min overdue" in visible_text(await visitor.get(path)), path
@@ -397,10 +405,61 @@ async def test_the_list_groups_by_kind_highlights_overdue_reviews_and_filters_by
     assert "1 overdue" in overview
 
 
+async def test_the_assignee_is_chosen_among_those_who_may_decide(open_pages: OpenPages, tmp_path: Path) -> None:
+    async with open_pages(application=make_application(tmp_path), development=False) as visitor:
+        await visitor.log_in()
+        await add_person(visitor.client, "rui@example.com", Role.REVIEWER, "channel")
+        await add_person(visitor.client, "bia@example.com", Role.REVIEWER, "another")
+        await add_person(visitor.client, "vera@example.com", Role.VIEWER)
+        review = await start_until_review(visitor.api.sandbox)
+        page = (await visitor.get(f"/reviews/{review.id}")).text
+        (select,) = re.findall(r'/assign[^"]*">.*?<select name="assignee"[^>]*>(.*?)</select>', page)
+        offered = re.findall(r'value="([^"]*)"', select)
+        assert offered == ["", "reviewer", "operator", "administrator", "Ana", "Rui"]
+
+
+async def test_a_row_says_its_age_its_assignee_and_who_reviews_it(visitor: Visitor) -> None:
+    review = await start_until_review(visitor.api.sandbox)
+    await visitor.client.reviews.assign(review.id, "Diego", by="ana")
+    await visitor.client.reviews.claim(review.id, by="Marina")
+    await visitor.api.sandbox.clock.advance(timedelta(minutes=3))
+    text = visible_text(await visitor.get("/reviews"))
+    assert "channel · waiting for 3 min · with Marina · for Diego" in text
+
+
+async def test_overdue_only_counts_overdue_reviews(visitor: Visitor) -> None:
+    late = await start_until_review(visitor.api.sandbox, topic="late")
+    await visitor.api.sandbox.clock.advance(timedelta(hours=3))
+    await start_until_review(visitor.api.sandbox, topic="in time")
+    page = await visitor.get(f"/reviews/{late.id}?overdue=yes")
+    assert "1 of 1" in visible_text(page)
+    assert "Approve all 1…" in page.text
+    assert re.search(r'id="total">1<', page.text)
+    assert 'Reviews <span class="count you">2</span>' in page.text
+
+
+async def test_the_list_goes_on_after_its_last_review_though_that_one_is_decided(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "PAGE_SIZE", 2)
+    final = await start_until_final_review(visitor)  # of another kind, without a deadline
+    for number in range(1, 4):
+        await start_until_review(visitor.api.sandbox, topic=f"topic {number}")
+        await visitor.api.sandbox.clock.advance(timedelta(minutes=1))
+    first = await visitor.get("/reviews")
+    shown = [UUID(each) for each in re.findall(r'<li data-id="([^"]+)"', first.text)]
+    assert len(shown) == 2
+    for each in shown:
+        await visitor.client.reviews.decide(each, APPROVE)
+    (later,) = re.findall(r'href="([^"]+)" data-later', first.text)
+    page = await visitor.get(html.unescape(later))
+    assert "topic 3" in visible_text(page)
+    assert re.findall(r'<li data-id="([^"]+)"', page.text)[1:] == [str(final.id)]
+
+
 async def test_an_empty_list_has_an_explanation(visitor: Visitor) -> None:
     assert "Nothing to review" in visible_text(await visitor.get("/reviews"))
     assert "No matching reviews" in visible_text(await visitor.get("/reviews?step=x"))
-    assert (await visitor.get("/reviews?after=x")).status_code == 404
 
 
 async def test_many_reviews_are_approved_at_once_and_each_reports_its_outcome(visitor: Visitor) -> None:
@@ -416,10 +475,11 @@ async def test_many_reviews_are_approved_at_once_and_each_reports_its_outcome(vi
         "no id",
         f"{UUID(int=1)}:1",
     ]
-    answer = await visitor.post("/reviews", {"csrf": token, "review": chosen, "key": "k"})  # type: ignore[dict-item]
-    assert answer.status_code == 200
-    outcomes = visible_text(answer)
-    assert "good · draft_review approved" in " ".join(outcomes.split())
+    answer = await visitor.post("/reviews", {"csrf": token, "review": chosen, "key": UUID(int=7).hex})  # type: ignore[dict-item]
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/reviews/batches/{UUID(int=7)}")
+    outcomes = " ".join(visible_text(await visitor.get(answer.headers["location"])).split())
+    assert "1 of 5 approved" in outcomes
+    assert outcomes.index("Open it and fill in its form.") < outcomes.index("good · draft_review approved")
     for expected in (
         "Open it and fill in its form.",
         "Marina decided at",
@@ -436,7 +496,7 @@ async def test_approving_without_a_selection_is_reported_on_the_same_page(visito
     answer = await visitor.post("/reviews?tenant=channel", {"csrf": token, "key": "k"})
     page = await visitor.get(answer.headers["location"])
     assert "Nothing was selected." in visible_text(page)
-    assert 'name="tenant" value="channel"' in page.text
+    assert '<option value="channel" selected>' in page.text
 
 
 async def test_colleagues_see_who_is_viewing_a_review_and_its_assignee(visitor: Visitor) -> None:
@@ -505,3 +565,57 @@ async def test_feedback_that_a_step_cannot_follow_is_returned_with_the_reason(
     assert (await get_review(visitor, review)).is_open
     await decide(visitor, review, "send_back", notes="add music", to="facts")  # which follows whatever is said
     assert not (await get_review(visitor, review)).is_open
+
+
+async def test_a_comment_is_carried_to_the_next_revision_until_it_is_resolved(visitor: Visitor) -> None:
+    review = await start_until_review(visitor.api.sandbox)
+    answer = await decide(visitor, review, "send_back", notes="", comments="0:01-0:02 “No susto” too loud\nplain")
+    assert answer.status_code == 303, answer.text
+    await visitor.api.sandbox.clock.advance(timedelta(seconds=11))
+    again = await work_until_review(visitor.api.sandbox, review.run)
+    carried = await visitor.client.reviews.list_comments(again)
+    assert [(each.text, each.at, each.to, each.quote, each.resolved_by) for each in carried] == [
+        ("too loud", 1.0, 2.0, "No susto", None),
+        ("plain", None, None, "", None),
+    ]
+    page = await visitor.get(f"/reviews/{again.id}")
+    assert re.findall(r'data-resolved="(\w+)"', page.text) == ["no", "no"]
+    form = {"csrf": token_of(page), "of": str(review.id), "position": "0", "resolved": "yes"}
+    assert (await visitor.post(f"/reviews/{again.id}/comments", form)).status_code == 303
+    text = (await visitor.get(f"/reviews/{again.id}")).text
+    assert re.findall(r'data-resolved="(\w+)"', text) == ["yes", "no"]
+    assert "resolved by Dora" in text
+    assert (await visitor.post(f"/reviews/{again.id}/comments", form | {"resolved": ""})).status_code == 303
+    assert [each.resolved_by for each in await visitor.client.reviews.list_comments(again)] == [None, None]
+
+
+@pytest.mark.parametrize(("of", "position"), [("", "2"), ("", "x"), ("nothing", "0"), (str(UUID(int=0)), "0")])
+async def test_a_comment_that_does_not_exist_cannot_be_resolved(visitor: Visitor, of: str, position: str) -> None:
+    review = await start_until_review(visitor.api.sandbox)
+    await decide(visitor, review, "send_back", notes="shorter", comments="0:01 too loud")
+    form = {"csrf": token_of(await visitor.get(f"/reviews/{review.id}")), "position": position, "resolved": "yes"}
+    answer = await visitor.post(f"/reviews/{review.id}/comments", form | {"of": of or str(review.id)})
+    assert answer.status_code == 404
+
+
+async def test_selected_reasons_become_lines_of_the_notes(open_pages: OpenPages, tmp_path: Path) -> None:
+    reasons = {"draft_review": {"draft": ["Shorter", "Warmer"], "facts": ["Warmer"]}}
+    async with open_pages(application=make_application(tmp_path, review_reasons=reasons)) as visitor:
+        review = await start_until_review(visitor.api.sandbox)
+        page = (await visitor.get(f"/reviews/{review.id}")).text
+        assert re.findall(r'data-steps="([^"]+)"><input type="checkbox" name="reasons" value="(\w+)"', page) == [
+            ("draft", "Shorter"),
+            ("draft facts", "Warmer"),
+        ]
+        answer = await decide(visitor, review, "send_back", notes="please", reasons="Shorter")
+        assert answer.status_code == 303
+        assert (await visitor.client.reviews.get(review.id)).notes == "Shorter\nplease"
+        await visitor.client.reviews.undo(review.id, by="Dora")
+        again = (await visitor.get(f"/reviews/{review.id}")).text
+        assert re.findall(r'name="reasons" value="(\w+)" form="decision" checked', again) == ["Shorter"]
+
+
+async def test_a_reason_that_is_not_offered_is_not_sent(visitor: Visitor) -> None:
+    review = await start_until_review(visitor.api.sandbox)
+    await decide(visitor, review, "send_back", notes="please", reasons="Shorter")
+    assert (await visitor.client.reviews.get(review.id)).notes == "please"

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter, ValidationError
 
 from retoma import timecodes
 from retoma.define.review import Comment
@@ -101,6 +103,28 @@ def test_a_list_whose_texts_would_not_come_back_from_lines_is_json() -> None:
     fields = forms.build_fields(SCHEMA, VALUE | {"tags": [" x", "a\nb", ""]})
     assert {field.key: field.kind for field in fields}["tags"] == "json"
     assert forms.parse_form(fields, as_typed(fields))[0]["tags"] == [" x", "a\nb", ""]
+
+
+class Planned(BaseModel):
+    at: AwareDatetime | None = None
+
+
+ZONE = ZoneInfo("America/Sao_Paulo")
+
+
+@pytest.mark.parametrize("value", [None, "2030-01-02T12:30:00Z"])
+def test_a_moment_is_typed_in_the_viewers_time_zone(value: str | None) -> None:
+    fields = forms.set_zone(forms.build_fields(TypeAdapter(Planned).json_schema(), {"at": value}), ZONE)
+    assert [(field.kind, field.text) for field in fields] == [("moment", "2030-01-02T09:30" if value else "")]
+    assert forms.parse_form(fields, as_typed(fields)) == ({"at": value}, {})
+    assert forms.parse_form(fields, {"value.at": "2030-01-02T10:00"}) == ({"at": "2030-01-02T13:00:00Z"}, {})
+    _, errors = forms.parse_form(fields, {"value.at": "tomorrow"})
+    assert errors["value.at"].message.startswith("Enter a date and time")
+
+
+def test_a_moment_that_a_browser_would_shorten_stays_text() -> None:
+    (field,) = forms.build_fields(TypeAdapter(Planned).json_schema(), {"at": "2030-01-02T12:30:01Z"})
+    assert (field.kind, field.text) == ("line", "2030-01-02T12:30:01Z")
 
 
 def test_texts_by_name_are_also_typed_one_by_one() -> None:
@@ -255,6 +279,23 @@ def test_a_diff_shows_lines_and_the_words_within_them() -> None:
     ]
     assert (found.added, found.removed) == (2, 1)
     assert not differences.diff_results(previous, previous)
+
+
+def test_a_long_comparison_is_by_line_where_words_would_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    class Counting(SequenceMatcher[str]):
+        def __init__(self, junk: None, first: list[str], last: list[str]) -> None:
+            super().__init__(junk, first, last)
+            compared.append(len(first) * len(last))
+
+    monkeypatch.setattr(differences, "SequenceMatcher", Counting)
+    before, after = ("\n".join(f"{word} " * 99 + str(number) for number in range(100)) for word in "ab")
+    found = differences.diff_results(before, after)
+    assert sum(compared) <= differences.MAX_LINES**2 + differences.MAX_WORD_PAIRS
+    assert (found.added, found.removed) == (100, 100)
+    assert found.lines[0].pieces[0] == differences.Piece("a", is_changed=True)
+    assert found.lines[-1].pieces == (differences.Piece(after.splitlines()[-1]),)
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,10 @@ async def test_a_run_without_a_title_is_headed_by_its_input_or_its_pipeline(open
 async def test_reviews_are_headed_by_the_title_of_their_run(visitor: Visitor) -> None:
     run = await titled.start_until_review(visitor.api.sandbox)
     (review,) = await visitor.client.reviews.list()
-    assert names_run(await show(visitor, "/reviews"), run, "News: tea")
+    assert '<span class="t wrapany"><bdi>News: tea</bdi></span>' in await show(visitor, "/reviews")
     page = await show(visitor, f"/reviews/{review.id}")
-    assert '<h1 class="wrapany"><bdi>News: tea</bdi></h1>' in page
-    assert f">{run}</code>" in page
+    assert '<h2 class="title wrapany" id="review-title"><bdi>News: tea</bdi></h2>' in page
+    assert names_run(page, run, "News: tea")
 
 
 async def test_stuck_runs_are_shown_with_their_titles(visitor: Visitor) -> None:

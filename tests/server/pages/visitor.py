@@ -12,13 +12,11 @@ from uuid import UUID
 import httpx2
 
 from retoma import Webhook
-from retoma.engine.admin_sessions import hash_password
 from tests.receiver import receiver, respond_with
 from tests.server.api import DEVELOPMENT_TOKEN, Api
 from tests.server.conftest import OpenApi
+from tests.server.people import ADMINISTRATOR, PASSWORD, ensure_administrator
 
-PASSWORD = "a long enough password"
-HASH = hash_password(PASSWORD)
 OpenPages = Callable[..., AbstractAsyncContextManager["Visitor"]]
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 
@@ -46,8 +44,11 @@ class Visitor:
         headers = self._headers(SAME_ORIGIN)
         return self._keep_cookies(await self.api.post(path, key=None, data=fields, files=files, headers=headers))
 
-    async def log_in(self, password: str = PASSWORD) -> httpx2.Response:
-        return await self.post("/login", {"password": password})
+    async def log_in(self, password: str = PASSWORD, email: str = ADMINISTRATOR, **fields: str) -> httpx2.Response:
+        """Log in, by default as Ana, who administers all tenants."""
+        if email == ADMINISTRATOR:
+            await ensure_administrator(self.client)
+        return await self.post("/login", {"email": email, "password": password, **fields})
 
     async def token(self) -> str:
         """Return the CSRF token of the forms."""

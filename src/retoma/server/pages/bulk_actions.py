@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from retoma.client.bulk_actions import BulkFilter
 from retoma.errors import Conflict, NotFound
-from retoma.records import BulkKind
+from retoma.records import BulkKind, Scope
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext, parse_number
 from retoma.states import RUN_FINAL_STATES, RunState
@@ -45,6 +45,7 @@ async def show_bulk_actions(context: PageContext) -> Response:
 
 async def preview_bulk_action(context: PageContext) -> Response:
     kind = context.get_query_choice("kind", BulkKind) or BulkKind.CANCEL_RUNS
+    _require_scope_of(context, kind)
     wanted = read_bulk_filter(context, kind)
     preview = await context.client.bulk_actions.preview(kind, wanted, tenant=context.query.get("tenant") or None)
     return context.render(
@@ -52,7 +53,7 @@ async def preview_bulk_action(context: PageContext) -> Response:
         kind=kind,
         kind_names=KIND_NAMES,
         fields=FIELDS[kind],
-        states=STATES.get(kind, []),
+        states=list(dict.fromkeys([*STATES.get(kind, []), *(wanted.states or ())])),
         preview=preview,
         query=context.query,
         more_match="more" in context.query,
@@ -64,16 +65,16 @@ async def start_bulk_action(context: PageContext) -> Response:
     kind = context.get_query_choice("kind", BulkKind)
     if kind is None:
         raise NotFound(context.gettext("There is no such action."))
+    _require_scope_of(context, kind)
+    wanted, tenant = read_bulk_filter(context, kind), context.query.get("tenant") or None
+    expected = parse_number(context.fields.get("expected", ""), 0)
     try:
         action = await context.client.bulk_actions.start(
-            kind,
-            read_bulk_filter(context, kind),
-            tenant=context.query.get("tenant") or None,
-            by=context.by,
-            expected=parse_number(context.fields.get("expected", ""), 0),
-            key=context.idempotency_key,
+            kind, wanted, tenant=tenant, by=context.by, expected=expected, key=context.idempotency_key
         )
     except Conflict:
+        if (await context.client.bulk_actions.preview(kind, wanted, tenant=tenant)).count <= expected:
+            raise
         return context.redirect(context.link_to("/bulk-actions/new", more="1"))
     return context.redirect(f"/bulk-actions/{action.id}")
 
@@ -92,10 +93,9 @@ async def abort_bulk_action(context: PageContext) -> Response:
 def read_bulk_filter(context: PageContext, kind: BulkKind) -> BulkFilter:
     """Return the filter in the query, of the fields that apply to this kind."""
     query = {name: value.strip() for name, value in context.query.items() if name in FIELDS[kind]}
-    state = context.get_query_choice("state", RunState) if "state" in query else None
     return BulkFilter(
         pipeline=context.get_query_pipelines(),
-        states=[each for each in STATES.get(kind, []) if each is state] or None,
+        states=_read_states(context) if query.get("state") else None,
         since=parse_day(query.get("since", ""), context.time_zone),
         title=query.get("q") or None,
         endpoint=parse_number(query.get("endpoint", ""), 0) or None,
@@ -103,6 +103,14 @@ def read_bulk_filter(context: PageContext, kind: BulkKind) -> BulkFilter:
         step=query.get("step") or None,
         code=query.get("code") or None,
     )
+
+
+def _read_states(context: PageContext) -> list[RunState]:
+    """Return the state in the query. In a state that does not suit the action, nothing matches: never everything."""
+    state = context.get_query_choice("state", RunState)
+    if state is None:
+        raise NotFound(context.gettext("There is no such state."))
+    return [state]
 
 
 def parse_day(text: str, zone: tzinfo) -> datetime | None:
@@ -113,9 +121,15 @@ def parse_day(text: str, zone: tzinfo) -> datetime | None:
         raise NotFound("`since` must be a day, such as 2030-01-31") from None
 
 
+def _require_scope_of(context: PageContext, kind: BulkKind) -> None:
+    """Sending webhooks again needs another scope than the other kinds."""
+    if kind is BulkKind.REDELIVER:
+        context.limit_client(Scope.DELIVERIES_WRITE)
+
+
 PAGES = (
     Page("/bulk-actions", show_bulk_actions),
-    Page("/bulk-actions/new", preview_bulk_action, start_bulk_action),
+    Page("/bulk-actions/new", preview_bulk_action, start_bulk_action, scope="runs:write", submit_scope="runs:write"),
     Page("/bulk-actions/{action}", show_bulk_action),
-    Page("/bulk-actions/{action}/abort", submit=abort_bulk_action),
+    Page("/bulk-actions/{action}/abort", submit=abort_bulk_action, submit_scope="runs:write"),
 )

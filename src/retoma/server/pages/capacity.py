@@ -49,7 +49,7 @@ async def show_workers(context: PageContext) -> Response:
         "workers.html",
         workers=await client.workers.list(),
         jobs=jobs,
-        stacks={each.worker: each for each in await client.workers.list_stacks()},
+        stacks={each.worker: each for each in await client.workers.list_stacks()} if context.may("admin") else {},
         now=await client.now(),
         heartbeat_timeout=client.heartbeat_timeout,
     )
@@ -68,7 +68,7 @@ async def drain_worker(context: PageContext) -> Response:
 
 
 PAGES = (
-    Page("/pools", show_pools, set_pool),
-    Page("/workers", show_workers, drain_worker),
-    Page("/workers/stacks", submit=request_stacks),
+    Page("/pools", show_pools, set_pool, scope="pools:read", submit_scope="pools:write"),
+    Page("/workers", show_workers, drain_worker, scope="pools:read", submit_scope="pools:write"),
+    Page("/workers/stacks", submit=request_stacks, submit_scope="admin"),
 )

@@ -81,7 +81,7 @@ async def show_charts(context: PageContext) -> Response:
     return context.render(
         "charts.html",
         charts=[
-            *_draw_queues(context, samples, since, timedelta(hours=hours)),
+            *draw_queues(context, samples, since, timedelta(hours=hours)),
             _draw_durations(context, [each for each in counters if pipeline in (None, each.pipeline)]),
             await _draw_costs(context, now),
         ],
@@ -94,7 +94,7 @@ async def show_charts(context: PageContext) -> Response:
     )
 
 
-def _draw_queues(
+def draw_queues(
     context: PageContext, samples: Iterable[QueueSample], since: datetime, span: timedelta
 ) -> tuple[Chart, Chart]:
     """Draw the size of the queues and the utilisation of their workers. A point is the most of several minutes."""
@@ -122,8 +122,8 @@ def _draw_queues(
             number(most),
             [],
             [
-                _draw_line(context.gettext("Ready"), "warn", ready, top, number),
-                _draw_line(context.gettext("Running"), "run", running, top, number),
+                draw_line(context.gettext("Ready"), "warn", ready, top, number),
+                draw_line(context.gettext("Running"), "run", running, top, number),
             ],
         ),
         Chart(
@@ -133,7 +133,7 @@ def _draw_queues(
             labels,
             percent(max([0.0, *(each for each in used if each is not None)])),
             [],
-            [_draw_line(context.gettext("Utilisation"), "run", used, 1, percent)],
+            [draw_line(context.gettext("Utilisation"), "run", used, 1, percent)],
         ),
     )
 
@@ -151,7 +151,7 @@ def _draw_durations(context: PageContext, counters: Sequence[MetricCounter]) -> 
         context.gettext("How many runs took how long, without the time in reviews, since the database was created."),
         labels,
         context.formats.number(max([0, *counts.values()])),
-        _draw_bars(labels, [counts[bound] for bound in (*BUCKET_BOUNDS, inf)], context.formats.number),
+        draw_bars(labels, [counts[bound] for bound in (*BUCKET_BOUNDS, inf)], context.formats.number),
         [],
     )
 
@@ -171,12 +171,12 @@ async def _draw_costs(context: PageContext, now: datetime) -> Chart:
         context.gettext("What providers charged on each of the last %(days)s days.", days=DAYS),
         labels,
         show(max([0, *costs.values()])),
-        _draw_bars(labels, [costs.get(day, 0) for day in days], show),
+        draw_bars(labels, [costs.get(day, 0) for day in days], show),
         [],
     )
 
 
-def _draw_bars(labels: Sequence[str], values: Sequence[float], show: Callable[[float], str]) -> list[Bar]:
+def draw_bars(labels: Sequence[str], values: Sequence[float], show: Callable[[float], str]) -> list[Bar]:
     """Return a column for each value, or none if all are zero."""
     top, step = max(values), WIDTH / len(values)
     if not top:
@@ -189,9 +189,7 @@ def _draw_bars(labels: Sequence[str], values: Sequence[float], show: Callable[[f
     return bars
 
 
-def _draw_line(
-    name: str, colour: str, values: Sequence[float | None], top: float, show: Callable[[float], str]
-) -> Line:
+def draw_line(name: str, colour: str, values: Sequence[float | None], top: float, show: Callable[[float], str]) -> Line:
     """Return the line through the values. Where they are missing, nothing was running that could count."""
     pieces: list[list[str]] = [[]]
     step = WIDTH / (len(values) - 1)
@@ -204,4 +202,4 @@ def _draw_line(
     return Line(name, colour, drawn, [NOTHING if value is None else show(value) for value in values])
 
 
-PAGES = (Page("/charts", show_charts),)
+PAGES = (Page("/charts", show_charts, scope="metrics:read"),)

@@ -45,7 +45,7 @@ async def redeliver_delivery(context: PageContext) -> Response:
 
 
 PAGES = (
-    Page("/deliveries", show_deliveries),
-    Page("/deliveries/{delivery}", show_delivery),
-    Page("/deliveries/{delivery}/redeliver", submit=redeliver_delivery),
+    Page("/deliveries", show_deliveries, scope="deliveries:read"),
+    Page("/deliveries/{delivery}", show_delivery, scope="deliveries:read"),
+    Page("/deliveries/{delivery}/redeliver", submit=redeliver_delivery, submit_scope="deliveries:write"),
 )

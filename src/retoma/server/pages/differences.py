@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import Any, Literal
 
 from retoma.define.file import is_file
@@ -15,6 +15,7 @@ from retoma.define.file import is_file
 MAX_LINES = 1_000
 MAX_WORDS_PER_LINE = 300  # of one line
 MAX_LINES_BY_WORD = 100  # lines
+MAX_WORD_PAIRS = 500_000  # words of one line times words of the other, over all lines: a tenth of a second
 CONTEXT_LINES = 2  # lines that stay the same are shown on each side of a change
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
@@ -44,55 +45,52 @@ class Difference:
 
 
 def diff_results(previous: Any, current: Any) -> Difference:
+    """Compare two results. Large ones take half a second: on a server, call it in a thread."""
     first, last = _to_lines(previous), _to_lines(current)
     matcher = SequenceMatcher(None, first, last)
-    by_words = sum(i2 - i1 for tag, i1, i2, _, _ in matcher.get_opcodes() if tag == "replace") <= MAX_LINES_BY_WORD
+    replaced = sum(i2 - i1 for tag, i1, i2, _, _ in matcher.get_opcodes() if tag == "replace")
+    comparison = _WordComparison(MAX_WORD_PAIRS if replaced <= MAX_LINES_BY_WORD else 0)
     lines: list[Line] = []
     reached = 0
     for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
         if group[0][1] > reached:
             lines.append(Line("cut"))
         for tag, i1, i2, j1, j2 in group:
-            lines += _diff_block(tag, first[i1:i2], last[j1:j2], by_words)
+            lines += _diff_block(tag, first[i1:i2], last[j1:j2], comparison)
         reached = group[-1][2]
     if lines and reached < len(first):
         lines.append(Line("cut"))
     return Difference(lines, sum(each.kind == "add" for each in lines), sum(each.kind == "del" for each in lines))
 
 
-def find_replaced_files(previous: Any, current: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each file of the previous result that changed, with the current file or None."""
-    if is_file(previous):
-        now = current if is_file(current) else None
-        if now is None or now["file"] != previous["file"]:
-            yield previous, now
-    elif isinstance(previous, dict):
-        known = current if isinstance(current, dict) else {}
-        for key, each in previous.items():
-            yield from find_replaced_files(each, known.get(key))
-    elif isinstance(previous, list):
-        others = current if isinstance(current, list) else []
-        for each, now in zip_longest(previous, others[: len(previous)]):
-            yield from find_replaced_files(each, now)
-
-
-def _diff_block(tag: str, first: list[str], last: list[str], by_words: bool) -> list[Line]:
+def _diff_block(tag: str, first: list[str], last: list[str], comparison: _WordComparison) -> list[Line]:
     if tag == "equal":
         return [_make_line("same", line) for line in first]
-    if tag == "replace" and by_words and len(first) == len(last):
-        return [line for old, new in zip(first, last, strict=True) for line in _diff_words(old, new)]
+    if tag == "replace" and len(first) == len(last) and comparison.pairs_left > 0:
+        return [line for old, new in zip(first, last, strict=True) for line in comparison.diff_words(old, new)]
     return [*(_make_line("del", line) for line in first), *(_make_line("add", line) for line in last)]
 
 
-def _diff_words(old: str, new: str) -> list[Line]:
-    """Compare two lines word by word."""
-    first, last = _WORDS.findall(old), _WORDS.findall(new)
-    if len(first) > MAX_WORDS_PER_LINE or len(last) > MAX_WORDS_PER_LINE:
-        return [_make_line("del", old), _make_line("add", new)]
-    codes = SequenceMatcher(None, first, last).get_opcodes()
-    removed = tuple(Piece("".join(first[i1:i2]), tag != "equal") for tag, i1, i2, _, _ in codes if i1 < i2)
-    added = tuple(Piece("".join(last[j1:j2]), tag != "equal") for tag, _, _, j1, j2 in codes if j1 < j2)
-    return [Line("del", removed), Line("add", added)]
+class _WordComparison:
+    """Compares lines word by word, until it has compared `pairs_left` pairs of words: results are untrusted."""
+
+    def __init__(self, pairs_left: int) -> None:
+        self.pairs_left = pairs_left
+
+    def diff_words(self, old: str, new: str) -> list[Line]:
+        first, last = _split_words(old), _split_words(new)
+        self.pairs_left -= len(first) * len(last)
+        if self.pairs_left < 0 or max(len(first), len(last)) > MAX_WORDS_PER_LINE:
+            return [_make_line("del", old), _make_line("add", new)]
+        codes = SequenceMatcher(None, first, last).get_opcodes()
+        removed = tuple(Piece("".join(first[i1:i2]), tag != "equal") for tag, i1, i2, _, _ in codes if i1 < i2)
+        added = tuple(Piece("".join(last[j1:j2]), tag != "equal") for tag, _, _, j1, j2 in codes if j1 < j2)
+        return [Line("del", removed), Line("add", added)]
+
+
+def _split_words(line: str) -> list[str]:
+    """Return the words, and one more than may be compared if there are too many."""
+    return [found[0] for found in islice(_WORDS.finditer(line), MAX_WORDS_PER_LINE + 1)]
 
 
 def _make_line(kind: Literal["same", "add", "del"], text: str) -> Line:

@@ -43,4 +43,7 @@ async def _show_rejected_form(context: PageContext, status: int, error: str) -> 
 
 
 # A rejected form leaves its own address in the browser: reloading it shows the run.
-PAGES = (Page("/runs/{run}/edit", run_page.show_run, edit_result), Page("/runs/{run}/skip", submit=skip_item))
+PAGES = (
+    Page("/runs/{run}/edit", run_page.show_run, edit_result, submit_scope="runs:write"),
+    Page("/runs/{run}/skip", submit=skip_item, submit_scope="runs:write"),
+)

@@ -33,6 +33,13 @@ _TIMES = {
 _DAYS = {"en": "yyyy-MM-dd", "pt": "dd/MM/yyyy"}
 
 
+def format_timecode(seconds: float) -> str:
+    """Return a place in a recording in minutes and whole seconds, with hours if there are any."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, left = divmod(minutes, 60)
+    return f"{hours}:{left:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 class Formats:
     def __init__(self, language: str, zone: tzinfo = UTC) -> None:
         self.language = language
@@ -106,6 +113,10 @@ class Formats:
     def clock_text(self, at: datetime) -> str:
         """Return the time of day as text, where no element can be."""
         return self._text(at, "clock")
+
+    def minute_text(self, at: datetime) -> str:
+        """Return the date and the time of day as text, which a browser does not convert to its own zone."""
+        return self._text(at, "minute")
 
     def day(self, day: date) -> str:
         """Return a date as text."""

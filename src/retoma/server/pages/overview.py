@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.responses import Response
 
 from retoma.app import App
 from retoma.metrics import MetricsSnapshot
-from retoma.records import ReviewCount, Run
+from retoma.records import ReviewCount, Run, Scope
+from retoma.server.pages.charts import Line, draw_line, draw_queues
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
 from retoma.states import RunState
 
-DAY = timedelta(hours=24)
+HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
+COST_DAYS = 14
 MAX_FAILED_RUNS = 100
 MAX_TASKS_PER_KIND = 5
 
@@ -25,6 +27,8 @@ async def show_overview(context: PageContext) -> Response:
     now, figures = await client.now(), await client.metrics.get_snapshot()
     failed = await client.runs.list(states=[RunState.FAILED], since=now - DAY, limit=MAX_FAILED_RUNS, with_input=False)
     review_counts = await client.reviews.count_open()
+    lines = await _draw_jobs(context, now)
+    cost, lines["cost"] = await _draw_cost(context, now)
     return context.render(
         "overview.html",
         now=now,
@@ -35,6 +39,8 @@ async def show_overview(context: PageContext) -> Response:
         ],
         jobs={state: sum(queue.jobs.get(state, 0) for queue in figures.queues) for state in ("ready", "running")},
         review_counts=review_counts,
+        lines=lines,
+        cost=cost,
         failed=failed,
         has_all_failed=len(failed) < MAX_FAILED_RUNS,
         failed_query=f"state=failed&since={(now - DAY).astimezone(context.time_zone):%Y-%m-%d}",
@@ -44,6 +50,24 @@ async def show_overview(context: PageContext) -> Response:
         max_tasks=MAX_TASKS_PER_KIND,
         queues=sorted(figures.queues, key=lambda queue: queue.oldest_for or timedelta(), reverse=True),
     )
+
+
+async def _draw_jobs(context: PageContext, now: datetime) -> dict[str, Line]:
+    """Draw the jobs of the last hour; nothing for those who do not see the figures of all tenants."""
+    if not context.may(Scope.METRICS_READ):
+        return {}
+    samples = await context.client.metrics.list_queue_samples(now - HOUR)
+    ready, running = draw_queues(context, samples, now - HOUR, HOUR)[0].lines
+    return {"ready": ready, "running": running}
+
+
+async def _draw_cost(context: PageContext, now: datetime) -> tuple[int, Line]:
+    """Return what was charged today, and draw the last days, in the viewer's time zone."""
+    today = now.astimezone(context.time_zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    first = today.date() - timedelta(days=COST_DAYS - 1)
+    by_day = await context.client.costs.get_by_day(today - timedelta(days=COST_DAYS - 1), context.time_zone.key)
+    costs = [by_day.get(first + timedelta(days=number), 0) for number in range(COST_DAYS)]
+    return costs[-1], draw_line("", "human", costs, max(1, *costs), str)
 
 
 def _describe_application(

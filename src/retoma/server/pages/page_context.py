@@ -18,13 +18,16 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from retoma.app import App
 from retoma.client import Client
 from retoma.define.pipeline import Pipeline
+from retoma.engine import inbox_state
 from retoma.errors import InvalidInput, NotFound, RetomaError
-from retoma.server.auth import ADMINISTRATOR
+from retoma.records import Person, Role, Scope
 from retoma.server.pages import badges, multipart
 from retoma.server.pages.formats import Formats
 from retoma.server.pages.forms import Field, FieldError, map_validation_errors
+from retoma.server.pages.keys import DEFAULT_KEYS, KEY_ACTIONS, KeyAction, describe_key, merge_keys
 from retoma.server.pages.multipart import UploadedFile, parse_multipart
 from retoma.server.pages.page import Page
+from retoma.server.principal import Caller
 from retoma.server.problems import Problem
 from retoma.server.request_limits import PAGE_HEADERS, body_too_large
 from retoma.server.sessions import csrf_token
@@ -39,24 +42,29 @@ TIME_ZONE_COOKIE = "retoma-time-zone"
 COOKIE_SECONDS = 365 * 86_400
 MAX_INLINE_PARSE_BYTES = 64 * 1024  # bytes; a longer form is parsed in a thread
 
-# Address, icon and name of each entry of the navigation.
+# Address, icon, name and scope of each entry of the navigation.
 NAVIGATION = (
-    ("/", "home", N_("Home")),
-    ("/reviews", "inbox", N_("Reviews")),
-    ("/runs", "runs", N_("Runs")),
-    ("/stuck", "stuck", N_("Stuck")),
-    ("/queues", "queue", N_("Operations")),
-    ("/deliveries", "send", N_("Deliveries")),
+    ("/", "home", N_("Home"), Scope.RUNS_READ),
+    ("/reviews", "inbox", N_("Reviews"), Scope.RUNS_READ),
+    ("/runs", "runs", N_("Runs"), Scope.RUNS_READ),
+    ("/stuck", "stuck", N_("Stuck"), Scope.RUNS_READ),
+    ("/queues", "queue", N_("Operations"), Scope.POOLS_READ),
+    ("/deliveries", "send", N_("Deliveries"), Scope.DELIVERIES_READ),
+    ("/people", "people", N_("People"), Scope.PEOPLE_WRITE),
 )
-# The tabs of the pages for operators. The entry of the navigation is the first of them.
+PHONE_NAVIGATION = ("/", "/reviews", "/runs", "/stuck")  # in the bar of a phone; the rest is behind "More"
+# The tabs of the pages for operators, with their scopes. The entry of the navigation is the first of them.
 OPERATIONS = (
-    ("/queues", N_("Queues")),
-    ("/pools", N_("Pools")),
-    ("/workers", N_("Workers")),
-    ("/retries", N_("Retries")),
-    ("/dead-letters", N_("Dead letters")),
-    ("/bulk-actions", N_("Bulk actions")),
-    ("/charts", N_("Charts")),
+    ("/queues", N_("Queues"), Scope.POOLS_READ),
+    ("/pools", N_("Pools"), Scope.POOLS_READ),
+    ("/workers", N_("Workers"), Scope.POOLS_READ),
+    ("/schedules", N_("Schedules"), Scope.RUNS_READ),
+    ("/retries", N_("Retries"), Scope.RUNS_READ),
+    ("/dead-letters", N_("Dead letters"), Scope.DELIVERIES_READ),
+    ("/bulk-actions", N_("Bulk actions"), Scope.RUNS_READ),
+    ("/budgets", N_("Budgets"), Scope.RUNS_READ),
+    ("/charts", N_("Charts"), Scope.METRICS_READ),
+    ("/retention", N_("Retention"), Scope.ADMIN),
 )
 # The outcome of an action, by the name that the address of the next page carries.
 NOTICES = {
@@ -74,18 +82,60 @@ NOTICES = {
     "too_late": N_("Too late: the decision has already taken effect."),
     "nothing_chosen": N_("Nothing was selected."),
     "assigned": N_("The review has been assigned."),
+    "assignee_unknown": N_("Not assigned: choose a role, or the e-mail address or name of a person who may decide it."),
     "edited": N_("The result is saved, and dependent steps are being rerun."),
     "skipped": N_("The item has been skipped."),
     "sent_again": N_("The webhook will be sent again."),
     "retried_now": N_("The job starts now."),
     "bulk_aborted": N_("Aborted. What is done stays done; the rest was left alone."),
+    "schedule_created": N_("The schedule is created."),
+    "schedule_paused": N_("The schedule is paused. It starts nothing until you resume it."),
+    "schedule_resumed": N_("The schedule starts runs again."),
+    "schedule_triggered": N_("The schedule has started this run."),
+    "schedule_deleted": N_("The schedule is deleted. Its runs stay."),
     "queue_limited": N_("The limit of the queue has been updated."),
     "queue_paused": N_("The queue is paused. Its running jobs finish."),
     "queue_resumed": N_("Jobs of the queue start again."),
     "draining": N_("The worker finishes its jobs and exits."),
     "pool_set": N_("The capacity has been updated."),
+    "budget_set": N_("The budget is set. Steps that wait because of it continue if it allows them now."),
+    "budget_removed": N_("The budget is removed. Steps that wait because of it continue."),
+    "money_set": N_("The currency and the time zone are set."),
+    "keys_saved": N_("Your keys have been saved."),
+    "notifications_saved": N_("Your choice is saved."),
+    "test_sent": N_("The test is on its way. Its outcome appears below the channel."),
+    "notification_resent": N_("The message will be sent again."),
     "logged_out": N_("You have logged out."),
+    "login_expired": N_("The login took too long. Log in again."),
+    "second_factor_removed": N_("The second factor is off."),
+    "setup_expired": N_("That took too long. Start again."),
+    "person_unlinked": N_("The account is unlinked from single sign-on."),
+    "profile_saved": N_("Your profile has been saved."),
+    "password_changed": N_("Your password has been changed, and all other browsers are logged out."),
+    "session_ended": N_("Logged out there."),
+    "sessions_ended": N_("The person is logged out everywhere."),
+    "role_changed": N_("The role has been changed. It applies at once."),
+    "person_disabled": N_("The account is disabled, and the person is logged out."),
+    "person_enabled": N_("The account is enabled."),
+    "rule_set": N_("The rule has been saved. It applies from the next pass."),
+    "rule_removed": N_("The rule has been removed."),
 }
+
+
+ROLE_NAMES = {
+    Role.VIEWER: N_("Viewer"),
+    Role.REVIEWER: N_("Reviewer"),
+    Role.OPERATOR: N_("Operator"),
+    Role.ADMINISTRATOR: N_("Administrator"),
+}
+
+
+NOTHING_DONE = (
+    "too_late",
+    "assignee_unknown",
+    "nothing_chosen",
+    "nothing_to_rerun",
+)  # notices about an action that changed nothing
 
 
 class FormLimits(NamedTuple):
@@ -106,28 +156,67 @@ Chosen = TypeVar("Chosen", bound=StrEnum)
 
 
 class PageContext:
-    """`token` is the session's; without one, only public pages are shown.
+    """`caller` is the person who is logged in, or the developer; without one, only public pages are shown.
 
     `application` is the one that the page belongs to or is about: its templates, texts and client are used.
     """
 
     def __init__(
-        self, services: PageServices, request: Request, token: str | None, application: App | None = None
+        self, services: PageServices, request: Request, caller: Caller | None, application: App | None = None
     ) -> None:
         self.services = services
         self.request = request
-        self.token = token
+        self.caller = caller
         self.application = application
+        self._client: Client | None = None
         self.fields: dict[str, str] = {}
         self.files: dict[str, UploadedFile] = {}
         self._form_pairs: list[tuple[str, str]] = []
-        self.open_review_count = 0  # shown in the navigation
-        self.by = ADMINISTRATOR
+        self.open_review_count = self.stuck_count = 0  # shown in the navigation
+        self.keys = DEFAULT_KEYS  # by action
         self.path = request.url.path  # of the page that is shown; a rejected form is shown on another page's path
 
     @property
+    def viewer(self) -> str:
+        """The key under which the pages keep what belongs to the viewer, such as drafts."""
+        assert self.caller is not None
+        return f"{self.caller.actor.kind}:{self.caller.actor.id}"
+
+    @property
     def client(self) -> Client:
-        return self.services.client if self.application is None else self.services.client.scope_to(self.application)
+        """The client for the tenants in which the viewer may see this page, or send its form."""
+        assert self._client is not None, "a public page has no client"
+        return self._client if self.application is None else self._client.scope_to(self.application)
+
+    @property
+    def own_client(self) -> Client:
+        """The client for the viewer's own account, which may have roles in any tenant."""
+        assert self.caller is not None
+        return self.services.client.acting_as(self.caller.actor)
+
+    def limit_client(self, scope: Scope | None) -> None:
+        """Give the page a client for the tenants in which the viewer has this scope. Raise a Problem without any."""
+        assert self.caller is not None
+        self._client = self.caller.limit_client(self.services.client, scope)
+
+    @property
+    def token(self) -> str | None:
+        """The token of the session."""
+        return None if self.caller is None else self.caller.token
+
+    @property
+    def person(self) -> Person | None:
+        """The person who is logged in; None for the developer."""
+        return None if self.caller is None else self.caller.person
+
+    @property
+    def by(self) -> str:
+        """The name of the viewer."""
+        return "" if self.caller is None else self.caller.actor.name
+
+    def may(self, scope: str, tenant: str | None = None) -> bool:
+        """Return whether the viewer has this scope in the tenant; without one, in any."""
+        return self.caller is not None and self.caller.access.permits(Scope(scope), tenant)
 
     def use_application_of(self, pipeline: str) -> None:
         """Show this page in the texts and with the templates of the application that defines the pipeline."""
@@ -140,7 +229,8 @@ class PageContext:
 
     @cached_property
     def language(self) -> str:
-        chosen = self.request.query_params.get("lang") or self.request.cookies.get("retoma-language")
+        own = None if self.person is None else self.person.language
+        chosen = self.request.query_params.get("lang") or own or self.request.cookies.get("retoma-language")
         return chosen if chosen in LANGUAGES else _negotiate_language(self.request.headers.get("accept-language", ""))
 
     @cached_property
@@ -154,8 +244,9 @@ class PageContext:
 
     @cached_property
     def time_zone(self) -> ZoneInfo:
-        """The zone that the viewer's browser reported in a cookie (static/time_zone.js); UTC until then."""
-        name = self.request.cookies.get(TIME_ZONE_COOKIE, "")
+        """The viewer's own zone, or the one that the browser reported in a cookie (static/time_zone.js), or UTC."""
+        own = None if self.person is None else self.person.time_zone
+        name = own or self.request.cookies.get(TIME_ZONE_COOKIE, "")
         return ZoneInfo(name) if name in _list_time_zones() else ZoneInfo("UTC")
 
     def get_path_id(self, name: str) -> UUID:
@@ -206,6 +297,9 @@ class PageContext:
         sentence = self.gettext(error.message, **error.values) if error.message else ""
         return sentence[:1].upper() + sentence[1:]
 
+    def get_role_name(self, role: Role) -> str:
+        return self.translate(ROLE_NAMES[role])
+
     def get_state_name(self, state: str) -> str:
         return self.translate(badges.get_state_name(state))
 
@@ -224,11 +318,16 @@ class PageContext:
         return step if label is None else self.services.get_translator(self.language, application).gettext(label)
 
     def get_query_pipelines(self) -> str | list[str] | None:
-        """Return the pipelines that the query names: one by `pipeline`, or all of one `application`."""
+        """Return the pipelines that the query names: one by `pipeline`, or all of one `application`.
+
+        Raise NotFound if there is no such application: without this filter, everything would match.
+        """
         if self.query.get("pipeline"):
             return self.query["pipeline"]
         name = self.query.get("application")
         application = next((each for each in self.services.applications if each.name == name), None)
+        if name and application is None:
+            raise NotFound(self.gettext("There is no such application."))
         return None if application is None else list(application.own_pipelines)
 
     def list_application_titles(self) -> list[tuple[str, str]]:
@@ -279,6 +378,11 @@ class PageContext:
             self._form_pairs = _parse_form(body)
         self.fields = dict(self._form_pairs)
 
+    @property
+    def form_pairs(self) -> list[tuple[str, str]]:
+        """Name and value of each field of the form, in its order."""
+        return list(self._form_pairs)
+
     def get_field_values(self, name: str) -> list[str]:
         """Return all values that the form has under this name."""
         return [value for field, value in self._form_pairs if field == name]
@@ -286,6 +390,11 @@ class PageContext:
     def check_form(self) -> None:
         """Raise a `Problem` unless the form belongs to this session."""
         self.services.sessions.check_csrf(self.token or "", self.fields.get("csrf"))
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether a script of an open page sent the request, which replaces parts of it, and not the page."""
+        return self.request.headers.get("accept", "").startswith("application/json")
 
     @property
     def _is_form(self) -> bool:
@@ -306,13 +415,13 @@ class PageContext:
     @property
     def operation_tabs(self) -> list[tuple[str, str]]:
         """Path and name of each page for operators."""
-        return [(path, self.translate(name)) for path, name in OPERATIONS]
+        return [(path, self.translate(name)) for path, name, scope in OPERATIONS if self.may(scope)]
 
     @property
     def nav_path(self) -> str:
         """The path that decides which entry of the navigation is the current one."""
         section = "/" + self.path.strip("/").partition("/")[0]
-        return OPERATIONS[0][0] if section in dict(OPERATIONS) else self.path
+        return OPERATIONS[0][0] if section in [path for path, _, _ in OPERATIONS] else self.path
 
     def render_to_string(self, template: str, **values: Any) -> str:
         """Render a template to HTML."""
@@ -326,7 +435,7 @@ class PageContext:
         target = f"{path}?{encoded}" if encoded else path
         return RedirectResponse(f"{target}#{anchor}" if anchor else target, 303, HEADERS)
 
-    @property
+    @cached_property
     def csrf_token(self) -> str:
         return "" if self.token is None else csrf_token(self.token)
 
@@ -339,11 +448,27 @@ class PageContext:
         """The idempotency key of the submitted form."""
         return self.fields.get("key") or None
 
+    async def load_keys(self) -> None:
+        """Load the viewer's own keys, for pages that show or use them."""
+        settings = await inbox_state.get_settings(self.client.database, self.viewer)
+        self.keys = merge_keys(settings.get("keys") or {})
+
+    def describe_key(self, action: str) -> str:
+        return describe_key(self.keys[action])
+
+    @property
+    def key_actions(self) -> tuple[KeyAction, ...]:
+        return KEY_ACTIONS
+
     @property
     def notice(self) -> str | None:
         """The message of `NOTICES` that the address names, or None. Never text of the address: anyone can write one."""
         name = self.query.get("notice", "")
         return self.translate(NOTICES[name]) if name in NOTICES else None
+
+    @property
+    def notice_colour(self) -> str:
+        return "warn" if self.query.get("notice") in NOTHING_DONE else "ok"
 
     def with_query(self, **changes: object) -> str:
         """Return the address of this page with other query parameters; None removes one."""
@@ -355,14 +480,22 @@ class PageContext:
         merged = {name: value for name, value in (kept | changes).items() if value not in (None, "")}
         return f"{path}?{urlencode(merged)}" if merged else path
 
+    def choose_phone_nav(self, nav: Sequence[tuple[str, str, str, int]]) -> list[tuple[str, str, str, int]]:
+        """Return the entries of the navigation that the bar of a phone has room for; the others are behind "More"."""
+        return [each for each in nav if each[0] in PHONE_NAVIGATION]
+
     def _build_nav(self) -> list[tuple[str, str, str, int]]:
-        """Return path, icon, name and number of open reviews of each entry."""
-        waiting = {"/reviews": self.open_review_count}
-        ours = [(path, icon, self.translate(name), waiting.get(path, 0)) for path, icon, name in NAVIGATION]
+        """Return path, icon, name and number of each entry: open reviews, and runs that are stuck."""
+        waiting = {"/reviews": self.open_review_count, "/stuck": self.stuck_count}
+        ours = [
+            (path, icon, self.translate(name), waiting.get(path, 0))
+            for path, icon, name, scope in NAVIGATION
+            if self.may(scope)
+        ]
         own = [
             (page.path, "doc", self.services.get_translator(self.language, application).gettext(page.nav), 0)
             for application, page in self.services.application_pages
-            if page.nav
+            if page.nav and (page.scope is None or self.may(page.scope))
         ]
         return [*ours[:1], *own, *ours[1:]]
 

@@ -13,10 +13,12 @@ from retoma.app import App
 from retoma.errors import NotFound
 from retoma.server.auth import mark_authenticated
 from retoma.server.dev_auth import strip_token
+from retoma.server.pages.compression import compress
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import HEADERS, PUBLIC_FORM_LIMITS, PageContext, get_form_limits
 from retoma.server.pages.page_services import PageServices
 from retoma.server.pages.registry import PAGES
+from retoma.server.principal import Caller
 from retoma.server.problems import Problem
 from retoma.server.request_limits import problem_from_exception
 from retoma.tracebacks import release_frames
@@ -25,11 +27,13 @@ from retoma.translations import N_
 _ERROR_TITLES = {
     404: N_("Not found"),
     403: N_("Request rejected"),
+    410: N_("No longer valid"),
     409: N_("This has already changed"),
     429: N_("Too many requests"),
     503: N_("The database is unreachable"),
     500: N_("Something went wrong"),
 }
+_ACCESS_DENIED = N_("You do not have access")
 _OTHER_ERROR = N_("This did not work")
 
 
@@ -78,6 +82,7 @@ class _PageEndpoint:
         response = await self._respond(request)
         if self._services.sessions.is_secure(request):
             response.headers["Strict-Transport-Security"] = "max-age=31536000"
+        compress(request, response)
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
@@ -86,10 +91,10 @@ class _PageEndpoint:
             opened = RedirectResponse(strip_token(request), 303, HEADERS)
             development.set_cookie(request, opened)
             return opened
-        token = await self._find_token(request)
-        context = PageContext(self._services, request, token, self._application)
+        caller = await self._find_viewer(request)
+        context = PageContext(self._services, request, caller, self._application)
         try:
-            if token is None and not self._page.is_public:
+            if caller is None and not self._page.is_public:
                 return _redirect_to_login(request)
             return await _dispatch(self._page, context)
         except Exception as error:  # noqa: BLE001  (what nobody foresaw is logged by its id there)
@@ -97,19 +102,18 @@ class _PageEndpoint:
             release_frames(error)
             return response
 
-    async def _find_token(self, request: Request) -> str | None:
-        if self._services.auth.is_developer(request):
-            return self._services.sessions.dev_token
-        token = await self._services.sessions.find_token(request)
-        if token is not None:
+    async def _find_viewer(self, request: Request) -> Caller | None:
+        caller = await self._services.auth.find_viewer(request)
+        if caller is not None:
             mark_authenticated(request)
-        return token
+        return caller
 
 
 async def _dispatch(page: Page, context: PageContext) -> Response:
     method = context.request.method
     if not page.is_public:
-        context.open_review_count = await context.services.count_open_reviews()
+        context.limit_client(page.get_scope(method))
+        context.open_review_count, context.stuck_count = await context.services.count_waiting(context)
     if method == "POST" and page.submit is not None:
         await context.read_form(PUBLIC_FORM_LIMITS if page.is_public else get_form_limits(page))
         if not page.is_public:
@@ -126,7 +130,8 @@ def _redirect_to_login(request: Request) -> Response:
 
 
 def _render_error(context: PageContext, problem: Problem) -> Response:
-    title = context.translate(_ERROR_TITLES.get(problem.status_code, _OTHER_ERROR))
+    is_denied = problem.code in ("ROLE_MISSING", "OTHER_TENANT")
+    title = context.translate(_ACCESS_DENIED if is_denied else _ERROR_TITLES.get(problem.status_code, _OTHER_ERROR))
     response = context.render("error.html", problem.status_code, problem=problem, title=title)
     response.headers.update(problem.headers or {})
     return response

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from time import monotonic
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
@@ -11,33 +12,53 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, S
 from retoma.app import App
 from retoma.client import Client
 from retoma.define.file import is_file
-from retoma.records import describe_recorded_error
+from retoma.records import Scope, describe_recorded_error
 from retoma.server.auth import Auth
-from retoma.server.pages import badges, formats
+from retoma.server.pages import badges, formats, text_changes
 from retoma.server.pages.page import Page
 from retoma.server.sessions import Sessions
+from retoma.server.signed_values import SignedValues
+from retoma.server.single_sign_on import SingleSignOn
 from retoma.translations import CATALOGUES, Translator
 
+if TYPE_CHECKING:
+    from retoma.server.pages.page_context import PageContext
+
 COUNT_TTL_SECONDS = 1.0  # seconds
+MAX_COUNTED_STUCK = 1_000
 
 
 class PageServices:
-    def __init__(self, app: App | None, client: Client, auth: Auth, sessions: Sessions) -> None:
+    def __init__(
+        self,
+        app: App | None,
+        client: Client,
+        auth: Auth,
+        sessions: Sessions,
+        single_sign_on: SingleSignOn | None = None,
+    ) -> None:
         self.app = app
         self.client = client
         self.auth = auth
         self.sessions = sessions
-        self._cached_count = (0, -COUNT_TTL_SECONDS)
+        self.single_sign_on = single_sign_on
+        self.signed_values = SignedValues(client)
+        self._cached_counts = ((0, 0), -COUNT_TTL_SECONDS)
         self._translators: dict[tuple[str, App | None], Translator] = {}
         self._templates: dict[tuple[str, App | None], Environment] = {}
 
-    async def count_open_reviews(self) -> int:
-        """Count open reviews; the number is at most a second old."""
-        count, read_at = self._cached_count
+    async def count_waiting(self, context: PageContext) -> tuple[int, int]:
+        """Count the open reviews and the stuck runs that the viewer sees; those of all tenants at most a second ago."""
+        if context.caller is None or not context.caller.access.permits(Scope.RUNS_READ):
+            return 0, 0
+        viewer = context.caller.limit_client(self.client, Scope.RUNS_READ)
+        if viewer.allowed_tenants is not None:
+            return await _count_waiting(viewer)
+        counts, read_at = self._cached_counts
         if monotonic() - read_at >= COUNT_TTL_SECONDS:
-            count = sum(each.open for each in await self.client.reviews.count_open())
-            self._cached_count = (count, monotonic())
-        return count
+            counts = await _count_waiting(viewer)
+            self._cached_counts = (counts, monotonic())
+        return counts
 
     @property
     def applications(self) -> tuple[App, ...]:
@@ -71,6 +92,11 @@ class PageServices:
         return self._templates[key]
 
 
+async def _count_waiting(client: Client) -> tuple[int, int]:
+    stuck = await client.runs.list_stuck(limit=MAX_COUNTED_STUCK)
+    return sum(each.open for each in await client.reviews.count_open()), len(stuck)
+
+
 def _create_environment(translator: Translator, application: App | None) -> Environment:
     """Macros see only the globals of their environment, so each language of each application has its own."""
     ours = PackageLoader("retoma.server.pages")
@@ -95,8 +121,10 @@ def _create_environment(translator: Translator, application: App | None) -> Envi
         static_url=partial(_build_static_url, application),
         badge_style=badges.get_badge_style,
         describe_recorded_error=describe_recorded_error,
+        align_entries=text_changes.align_entries,
+        compare_texts=text_changes.compare_texts,
     )
-    environment.filters.update(json=formats.format_json, humanize=formats.humanize)
+    environment.filters.update(json=formats.format_json, humanize=formats.humanize, timecode=formats.format_timecode)
     environment.tests.update(file=is_file)
     return environment
 

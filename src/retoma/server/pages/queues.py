@@ -18,12 +18,15 @@ MAX_ADVISED_QUEUES = 50  # each needs queries of its own
 async def show_queues(context: PageContext) -> Response:
     client = context.client
     queues, workers = (await client.metrics.get_snapshot()).queues, await client.workers.list()
+    sees_all = client.allowed_tenants is None
     return context.render(
         "queues.html",
         queues=queues,
-        times=await client.metrics.list_queue_times(),
+        times=await client.metrics.list_queue_times() if sees_all else {},
         workers={queue.queue: _list_serving(context, workers, queue) for queue in queues},
-        advice={queue.queue: await _get_advice(context, queue.queue) for queue in queues[:MAX_ADVISED_QUEUES]},
+        advice={queue.queue: await _get_advice(context, queue.queue) for queue in queues[:MAX_ADVISED_QUEUES]}
+        if sees_all
+        else {},
         explain=lambda reason: _explain(context, reason),
     )
 
@@ -69,8 +72,8 @@ async def resume_queue(context: PageContext) -> Response:
 
 
 PAGES = (
-    Page("/queues", show_queues),
-    Page("/queues/limit", submit=limit_queue),
-    Page("/queues/pause", submit=pause_queue),
-    Page("/queues/resume", submit=resume_queue),
+    Page("/queues", show_queues, scope="pools:read"),
+    Page("/queues/limit", submit=limit_queue, submit_scope="pools:write"),
+    Page("/queues/pause", submit=pause_queue, submit_scope="pools:write"),
+    Page("/queues/resume", submit=resume_queue, submit_scope="pools:write"),
 )

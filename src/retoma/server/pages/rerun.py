@@ -64,7 +64,7 @@ def _parse_selection(context: PageContext, step: str) -> tuple[list[str], Mappin
 
 
 PAGES = (
-    Page("/runs/{run}/rerun", submit=rerun_steps),
+    Page("/runs/{run}/rerun", submit=rerun_steps, submit_scope="runs:write"),
     # Reloading a rejected form shows the run.
-    Page("/runs/{run}/fork", run_page.show_run, fork_run),
+    Page("/runs/{run}/fork", run_page.show_run, fork_run, submit_scope="runs:write"),
 )

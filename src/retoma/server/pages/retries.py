@@ -89,6 +89,6 @@ async def _load_error(context: PageContext, run: Run) -> FailedRun:
 
 PAGES = (
     Page("/retries", show_retries),
-    Page("/runs/{run}/retry-now", submit=retry_now),
-    Page("/dead-letters", show_dead_letters),
+    Page("/runs/{run}/retry-now", submit=retry_now, submit_scope="runs:write"),
+    Page("/dead-letters", show_dead_letters, scope="deliveries:read"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal
+from uuid import UUID
 
 from retoma.define.file import File
 from retoma.errors import AlreadyDecided, Conflict, InvalidInput, KeyReused, NotFound, RetomaError, RevisionChanged
@@ -65,6 +66,7 @@ def explain_not_approved(context: PageContext, error: Exception) -> str:
             return str(error) if isinstance(error, RetomaError) else context.gettext("Something went wrong")
 
 
-def build_file_url(run: Run, file: File | Mapping[str, Any]) -> str:
+def build_file_url(run: Run | UUID, file: File | Mapping[str, Any]) -> str:
     """Return the address of a file in the run's data."""
-    return f"/api/v1/runs/{run.id}/files/{file.file if isinstance(file, File) else file['file']}"
+    owner = run if isinstance(run, UUID) else run.id
+    return f"/api/v1/runs/{owner}/files/{file.file if isinstance(file, File) else file['file']}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
@@ -16,6 +18,7 @@ from retoma.define.graph import Graph
 from retoma.errors import NotFound
 from retoma.records import ExternalWork, Job, OrphanResolution, Review, Run, StepProgress, StepRevision
 from retoma.server.pages import differences, forms, graph, items, waterfall
+from retoma.server.pages.budget_texts import PERIOD_NAMES, show_amount
 from retoma.server.pages.child_runs import load_child_runs
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext, parse_number
@@ -109,6 +112,12 @@ async def show_run(
         fork_fields=forms.visible_fields(rejected_fork or (build_input_fields(context, run) if run.is_over else [])),
         is_fork_open=rejected_fork is not None,
         charges=await client.costs.get_totals(by=("provider", "resource", "step"), run=run.id, limit=MAX_CHARGES),
+        budgets=await client.budgets.list_statuses(run=run.id),
+        show_amount=partial(show_amount, context, await client.budgets.get_money(run.tenant)),
+        period_names={period: context.translate(name) for period, name in PERIOD_NAMES.items()},
+        step_costs={
+            each.step: each.micros for each in await client.costs.get_totals(by=("step",), run=run.id) if each.micros
+        },
         **_load_reviews(held),
         **_load_display_states(run, held, external_work, shape, progress),
         **_allowed_actions(run, chosen["job"]),
@@ -172,6 +181,9 @@ def _load_reviews(reviews: list[Review]) -> dict[str, Any]:
     still_open = [review for review in reviews if review.is_open]
     return {
         "reviews": still_open[:MAX_REVIEWS],
+        "rejections": [
+            review for review in reviews if review.state is ReviewState.REJECTED and review.rejection_ends_run
+        ],
         "just_decided": [review for review in reviews if review.can_be_undone][:MAX_REVIEWS],
         "more_reviews": max(0, len(still_open) - MAX_REVIEWS),
     }
@@ -341,7 +353,10 @@ async def _load_step_history(
     found = await context.client.runs.get_step_history(run.id, job.step, job.item, limit=MAX_STEP_REVISIONS + 1)
     succeeded = [each for each in found if each.state is JobState.SUCCEEDED]
     before = dict(zip((each.revision for each in succeeded), succeeded[1:], strict=False))
-    return [(each, _diff_revisions(each, before.get(each.revision))) for each in found[:MAX_STEP_REVISIONS]]
+    shown = found[:MAX_STEP_REVISIONS]
+    # In a thread: the comparison of large results takes long enough to delay other requests.
+    compared = await asyncio.to_thread(lambda: [_diff_revisions(each, before.get(each.revision)) for each in shown])
+    return list(zip(shown, compared, strict=True))
 
 
 def _diff_revisions(current: StepRevision, previous: StepRevision | None) -> differences.Difference | None:
@@ -358,7 +373,8 @@ def build_input_fields(context: PageContext, run: Run) -> list[forms.Field]:
     pipeline = context.find_pipeline(run.pipeline)
     if pipeline is None or pipeline.inputs is None:
         return []
-    return forms.build_fields(pipeline.inputs.model_json_schema(), run.input or {}, translate=context.gettext)
+    fields = forms.build_fields(pipeline.inputs.model_json_schema(), run.input or {}, translate=context.gettext)
+    return forms.set_zone(fields, context.time_zone)
 
 
 async def _load_item_value(context: PageContext, run: Run, graph_definition: Graph, job: Job | None) -> Any:
@@ -384,9 +400,9 @@ async def _list_jobs(context: PageContext, run: Run, step: str, item: str | None
 
 PAGES = (
     Page("/runs/{run}", show_run),
-    Page("/runs/{run}/cancel", submit=cancel_run),
-    Page("/runs/{run}/resume", submit=resume_run),
-    Page("/runs/{run}/rerun-failed", submit=rerun_failed),
-    Page("/runs/{run}/resolve-orphan", submit=resolve_orphan),
+    Page("/runs/{run}/cancel", submit=cancel_run, submit_scope="runs:write"),
+    Page("/runs/{run}/resume", submit=resume_run, submit_scope="runs:write"),
+    Page("/runs/{run}/rerun-failed", submit=rerun_failed, submit_scope="runs:write"),
+    Page("/runs/{run}/resolve-orphan", submit=resolve_orphan, submit_scope="runs:write"),
     Page("/stuck", show_stuck_runs),
 )

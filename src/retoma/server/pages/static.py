@@ -47,7 +47,7 @@ def _respond(context: PageContext, files_by_name: dict[str, bytes]) -> Response:
         raise NotFound(context.gettext("This file does not exist."))
     tag = f'"{hashlib.sha256(files_by_name[name]).hexdigest()[:16]}"'
     headers = {**HEADERS, "ETag": tag, "Cache-Control": "no-cache"}
-    if context.request.headers.get("if-none-match") == tag:
+    if context.request.headers.get("if-none-match", "").removeprefix("W/") == tag:
         return Response(status_code=304, headers=headers)
     return Response(files_by_name[name], headers=headers, media_type=MEDIA_TYPES[name.rpartition(".")[2]])
 

@@ -108,7 +108,7 @@ class NewRevision(BaseModel):
 
 @router.get("/stuck", summary="List stuck runs")
 async def list_stuck_runs(by: Reader, limit: Annotated[Limit, Query()] = 100) -> StuckRunPage:
-    found = await by.client.runs.list_stuck(tenant=by.tenant, limit=limit)
+    found = await by.client.runs.list_stuck(limit=limit)
     return StuckRunPage(stuck=[replace(one, data=redact_stacks(by, one.data)) for one in found])
 
 
@@ -121,7 +121,7 @@ async def list_orphans(
     ] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> OrphanPage:
-    found = await by.client.runs.list_orphans(tenant=by.limit_to(tenant), after=after, limit=limit + 1)
+    found = await by.client.runs.list_orphans(tenant=tenant, after=after, limit=limit + 1)
     page = found[:limit]
     return OrphanPage(orphans=page, next=page[-1].cursor if len(found) > limit else None)
 
@@ -132,7 +132,7 @@ async def resume_run(run: UUID, by: Writer, key: IdempotencyKey = None) -> Resum
 
     async def resume(_: str | None) -> dict[str, Any]:
         # Pass the caller's key on: it must not be accepted for another action on this run, nor for a second resume.
-        state = await by.client.runs.resume(run, tenant=by.tenant, by=_author(by), key=key)
+        state = await by.client.runs.resume(run, by=by.author, key=key)
         missing = await by.client.runs.find_missing_worker(run)
         return {"state": state, "note": missing and missing.explanation}
 
@@ -150,15 +150,13 @@ async def _rerun_selected(run: UUID, body: RerunRequest, by: Principal, key: str
     if body.step is not None:
         raise InvalidInput("`step` selects failed jobs: use `steps` to name the steps to rerun")
     options = body.model_dump(exclude={"step", "steps"})
-    return await by.client.runs.rerun(run, *body.steps, **options, tenant=by.tenant, by=_author(by), key=key)
+    return await by.client.runs.rerun(run, *body.steps, **options, by=by.author, key=key)
 
 
 async def _rerun_failed(run: UUID, body: RerunRequest, by: Principal, key: str | None) -> Revision:
     if not (body.downstream and body.reuse):
         raise InvalidInput("`downstream` and `reuse` do not apply to failed jobs: name the steps to rerun in `steps`")
-    return await by.client.runs.rerun_failed(
-        run, step=body.step, items=body.items, tenant=by.tenant, by=_author(by), key=key
-    )
+    return await by.client.runs.rerun_failed(run, step=body.step, items=body.items, by=by.author, key=key)
 
 
 @router.post(
@@ -173,7 +171,7 @@ async def _rerun_failed(run: UUID, body: RerunRequest, by: Principal, key: str |
 async def fork_run(
     run: UUID, body: ForkRequest, by: Writer, response: Response, key: IdempotencyKey = None
 ) -> StartedRun:
-    started = await by.client.runs.fork(run, body.input, tenant=by.tenant, by=_author(by), key=key)
+    started = await by.client.runs.fork(run, body.input, by=by.author, key=key)
     response.status_code = 202 if started.created else 200
     response.headers["Location"] = f"/api/v1/runs/{started.id}"
     return StartedRun(id=started.id, created=started.created)
@@ -205,24 +203,20 @@ async def list_step_revisions(
 
 @router.post("/runs/{run:uuid}/edit", summary="Replace the result of a job", responses=_ERRORS)
 async def edit_result(run: UUID, body: EditRequest, by: Writer, key: IdempotencyKey = None) -> NewRevision:
-    revision = await by.client.runs.edit(run, **body.model_dump(), tenant=by.tenant, by=_author(by), key=key)
+    revision = await by.client.runs.edit(run, **body.model_dump(), by=by.author, key=key)
     return _to_response(run, revision)
 
 
 @router.post("/runs/{run:uuid}/skip", summary="Skip items of a finished run", responses=_ERRORS)
 async def skip_items(run: UUID, body: SkipRequest, by: Writer, key: IdempotencyKey = None) -> NewRevision:
-    revision = await by.client.runs.skip(run, body.step, body.items, tenant=by.tenant, by=_author(by), key=key)
+    revision = await by.client.runs.skip(run, body.step, body.items, by=by.author, key=key)
     return _to_response(run, revision)
 
 
 @router.post("/runs/{run:uuid}/orphans/resolve", summary="Record what became of an orphan", responses=_ERRORS)
 async def resolve_orphan(run: UUID, body: OrphanRequest, by: Writer) -> Orphan:
     """Repeating it changes nothing. An orphan that somebody resolved in another way is a conflict."""
-    return await by.client.runs.resolve_orphan(run, **body.model_dump(), tenant=by.tenant, by=_author(by))
-
-
-def _author(by: Principal) -> str:
-    return f"key {by.name}"
+    return await by.client.runs.resolve_orphan(run, **body.model_dump(), by=by.author)
 
 
 def _to_response(run: UUID, revision: Revision) -> NewRevision:

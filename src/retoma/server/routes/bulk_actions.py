@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, ConfigDict, Field
 from retoma.client.bulk_actions import FIELDS_BY_KIND, BulkFilter
 from retoma.records import BulkAction, BulkKind, BulkPreview, Scope
 from retoma.server.principal import Principal, require_scope
-from retoma.server.problems import Problem, document_problems
+from retoma.server.problems import document_problems
 from retoma.server.routes.runs import get_own_run
 from retoma.server.schemas import (
     MAX_INT,
@@ -86,19 +86,17 @@ class RetryRequest(RequestBody):
 
 @router.post("/bulk-actions/preview", summary="Count what a bulk action would change", responses=document_problems(403))
 async def preview_bulk_action(body: BulkActionRequest, by: Writer) -> BulkPreview:
-    _check_scope(by, body.kind)
-    return await by.client.bulk_actions.preview(body.kind, body.filter, tenant=by.limit_to(body.tenant))
+    return await _with_scope(by, body.kind).client.bulk_actions.preview(body.kind, body.filter, tenant=body.tenant)
 
 
 @router.post("/bulk-actions", status_code=202, summary="Start a bulk action", responses=document_problems(403, 409))
 async def start_bulk_action(body: BulkStartActionRequest, by: Writer, key: IdempotencyKey = None) -> BulkAction:
     """Its targets are chosen now. Workers and servers act on them one by one, also after a restart."""
-    _check_scope(by, body.kind)
-    return await by.client.bulk_actions.start(
+    return await _with_scope(by, body.kind).client.bulk_actions.start(
         body.kind,
         body.filter,
-        tenant=by.limit_to(body.tenant),
-        by=f"key {by.name}",
+        tenant=body.tenant,
+        by=by.author,
         expected=body.expected,
         key=key,
     )
@@ -106,19 +104,19 @@ async def start_bulk_action(body: BulkStartActionRequest, by: Writer, key: Idemp
 
 @router.get("/bulk-actions", summary="List bulk actions, newest first")
 async def list_bulk_actions(by: Reader, limit: Annotated[Limit, Query()] = 50) -> BulkActionList:
-    return BulkActionList(bulk_actions=await by.client.bulk_actions.list(tenant=by.tenant, limit=limit))
+    return BulkActionList(bulk_actions=await by.client.bulk_actions.list(limit=limit))
 
 
 @router.get("/bulk-actions/{action:uuid}", summary="Get a bulk action", responses=document_problems(404))
 async def get_bulk_action(action: UUID, by: Reader) -> BulkAction:
-    return await by.client.bulk_actions.get(action, tenant=by.tenant)
+    return await by.client.bulk_actions.get(action)
 
 
 @router.post("/bulk-actions/{action:uuid}/abort", summary="Abort a bulk action", responses=document_problems(403, 404))
 async def abort_bulk_action(action: UUID, by: Writer) -> BulkAction:
     """What it has done stays done. Aborting an action that has ended changes nothing."""
-    _check_scope(by, (await by.client.bulk_actions.get(action, tenant=by.tenant)).kind)
-    return await by.client.bulk_actions.abort(action, tenant=by.tenant, by=f"key {by.name}")
+    kind = (await by.client.bulk_actions.get(action)).kind
+    return await _with_scope(by, kind).client.bulk_actions.abort(action, by=by.author)
 
 
 @router.get("/retries", summary="List jobs that wait for their next attempt, the next one first")
@@ -132,7 +130,7 @@ async def list_retries(
     limit: Annotated[Limit, Query()] = 50,
 ) -> RetryList:
     found = await by.client.runs.list_retries(
-        tenant=by.limit_to(tenant), pipeline=pipeline, queue=queue, step=step, code=code, limit=limit
+        tenant=tenant, pipeline=pipeline, queue=queue, step=step, code=code, limit=limit
     )
     return RetryList(retries=found)
 
@@ -145,11 +143,9 @@ async def list_retries(
 )
 async def retry_now(run: UUID, body: RetryRequest, by: Writer) -> None:
     await get_own_run(by, run)
-    await by.client.runs.retry_now(run, body.step, item=body.item, tenant=by.tenant, by=f"key {by.name}")
+    await by.client.runs.retry_now(run, body.step, item=body.item, by=by.author)
 
 
-def _check_scope(by: Principal, kind: BulkKind) -> None:
-    """Raise a Problem if the key may not send webhooks again: that needs another scope than the other kinds."""
-    if kind is BulkKind.REDELIVER and not by.has_scope(Scope.DELIVERIES_WRITE):
-        scope = Scope.DELIVERIES_WRITE
-        raise Problem(403, "SCOPE_MISSING", f"this API key lacks the scope {scope}", scope=scope)
+def _with_scope(by: Principal, kind: BulkKind) -> Principal:
+    """Sending webhooks again needs another scope than the other kinds. Raise a Problem if the caller lacks it."""
+    return by.for_scope(Scope.DELIVERIES_WRITE) if kind is BulkKind.REDELIVER else by

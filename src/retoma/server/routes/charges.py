@@ -25,7 +25,7 @@ async def list_run_charges(
 ) -> ChargePage:
     await get_own_run(by, run)
     found = await by.client.costs.list_charges(run, after=after, limit=limit + 1)
-    totals = await by.client.costs.get_totals(run=run, tenant=by.tenant)
+    totals = await by.client.costs.get_totals(run=run)
     page = found[:limit]
     return ChargePage(
         micros=sum(total.micros for total in totals),
@@ -47,6 +47,6 @@ async def list_charge_totals(
     limit: Annotated[Limit, Query()] = 100,
 ) -> ChargeTotals:
     found = await by.client.costs.get_totals(
-        by=group_by or ("tenant",), tenant=by.limit_to(tenant), since=since, until=until, limit=limit
+        by=group_by or ("tenant",), tenant=tenant, since=since, until=until, limit=limit
     )
     return ChargeTotals(totals=found)

@@ -38,7 +38,7 @@ async def list_deliveries(
     limit: Annotated[Limit, Query()] = 50,
 ) -> DeliveryPage:
     found = await by.client.webhooks.list_deliveries(
-        tenant=by.limit_to(tenant), states=state, run=run, endpoint=endpoint, before=before, limit=limit + 1
+        tenant=tenant, states=state, run=run, endpoint=endpoint, before=before, limit=limit + 1
     )
     page = found[:limit]
     return DeliveryPage(deliveries=[mask_url(one) for one in page], next=page[-1].id if len(found) > limit else None)
@@ -46,7 +46,7 @@ async def list_deliveries(
 
 @router.get("/{delivery:uuid}", summary="Get a delivery with its body and attempts", responses=document_problems(404))
 async def get_delivery(delivery: UUID, by: Reader) -> DeliveryDetails:
-    return mask_url(await by.client.webhooks.get_delivery(delivery, tenant=by.tenant))
+    return mask_url(await by.client.webhooks.get_delivery(delivery))
 
 
 @router.post(
@@ -55,7 +55,7 @@ async def get_delivery(delivery: UUID, by: Reader) -> DeliveryDetails:
     summary="Redeliver all dead deliveries of an endpoint, a URL or a period",
 )
 async def redeliver(body: RedeliverRequest, by: Writer) -> RedeliverResult:
-    return RedeliverResult(deliveries=await by.client.webhooks.redeliver_all(tenant=by.tenant, **body.model_dump()))
+    return RedeliverResult(deliveries=await by.client.webhooks.redeliver_all(**body.model_dump()))
 
 
 @router.post(
@@ -65,5 +65,5 @@ async def redeliver(body: RedeliverRequest, by: Writer) -> RedeliverResult:
     responses=document_problems(404, 409),
 )
 async def redeliver_delivery(delivery: UUID, by: Writer) -> DeliveryDetails:
-    await by.client.webhooks.redeliver(delivery, tenant=by.tenant)
-    return mask_url(await by.client.webhooks.get_delivery(delivery, tenant=by.tenant))
+    await by.client.webhooks.redeliver(delivery)
+    return mask_url(await by.client.webhooks.get_delivery(delivery))

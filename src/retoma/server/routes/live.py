@@ -98,9 +98,9 @@ class _EventStreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         by, run, transport = self._by, self._run, scope.get("state", {}).get("transport")
         stream = await self._streams.open(
-            (by.tenant, by.name),
+            by.caller.actor.kind + by.caller.actor.id,
             run=run.id if run else None,
-            tenant=by.tenant,
+            tenants=by.client.allowed_tenants,
             after=self._after,
             credential=by.credential,
         )
@@ -134,7 +134,7 @@ class _EventStreamResponse(Response):
         last_kind = None
         while after < stream.starts_after and not stream.is_cut:
             found = await self._streams.reader.read_history(
-                after, stream.starts_after, run=stream.run, tenant=stream.tenant
+                after, stream.starts_after, run=stream.run, tenants=stream.tenants
             )
             if not found:
                 break

@@ -20,12 +20,12 @@ PoolName = Annotated[Name, Path()]
 
 @router.get("", summary="List pools")
 async def list_pools(by: Reader) -> PoolList:
-    return PoolList(pools=await by.client.pools.list(tenant=by.tenant))
+    return PoolList(pools=await by.client.pools.list())
 
 
 @router.get("/{pool}", summary="Get a pool", responses=document_problems(404))
 async def get_pool(pool: PoolName, by: Reader) -> Pool:
-    for found in await by.client.pools.list(pool, tenant=by.tenant):
+    for found in await by.client.pools.list(pool):
         return found
     raise NotFound(f"pool {pool!r} not found")
 

@@ -68,7 +68,7 @@ async def list_reviews(
     limit: Annotated[Limit, Query()] = 50,
 ) -> ReviewPage:
     found = await by.client.reviews.list(
-        tenant=by.limit_to(tenant),
+        tenant=tenant,
         run=run,
         pipeline=pipeline,
         step=step,
@@ -97,9 +97,7 @@ async def decide_reviews(body: BulkDecisionRequest, by: Writer, key: Idempotency
     outcomes = []
     for one in body.decisions:
         # One by one, because a review may occur twice.
-        results = await by.client.reviews.decide_many(
-            {one.review: _build_decision(one, by, key, one.seen)}, tenant=by.tenant
-        )
+        results = await by.client.reviews.decide_many({one.review: _build_decision(one, by, key, one.seen)})
         outcomes += [_serialize_outcome(each) for each in results]
     return DecisionOutcomes(outcomes=outcomes)
 
@@ -109,12 +107,12 @@ async def decide_review(
     review: UUID, body: DecisionRequest, by: Writer, key: IdempotencyKey = None, if_match: IfMatch = None
 ) -> Review:
     seen = _parse_etag(if_match) if body.seen is None else body.seen
-    return await by.client.reviews.decide(review, _build_decision(body, by, key, seen), tenant=by.tenant)
+    return await by.client.reviews.decide(review, _build_decision(body, by, key, seen))
 
 
 @router.post("/{review:uuid}/undo", summary="Undo a decision that has not taken effect yet", responses=_ERRORS)
 async def undo_decision(review: UUID, by: Writer) -> Review:
-    return await by.client.reviews.undo(review, by=by.name, tenant=by.tenant)
+    return await by.client.reviews.undo(review, by=by.name)
 
 
 @router.post(
@@ -124,19 +122,19 @@ async def undo_decision(review: UUID, by: Writer) -> Review:
 )
 async def claim_review(review: UUID, by: Writer) -> Review:
     await _check_open(by, review)
-    await by.client.reviews.claim(review, by=by.name, tenant=by.tenant)
+    await by.client.reviews.claim(review, by=by.name)
     return await _get_review(by, review)
 
 
 @router.post("/{review:uuid}/assign", summary="Assign a review", responses=_ERRORS)
 async def assign_review(review: UUID, body: AssignRequest, by: Writer) -> Review:
     await _check_open(by, review)
-    return await by.client.reviews.assign(review, body.assignee, by=by.name, tenant=by.tenant)
+    return await by.client.reviews.assign(review, body.assignee, by=by.name)
 
 
 async def _get_review(by: Principal, review: UUID) -> Review:
     """Return the review, or raise NotFound if it does not exist or belongs to another tenant."""
-    return await by.client.reviews.get(review, tenant=by.tenant)
+    return await by.client.reviews.get(review)
 
 
 async def _check_open(by: Principal, review: UUID) -> None:

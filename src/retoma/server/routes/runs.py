@@ -15,7 +15,7 @@ from retoma.define.webhook import Webhook
 from retoma.errors import Conflict
 from retoma.records import Run
 from retoma.server.principal import Principal, require_scope
-from retoma.server.problems import Problem, document_problems
+from retoma.server.problems import document_problems
 from retoma.server.schemas import (
     MAX_BIGINT,
     Before,
@@ -34,7 +34,6 @@ from retoma.server.schemas import (
 )
 from retoma.server.serializers import get_run_details, redact_stacks
 from retoma.states import RunState
-from retoma.store.tenants import DEFAULT
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 Reader = Annotated[Principal, require_scope("runs:read")]
@@ -68,7 +67,7 @@ async def start_run(body: StartRequest, by: Writer, key: IdempotencyKey = None) 
     started = await by.client.start(
         _check_startable(by, body.pipeline),
         body.input,
-        tenant=resolve_tenant(by, body.tenant),
+        tenant=by.choose_tenant(body.tenant),
         key=key,
         run_at=body.run_at,
         priority=body.priority,
@@ -96,7 +95,7 @@ async def start_runs(body: BulkStartRequest, by: Writer, key: IdempotencyKey = N
     started = await by.client.start_many(
         _check_startable(by, body.pipeline),
         body.inputs,
-        tenant=resolve_tenant(by, body.tenant),
+        tenant=by.choose_tenant(body.tenant),
         key=key,
         priority=body.priority,
         webhook=_build_webhook(body.webhook),
@@ -114,14 +113,17 @@ async def list_runs(
     parent: Annotated[UUID | None, Query(description="Only the child runs of this run.")] = None,
     title: Annotated[
         Name | None,
-        Query(description="Only runs whose titles contain this text, among the newest 10,000. Case does not matter."),
+        Query(
+            description="Only runs whose titles contain this text. Case does not matter. "
+            "A text that begins within a word is found only in the newest 10,000 runs."
+        ),
     ] = None,
     since: Annotated[AwareDatetime | None, Query(description="Only runs created at or after this time.")] = None,
     before: Annotated[Before, Query()] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> RunPage:
     found = await by.client.runs.list(
-        tenant=by.limit_to(tenant),
+        tenant=tenant,
         pipeline=pipeline,
         states=state,
         parent=parent,
@@ -175,13 +177,13 @@ async def get_run_results(run: UUID, by: Reader) -> Response:
     responses=_NOT_FOUND,
 )
 async def cancel_run(run: UUID, by: Writer, key: ActionKey = None) -> RunStatus:
-    state = await by.client.runs.cancel(run, tenant=by.tenant, by=f"key {by.name}", key=key)
+    state = await by.client.runs.cancel(run, by=by.author, key=key)
     return RunStatus(id=run, state=state)
 
 
 async def get_own_run(by: Principal, run: UUID) -> Run:
     """Return the run, or raise NotFound if it does not exist or belongs to another tenant."""
-    return await by.client.runs.get(run, tenant=by.tenant)
+    return await by.client.runs.get(run)
 
 
 def _check_startable(by: Principal, pipeline: str) -> str:
@@ -190,15 +192,6 @@ def _check_startable(by: Principal, pipeline: str) -> str:
     if any(each.on_rejected is not None and each.on_rejected.name == pipeline for each in pipelines):
         raise Conflict(f"a run of {pipeline!r} cannot be started: it follows when another run is rejected")
     return pipeline
-
-
-def resolve_tenant(by: Principal, requested: str | None) -> str:
-    """Return the tenant of a new run. Raise a Problem if the key belongs to another tenant."""
-    if by.tenant is None:
-        return requested or DEFAULT
-    if requested not in (None, by.tenant):
-        raise Problem(403, "OTHER_TENANT", "this API key can start runs of its own tenant only: omit `tenant`")
-    return by.tenant
 
 
 def _build_webhook(body: WebhookRequest | None) -> Webhook | None:

@@ -25,7 +25,7 @@ async def list_endpoints(
     before: Annotated[int | None, Query(ge=1, le=MAX_INT, description="`next` of the previous page.")] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> EndpointPage:
-    found = await by.client.webhooks.list_endpoints(tenant=by.limit_to(tenant), before=before, limit=limit + 1)
+    found = await by.client.webhooks.list_endpoints(tenant=tenant, before=before, limit=limit + 1)
     page = found[:limit]
     return EndpointPage(endpoints=[mask_url(one) for one in page], next=page[-1].id if len(found) > limit else None)
 
@@ -36,5 +36,5 @@ async def list_endpoints(
     responses=document_problems(404),
 )
 async def enable_endpoint(endpoint: EndpointId, by: Writer) -> Endpoint:
-    await by.client.webhooks.enable_endpoint(endpoint, tenant=by.tenant)
-    return mask_url(await by.client.webhooks.get_endpoint(endpoint, tenant=by.tenant))
+    await by.client.webhooks.enable_endpoint(endpoint)
+    return mask_url(await by.client.webhooks.get_endpoint(endpoint))

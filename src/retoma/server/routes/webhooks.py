@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from retoma.records import NewSubscription, Scope
 from retoma.server.principal import Principal, require_scope
-from retoma.server.problems import Problem, document_problems
+from retoma.server.problems import document_problems
 from retoma.server.schemas import (
     MAX_INT,
     Limit,
@@ -36,16 +36,9 @@ SubscriptionId = Annotated[int, Path(ge=1, le=MAX_INT)]
 )
 async def create_subscription(request: Request, body: SubscriptionRequest, by: Writer) -> NewSubscription:
     """Requires the scope `runs:read` too, because webhooks contain the inputs and results of runs."""
-    if not by.has_scope(Scope.RUNS_READ):
-        raise Problem(
-            403,
-            "SCOPE_MISSING",
-            "webhooks contain data of runs: this API key lacks the scope runs:read",
-            scope=Scope.RUNS_READ,
-        )
-    if by.tenant is not None and body.tenant not in (None, by.tenant):
-        raise Problem(403, "OTHER_TENANT", "this API key can subscribe to events of its own tenant only: omit `tenant`")
-    subscription = await by.client.webhooks.subscribe(body.url, body.events, tenant=by.tenant or body.tenant)
+    by = by.for_scope(Scope.RUNS_READ)
+    tenant = body.tenant if by.sees_all_tenants else by.choose_tenant(body.tenant)
+    subscription = await by.client.webhooks.subscribe(body.url, body.events, tenant=tenant)
     settings: Settings = request.app.state.settings
     secret = subscription.secret if settings.webhook_secret is None else None
     return replace(mask_url(subscription), secret=secret)
@@ -58,7 +51,7 @@ async def list_subscriptions(
     before: Annotated[int | None, Query(ge=1, le=MAX_INT, description="`next` of the previous page.")] = None,
     limit: Annotated[Limit, Query()] = 50,
 ) -> SubscriptionPage:
-    found = await by.client.webhooks.list_subscriptions(tenant=by.limit_to(tenant), before=before, limit=limit + 1)
+    found = await by.client.webhooks.list_subscriptions(tenant=tenant, before=before, limit=limit + 1)
     page = found[:limit]
     return SubscriptionPage(webhooks=[mask_url(one) for one in page], next=page[-1].id if len(found) > limit else None)
 
@@ -70,5 +63,5 @@ async def list_subscriptions(
     responses=document_problems(404),
 )
 async def delete_subscription(subscription: SubscriptionId, by: Writer) -> Response:
-    await by.client.webhooks.unsubscribe(subscription, tenant=by.tenant)
+    await by.client.webhooks.unsubscribe(subscription)
     return Response(status_code=204)

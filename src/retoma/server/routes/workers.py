@@ -24,22 +24,22 @@ WorkerId = Annotated[int, Path(ge=1)]
 
 @router.get("/queues", summary="List queues with their job counts")
 async def list_queues(by: Reader) -> QueueList:
-    return QueueList(queues=[_serialize_queue(by, queue) for queue in await by.client.queues.list(tenant=by.tenant)])
+    return QueueList(queues=[_serialize_queue(queue) for queue in await by.client.queues.list()])
 
 
 @router.put("/queues/{queue}", summary="Limit the concurrency of a queue", responses=document_problems(404))
 async def update_queue(queue: QueueName, body: QueueRequest, by: Writer) -> QueueStatus:
-    return _serialize_queue(by, await by.client.queues.update(queue, concurrency=body.concurrency))
+    return _serialize_queue(await by.client.queues.update(queue, concurrency=body.concurrency))
 
 
 @router.post("/queues/{queue}/pause", summary="Start no more jobs of a queue", responses=document_problems(404))
 async def pause_queue(queue: QueueName, body: PauseRequest, by: Writer) -> QueueStatus:
-    return _serialize_queue(by, await by.client.queues.pause(queue, by=by.name, reason=body.reason))
+    return _serialize_queue(await by.client.queues.pause(queue, by=by.name, reason=body.reason))
 
 
 @router.post("/queues/{queue}/resume", summary="Start jobs of a paused queue again", responses=document_problems(404))
 async def resume_queue(queue: QueueName, by: Writer) -> QueueStatus:
-    return _serialize_queue(by, await by.client.queues.resume(queue, by=by.name))
+    return _serialize_queue(await by.client.queues.resume(queue, by=by.name))
 
 
 @router.get(
@@ -51,14 +51,14 @@ async def get_autoscale_advice(queue: QueueName, by: MetricReader) -> AutoscaleA
 
 @router.get("/workers", summary="List running workers")
 async def list_workers(by: Reader) -> WorkerList:
-    return WorkerList(workers=[_serialize_worker(by, worker) for worker in await by.client.workers.list()])
+    return WorkerList(workers=[_serialize_worker(worker) for worker in await by.client.workers.list()])
 
 
 @router.post(
     "/workers/{worker}/drain", summary="Let a worker finish its jobs and exit", responses=document_problems(404)
 )
 async def drain_worker(worker: WorkerId, by: Writer) -> Worker:
-    return _serialize_worker(by, await by.client.workers.drain(worker, by=by.name))
+    return _serialize_worker(await by.client.workers.drain(worker, by=by.name))
 
 
 @router.post(
@@ -78,9 +78,7 @@ async def get_worker_stacks(worker: WorkerId, by: Administrator) -> WorkerStacks
     return await by.client.workers.get_stacks(worker)
 
 
-def _serialize_queue(by: Principal, queue: QueueMetrics) -> QueueStatus:
-    """Hide from keys of one tenant who paused the queue and why, because that may name other tenants."""
-    sees_pause = by.tenant is None
+def _serialize_queue(queue: QueueMetrics) -> QueueStatus:
     return QueueStatus(
         queue=queue.queue,
         ready=queue.jobs.get("ready", 0),
@@ -90,16 +88,15 @@ def _serialize_queue(by: Principal, queue: QueueMetrics) -> QueueStatus:
         workers=queue.workers,
         concurrency=queue.concurrency_limit,
         paused_at=queue.paused_at,
-        paused_by=queue.paused_by if sees_pause else None,
-        pause_reason=queue.pause_reason if sees_pause else None,
+        paused_by=queue.paused_by,
+        pause_reason=queue.pause_reason,
     )
 
 
-def _serialize_worker(by: Principal, worker: records.Worker) -> Worker:
-    """Hide the name from keys of one tenant, because it reveals the worker's host."""
+def _serialize_worker(worker: records.Worker) -> Worker:
     return Worker(
         id=worker.id,
-        name=worker.name if by.tenant is None else f"worker {worker.id}",
+        name=worker.name,
         queues=worker.queues,
         concurrency=worker.concurrency,
         started_at=worker.started_at,

@@ -40,6 +40,11 @@ function scheduleRefresh() {
   refreshTimer ??= setTimeout(refreshPage, MIN_REFRESH_MS);
 }
 
+// Refreshes this page like after an event: a script has changed what it shows.
+export function refreshSoon() {
+  if (indicator) scheduleRefresh();
+}
+
 async function refreshPage() {
   clearTimeout(refreshTimer);
   refreshTimer = null;
@@ -53,13 +58,16 @@ async function refreshPage() {
 }
 
 async function fetchParts() {
-  const answer = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "error" });
+  const address = location.href;
+  const answer = await fetch(address, { headers: { accept: "text/html" }, redirect: "error" });
   if (!answer.ok) throw new Error(String(answer.status));
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (location.href !== address) return; // a script has gone on, and refreshes again
   for (const part of document.querySelectorAll("[data-live], [data-live-too]")) {
     const next = fresh.getElementById(part.id);
     if (next && !isInUse(part) && serialize(next) !== serialize(part)) replacePart(part, next);
   }
+  document.dispatchEvent(new CustomEvent("retoma:refreshed", { detail: fresh }));
   followStream(fresh.querySelector("[data-live-dot]")?.dataset.stream ?? "");
 }
 
@@ -84,8 +92,8 @@ function serialize(part) {
     each.removeAttribute("open");
     each.removeAttribute("data-opened");
   }
-  // Every response has new keys: they alone are not a change.
-  for (const each of copy.querySelectorAll("input[name=key]")) each.removeAttribute("value");
+  // Every response has new keys and tokens: they alone are not a change.
+  for (const each of copy.querySelectorAll("input[name=key], input[name=csrf]")) each.removeAttribute("value");
   return copy.innerHTML;
 }
 

@@ -15,7 +15,8 @@ select :name, :tenant::int, :scopes::text[], :digest, :hint, key_slot, retoma.no
                       and k.revoked_at is null)
  order by key_slot
  limit 1
-    on conflict do nothing;
+    on conflict do nothing
+returning id;
 
 -- name: use_key
 -- Return the key if it is live, and record its use at most once a minute.
@@ -46,15 +47,16 @@ select k.id, k.name, t.name as tenant, k.scopes, k.hint, k.created_at, k.expires
   left join retoma.tenants t on t.id = k.tenant
  where (:id::int is null or k.id = :id)
    and (:digest::bytea is null or k.digest = :digest)
-   and (:tenant::text is null or t.name = :tenant)
+   and (:tenants::int[] is null or k.tenant = any (:tenants))
    and (:include_ended or (k.revoked_at is null and (k.expires_at is null or k.expires_at > retoma.now())))
  order by k.id desc;
 
 -- name: revoke_key
 -- Revoke a key. A second revocation keeps the first time.
 update retoma.api_keys
-   set revoked_at = coalesce(revoked_at, retoma.now())
- where id = :id;
+   set revoked_at = retoma.now()
+ where id = :id and revoked_at is null
+returning id;
 
 -- name: expire_key
 -- Shorten the validity of a key to this overlap, unless it expires sooner.

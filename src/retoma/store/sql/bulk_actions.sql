@@ -20,17 +20,26 @@ select b.id, b.kind, t.name as tenant, b.filter::text as filter, b.requested_by,
        b.aborted_at, b.aborted_by, b.ended_at
   from retoma.bulk_actions b
   left join retoma.tenants t on t.id = b.tenant
- where (:id::uuid is null or b.id = :id) and (:tenant::int is null or b.tenant = :tenant)
+ where (:id::uuid is null or b.id = :id)
+   and (:tenants::int[] is null or b.tenant = any (:tenants)
+        or b.tenant is null and (b.filter::jsonb -> 'tenants') <@ to_jsonb(:tenants))
  order by b.created_at desc, b.id
  limit :limit;
 
 -- name: list_open_bulk_actions
--- The oldest first.
-select id
-  from retoma.bulk_actions
- where ended_at is null
- order by created_at
+-- The oldest of each tenant first, so the many actions of one tenant do not hold up those of others.
+select b.id
+  from (select a.id, a.created_at, row_number() over (partition by a.tenant order by a.created_at, a.id) as turn
+          from retoma.bulk_actions a
+         where a.ended_at is null) b
+ order by b.turn, b.created_at
  limit :limit;
+
+-- name: count_open_bulk_actions
+-- How many actions of a tenant, or of all tenants (null), are in progress.
+select count(*)::int as open
+  from retoma.bulk_actions
+ where ended_at is null and tenant is not distinct from :tenant::int;
 
 -- name: advance_bulk_action
 select retoma.advance_bulk_action(:id) as advanced;
@@ -55,7 +64,7 @@ select j.run, r.title as run_title, v.pipeline, t.name as tenant, j.step, j.item
   join retoma.runs r on r.id = j.run
   join retoma.tenants t on t.id = j.tenant
  where j.ready_at is not null and retoma.waits_for_retry(j)
-   and (:tenant::int is null or j.tenant = :tenant)
+   and (:tenants::int[] is null or j.tenant = any (:tenants))
    and (:pipelines::text[] is null or v.pipeline = any (:pipelines))
    and (:queue::text is null or j.queue = :queue)
    and (:step::text is null or j.step = :step)

@@ -25,7 +25,8 @@ select id, run, step, item, revision, attempt, at, provider, resource, tokens_in
  limit :limit;
 
 -- name: sum_charges
--- Sum charges, grouped by the names in `by`; of one run, with those of its child runs, of their children and so on.
+-- Sum charges, grouped by the names in `by`; of one run, with those of its child runs, of their children and so on. Those of removed
+-- runs have no run and no item, and are known by the hour.
 with recursive family as (
   select :run::uuid as id
   union
@@ -41,28 +42,43 @@ select case when 'tenant' = any (:by::text[]) then t.name end as tenant,
        case when 'provider' = any (:by) then c.provider end as provider,
        case when 'resource' = any (:by) then c.resource end as resource,
        case when 'day' = any (:by) then (c.at at time zone 'UTC')::date end as day,
-       count(*) as charges, sum(c.tokens_in)::bigint as tokens_in, sum(c.tokens_out)::bigint as tokens_out,
-       sum(c.units) as units, coalesce(sum(c.micros), 0)::bigint as micros, count(*) filter (where c.micros is null) as unpriced
-  from retoma.charges c
+       sum(c.charges)::bigint as charges, sum(c.tokens_in)::bigint as tokens_in, sum(c.tokens_out)::bigint as tokens_out,
+       sum(c.units) as units, coalesce(sum(c.micros), 0)::bigint as micros, sum(c.unpriced)::bigint as unpriced
+  from (select n.tenant, n.run, n.step, n.item, n.provider, n.resource, n.at, 1 as charges, n.tokens_in, n.tokens_out, n.units, n.micros,
+               (n.micros is null)::int as unpriced
+          from retoma.charges n
+         where (:run::uuid is null or n.run = any (array(select id from family)))
+           and (:tenants::int[] is null or n.tenant = any (:tenants))
+           and (:since::timestamptz is null or n.at >= :since)
+           and (:until::timestamptz is null or n.at < :until)
+           and (:pipeline::text is null
+                or exists (select from retoma.runs r join retoma.versions v on v.id = r.version where r.id = n.run and v.pipeline = :pipeline))
+         union all
+        select n.tenant, null, n.step, null, n.provider, n.resource, n.hour, n.charges, n.tokens_in, n.tokens_out, n.units, n.micros, n.unpriced
+          from retoma.charge_rollups n
+         where :run::uuid is null
+           and (:tenants::int[] is null or n.tenant = any (:tenants))
+           and (:since::timestamptz is null or n.hour >= :since)
+           and (:until::timestamptz is null or n.hour < :until)
+           and (:pipeline::text is null or n.pipeline = :pipeline)) c
   join retoma.tenants t on t.id = c.tenant
- where (:run::uuid is null or c.run = any (array(select id from family)))
-   and (:tenant::int is null or c.tenant = :tenant)
-   and (:since::timestamptz is null or c.at >= :since)
-   and (:until::timestamptz is null or c.at < :until)
-   and (:pipeline::text is null
-        or exists (select from retoma.runs r join retoma.versions v on v.id = r.version where r.id = c.run and v.pipeline = :pipeline))
  group by 1, 2, 3, 4, 5, 6, 7
  order by micros desc, 1, 2, 3, 4, 5, 6, 7
  limit :limit;
 
 -- name: sum_charges_by_day
--- What all charges cost on each day of a time zone. Tenant by tenant, by their index.
+-- What the charges of these tenants cost on each day of a time zone. Tenant by tenant, by their indexes.
 select c.day, sum(c.micros)::bigint as micros
   from retoma.tenants t,
        lateral (select (n.at at time zone :zone)::date as day, n.micros
                   from retoma.charges n
                  where n.tenant = t.id and n.at >= :since and n.micros is not null
+                 union all
+                select (n.hour at time zone :zone)::date, n.micros
+                  from retoma.charge_rollups n
+                 where n.tenant = t.id and n.hour >= :since and n.unpriced < n.charges
                 offset 0) c
+ where :tenants::int[] is null or t.id = any (:tenants)
  group by c.day
  order by c.day;
 
@@ -90,4 +106,5 @@ select :provider, :resource, coalesce(max(version), 0) + 1, retoma.now(), :token
  where provider = :provider and resource = :resource
 having not exists (
   select from (select * from retoma.prices where provider = :provider and resource = :resource order by version desc limit 1) p
-   where (p.tokens_in, p.tokens_out, p.unit) = (:tokens_in::bigint, :tokens_out::bigint, :unit::bigint));
+   where (p.tokens_in, p.tokens_out, p.unit) = (:tokens_in::bigint, :tokens_out::bigint, :unit::bigint))
+returning version;

@@ -33,6 +33,7 @@ select d.id, d.run, r.title as run_title, coalesce(t.name, '*') as tenant, d.pip
      order by a.attempt desc
      limit 1) a on true
  where (:tenant::int is null or d.tenant = :tenant)
+   and (:tenants::int[] is null or d.tenant = any (:tenants))
    and (:states::text[] is null or d.state::text = any (:states))
    and (:run::uuid is null or d.run = :run)
    and (:pipelines::text[] is null or d.pipeline = any (:pipelines))
@@ -58,7 +59,7 @@ select attempt, at, ms, status, error, answer
 -- The newest deliveries whose ids are in this range.
 select id
   from retoma.deliveries
- where id between :first and :last
+ where id between :first and :last and (:tenants::int[] is null or tenant = any (:tenants))
  order by number desc
  limit :limit;
 
@@ -73,7 +74,7 @@ select e.id, coalesce(t.name, '*') as tenant, e.url, e.created_at, e.failures, e
        (select count(*) from retoma.deliveries d where d.endpoint = e.id and d.state = 'dead') as dead
   from retoma.endpoints e
   left join retoma.tenants t on t.id = e.tenant
- where (:tenant::int is null or e.tenant = :tenant)
+ where (:tenants::int[] is null or e.tenant = any (:tenants))
    and (:id::int is null or e.id = :id)
    and (not :subscribed or e.events is not null)
    and (:before::int is null or e.id < :before)

@@ -40,7 +40,7 @@ select e.run, r.title as run_title, v.pipeline, t.name as tenant, e.step, e.item
   join retoma.tenants t on t.id = r.tenant
  where e.orphaned_at is not null
    and (e.run = :run or :run::uuid is null and e.resolved_at is null)
-   and (:tenant::int is null or r.tenant = :tenant)
+   and (:tenants::int[] is null or r.tenant = any (:tenants))
    and (:after_at::timestamptz is null
         or (e.orphaned_at, e.run, e.step, e.item, e.revision, e.name)
          > (:after_at, :after_run::uuid, :after_step::text, :after_item::text, :after_revision::int, :after_name::text))

@@ -3,20 +3,22 @@ select settled, number, writers
   from retoma.next_mark(:number, :writers);
 
 -- name: list_events_between
--- Events of all runs, or of the runs of one tenant, in the order of their ids.
+-- Events of all runs, or of the runs of these tenants, in the order of their ids.
 select e.id, e.run, r.title as run_title, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.item,
-       case when octet_length(e.data::text) <= 16384 then e.data::text end as data
+       case when octet_length(e.data::text) > 16384 then null else coalesce(p.data, e.data) end::text as data
   from retoma.events e
   join retoma.runs r on r.id = e.run
- where e.id > :after and e.id <= :through and (:tenant::int is null or r.tenant = :tenant)
+  left join lateral retoma.add_provider(e) p on true
+ where e.id > :after and e.id <= :through and (:tenants::int[] is null or r.tenant = any (:tenants))
  order by e.id
  limit :limit;
 
 -- name: list_run_events_between
 select e.id, e.run, r.title as run_title, r.tenant, e.at, e.revision, e.attempt, e.kind, e.step, e.item,
-       case when octet_length(e.data::text) <= 16384 then e.data::text end as data
+       case when octet_length(e.data::text) > 16384 then null else coalesce(p.data, e.data) end::text as data
   from retoma.events e
   join retoma.runs r on r.id = e.run
+  left join lateral retoma.add_provider(e) p on true
  where e.run = :run and e.id > :after and e.id <= :through
  order by e.id
  limit :limit;

@@ -4,9 +4,11 @@ select queue, state, jobs
   from retoma.jobs_by_queue(:max_runs);
 
 -- name: count_tenant_jobs_by_queue
--- The same for one tenant, with how long the next job has been ready.
-select queue, state, jobs, age
-  from retoma.jobs_of_tenant_by_queue(:tenant, :max_runs);
+-- The same for these tenants, with how long the next job has been ready.
+select j.queue, j.state, sum(j.jobs)::int as jobs, max(j.age) as age
+  from unnest(:tenants::int[]) as t (id),
+       lateral retoma.jobs_of_tenant_by_queue(t.id, :max_runs) j
+ group by j.queue, j.state;
 
 -- name: list_queues
 -- Every queue of a step or a worker, with its running workers, their total concurrency, its limit and its pause.
@@ -80,7 +82,9 @@ select concurrency
 -- Runs that have not ended; with `max_runs`, among the oldest ones.
 select v.pipeline, r.state::text as state, sum(r.runs)::bigint as runs
   from (select o.version, o.state, count(*) as runs
-          from (select version, state from retoma.runs where ended_at is null order by id limit :max_runs::int) o
+          from (select version, state from retoma.runs
+                 where ended_at is null and (:tenants::int[] is null or tenant = any (:tenants))
+                 order by id limit :max_runs::int) o
          group by o.version, o.state) r
   join retoma.versions v on v.id = r.version
  group by 1, 2
@@ -88,8 +92,9 @@ select v.pipeline, r.state::text as state, sum(r.runs)::bigint as runs
 
 -- name: count_open_runs
 -- How many runs have not ended, and how many of them are stuck.
-select (select count(*) from retoma.runs where ended_at is null) as open,
-       (select count(*) from retoma.stuck_runs s join retoma.runs r on r.id = s.run where r.state = 'stuck') as stuck;
+select (select count(*) from retoma.runs where ended_at is null and (:tenants::int[] is null or tenant = any (:tenants))) as open,
+       (select count(*) from retoma.stuck_runs s join retoma.runs r on r.id = s.run
+         where r.state = 'stuck' and (:tenants is null or r.tenant = any (:tenants))) as stuck;
 
 -- name: count_runs_not_started
 -- Runs that are due and whose work has not started, among the oldest open ones.
@@ -119,11 +124,11 @@ select pipeline, what, outcome, bucket, count, seconds
 -- Deliveries that are due, dead ones that could be redelivered, disabled endpoints, and how late the oldest due delivery is.
 select count(*) filter (where state = 'due') as due, count(*) filter (where state = 'sending') as sending,
        (select count(*) from retoma.deliveries d join retoma.endpoints e on e.id = d.endpoint
-         where d.state = 'dead' and e.disabled_at is null) as dead,
-       (select count(*) from retoma.endpoints where disabled_at is not null) as disabled,
+         where d.state = 'dead' and e.disabled_at is null and (:tenants::int[] is null or d.tenant = any (:tenants))) as dead,
+       (select count(*) from retoma.endpoints where disabled_at is not null and (:tenants::int[] is null or tenant = any (:tenants))) as disabled,
        retoma.now() - min(next_at) filter (where next_at <= retoma.now()) as late_for
   from retoma.deliveries
- where ended_at is null;
+ where ended_at is null and (:tenants::int[] is null or tenant = any (:tenants));
 
 -- name: list_pool_metrics
 -- The slots of each pool, the jobs that wait for them, and how long ago one last got its slots.
@@ -153,6 +158,7 @@ with counted as (
     from retoma.runs r
     join retoma.versions g on g.id = r.version
    where g.pipeline = :pipeline and (r.ended_at >= :since or r.ended_at is null)
+     and (:tenants::int[] is null or r.tenant = any (:tenants))
 ), done as (
   select c.id, c.revision, c.version, c.started_at, c.done_at
     from counted c

@@ -25,7 +25,7 @@ update retoma.pools p
 returning p.name;
 
 -- name: list_pools
--- All pools, or the one of this name. `waiting` counts the jobs of one tenant, if one is given.
+-- All pools, or the one of this name. `waiting` counts the jobs of these tenants.
 select p.name, p.capacity, p.rate, p.burst, p.per_tenant, case when p.paused_until > retoma.now() then p.paused_until end as paused_until,
        p.failures, case when p.open_until > retoma.now() then p.open_until end as open_until, p.trouble as problem,
        coalesce(h.used, 0)::int as used, coalesce(h.holders, 0)::int as holders, coalesce(w.waiting, 0)::int as waiting
@@ -34,7 +34,7 @@ select p.name, p.capacity, p.rate, p.burst, p.per_tenant, case when p.paused_unt
   left join (select pool, count(*) as waiting
                from retoma.jobs j
               where retoma.is_claimable(j) and pool is not null
-                and (:tenant::int is null or tenant = :tenant)
+                and (:tenants::int[] is null or tenant = any (:tenants))
               group by pool) w on w.pool = p.name
  where :name::text is null or p.name = :name
  order by p.name;
@@ -47,7 +47,7 @@ select h.pool, h.slots, j.run, r.title as run_title, v.pipeline, t.name as tenan
   join retoma.runs r on r.id = j.run
   join retoma.versions v on v.id = j.version
   join retoma.tenants t on t.id = j.tenant
- where :tenant::int is null or j.tenant = :tenant
+ where :tenants::int[] is null or j.tenant = any (:tenants)
  order by h.pool, j.started_at, j.run, j.step, j.item
  limit :limit;
 
@@ -57,7 +57,7 @@ select p.name as pool, s.slots, r.id as run, r.title as run_title, v.pipeline, t
        (j.job).state::text as state, retoma.ready_since(j.job) as since
   from retoma.pools p,
        lateral (select n as job from retoma.jobs n
-                 where n.pool = p.name and retoma.is_claimable(n) and (:tenant::int is null or n.tenant = :tenant)
+                 where n.pool = p.name and retoma.is_claimable(n) and (:tenants::int[] is null or n.tenant = any (:tenants))
                  order by n.rank, n.run, n.position
                  limit :limit) j
   join retoma.runs r on r.id = (j.job).run

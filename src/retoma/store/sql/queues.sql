@@ -9,15 +9,23 @@ insert into retoma.queues as q (name, paused_at, paused_by, pause_reason)
 values (:queue, retoma.now(), :by, :reason)
     on conflict (name) do update
    set paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
- where q.paused_at is null;
+ where q.paused_at is null
+returning q.name;
 
 -- name: resume_queue
+-- Resume a queue. Returns its name if it was paused.
 with removed as (
   delete from retoma.queues where name = :queue and concurrency is null
+  returning name
+), resumed as (
+  update retoma.queues
+     set paused_at = null, paused_by = null, pause_reason = null
+   where name = :queue and concurrency is not null and paused_at is not null
+  returning name
 )
-update retoma.queues
-   set paused_at = null, paused_by = null, pause_reason = null
- where name = :queue and concurrency is not null;
+select name from removed
+ union all
+select name from resumed;
 
 -- name: limit_queue
 select retoma.limit_queue(:queue, :concurrency);

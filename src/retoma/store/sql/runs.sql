@@ -1,11 +1,12 @@
 -- name: get_run
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from, r.title,
-       (r.parent).run as parent
+       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.title,
+       (select f.id from retoma.runs f where f.id = r.forked_from) as forked_from,
+       (select p.id from retoma.runs p where p.id = (r.parent).run) as parent
   from retoma.runs r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
- where r.id = :run and (:tenant::int is null or r.tenant = :tenant);
+ where r.id = :run and (:tenants::int[] is null or r.tenant = any (:tenants));
 
 -- name: get_outcome
 -- The state of a run and, once it has completed, the results of its last steps.
@@ -34,13 +35,13 @@ select coalesce(sum(j.failures), 0)::int as failures,
 
 -- name: list_runs
 -- Newest first, after the last one of the previous page. `by` chooses the index: of all runs, of open runs, of ended runs that
--- have not completed, of each version of the pipelines, of the child runs of one run, or the newest `depth` runs, whose titles
--- are searched.
+-- have not completed, of each version of the pipelines, of the child runs of one run, the newest `depth` runs, whose titles are
+-- searched, or the words of titles.
 with found as (
     (select r.*
       from retoma.runs r
      where :by = 'run'
-       and retoma.matches_filter(r, :tenant, :states, :before, :first)
+       and retoma.matches_filter(r, :tenant, :states, :before, :first) and (:tenants::int[] is null or r.tenant = any (:tenants))
      order by r.id desc
      limit :limit)
      union all
@@ -49,7 +50,7 @@ with found as (
       join retoma.versions v on v.id = r.version
      where :by = 'open' and r.ended_at is null
        and (:pipelines::text[] is null or v.pipeline = any (:pipelines))
-       and retoma.matches_filter(r, :tenant, :states, :before, :first)
+       and retoma.matches_filter(r, :tenant, :states, :before, :first) and (:tenants::int[] is null or r.tenant = any (:tenants))
      order by r.id desc
      limit :limit)
      union all
@@ -58,7 +59,7 @@ with found as (
       join retoma.versions v on v.id = r.version
      where :by = 'not completed' and r.ended_at is not null and r.state <> 'completed'
        and (:pipelines::text[] is null or v.pipeline = any (:pipelines))
-       and retoma.matches_filter(r, :tenant, :states, :before, :first)
+       and retoma.matches_filter(r, :tenant, :states, :before, :first) and (:tenants::int[] is null or r.tenant = any (:tenants))
      order by r.id desc
      limit :limit)
      union all
@@ -67,7 +68,7 @@ with found as (
            lateral (select r.*
                       from retoma.runs r
                      where r.version = v.id
-                       and retoma.matches_filter(r, :tenant, :states, :before, :first)
+                       and retoma.matches_filter(r, :tenant, :states, :before, :first) and (:tenants::int[] is null or r.tenant = any (:tenants))
                      order by r.id desc
                      limit :limit) r
      where :by = 'pipeline' and v.pipeline = any (:pipelines)
@@ -79,13 +80,14 @@ with found as (
       join retoma.versions v on v.id = r.version
      where :by = 'parent' and r.parent is not null and (r.parent).run = :parent
        and (:pipelines::text[] is null or v.pipeline = any (:pipelines))
-       and retoma.matches_filter(r, :tenant, :states, :before, :first)
+       and retoma.matches_filter(r, :tenant, :states, :before, :first) and (:tenants::int[] is null or r.tenant = any (:tenants))
      order by r.id desc
      limit :limit)
      union all
     (select r.*
       from ((select n.id, n.title from retoma.runs n
               where :by = 'title' and :tenant::int is null and (:before::uuid is null or n.id < :before)
+                and (:tenants is null or n.tenant = any (:tenants))
               order by n.id desc
               limit :depth)
             union all
@@ -98,13 +100,18 @@ with found as (
      where position(lower(:title) in lower(s.title)) > 0
        and (:pipelines::text[] is null or v.pipeline = any (:pipelines))
        and (:parent::uuid is null or (r.parent).run = :parent)
-       and retoma.matches_filter(r, :tenant, :states, :before, :first)
+       and retoma.matches_filter(r, :tenant, :states, :before, :first) and (:tenants::int[] is null or r.tenant = any (:tenants))
      order by r.id desc
      limit :limit)
+     union all
+    (select r.*
+      from retoma.list_runs_by_title(:title, :tenant, :tenants, :pipelines, :states, :parent, :before, :first, :limit) r
+     where :by = 'title words')
 )
 select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.revision,
-       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.forked_from, r.title,
-       (r.parent).run as parent
+       case when :with_input::boolean then r.input::text end as input, r.created_at, r.run_at, r.ended_at, r.title,
+       (select f.id from retoma.runs f where f.id = r.forked_from) as forked_from,
+       (select p.id from retoma.runs p where p.id = (r.parent).run) as parent
   from found r
   join retoma.tenants t on t.id = r.tenant
   join retoma.versions v on v.id = r.version
@@ -114,7 +121,7 @@ select r.id, t.name as tenant, v.pipeline, r.version, r.state::text as state, r.
 -- How many child runs of a run are in which state.
 select r.state::text as state, count(*) as runs
   from retoma.runs r
- where r.parent is not null and (r.parent).run = :run and (:tenant::int is null or r.tenant = :tenant)
+ where r.parent is not null and (r.parent).run = :run and (:tenants::int[] is null or r.tenant = any (:tenants))
  group by 1;
 
 -- name: list_ancestors
@@ -129,9 +136,10 @@ with recursive ancestor as (
     join retoma.runs r on r.id = a.id and r.parent is not null
    where a.depth < :limit
 )
-select id
-  from ancestor
- order by depth;
+select a.id
+  from ancestor a
+  join retoma.runs r on r.id = a.id
+ order by a.depth;
 
 -- name: get_start_times
 -- When the work of these runs started, where it has. Between two attempts, the first start is only known by how long attempts
@@ -139,7 +147,7 @@ select id
 select r.id, greatest(w.started_at, r.created_at) as started_at
   from retoma.runs r
  cross join lateral retoma.find_work_start(r.id, r.version) w
- where r.id = any (:runs::uuid[]) and w.started_at is not null;
+ where r.id = any (:runs::uuid[]) and (:tenants::int[] is null or r.tenant = any (:tenants)) and w.started_at is not null;
 
 -- name: list_jobs
 -- The job of every step and item, as it is now or as of a revision.
@@ -178,8 +186,9 @@ select coalesce(sum(octet_length(c.output::text)), 0) as bytes
  where c.state = 'succeeded' and not s.internal;
 
 -- name: list_events
-select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.data::text as data
+select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, coalesce(p.data, e.data)::text as data
   from retoma.events e
+  left join lateral retoma.add_provider(e) p on true
  where e.run = :run and e.id > :after and (:kinds::text[] is null or e.kind = any (:kinds))
  order by e.id
  limit :limit;
@@ -188,7 +197,7 @@ select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.da
 -- The newest failure or retry of each job that has one, overall or as of a revision: first those of failed jobs, then those of
 -- retried ones, in the order of their names.
 select e.step, e.item, e.attempt, last.retried,
-       case when :with_stack::boolean then e.data::text else (e.data::jsonb - 'stack')::text end as data
+       case when :with_stack::boolean then coalesce(p.data, e.data)::text else (coalesce(p.data, e.data)::jsonb - 'stack')::text end as data
   from (select failed.id, failed.step, failed.item, coalesce(current.state not in ('failed', 'quarantined'), false) as retried
           from (select distinct on (n.step, n.item) n.id, n.step, n.item
                   from retoma.events n
@@ -203,6 +212,7 @@ select e.step, e.item, e.attempt, last.retried,
          order by retried, failed.step, failed.item
          limit :limit::int) last
   join retoma.events e on e.run = :run and e.id = last.id
+  left join lateral retoma.add_provider(e) p on true
  order by last.retried, last.step, last.item;
 
 -- name: count_errors
@@ -246,8 +256,9 @@ select c.step, c.item, c.revision, c.state::text as state, c.position, c.attempt
 
 -- name: list_events_of_job
 -- The events of one job, the newest first.
-select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, e.data::text as data
+select e.id, e.at, e.revision, e.attempt, e.worker, e.kind, e.step, e.item, coalesce(p.data, e.data)::text as data
   from retoma.events e
+  left join lateral retoma.add_provider(e) p on true
  where e.run = :run and e.step = :step and coalesce(e.item, '') = :item
  order by e.id desc
  limit :limit;
@@ -271,23 +282,24 @@ select j.output::text as value
 
 -- name: list_failed_attempts
 -- Attempts without a result, in order: of steps with a single job, and of one item.
-select e.step, e.item, e.started_at, e.at as ended_at, e.retry_at, e.data ->> 'provider' as provider
+select e.step, e.item, e.started_at, e.at as ended_at, e.retry_at, coalesce(p.data, e.data) ->> 'provider' as provider
   from retoma.events e
+  left join lateral retoma.add_provider(e) p on true
  where e.run = :run and e.kind in ('failure', 'retry') and e.started_at is not null
    and (e.item = '' or e.step = :step and e.item = :item)
  order by e.id
  limit :limit;
 
 -- name: find_run_by_key
--- The run that a key has started.
-select run
-  from retoma.start_keys
- where tenant = :tenant and pipeline = :pipeline and key = :key;
+-- The run that a key has started, and whether it was removed since.
+select k.run, not exists (select from retoma.runs r where r.id = k.run) as is_removed
+  from retoma.start_keys k
+ where k.tenant = :tenant and k.pipeline = :pipeline and k.key = :key;
 
 -- name: find_runs_by_id_range
 -- The newest runs whose ids are in this range.
 select id
   from retoma.runs
- where id between :first and :last
+ where id between :first and :last and (:tenants::int[] is null or tenant = any (:tenants))
  order by id desc
  limit :limit;

@@ -69,8 +69,8 @@ select id, input::text as input
 
 -- name: set_limits
 update retoma.versions
-   set stuck_after = :stuck_after, resumes = :resumes
- where id = :version and (stuck_after, resumes) is distinct from (:stuck_after, :resumes);
+   set stuck_after = :stuck_after, resumes = :resumes, retention = :retention
+ where id = :version and (stuck_after, resumes, retention) is distinct from (:stuck_after, :resumes, :retention);
 
 -- name: set_timeouts
 update retoma.steps s

@@ -58,6 +58,6 @@ select s.run, r.title as run_title, v.pipeline, t.name as tenant, r.revision, s.
   join retoma.runs r on r.id = s.run and r.state = 'stuck'
   join retoma.versions v on v.id = r.version
   join retoma.tenants t on t.id = r.tenant
- where (:tenant::int is null or r.tenant = :tenant) and (:run::uuid is null or s.run = :run)
+ where (:tenants::int[] is null or r.tenant = any (:tenants)) and (:run::uuid is null or s.run = :run)
  order by s.since, s.run
  limit :limit;

@@ -35,7 +35,8 @@ select id, retoma.now(), :by
  where id = :worker and ended_at is null
     on conflict (worker) do update
    set requested_at = excluded.requested_at, requested_by = excluded.requested_by, answered_at = null, jobs = null
- where s.answered_at is not null;
+ where s.answered_at is not null
+returning s.worker;
 
 -- name: list_stacks
 -- The requests for stacks that were made of running workers.
@@ -47,7 +48,9 @@ select s.worker, s.requested_at, s.requested_by, s.answered_at, s.jobs::text as 
 -- name: list_running_jobs
 -- The jobs that workers run, the oldest first, among the oldest open runs.
 select j.worker, j.run, r.title as run_title, v.pipeline, t.name as tenant, j.step, j.item, j.revision, j.attempt, j.started_at
-  from (select id, title from retoma.runs where ended_at is null order by id limit :max_runs) r,
+  from (select id, title from retoma.runs
+         where ended_at is null and (:tenants::int[] is null or tenant = any (:tenants))
+         order by id limit :max_runs) r,
        lateral (select * from retoma.jobs j where j.run = r.id and j.state = 'running' offset 0) j
   join retoma.versions v on v.id = j.version
   join retoma.tenants t on t.id = j.tenant

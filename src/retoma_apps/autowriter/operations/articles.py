@@ -17,6 +17,8 @@ from retoma_apps.autowriter.operations.blogs import get_blog
 from retoma_apps.autowriter.operations.details import find_ending
 from retoma_apps.autowriter.pipeline import FIRST_STEP, article
 from retoma_apps.autowriter.states import ArticleState, states_of
+from retoma_apps.autowriter.steps.writing.offline import find_theme_problem
+from retoma_apps.providers.llm import LanguageModel
 
 Group = Literal["images", "seo", "body"]
 
@@ -30,27 +32,36 @@ class RequestedArticle:
 
 
 async def request_article(
-    client: Client, request: ArticleRequest, *, regenerate: bool = False, by: str, key: str | None = None
+    client: Client,
+    model: LanguageModel,
+    request: ArticleRequest,
+    *,
+    regenerate: bool = False,
+    by: str,
+    key: str | None = None,
 ) -> RequestedArticle:
     """Start an article, or return the one that exists.
 
     With `regenerate`, a finished article gets a new revision, once per `key`, or once for all simultaneous requests
-    without one. Raise BlogNotFound, or KeyReused if the
-    same article was requested with other optional fields.
+    without one. Raise BlogNotFound, KeyReused if the same article was requested with other optional fields, or
+    NeedsLanguageModel if this model cannot write it.
     """
     await get_blog(client, request.blog_id)
+    problem = find_theme_problem(model, request)
+    if problem and not await client.runs.find_by_key(request.identity, article, tenant=request.blog_id):
+        raise problem
     started = await client.start(article, request, tenant=request.blog_id, key=request.identity)
     run = await client.runs.get(started.id)
     if regenerate and not started.created and run.is_over:
         with suppress(RunBusy):  # another request has just done so: the article is in progress
-            await regenerate_article(client, run, by=by, key=key or f"regenerate revision {run.revision}")
+            await regenerate_article(client, run, by=by, key=key)
         return RequestedArticle(await client.runs.get(run.id), is_new=True)
     return RequestedArticle(run, is_new=started.created)
 
 
-async def get_article_run(client: Client, job: UUID, *, tenant: str | None = None) -> Run:
+async def get_article_run(client: Client, job: UUID) -> Run:
     """Return the run of an article. Raise NotFound for a run of another pipeline too."""
-    run = await client.runs.get(job, tenant=tenant)
+    run = await client.runs.get(job)
     if run.pipeline != article.name:
         raise NotFound(f"there is no article {job}")
     return run
@@ -114,9 +125,17 @@ async def rerun_stale(client: Client, run: Run, *, by: str, key: str | None = No
 
 
 async def regenerate_article(client: Client, run: Run, *, by: str, key: str | None = None) -> Revision:
-    """Write the whole article again with the current code, as a new revision of the same post."""
+    """Write the whole article again with the current code, as a new revision of the same post.
+
+    Simultaneous calls without a key write one revision. Raise RunBusy while the article is being written.
+    """
     await _check_can_rerun(client, run)
-    return await client.runs.rerun(run.id, from_step=FIRST_STEP, by=by, reason="regenerate", key=key)
+    is_repeated = key is not None and await client.runs.has_action(run.id, key)
+    if run.state is RunState.RUNNING and not is_repeated:
+        raise RunBusy(f"article {run.id} is being written: regenerate it once it has ended, or cancel it")
+    return await client.runs.rerun(
+        run.id, from_step=FIRST_STEP, by=by, reason="regenerate", key=key or f"regenerate revision {run.revision}"
+    )
 
 
 async def _check_can_rerun(client: Client, run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from retoma import Client
-from retoma.errors import NotFound
+from retoma.errors import AccessDenied, NotFound
 from retoma.translations import N_
 from retoma_apps.autowriter.models import Blog
 
@@ -26,17 +26,21 @@ async def get_blog(client: Client, blog_id: str) -> tuple[Blog, int]:
     return Blog.model_validate(profile.value), profile.revision
 
 
-async def list_blogs(client: Client, tenant: str | None = None) -> dict[str, Blog]:
-    """Return all blogs by id, or only that of a key for one blog."""
-    profiles = await client.tenants.list_profiles()
-    return {each.tenant: Blog.model_validate(each.value) for each in profiles if tenant in (None, each.tenant)}
+async def list_blogs(client: Client) -> dict[str, Blog]:
+    """Return by id all blogs that the client may see."""
+    return {each.tenant: Blog.model_validate(each.value) for each in await client.tenants.list_profiles()}
 
 
 async def set_blog(client: Client, blog_id: str, blog: Blog, *, revision: int | None = None) -> Blog:
-    """Create a blog or change it. With `revision`, raise Conflict if somebody else changed it meanwhile; 0 is new."""
+    """Create a blog or change it. With `revision`, raise Conflict if somebody else changed it meanwhile; 0 is new.
+
+    Raise AccessDenied if the client is for some blogs only: its settings name the site and its credentials.
+    """
+    if client.allowed_tenants is not None:
+        raise AccessDenied("the settings of blogs can only be changed with access to all tenants")
     await client.tenants.set_profile(blog_id, blog.model_dump(), revision=revision)
     return blog
 
 
-async def list_known_ids(client: Client, tenant: str | None = None) -> Collection[str]:
-    return (await list_blogs(client, tenant)).keys()
+async def list_known_ids(client: Client) -> Collection[str]:
+    return (await list_blogs(client)).keys()

@@ -10,7 +10,7 @@ from typing import Any
 from retoma import Client, File
 from retoma.records import ChargeTotal, Event, InboundEvent, Job, Review, Run, StepProgress
 from retoma.states import JobState, ReviewState, RunState
-from retoma_apps.autowriter.models import ArticleRequest, Image, Published
+from retoma_apps.autowriter.models import ArticleRequest, Finding, Image, Published, QualityReport
 from retoma_apps.autowriter.operations.decisions import get_open_review
 from retoma_apps.autowriter.pipeline import article
 from retoma_apps.autowriter.states import ArticleState, state_of, step_of
@@ -53,6 +53,13 @@ class ArticleSummary:
     @property
     def pipeline_version(self) -> str | None:
         return (self.results.get("brief_created") or {}).get("pipeline_version")
+
+    @property
+    def notes(self) -> list[Finding]:
+        """Return what the quality checks found that holds no article, but that a person should know."""
+        report = self.results.get("quality_checked")
+        findings = QualityReport.model_validate(report).findings if report else []
+        return [finding for finding in findings if finding.level == "note"]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from uuid import UUID
 from retoma import Client, File
 from retoma.errors import InvalidInput, NotFound
 from retoma.files import FileStore
-from retoma.records import ALL_TENANTS, ItemStatus, ItemTotals, Run
-from retoma.states import JobState
+from retoma.records import ItemStatus, ItemTotals, Run
+from retoma.states import JOB_FINAL_STATES, JobState
 from retoma.translations import N_
 from retoma_apps.autowriter.models import ArticleRequest, Import, ImportedLine
 from retoma_apps.autowriter.operations.blogs import list_known_ids
@@ -22,6 +22,8 @@ from retoma_apps.autowriter.pipeline import article, article_import
 from retoma_apps.autowriter.services import ImportFiles
 from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, LineError, parse_csv
+from retoma_apps.autowriter.steps.writing.offline import NO_MODEL, find_theme_problem
+from retoma_apps.providers.llm import LanguageModel
 
 ITEMS_STEP = "lines_found"
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -51,6 +53,23 @@ class Preview:
 
 
 @dataclass(frozen=True)
+class ImportProgress:
+    """The lines of an import by state, and how many of their articles wait for a decision.
+
+    Articles that exist already and were not started by the import are not among those.
+    """
+
+    totals: ItemTotals
+    in_review: int
+
+    @property
+    def waits_for_people(self) -> bool:
+        """Whether nothing but decisions is left to do, although the run of the import is running."""
+        open_lines = sum(count for state, count in self.totals.states.items() if state not in JOB_FINAL_STATES)
+        return 0 < open_lines <= self.in_review
+
+
+@dataclass(frozen=True)
 class LineStatus:
     """A line of an import. `article` is what became of it, once it has been requested, and `error` why it failed."""
 
@@ -71,41 +90,43 @@ class InvalidFile(InvalidInput):
         self.preview = preview
 
 
-async def preview_file(client: Client, content: bytes, *, tenant: str | None = None) -> Preview:
-    """Check a file without starting anything. `tenant` is the only blog that a key may use."""
+async def preview_file(client: Client, model: LanguageModel, content: bytes) -> Preview:
+    """Check a file without starting anything."""
     # In a thread: a large file takes seconds, in which the server has to answer other requests.
-    return await asyncio.to_thread(_check_lines, content, await list_known_ids(client, tenant))
+    return await asyncio.to_thread(_check_lines, content, await list_known_ids(client), model)
 
 
 async def start_import(
     client: Client,
-    files: FileStore,
+    model: LanguageModel,
     content: bytes,
     *,
     name: str = "articles.csv",
     skip_invalid: bool = False,
-    tenant: str | None = None,
     key: str | None = None,
 ) -> Run:
     """Store a file and start its import. Raise InvalidFile if a line has errors, unless those are to be skipped."""
-    preview = await preview_file(client, content, tenant=tenant)
+    preview = await preview_file(client, model, content)
     if not preview.lines or (preview.errors and not skip_invalid):
         raise InvalidFile(preview)
-    file = await files.save(content, name=name)
+    file = await client.files.save(content, tenant=None, name=name)
     skipped = sorted({error.line for error in preview.errors})
     inputs = Import(file=file, skipped_lines=skipped)
-    started = await client.start(article_import, inputs, tenant=tenant or ALL_TENANTS, key=key)
+    owner = client.tenants.choose_owner(each.article.blog_id for each in preview.lines)
+    started = await client.start(article_import, inputs, tenant=owner, key=key)
     return await client.runs.get(started.id)
 
 
-async def store_file(files: FileStore, content: bytes, name: str) -> File:
+async def store_file(client: Client, content: bytes, name: str) -> File:
     """Store a file that a person uploaded, until they have seen its preview."""
-    return await files.save(content, name=name, max_bytes=MAX_BYTES)
+    return await client.files.save(content, tenant=None, name=name, max_bytes=MAX_BYTES)
 
 
-async def load_stored_file(files: FileStore, digest: str) -> bytes:
-    """Return the content of a stored file. Raise NotFound if there is none that could be an import."""
-    opened = await files.open_file(File(file=digest)) if _DIGEST.fullmatch(digest) else None
+async def load_stored_file(client: Client, files: FileStore, digest: str) -> bytes:
+    """Return the content of a stored file. Raise NotFound if the client may see none that could be an import."""
+    file = File(file=digest) if _DIGEST.fullmatch(digest) else None
+    is_own = file is not None and not await client.files.list_foreign([file])
+    opened = await files.open_file(file) if file is not None and is_own else None
     if opened is None or opened.size > MAX_BYTES:
         raise NotFound(f"there is no uploaded file {digest:.80}")
     return b"".join([chunk async for chunk in opened.chunks])
@@ -115,15 +136,17 @@ async def list_import_runs(client: Client, *, before: UUID | None = None, limit:
     return await client.runs.list(pipeline=article_import.name, before=before, limit=limit)
 
 
-async def get_import_run(client: Client, import_id: UUID, *, tenant: str | None = None) -> Run:
-    run = await client.runs.get(import_id, tenant=tenant)
+async def get_import_run(client: Client, import_id: UUID) -> Run:
+    run = await client.runs.get(import_id)
     if run.pipeline != article_import.name:
         raise NotFound(f"there is no import {import_id}")
     return run
 
 
-async def get_import_totals(client: Client, run: Run) -> ItemTotals:
-    return await client.runs.get_item_totals(run.id, ITEMS_STEP)
+async def get_import_progress(client: Client, run: Run) -> ImportProgress:
+    children = {} if run.is_over else await client.runs.count_children(run.id)
+    in_review = sum(count for state, count in children.items() if state.waits_for_people)
+    return ImportProgress(await client.runs.get_item_totals(run.id, ITEMS_STEP), in_review)
 
 
 async def list_import_lines(
@@ -149,11 +172,13 @@ async def _find_article(client: Client, status: ItemStatus, request: ArticleRequ
     return LineStatus(status, request, row, error)
 
 
-def _check_lines(content: bytes, known: Collection[str]) -> Preview:
+def _check_lines(content: bytes, known: Collection[str], model: LanguageModel) -> Preview:
     parsed = parse_csv(content)
     lines, errors = _check_blogs(parsed.lines, known)
     lines, different = _check_same_articles(lines)
-    return Preview(tuple(lines), tuple(sorted([*parsed.errors, *errors, *different], key=lambda error: error.line)))
+    lines, unwritable = _check_themes(lines, model)
+    wrong = [*parsed.errors, *errors, *different, *unwritable]
+    return Preview(tuple(lines), tuple(sorted(wrong, key=lambda error: error.line)))
 
 
 def _check_blogs(lines: Collection[ImportedLine], known: Collection[str]) -> tuple[list[ImportedLine], list[LineError]]:
@@ -163,6 +188,13 @@ def _check_blogs(lines: Collection[ImportedLine], known: Collection[str]) -> tup
         if each.article.blog_id not in known
     ]
     return [each for each in lines if each.article.blog_id in known], errors
+
+
+def _check_themes(lines: Collection[ImportedLine], model: LanguageModel) -> tuple[list[ImportedLine], list[LineError]]:
+    """Refuse a line whose article this model cannot write."""
+    problems = {each.line: problem for each in lines if (problem := find_theme_problem(model, each.article))}
+    errors = [LineError(line, problem.code, NO_MODEL, problem.values) for line, problem in problems.items()]
+    return [each for each in lines if each.line not in problems], errors
 
 
 def _check_same_articles(lines: Collection[ImportedLine]) -> tuple[list[ImportedLine], list[LineError]]:

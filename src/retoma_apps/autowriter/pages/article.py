@@ -51,6 +51,9 @@ async def show_article(context: PageContext) -> Response:
         step_state=partial(_get_step_state, run, details.review),
         parse_time=datetime.fromisoformat,
         event_name=lambda kind: context.translate(messages.EVENT_NAMES[kind]) if kind in messages.EVENT_NAMES else kind,
+        notes=summary.notes,
+        check_name=lambda check: context.translate(messages.CHECK_NAMES[check]),
+        describe_finding=partial(messages.describe_finding, context.translator),
         describe_code=partial(messages.describe_code, context.translator),
         **await get_common_values(context),
     )
@@ -118,8 +121,8 @@ async def _rerun(context: PageContext, run: Run) -> Revision:
 
 PAGES = (
     Page(ROUTE, show_article),
-    Page(f"{ROUTE}/rerun", submit=rerun_article),
-    Page(f"{ROUTE}/resume", submit=resume_article),
-    Page(f"{ROUTE}/cancel", submit=cancel_article),
-    Page(f"{ROUTE}/refresh", submit=refresh_article),
+    Page(f"{ROUTE}/rerun", submit=rerun_article, submit_scope="runs:write"),
+    Page(f"{ROUTE}/resume", submit=resume_article, submit_scope="runs:write"),
+    Page(f"{ROUTE}/cancel", submit=cancel_article, submit_scope="runs:write"),
+    Page(f"{ROUTE}/refresh", submit=refresh_article, submit_scope="runs:write"),
 )

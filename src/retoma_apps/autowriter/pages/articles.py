@@ -16,9 +16,16 @@ from retoma_apps.autowriter.operations.articles import request_article
 from retoma_apps.autowriter.operations.blogs import list_blogs
 from retoma_apps.autowriter.operations.overview import list_article_page
 from retoma_apps.autowriter.pages import forms, messages
-from retoma_apps.autowriter.pages.common import HOME, build_article_url, get_common_values, list_writable_themes
+from retoma_apps.autowriter.pages.common import (
+    HOME,
+    build_article_url,
+    get_common_values,
+    get_model,
+    list_writable_themes,
+)
 from retoma_apps.autowriter.pages.forms import ARTICLE_FIELDS
 from retoma_apps.autowriter.states import ArticleState
+from retoma_apps.autowriter.steps.writing.offline import NeedsLanguageModel
 from retoma_apps.forms import Form, InvalidForm
 
 NEW = f"{HOME}new"
@@ -76,12 +83,14 @@ async def request_new_article(context: PageContext) -> Response:
     given = forms.get_submitted_fields(context.fields, ARTICLE_FIELDS)
     try:
         request = forms.parse_article(given, await list_blogs(context.client), context.translator)
-        requested = await request_article(context.client, request, by=context.by)
+        requested = await request_article(context.client, get_model(context), request, by=context.by)
     except InvalidForm as error:
         return await show_new_article(context, 422, Form(given, error.errors))
+    except NeedsLanguageModel as error:
+        return await show_new_article(context, 422, Form(given, {"theme": context.translate_error(error)}))
     except KeyReused:
         return await show_new_article(context, 409, Form(given, has_conflict=True))
     return context.redirect(build_article_url(requested.run.id), "requested" if requested.is_new else "exists")
 
 
-PAGES = (Page(NEW, show_new_article, request_new_article),)
+PAGES = (Page(NEW, show_new_article, request_new_article, submit_scope="runs:write"),)

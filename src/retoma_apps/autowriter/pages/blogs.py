@@ -91,4 +91,7 @@ def _build_url(blog_id: str) -> str:
     return f"{ROUTE}/{quote(blog_id, safe='')}"
 
 
-PAGES = (Page(ROUTE, show_blogs, create_blog), Page(f"{ROUTE}/{{blog}}", show_blog, change_blog))
+PAGES = (
+    Page(ROUTE, show_blogs, create_blog, submit_scope="runs:write"),
+    Page(f"{ROUTE}/{{blog}}", show_blog, change_blog, submit_scope="runs:write"),
+)

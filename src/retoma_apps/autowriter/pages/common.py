@@ -40,11 +40,15 @@ async def get_common_values(context: PageContext) -> dict[str, Any]:
     }
 
 
-def list_writable_themes(context: PageContext) -> list[tuple[str, str]]:
-    """Return the only themes that can be written, with their languages; none if a language model writes any theme."""
+def get_model(context: PageContext) -> LanguageModel:
     assert context.application is not None
     model: LanguageModel = get_first_provider(context.application.resources["llm"])
-    return list_themes() if model.provider.name == OfflineWriter.name else []
+    return model
+
+
+def list_writable_themes(context: PageContext) -> list[tuple[str, str]]:
+    """Return the only themes that can be written, with their languages; none if a language model writes any theme."""
+    return list_themes() if get_model(context).provider.name == OfflineWriter.name else []
 
 
 def build_article_url(run: UUID) -> str:

@@ -12,15 +12,14 @@ from retoma.errors import TooLarge
 from retoma.files import FileStore
 from retoma.server import Page, PageContext
 from retoma.states import JobState
-from retoma_apps.autowriter.models import ImportedLine
 from retoma_apps.autowriter.operations import imports
 from retoma_apps.autowriter.operations.blogs import list_blogs
 from retoma_apps.autowriter.operations.imports import InvalidFile, Preview
-from retoma_apps.autowriter.pages.common import HOME, get_common_values, list_writable_themes
+from retoma_apps.autowriter.pages.common import HOME, get_common_values, get_model, list_writable_themes
 from retoma_apps.autowriter.pages.messages import describe_code, describe_line_error
 from retoma_apps.autowriter.services import ImportFiles
 from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, MAX_ROWS, OPTIONAL_COLUMNS, REQUIRED_COLUMNS
-from retoma_apps.autowriter.steps.writing.offline import has_facts
+from retoma_apps.autowriter.steps.writing.offline import NeedsLanguageModel
 
 ROUTE = f"{HOME}imports"
 PREVIEW = f"{ROUTE}/preview/{{file}}"
@@ -43,7 +42,7 @@ async def show_imports(context: PageContext, status: int = 200, error: UploadErr
         error=error,
         blogs=await list_blogs(context.client),
         themes=list_writable_themes(context),
-        imports=[(run, await imports.get_import_totals(context.client, run)) for run in shown],
+        imports=[(run, await imports.get_import_progress(context.client, run)) for run in shown],
         next=shown[-1].id if len(found) > IMPORTS_PER_PAGE else None,
         required=REQUIRED_COLUMNS,
         optional=OPTIONAL_COLUMNS,
@@ -59,7 +58,7 @@ async def upload_file(context: PageContext) -> Response:
     if uploaded is None or not uploaded.content:
         return await show_imports(context, 422, "missing")
     try:
-        stored = await imports.store_file(_get_files(context), uploaded.content, uploaded.name[:MAX_NAME])
+        stored = await imports.store_file(context.client, uploaded.content, uploaded.name[:MAX_NAME])
     except TooLarge:
         return await show_imports(context, 413, "too_large")
     return context.redirect(PREVIEW.format(file=stored.file), name=stored.name)
@@ -67,12 +66,12 @@ async def upload_file(context: PageContext) -> Response:
 
 async def show_preview(context: PageContext, status: int = 200, is_refused: bool = False) -> Response:
     file = context.request.path_params["file"]
-    preview = await imports.preview_file(context.client, await imports.load_stored_file(_get_files(context), file))
+    content = await imports.load_stored_file(context.client, _get_files(context), file)
+    preview = await imports.preview_file(context.client, get_model(context), content)
     shown = context.query.get("show") if context.query.get("show") in ("valid", "errors") else None
     rows = _list_rows(preview, shown)
     start = context.get_query_number("from", 0)
-    themes = list_writable_themes(context)
-    unwritable = {each.line for each in preview.lines if themes and not _has_facts(each)}
+    has_unwritable = any(error.code == NeedsLanguageModel.code for error in preview.errors)
     return context.render(
         "autowriter_preview.html",
         status,
@@ -80,8 +79,7 @@ async def show_preview(context: PageContext, status: int = 200, is_refused: bool
         name=_get_name(context),
         action=f"{PREVIEW.format(file=quote(file))}",
         preview=preview,
-        themes=themes,
-        unwritable=unwritable,
+        themes=list_writable_themes(context) if has_unwritable else [],
         shown=shown,
         rows=rows[start : start + LINES_PER_PREVIEW],
         start=start,
@@ -94,12 +92,11 @@ async def show_preview(context: PageContext, status: int = 200, is_refused: bool
 
 async def start_import(context: PageContext) -> Response:
     """Start the import of a file that was previewed, without the lines that have errors if the person says so."""
-    files = _get_files(context)
-    content = await imports.load_stored_file(files, context.request.path_params["file"])
+    content = await imports.load_stored_file(context.client, _get_files(context), context.request.path_params["file"])
     try:
         run = await imports.start_import(
             context.client,
-            files,
+            get_model(context),
             content,
             name=_get_name(context),
             skip_invalid=bool(context.fields.get("skip_invalid")),
@@ -116,6 +113,7 @@ async def show_import(context: PageContext) -> Response:
     assert context.application is not None
     import_files: ImportFiles = context.application.resources["import_files"]
     state = context.get_query_choice("state", JobState)
+    progress = await imports.get_import_progress(context.client, run)
     lines = await imports.list_import_lines(
         context.client,
         import_files,
@@ -127,7 +125,8 @@ async def show_import(context: PageContext) -> Response:
     return context.render(
         "autowriter_import.html",
         run=run,
-        totals=await imports.get_import_totals(context.client, run),
+        progress=progress,
+        totals=progress.totals,
         chosen=state,
         lines=lines[:LINES_PER_PAGE],
         next=lines[LINES_PER_PAGE - 1].item.position if len(lines) > LINES_PER_PAGE else None,
@@ -155,17 +154,13 @@ def _get_name(context: PageContext) -> str:
     return (context.fields.get("name") or context.query.get("name") or "articles.csv")[:MAX_NAME]
 
 
-def _has_facts(line: ImportedLine) -> bool:
-    return has_facts(line.article.theme, line.article.language)
-
-
 def _list_rows(preview: Preview, shown: str | None) -> list[imports.PreviewLine]:
     return [each for each in preview.rows if shown is None or (each.error is not None) == (shown == "errors")]
 
 
 PAGES = (
-    Page(ROUTE, show_imports, upload_file, max_upload=MAX_BYTES),
-    Page(PREVIEW, show_preview, start_import),
+    Page(ROUTE, show_imports, upload_file, max_upload=MAX_BYTES, submit_scope="runs:write"),
+    Page(PREVIEW, show_preview, start_import, submit_scope="runs:write"),
     Page(IMPORT, show_import),
-    Page(f"{IMPORT}/cancel", submit=cancel_import),
+    Page(f"{IMPORT}/cancel", submit=cancel_import, submit_scope="runs:write"),
 )

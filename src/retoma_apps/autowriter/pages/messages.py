@@ -127,8 +127,11 @@ CHECK_NAMES = {
     "links": NP_("quality check", "Links"),
     "repetition": NP_("quality check", "Repetition"),
     "facts": NP_("quality check", "Facts"),
+    "unverified": NP_("quality check", "Sources not verified"),
+    "faq": NP_("quality check", "Questions and answers"),
 }
 LEVEL_NAMES = {
+    "note": NP_("level of a finding", "Note"),
     "warn": NP_("level of a finding", "Warning"),
     "block": NP_("level of a finding", "Blocks the article"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from starlette.responses import Response
@@ -25,7 +26,9 @@ async def compare_revisions(context: PageContext) -> Response:
         run=run,
         old=old,
         new=new,
-        differences={part: diff_results(old.texts[part], new.texts[part]) for part in PARTS},
+        differences=await asyncio.to_thread(
+            lambda: {part: diff_results(old.texts[part], new.texts[part]) for part in PARTS}
+        ),
         image_types=sorted({*old.images, *new.images}),
         part_name=lambda part: context.translate(PART_NAMES[part]),
         file_url=partial(build_file_url, run),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from retoma_apps.media.content_words import is_content
 from retoma_apps.providers.unicode_text import decompose, remove_accents
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 _NOT_IN_A_SLUG = re.compile(r"[^a-z0-9]+")
 _LONGEST_SLUG = 80
+_STEM = 4  # letters: the endings of inflected words differ
 _STOPWORDS = frozenset(
     _WORD.findall(
         "a o os as um uma de da do das dos e é em no na nos nas por para com que como se ao à às aos sem sobre mais "
@@ -31,6 +33,12 @@ def fold(text: str) -> str:
 def list_content_words(text: str) -> list[str]:
     """Return the folded words that carry meaning, in order."""
     return [word for word in fold(text).split() if word not in _STOPWORDS and len(word) > 2]
+
+
+def list_significant_stems(text: str) -> list[str]:
+    """Return the beginnings of the folded words that carry meaning, and all numbers, in order."""
+    words = fold(text).split()
+    return [word[:_STEM] for word in words if word.isdigit() or (word not in _STOPWORDS and is_content(word))]
 
 
 def contains_phrase(text: str, phrase: str) -> bool:

@@ -55,7 +55,7 @@ async def start_execution(
         raise InvalidInput(
             N_("an execution accepts 1 to %(limit)s documents, not %(sent)s"), limit=MOST_DOCUMENTS, sent=len(uploads)
         )
-    await _check_files(files, uploads)
+    await _check_files(client, files, uploads)
     project = stored.project
     examples = json.dumps([each.model_dump() for each in project.exemplos], ensure_ascii=False)
     criteria = Criteria(
@@ -63,7 +63,9 @@ async def start_execution(
         prompt=project.prompt,
         modelo=project.modelo,
         confianca_minima=project.confianca_minima,
-        exemplos=await files.save(examples.encode(), name="exemplos.json") if project.exemplos else None,
+        exemplos=await client.files.save(examples.encode(), tenant=stored.id, name="exemplos.json")
+        if project.exemplos
+        else None,
     )
     started = await client.start(
         classification,
@@ -83,25 +85,27 @@ async def start_execution(
     return await client.runs.get(started.id)
 
 
-async def _check_files(files: FileStore, uploads: Sequence[Upload]) -> None:
+async def _check_files(client: Client, files: FileStore, uploads: Sequence[Upload]) -> None:
+    """Raise InvalidInput for a file that the caller has not uploaded. It does not say whether somebody else has."""
     for upload in uploads:
         if (upload.arquivo is None) == (upload.recusa is None):
             raise InvalidInput(N_("send %(name)s exactly as /arquivos returned it"), name=f"{upload.nome!r:.120}")
     sent = [(upload.nome, upload.arquivo) for upload in uploads if upload.arquivo is not None]
+    foreign = set(await client.files.list_foreign(file for _, file in sent))
     for at in range(0, len(sent), BATCH_SIZE):
         some = sent[at : at + BATCH_SIZE]
         exist = await asyncio.gather(*(files.has(file) for _, file in some))
-        for (name, _), is_stored in zip(some, exist, strict=True):
-            if not is_stored:
+        for (name, file), is_stored in zip(some, exist, strict=True):
+            if not is_stored or file.file in foreign:
                 raise InvalidInput(
                     N_("the file of %(name)s was not found: send it to /arquivos first"), name=f"{name!r:.120}"
                 )
 
 
-async def get_run(client: Client, execution: UUID, tenant: str | None) -> Run:
-    """Return an execution that this tenant may see. Raise NotFound if there is none."""
+async def get_run(client: Client, execution: UUID) -> Run:
+    """Return an execution. Raise NotFound if there is none."""
     try:
-        run = await client.runs.get(execution, tenant=tenant)
+        run = await client.runs.get(execution)
     except NotFound:
         raise _execution_not_found(execution) from None
     if run.pipeline != classification.name:
@@ -113,27 +117,25 @@ def _execution_not_found(execution: UUID) -> NotFound:
     return NotFound(N_("there is no execution %(execution)s"), execution=execution)
 
 
-async def resume_execution(
-    client: Client, execution: UUID, *, tenant: str | None, by: str, key: str | None = None
-) -> None:
+async def resume_execution(client: Client, execution: UUID, *, by: str, key: str | None = None) -> None:
     """Resume an execution. Does nothing if it is running or has succeeded."""
     try:
-        await client.runs.resume(execution, tenant=tenant, by=by, key=key)
+        await client.runs.resume(execution, by=by, key=key)
     except RunBusy:
-        state = (await client.runs.get(execution, tenant=tenant)).state
+        state = (await client.runs.get(execution)).state
         if state not in (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS):
             raise
 
 
-async def rerun_errors(client: Client, run: Run, *, tenant: str | None, by: str, key: str | None) -> int:
+async def rerun_errors(client: Client, run: Run, *, by: str, key: str | None) -> int:
     """Classify the failed documents again and return how many. A failed execution resumes with all pending ones."""
     resuming = key and f"resume {key}"
     was_resumed = resuming is not None and await client.runs.has_action(run.id, resuming)
     if was_resumed or (run.state is RunState.FAILED and not (key and await client.runs.has_action(run.id, key))):
         counts = (await get_execution(client, run)).counts
-        await resume_execution(client, run.id, tenant=tenant, by=by, key=resuming)
+        await resume_execution(client, run.id, by=by, key=resuming)
         return counts["ERRO"] + counts["PENDENTE"]
-    return (await client.runs.rerun_failed(run.id, tenant=tenant, by=by, key=key)).jobs
+    return (await client.runs.rerun_failed(run.id, by=by, key=key)).jobs
 
 
 class Execution:
@@ -284,8 +286,11 @@ async def get_label_summary(client: Client, run: Run) -> dict[str, Any] | None:
     return jobs[0].output if jobs else None
 
 
-async def correct_label(client: Client, run: Run, code: str, label: str, *, tenant: str | None, by: str) -> None:
-    """Replace the model's label with a person's. The model's label is kept in `rotulo_modelo`."""
+async def correct_label(client: Client, run: Run, code: str, label: str, *, by: str, summarize: bool = True) -> None:
+    """Replace the model's label with a person's. The model's label is kept in `rotulo_modelo`.
+
+    Without `summarize`, the summary stays as it is until the next correction.
+    """
     known = [each["rotulo"] for each in run.input["criterios"]["taxonomia"]]
     if label not in known:
         raise InvalidInput(N_("%(label)s is not in the taxonomy of this execution"), label=f"{label!r:.120}")
@@ -297,7 +302,7 @@ async def correct_label(client: Client, run: Run, code: str, label: str, *, tena
     corrected = Classification(
         rotulo=label, corrigido=True, rotulo_modelo=suggested, modelo=previous.modelo if previous else ""
     )
-    await client.runs.edit(run.id, LABEL_STEP, corrected, item=code, tenant=tenant, by=by)
+    await client.runs.edit(run.id, LABEL_STEP, corrected, item=code, by=by, downstream=summarize)
 
 
 def format_time(at: datetime | None) -> str | None:

@@ -51,15 +51,14 @@ def project_not_found(project: str) -> NotFound:
     return NotFound(N_("there is no project %(project)s"), project=f"{project!r:.120}")
 
 
-async def list_projects(client: Client, tenant: str | None) -> list[StoredProject]:
-    """Return all projects, or the one of a key with a single project."""
-    return [
-        _stored_project(profile) for profile in await client.tenants.list_profiles() if tenant in (None, profile.tenant)
-    ]
+async def list_projects(client: Client) -> list[StoredProject]:
+    """Return all projects that the client may see."""
+    return [_stored_project(profile) for profile in await client.tenants.list_profiles()]
 
 
-async def create_project(client: Client, project: Project, tenant: str | None) -> StoredProject:
-    """Create a project with an id derived from its name, or with that of the key's single project."""
+async def create_project(client: Client, project: Project) -> StoredProject:
+    """Create a project with an id derived from its name, or with that of the client's only tenant."""
+    tenant = next(iter(client.allowed_tenants)) if client.allowed_tenants and len(client.allowed_tenants) == 1 else None
     base = tenant or make_project_id(project.nome)
     for number in range(1, 2 if tenant else _MAX_SAME_NAME):
         name = base if number == 1 else f"{base}-{number}"

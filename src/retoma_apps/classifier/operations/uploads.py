@@ -11,8 +11,7 @@ from typing import BinaryIO, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from retoma import File
-from retoma.files import FileStore
+from retoma import Client, File
 from retoma_apps.classifier.models import LONGEST_CODE, MOST_DOCUMENTS, Document, ExplainedRefusal, Refusal
 from retoma_apps.classifier.pages.problems import explain_in_portuguese
 from retoma_apps.classifier.steps.reading import Limits, Member, Unreadable, is_one_document, iterate_members
@@ -39,8 +38,10 @@ class Upload(BaseModel):
     recusa: ExplainedRefusal | None = None
 
 
-async def store_upload(files: FileStore, name: str, chunks: AsyncIterable[bytes]) -> list[Upload]:
+async def store_upload(client: Client, name: str, chunks: AsyncIterable[bytes]) -> list[Upload]:
     """Store an upload: one document, or those in a zip. A document that is too large is rejected alone.
+
+    `tenant` is the only project that may use it; None if the caller may choose any.
 
     Raise Unreadable if a zip is damaged or too large as a whole.
     """
@@ -53,11 +54,12 @@ async def store_upload(files: FileStore, name: str, chunks: AsyncIterable[bytes]
         size = spool.tell()
         file = cast(BinaryIO, spool)  # compatible, but not a subclass
         if await asyncio.to_thread(_is_batch, file, name):
-            return await _unpack(files, file)
+            return await _unpack(client, file)
         if size > LIMITS.bytes:
             detail = f"the file has {size:,} bytes, over the limit of {LIMITS.bytes:,}"
             return [Upload(nome=clean_name(name), recusa=_explain_refusal("FILE_TOO_LARGE", detail))]
-        return [Upload(nome=clean_name(name), arquivo=await files.save(spool.read(), name=clean_name(name)))]
+        stored = await client.files.save(spool.read(), tenant=None, name=clean_name(name))
+        return [Upload(nome=stored.name, arquivo=stored)]
 
 
 def _is_batch(file: BinaryIO, name: str) -> bool:
@@ -68,21 +70,21 @@ def _is_batch(file: BinaryIO, name: str) -> bool:
     return is_batch
 
 
-async def _unpack(files: FileStore, zipped: BinaryIO) -> list[Upload]:
+async def _unpack(client: Client, zipped: BinaryIO) -> list[Upload]:
     found = iterate_members(zipped, ZIP_LIMITS)
     uploads: list[Upload] = []
     while some := await asyncio.to_thread(_next_members, found):
-        uploads += await asyncio.gather(*(_store_member(files, member) for member in some))
+        uploads += await asyncio.gather(*(_store_member(client, member) for member in some))
     if not uploads:
         raise Unreadable("the zip contains no files", "FILE_EMPTY")
     return uploads
 
 
-async def _store_member(files: FileStore, member: Member) -> Upload:
+async def _store_member(client: Client, member: Member) -> Upload:
     name = clean_name(member.name)
     if member.error is not None:
         return Upload(nome=name, recusa=_explain_refusal(member.error.code, str(member.error)))
-    return Upload(nome=name, arquivo=await files.save(member.data, name=name))
+    return Upload(nome=name, arquivo=await client.files.save(member.data, tenant=None, name=name))
 
 
 def _next_members(archive_members: Iterator[Member]) -> list[Member]:

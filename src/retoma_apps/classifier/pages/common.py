@@ -7,6 +7,7 @@ from typing import Any
 from retoma.server import PageContext
 from retoma_apps.classifier.pages.messages import (
     DOCUMENT_COUNT_NAMES,
+    DOCUMENT_STATUS_NAMES,
     FIELD_HINTS,
     FIELD_LABELS,
     NOTICES,
@@ -18,6 +19,7 @@ def common_values(context: PageContext) -> dict[str, Any]:
     notice = context.query.get("notice", "")
     return {
         "status_name": lambda status: context.translate(STATUS_NAMES[status]),
+        "document_status_name": lambda status: context.translate(DOCUMENT_STATUS_NAMES[status]),
         "count_name": lambda status: context.translate(DOCUMENT_COUNT_NAMES[status]),
         "field_label": lambda name: context.translate(FIELD_LABELS[name]),
         "field_hint": lambda name: context.translate(FIELD_HINTS[name]),

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from retoma import Client
 from retoma.errors import InvalidInput, NotFound, RunBusy
-from retoma.records import ItemStatus, Run
+from retoma.records import ItemStatus, Run, Scope
 from retoma.server import Page, PageContext, describe_resolution
 from retoma.states import RunState
-from retoma_apps.classifier.models import ROUTE
+from retoma_apps.classifier.models import ROUTE, Text
 from retoma_apps.classifier.operations import executions
+from retoma_apps.classifier.operations.executions import document_to_json
 from retoma_apps.classifier.pages.badges import BAR_FILLS, DOCUMENT_BADGES, EXECUTION_BADGES
 from retoma_apps.classifier.pages.common import common_values
 from retoma_apps.classifier.pages.ended_run_cache import EndedRunCache
@@ -27,30 +30,66 @@ from retoma_apps.classifier.states import DOCUMENT_STATUS_BY_JOB_STATE, DOCUMENT
 PATH = f"{ROUTE}execucoes/{{execucao}}"
 CHANGEABLE = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
 NEEDS_CHECK = "REVER"
-CHUNK = 1_000  # rows that are rendered and sent at a time
+PAGE_SIZE = 50  # documents of one page
+CHUNK = 500  # documents that are read at a time to find those that match
+FILTERS = ("status", "q", "rotulo", "erro")
+ADDRESS = (*FILTERS, "depois")  # what an action returns to
 MAX_CHANGED_ROWS = 200  # rows of one partial update
 MAX_RUNNING_ROWS = 50
 FIRST = 1  # the position of the first document
-ROWS_PLACEHOLDER = '<tr id="rows"></tr>'  # where the rows go in the rendered template
+MAP_LETTERS = {"CONCLUIDO": "C", "REVER": "V", "ERRO": "E", "PULADO": "S", "PROCESSANDO": "R", "PENDENTE": "P"}
+MAX_TEXT = 60_000  # characters of a document that are shown
 SUMMARY_TIMEOUT = timedelta(seconds=4)
 _ERROR_GROUPS = EndedRunCache[list[tuple[str, int]]]()
+_MAPS = EndedRunCache[str]()
+
+
+@dataclass(frozen=True)
+class ItemPage:
+    """Documents of one page, and the position after which the next page begins, if there is one."""
+
+    items: Sequence[ItemStatus]
+    next: int | None
 
 
 async def show(context: PageContext) -> Response:
-    """Stream the page: its head is sent before the documents are read, however many there are."""
+    """Show a page of the documents that match the filters, and the one that is read beside them."""
     run = await _get_run(context)
     context.path = f"{ROUTE}execucoes/{run.id}"
     values, table = await _template_values(context, run)
-    codes = json.dumps([each["codigo"] for each in run.input["documentos"]]) if table.query else ""
-    project = await _project_name(context.client, run.tenant)
-    answer = context.render(
-        "classifier_execution.html", **values, project=project, codes=codes, rows_placeholder=ROWS_PLACEHOLDER
+    page = await _load_page(context, table, run, values["overview"])
+    edited = context.query.get("corrigir", "") if run.state in CHANGEABLE else ""
+    return context.render(
+        "classifier_execution.html",
+        **values,
+        project=await _project_name(context.client, run.tenant),
+        codes=json.dumps([each["codigo"] for each in run.input["documentos"]]) if table.is_filtered else "",
+        rows="".join(table.render_row(item, editing=str(item.position) == edited) for item in page.items),
+        page=page,
+        page_size=PAGE_SIZE,
+        reading=await _load_document(context, table, run, page) if "doc" in context.query else None,
     )
-    before, _, after = bytes(answer.body).decode().partition(ROWS_PLACEHOLDER)
-    rows = _rows(context, table, run, values["overview"])
-    streamed = StreamingResponse(_surround(before, rows, after, _no_match_row(context, table)), answer.status_code)
-    streamed.raw_headers[:] = [header for header in answer.raw_headers if header[0] != b"content-length"]
-    return streamed
+
+
+async def show_map(context: PageContext) -> Response:
+    """Return the status of every document in the order of the upload, one letter each, as JSON."""
+    run = await _get_run(context)
+
+    async def load() -> str:
+        if not (found := [item async for item in _iterate_items(context, run, {})]):
+            found = [pending_item(each, position) for position, each in enumerate(run.input["documentos"], FIRST)]
+        return "".join(MAP_LETTERS[_table(context, run).get_status(item)] for item in found)
+
+    return JSONResponse({"statuses": await _MAPS.get_or_load(run, load)}, headers={"Cache-Control": "no-store"})
+
+
+async def show_document(context: PageContext) -> Response:
+    """Return what is read beside the table, for a page that is open."""
+    run = await _get_run(context)
+    context.path = f"{ROUTE}execucoes/{run.id}"
+    values, table = await _template_values(context, run)
+    reading = await _load_document(context, table, run, await _load_page(context, table, run, values["overview"]))
+    return context.render("classifier_document.html", **values, reading=reading)
 
 
 async def show_parts(context: PageContext) -> Response:
@@ -65,7 +104,7 @@ async def show_parts(context: PageContext) -> Response:
 
 
 async def _get_run(context: PageContext) -> Run:
-    return await executions.get_run(context.client, context.get_path_id("execucao"), None)
+    return await executions.get_run(context.client, context.get_path_id("execucao"))
 
 
 async def _template_values(context: PageContext, run: Run) -> tuple[dict[str, Any], Table]:
@@ -93,7 +132,12 @@ async def _template_values(context: PageContext, run: Run) -> tuple[dict[str, An
         "table": table,
         "chosen": context.query.get("status", ""),
         "q": context.query.get("q", ""),
+        "label": context.query.get("rotulo", ""),
+        "code": context.query.get("erro", ""),
         "may_change": run.state in CHANGEABLE,
+        # While only the summary of an earlier decision is computed, the next decision waits for it.
+        "may_decide": run.state in CHANGEABLE
+        or (run.state is RunState.RUNNING and overview.execution.finished_count == overview.execution.total),
         "describe_error_code": lambda code: describe_error_code(context.translator, code),
         "describe_resolution": lambda episode: describe_resolution(context, episode),
         **common_values(context),
@@ -101,9 +145,35 @@ async def _template_values(context: PageContext, run: Run) -> tuple[dict[str, An
     return values, table
 
 
+async def _load_document(context: PageContext, table: Table, run: Run, page: ItemPage) -> dict[str, Any] | None:
+    """Return a document with its text, and its neighbours on this page; None if there is no such document."""
+    codes = _codes_at(run, context.query.get("doc", ""))
+    if len(codes) != 1:
+        return None
+    number = int(context.query["doc"])
+    found = await context.client.runs.list_items(run.id, executions.DOCUMENTS_STEP, only=codes, limit=1)
+    item = found[0] if found else pending_item(run.input["documentos"][number - FIRST], number)
+    read = await context.client.runs.list_step_jobs(run.id, "text", item=codes[0], limit=1)
+    text = Text.model_validate(read[0].output) if read and read[0].output else None
+    positions = [each.position for each in page.items]
+    later = [each for each in positions if each > number]
+    earlier = [each for each in positions if each < number]
+    return {
+        "number": number,
+        "shown": document_to_json(item, table.min_confidence),
+        "status": table.get_status(item),
+        "text": text,
+        "is_cut": bool(text and (text.cortado or len(text.texto) > MAX_TEXT)),
+        "max_text": MAX_TEXT,
+        "file": table.file_url(codes[0]),
+        "next": later[0] if later else None,
+        "previous": earlier[-1] if earlier else None,
+    }
+
+
 def _table(context: PageContext, run: Run) -> Table:
     criteria = run.input["criterios"]
-    asked = {name: context.query[name] for name in ("status", "q") if context.query.get(name)}
+    asked = {name: context.query[name] for name in ADDRESS if context.query.get(name)}
     return Table(
         run.id,
         context,
@@ -112,6 +182,8 @@ def _table(context: PageContext, run: Run) -> Table:
         context.csrf_token,
         asked,
         only_unsure=asked.get("status") == NEEDS_CHECK,
+        may_decide=context.may(Scope.REVIEWS_WRITE, run.tenant),
+        may_change=context.may(Scope.RUNS_WRITE, run.tenant),
     )
 
 
@@ -133,44 +205,40 @@ def _bar_segments(overview: Overview) -> list[tuple[str, DocumentStatus, float, 
     return made
 
 
-def _no_match_row(context: PageContext, table: Table) -> str:
-    """Return the row that shows while there is no other; with filters, all others may disappear later."""
-    text = context.gettext("No matching documents.")
-    return f'<tr class="nothing"><td colspan="7" class="dim">{text}</td></tr>' if table.query else ""
-
-
-async def _surround(before: str, rows: AsyncIterator[str], after: str, nothing: str) -> AsyncIterator[str]:
-    yield before
-    async for part in rows:
-        yield part
-    yield nothing + after
-
-
-async def _rows(context: PageContext, table: Table, run: Run, overview: Overview) -> AsyncIterator[str]:
-    edited = context.query.get("corrigir", "") if run.state in CHANGEABLE else ""
-    async for items in _items(context, run, overview):
-        yield "".join([table.render_row(item, editing=str(item.position) == edited) for item in items])
-
-
-async def _items(context: PageContext, run: Run, overview: Overview) -> AsyncIterator[Sequence[ItemStatus]]:
+async def _load_page(context: PageContext, table: Table, run: Run, overview: Overview) -> ItemPage:
+    """Return the documents that match, after the position in the query."""
+    after = context.get_query_number("depois", -1)
     if overview.execution.totals.total == 0:
-        yield _filter_pending(context, run)
-        return
-    after, filters = -1, _filters(context)
+        found = [item for item in _filter_pending(context, run) if item.position > after]
+    else:
+        found = []
+        async for item in _iterate_items(context, run, _filters(context), after):
+            if table.matches(item):
+                found.append(item)
+            if len(found) > PAGE_SIZE:
+                break
+    return ItemPage(found[:PAGE_SIZE], found[PAGE_SIZE - 1].position if len(found) > PAGE_SIZE else None)
+
+
+async def _iterate_items(
+    context: PageContext, run: Run, filters: Mapping[str, Any], after: int = -1
+) -> AsyncIterator[ItemStatus]:
     while True:
         found = await context.client.runs.list_items(
             run.id, executions.DOCUMENTS_STEP, **filters, after=after, limit=CHUNK
         )
-        yield found
+        for item in found:
+            yield item
         if len(found) < CHUNK:
             return
         after = found[-1].position
 
 
 def _filters(context: PageContext) -> dict[str, Any]:
-    status = context.query.get("status", "")
+    status = "ERRO" if context.query.get("erro") else context.query.get("status", "")
     wanted = next((each for each in DOCUMENT_STATUSES if each == status), None)
-    states = job_states_of("CONCLUIDO") if status == NEEDS_CHECK else job_states_of(wanted) if wanted else None
+    labelled = status == NEEDS_CHECK or (not status and context.query.get("rotulo"))
+    states = job_states_of("CONCLUIDO") if labelled else job_states_of(wanted) if wanted else None
     return {"states": states, "search": context.query.get("q") or None}
 
 
@@ -180,7 +248,9 @@ def _filter_pending(context: PageContext, run: Run) -> list[ItemStatus]:
     return [
         item
         for item in items
-        if status in ("", DOCUMENT_STATUS_BY_JOB_STATE[item.state]) and search.lower() in item.item.lower()
+        if status in ("", DOCUMENT_STATUS_BY_JOB_STATE[item.state])
+        and search.lower() in item.item.lower()
+        and not any(context.query.get(name) for name in ("rotulo", "erro"))
     ]
 
 
@@ -189,7 +259,8 @@ async def _render_changed_rows(context: PageContext, table: Table, run: Run, ove
     codes = _codes_at(run, context.query.get("n", ""))
     edited = context.query.get("corrigir", "") if run.state in CHANGEABLE else ""
     for item in await (_list_named(context, run, overview, codes) if codes else _list_running(context, run)):
-        yield table.render_row(item, editing=str(item.position) == edited)
+        if table.matches(item):
+            yield table.render_row(item, editing=str(item.position) == edited)
 
 
 async def _list_named(context: PageContext, run: Run, overview: Overview, codes: Sequence[str]) -> list[ItemStatus]:
@@ -237,16 +308,19 @@ def _action_page(action: Action) -> Callable[[PageContext], Awaitable[Response]]
 
 
 def _redirect_back(context: PageContext, run: Run, notice: str) -> Response:
-    asked = {name: context.query[name] for name in ("status", "q") if context.query.get(name)}
+    asked = {name: context.query[name] for name in ADDRESS if context.query.get(name)}
+    following = context.fields.get("doc", "")
+    if following.isascii() and following.isdigit():
+        asked["doc"] = str(int(following[:6]))
     answer = context.redirect(f"{ROUTE}execucoes/{run.id}", notice, **asked)
-    number = context.fields.get("n", "")
+    number = asked.get("doc") or context.fields.get("n", "")
     if number.isascii() and number.isdigit():
         answer.headers["location"] += f"#d{int(number[:6])}"
     return answer
 
 
 async def _resume(context: PageContext, run: Run) -> str:
-    await executions.resume_execution(context.client, run.id, tenant=None, by=context.by, key=context.idempotency_key)
+    await executions.resume_execution(context.client, run.id, by=context.by, key=context.idempotency_key)
     return "retomada_sem_worker" if await context.client.runs.find_missing_worker(run.id) else "retomada"
 
 
@@ -257,7 +331,7 @@ async def _rerun(context: PageContext, run: Run) -> str:
     except RunBusy:
         if run.state is not RunState.STUCK:
             raise
-        await executions.resume_execution(context.client, run.id, tenant=None, by=context.by)
+        await executions.resume_execution(context.client, run.id, by=context.by)
         return "retomada_antes"
     return "refazendo" if made.jobs else "sem_erros"
 
@@ -298,8 +372,33 @@ async def _skip(context: PageContext, run: Run) -> str:
     return "pulado"
 
 
-async def _save_label(context: PageContext, run: Run, code: str, label: str) -> None:
-    await executions.correct_label(context.client, run, code, label, tenant=None, by=context.by)
+async def _decide_many(context: PageContext, run: Run) -> str:
+    """Confirm, correct or skip all selected documents. The summary is computed once, after the last."""
+    codes = _codes_at(run, ",".join(context.get_field_values("n")))
+    action, label = context.fields.get("acao", ""), context.fields.get("rotulo", "")
+    if not codes:
+        return "nada_escolhido"
+    if action == "pular":
+        context.limit_client(Scope.RUNS_WRITE)  # a reviewer may send this form, and not skip
+        skipping = {"by": context.by, "key": context.idempotency_key}
+        await _retry_after_summary(
+            context.client, run, lambda run: context.client.runs.skip(run.id, "text", codes, **skipping)
+        )
+        return "varios"
+    shown, _ = await executions.list_documents(context.client, run, only=codes, limit=MAX_CHANGED_ROWS)
+    labels = {each["codigo"]: label if action == "corrigir" else each["rotulo"] for each in shown}
+    wanted = [(code, each) for code, each in labels.items() if each]
+    try:
+        for code, each in wanted:
+            save = partial(_save_label, context, code=code, label=each, summarize=code == wanted[-1][0])
+            await _retry_after_summary(context.client, run, save)
+    except InvalidInput:
+        return "sem_rotulo"
+    return "varios" if wanted else "sem_rotulo"
+
+
+async def _save_label(context: PageContext, run: Run, code: str, label: str, *, summarize: bool = True) -> None:
+    await executions.correct_label(context.client, run, code, label, by=context.by, summarize=summarize)
 
 
 async def _retry_after_summary(client: Client, run: Run, action: Callable[[Run], Awaitable[Any]]) -> None:
@@ -320,16 +419,22 @@ def _requested_code(context: PageContext, run: Run) -> str:
     return found[0]
 
 
-ACTIONS: Mapping[str, Action] = {
-    "retomar": _resume,
-    "reprocessar-erros": _rerun,
-    "cancelar": _cancel,
-    "corrigir": _correct,
-    "confirmar": _confirm,
-    "pular": _skip,
+ACTIONS: Mapping[str, tuple[Action, Scope]] = {
+    "retomar": (_resume, Scope.RUNS_WRITE),
+    "reprocessar-erros": (_rerun, Scope.RUNS_WRITE),
+    "cancelar": (_cancel, Scope.RUNS_WRITE),
+    "corrigir": (_correct, Scope.REVIEWS_WRITE),
+    "confirmar": (_confirm, Scope.REVIEWS_WRITE),
+    "pular": (_skip, Scope.RUNS_WRITE),
+    "varios": (_decide_many, Scope.REVIEWS_WRITE),
 }
 PAGES = (
     Page(PATH, show),
     Page(f"{PATH}/partes", show_parts),
-    *(Page(f"{PATH}/{name}", submit=_action_page(action)) for name, action in ACTIONS.items()),
+    Page(f"{PATH}/mapa", show_map),
+    Page(f"{PATH}/documento", show_document),
+    *(
+        Page(f"{PATH}/{name}", submit=_action_page(action), submit_scope=scope)
+        for name, (action, scope) in ACTIONS.items()
+    ),
 )

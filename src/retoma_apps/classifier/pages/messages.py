@@ -110,6 +110,8 @@ NOTICES = {
     "pulado": N_("The document has been skipped."),
     "ocupada": N_("Not now: the execution is running. Try again when it has finished."),
     "sem_rotulo": N_("Choose a label of this execution."),
+    "varios": N_("The selected documents have been updated."),
+    "nada_escolhido": N_("No document was selected."),
 }
 # What an error code means, and what to do about it.
 ERROR_CODES = {

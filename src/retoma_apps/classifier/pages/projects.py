@@ -45,12 +45,12 @@ class ProjectPages:
     @property
     def pages(self) -> tuple[Page, ...]:
         return (
-            Page(ROUTE, self.show_all, self.create, nav=N_("Classifier")),
-            Page(f"{ROUTE}{{projeto}}", self.show, self.change),
+            Page(ROUTE, self.show_all, self.create, nav=N_("Classifier"), submit_scope="runs:write"),
+            Page(f"{ROUTE}{{projeto}}", self.show, self.change, submit_scope="runs:write"),
         )
 
     async def show_all(self, context: PageContext, status: int = 200, form: ProjectForm | None = None) -> Response:
-        found = await projects.list_projects(context.client, None)
+        found = await projects.list_projects(context.client)
         recent = await self._list_executions(context.client, None, RECENT)
         return context.render(
             "classifier.html",
@@ -66,7 +66,7 @@ class ProjectPages:
     async def create(self, context: PageContext) -> Response:
         try:
             kept = await projects.create_project(
-                context.client, forms.parse_project(context.fields, context.translator), None
+                context.client, forms.parse_project(context.fields, context.translator)
             )
         except InvalidForm as error:
             return await self.show_all(context, 422, ProjectForm(forms.submitted_fields(context.fields), error.errors))

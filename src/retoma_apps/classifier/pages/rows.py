@@ -22,7 +22,10 @@ EMPTY_CELL = "\N{EN DASH}"
 
 @dataclass(frozen=True)
 class Table:
-    """What all rows share. `query` has the filters, to which actions return."""
+    """What all rows share. `query` has the filters, to which actions return.
+
+    `may_decide`: the viewer may confirm and correct labels; `may_change`: the viewer may change the run.
+    """
 
     run: UUID
     context: PageContext
@@ -31,28 +34,58 @@ class Table:
     csrf: str
     query: Mapping[str, str]
     only_unsure: bool = False
+    may_decide: bool = True
+    may_change: bool = True
 
     @property
     def path(self) -> str:
         return f"/classificador/execucoes/{self.run}"
 
-    def address(self, path: str = "") -> str:
+    def action(self, path: str = "") -> str:
+        """Return the address of an action on this page, which returns to it."""
         query = urlencode(self.query)
-        return escape(f"{self.path}{path}{'?' if query else ''}{query}")
+        return f"{self.path}{path}{'?' if query else ''}{query}"
+
+    def address(self, path: str = "") -> str:
+        return escape(self.action(path))
+
+    @property
+    def is_filtered(self) -> bool:
+        return any(name != "depois" for name in self.query)
+
+    def file_url(self, code: str) -> str:
+        return f"/execucoes/{self.run}/arquivo?codigo={quote(code, safe='')}"
+
+    def get_status(self, item: ItemStatus) -> str:
+        """Return the document's status, or `REVER` if a person should check its label."""
+        shown = document_to_json(item, self.min_confidence)
+        return "REVER" if shown["rever"] else str(shown["status"])
+
+    def matches(self, item: ItemStatus) -> bool:
+        """Return whether the filters by label, error and low confidence include the document."""
+        shown = document_to_json(item, self.min_confidence)
+        return (
+            (shown["rever"] or not self.only_unsure)
+            and self.query.get("rotulo") in (None, shown["rotulo"])
+            and (self.query.get("erro") in (None, shown["erro_codigo"] or "ERROR"))
+        )
 
     def render_row(self, item: ItemStatus, *, editing: bool = False) -> str:
-        """Render a row, or nothing if the filters exclude it. `editing` shows the form for its label."""
+        """Render a row. `editing` shows the form for its label."""
         shown = document_to_json(item, self.min_confidence)
-        if self.only_unsure and not shown["rever"]:
-            return ""
         number, code = item.position, escape(shown["codigo"])
-        file = f"/execucoes/{self.run}/arquivo?codigo={quote(shown['codigo'], safe='')}"
+        address = escape(f"{self.path}?{urlencode({**self.query, 'doc': number})}#leitor")
+        select = escape(self.context.gettext("Select %(code)s", code=shown["codigo"]))
+        pick = f'<input type="checkbox" name="n" value="{number}" form="varios" data-pick aria-label="{select}">'
+        pick = pick if self.may_decide else ""
         status = "REVER" if shown["rever"] else shown["status"]
         look = NEEDS_CHECK_BADGE if shown["rever"] else DOCUMENT_BADGES[shown["status"]]
         attempts = self.context.gettext("Attempts")
         return (
             f'<tr id="d{number}" data-c="{code}" data-s="{status}">'
-            f'<td class="lead wrapany"><a class="doc" href="{file}">{code}</a></td>'
+            '<td class="lead wrapany"><span class="row">'
+            f"{pick}"
+            f'<a class="doc" data-read="{number}" href="{address}">{code}</a></span></td>'
             f'<td class="st">{_render_badge(look, self.context.translate(DOCUMENT_STATUS_NAMES[status]))}</td>'
             f"{self._render_label(shown, number, editing=editing)}"
             f"{self._render_confidence(shown)}"
@@ -64,7 +97,7 @@ class Table:
     def _render_label(self, shown: Mapping[str, Any], number: int, *, editing: bool) -> str:
         label = self.context.gettext("Label")
         head = f'<td class="wrapany full" data-l="{label}">'
-        if editing:
+        if editing and self.may_decide:
             return f"{head}{self._render_label_form(shown, number)}</td>"
         if shown["duplicado_de"]:
             same = self.context.gettext("same as %(code)s", code=shown["duplicado_de"])
@@ -109,10 +142,10 @@ class Table:
     def _render_actions(self, shown: Mapping[str, Any], number: int, *, editing: bool) -> str:
         if editing or shown["status"] not in ("CONCLUIDO", "ERRO"):
             return ""
-        made = [self._render_edit_link(number)]
-        if shown["rever"]:
+        made = [self._render_edit_link(number)] if self.may_decide else []
+        if shown["rever"] and self.may_decide:
             made.insert(0, _render_button("confirmar", number, self.context.pgettext("action", "Confirm")))
-        if shown["status"] == "ERRO":
+        if shown["status"] == "ERRO" and self.may_change:
             made.append(_render_button("pular", number, self.context.pgettext("action", "Skip")))
         return "".join(made)
 

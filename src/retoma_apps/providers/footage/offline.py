@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
 
 from retoma_apps.providers import ffmpeg
 from retoma_apps.providers.drawing import MOTIFS, create_palette, draw_gradient, draw_shape, draw_text, seeded_random
@@ -23,9 +22,9 @@ from retoma_apps.providers.footage.errors import ClipUnusable
 from retoma_apps.providers.footage.files import THUMBNAIL_WIDTH, write_frame
 from retoma_apps.providers.footage.matching import keywords
 from retoma_apps.providers.footage.port import FoundClip
-from retoma_apps.providers.pictures import VARIANTS, Animation, Scene
+from retoma_apps.providers.pictures import VARIANTS, Animation, write_clip
 from retoma_apps.providers.provider import OfflineProvider
-from retoma_apps.providers.topics import find_scene
+from retoma_apps.providers.topics import Drawing, find_drawing, find_scene, format_link, parse_link, write_jpeg
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 SHORTEST, LONGEST = 8.0, 15.0
 LONGEST_SCENE = 60.0
 _VARIANTS = 6
-_PICTURE_FPS = 15  # enough for parts that arrive and float, and half the work
 _TRANSITION_SECONDS = 0.6
 """Seconds that a picture lasts beyond its scene, while the next one arrives."""
 _LONGEST_QUERY = 200
@@ -69,20 +67,21 @@ class OfflineFootage(OfflineProvider):
 
     async def fetch(self, found: FoundClip, to: Path) -> None:
         with TemporaryDirectory(dir=to.parent) as folder:
-            scene = _find_scene(found)
-            if scene is not None:
-                clip = await _draw_scene(Path(folder), scene, self._frames, min(found.seconds, LONGEST_SCENE))
+            clip = Path(folder) / "clip.mp4"
+            if (drawing := find_drawing(found.link)) is not None:
+                await _draw_scene(clip, drawing, self._frames, min(found.seconds, LONGEST_SCENE))
             else:
-                clip = await _draw_clip(Path(folder), found, self._frames, min(found.seconds, LONGEST))
+                await _draw_clip(clip, found, self._frames, min(found.seconds, LONGEST))
             clip.rename(to)
 
     async def fetch_thumbnail(self, found: FoundClip, to: Path) -> None:
         """Draw only one frame, which is much faster than the clip: the first, or the one with all parts."""
-        if (scene := _find_scene(found)) is not None:
-            await asyncio.to_thread(_draw_scene_thumbnail, scene, self._frames, to)
+        if (drawing := find_drawing(found.link)) is not None:
+            await asyncio.to_thread(_draw_scene_thumbnail, drawing, self._frames, to)
             return
         with TemporaryDirectory(dir=to.parent) as folder:
-            clip = await _draw_clip(Path(folder), found, self._frames, 1 / self._frames.fps)
+            clip = Path(folder) / "clip.mp4"
+            await _draw_clip(clip, found, self._frames, 1 / self._frames.fps)
             await write_frame(clip, to)
 
     def _create_clip(self, query: str, seconds: float, variant: int) -> FoundClip:
@@ -94,7 +93,7 @@ class OfflineFootage(OfflineProvider):
             source=self.name,
             url="",
             author="",
-            link=f"offline:{variant}/{quote(query, safe='', errors='replace')}",
+            link=format_link(query, variant),
             picture="",
             seconds=round(min(length, self._longest), 3),
             width=self._frames.width,
@@ -103,37 +102,22 @@ class OfflineFootage(OfflineProvider):
         )
 
 
-def _find_scene(found: FoundClip) -> Scene | None:
-    """Return the picture that the clip shows; None if it shows the words of a query."""
-    query, variant = _parse_link(found.link)
-    if (known := find_scene(query)) is None:
-        return None
-    topic, scene = known
-    return Scene(scene.picture, scene.text, topic.theme, int(variant), is_last=scene is topic.scenes[-1])
+async def _draw_scene(clip: Path, drawing: Drawing, frames: Frames, seconds: float) -> None:
+    animation = await asyncio.to_thread(_animate, drawing, frames, seconds)
+    count, size = max(round(seconds * frames.fps), 1), (frames.width, frames.height)
+    await write_clip(animation, clip, frames=count, fps=frames.fps, size=size)
 
 
-async def _draw_scene(folder: Path, scene: Scene, frames: Frames, seconds: float) -> Path:
-    animation = await asyncio.to_thread(_animate, scene, frames, seconds)
-    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{frames.width}x{frames.height}"]
-    fps = min(frames.fps, _PICTURE_FPS)
-    await ffmpeg.run(
-        [*source, "-framerate", str(fps), "-i", "pipe:0", *_X264, "-movflags", "+faststart", "clip.mp4"],
-        folder,
-        frames=animation.draw_frames(max(round(seconds * fps), 1), fps),
-    )
-    return folder / "clip.mp4"
-
-
-def _draw_scene_thumbnail(scene: Scene, frames: Frames, to: Path) -> None:
+def _draw_scene_thumbnail(drawing: Drawing, frames: Frames, to: Path) -> None:
     part = to.with_name(f"{to.name}.part")
-    picture = _animate(scene, frames, LONGEST).draw_complete()
+    picture = _animate(drawing, frames, LONGEST).draw_complete()
     picture.thumbnail((THUMBNAIL_WIDTH, THUMBNAIL_WIDTH))
-    picture.save(part, "JPEG", quality=90)
+    part.write_bytes(write_jpeg(picture, drawing))
     part.rename(to)
 
 
-def _animate(scene: Scene, frames: Frames, seconds: float) -> Animation:
-    return Animation(scene, max(seconds - _TRANSITION_SECONDS, 0.1), (frames.width, frames.height))
+def _animate(drawing: Drawing, frames: Frames, seconds: float) -> Animation:
+    return Animation(drawing.animate(), max(seconds - _TRANSITION_SECONDS, 0.1), (frames.width, frames.height))
 
 
 @dataclass(frozen=True)
@@ -145,23 +129,16 @@ class _Clip:
     phase: float
 
 
-async def _draw_clip(folder: Path, found: FoundClip, frames: Frames, seconds: float) -> Path:
+async def _draw_clip(clip: Path, found: FoundClip, frames: Frames, seconds: float) -> None:
     """Draw one loop, which ends as it began, and repeat it to fill the clip."""
-    query, variant = _parse_link(found.link)
-    layers = await asyncio.to_thread(_draw_layers, folder, query, variant, frames)
+    link = parse_link(found.link)
+    if link is None:
+        raise ClipUnusable("this clip is not from the offline implementation, which cannot draw it")
+    layers = await asyncio.to_thread(_draw_layers, clip.parent, link[0], str(link[1]), frames)
     count = max(round(seconds * frames.fps), 1)
     loops = math.ceil(seconds / _MAX_LOOP_SECONDS)
-    await ffmpeg.run(_loop_arguments(layers, frames, math.ceil(count / loops)), folder)
-    await ffmpeg.run(_repeat_arguments(loops, count), folder)
-    return folder / "clip.mp4"
-
-
-def _parse_link(link: str) -> tuple[str, str]:
-    kind, _, rest = link.partition(":")
-    variant, _, query = rest.partition("/")
-    if kind != "offline" or not variant.isdecimal():
-        raise ClipUnusable("this clip is not from the offline implementation, which cannot draw it")
-    return unquote(query), variant
+    await ffmpeg.run(_loop_arguments(layers, frames, math.ceil(count / loops)), clip.parent)
+    await ffmpeg.run(_repeat_arguments(loops, count, clip.name), clip.parent)
 
 
 def _draw_layers(folder: Path, query: str, variant: str, frames: Frames) -> _Clip:
@@ -209,9 +186,9 @@ def _loop_arguments(clip: _Clip, frames: Frames, count: int) -> list[str]:
     ]
 
 
-def _repeat_arguments(loops: int, count: int) -> list[str]:
+def _repeat_arguments(loops: int, count: int, clip: str) -> list[str]:
     source = ["-stream_loop", str(loops - 1), "-i", "round.mp4"]
-    return [*source, "-c", "copy", "-frames:v", str(count), "-movflags", "+faststart", "clip.mp4"]
+    return [*source, "-c", "copy", "-frames:v", str(count), "-movflags", "+faststart", clip]
 
 
 def _filter_graph(clip: _Clip, frames: Frames, count: int) -> str:

@@ -1,25 +1,29 @@
 """The offline implementation: pictures drawn on this machine. The same prompt gives the same picture.
 
-If the prompt names the picture of a bundled scene, its icon is drawn, otherwise colours and shapes.
+If the prompt names the picture of a bundled scene, that picture is drawn, in other colours if the prompt says
+`Version 2.`; otherwise colours and shapes are drawn.
 """
 
 from __future__ import annotations
 
 import asyncio
-from io import BytesIO
+import re
 from typing import TYPE_CHECKING
 
 from retoma import GiveUp
 from retoma_apps.providers.drawing import MOTIFS, create_palette, draw_gradient, draw_shape, seeded_random
-from retoma_apps.providers.pictures import draw_cover
+from retoma_apps.providers.pictures import Animation
 from retoma_apps.providers.provider import OfflineProvider
-from retoma_apps.providers.topics import find_named_scene
+from retoma_apps.providers.topics import Drawing, find_named_scene, write_jpeg
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 LARGEST = 4096
 _SHAPES = 4
+_LONG_ENOUGH = 20.0
+"""Seconds in which all parts of a picture appear."""
+_VERSION = re.compile(r"\bVersion ([1-9]\d{0,3})\.")
 
 
 class OfflineImages(OfflineProvider):
@@ -34,18 +38,18 @@ class OfflineImages(OfflineProvider):
 
 
 def _draw(prompt: str, width: int, height: int) -> bytes:
-    picture = _draw_cover(prompt, width, height) or _draw_shapes(prompt, width, height)
-    file = BytesIO()
-    picture.save(file, "JPEG", quality=90)
-    return file.getvalue()
+    drawing = _find_drawing(prompt)
+    if drawing is None:
+        return write_jpeg(_draw_shapes(prompt, width, height))
+    complete = Animation(drawing.animate(), _LONG_ENOUGH, (width, height), subtitles=False).draw_complete()
+    return write_jpeg(complete, drawing)
 
 
-def _draw_cover(prompt: str, width: int, height: int) -> Image | None:
-    """Draw the icon of the scene whose picture the prompt names, in another way for another prompt."""
+def _find_drawing(prompt: str) -> Drawing | None:
     if (found := find_named_scene(prompt)) is None:
         return None
-    topic, scene = found
-    return draw_cover(scene.picture, topic.theme, seeded_random("cover", prompt), (width, height))
+    version = _VERSION.search(prompt)
+    return Drawing(*found, variant=int(version[1]) - 1 if version else 0)
 
 
 def _draw_shapes(prompt: str, width: int, height: int) -> Image:

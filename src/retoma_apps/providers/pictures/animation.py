@@ -6,17 +6,20 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from random import Random
 from typing import TYPE_CHECKING
 
-from retoma_apps.providers.pictures.layouts import FIRST, arrange
+from retoma_apps.providers.pictures.layouts import arrange
 from retoma_apps.providers.pictures.models import Picture, Theme
 from retoma_apps.providers.pictures.stage import (
     COLOURS,
+    FIRST,
+    FLOOR,
     FLOORS,
+    HEIGHT,
     TONES,
     WIDTH,
     Stage,
+    draw_curtain,
     draw_floor,
     draw_ground,
     place_sprite,
@@ -26,46 +29,107 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 VARIANTS = len(TONES)
-_SCENE_PAUSE = 0.7
-"""Seconds without words at the end of a scene."""
+PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.7, 2.0
+"""Seconds without words at the end of a scene, and at the end of the last one."""
 _LEAVE_END, _LEAVE_SECONDS = 0.25, 0.3
 """When the parts have left, in seconds before the end of the scene, and how long that takes."""
+_CURTAIN_SECONDS = 0.3
+_ENDING_SECONDS = 0.7
+"""How long the last scene takes to fade out."""
+_LONG_AGO = -60.0
+_LOWERED = (HEIGHT - FLOOR) * 0.4
+"""How far a picture without subtitles is moved down: a player may show its own there."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A picture and the words that are spoken meanwhile. `variant` chooses other colours of the theme; if `is_last`, no
-    other scene follows, so its parts stay."""
+    """A picture and the words that are spoken meanwhile. `variant` chooses other colours of the theme; `is_first` and
+    `is_last` say that no scene comes before or after it.
+
+    If only a `part` of the text is spoken, parts of the picture that belong to the words before it are there from the
+    start, and those of the words after it do not appear.
+    """
 
     picture: Picture
     text: str
     theme: Theme
     variant: int = 0
+    is_first: bool = False
     is_last: bool = False
+    part: str = ""
+
+    @property
+    def is_start(self) -> bool:
+        return self.text.startswith(self.part)
+
+    @property
+    def is_end(self) -> bool:
+        return self.text.endswith(self.part)
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """When a curtain has opened and when one closes, when the parts leave and when the picture fades out, in seconds;
+    infinite for what does not happen."""
+
+    opened: float
+    closes: float
+    leaves: float
+    fades: float
+
+    def is_moving(self, at: float) -> bool:
+        return at < self.opened or at > min(self.closes, self.fades) or 0 <= at - self.leaves <= _LEAVE_SECONDS
 
 
 class Animation:
-    """`seconds` is how long the scene lasts; later frames show the empty ground."""
+    """`seconds` is how long the scene lasts; the last one fades out.
 
-    def __init__(self, scene: Scene, seconds: float, size: tuple[int, int]) -> None:
-        tone = TONES[(TONES.index(scene.picture.tone) + scene.variant) % len(TONES)]
-        colours = COLOURS[scene.theme][tone]
+    With `subtitles`, the picture leaves room for them and is empty at both ends, for a transition to be drawn there.
+    Without them, it fills the frame, and curtains hide it at both ends, so clips can be joined unchanged. `number` is
+    the scene's: the curtains of neighbours move in the same direction.
+    """
+
+    def __init__(
+        self, scene: Scene, seconds: float, size: tuple[int, int], *, subtitles: bool = True, number: int = 0
+    ) -> None:
+        colours = COLOURS[scene.theme][TONES[(TONES.index(scene.picture.tone) + scene.variant) % len(TONES)]]
         self._complete_at = seconds - _LEAVE_END - _LEAVE_SECONDS
-        self._leaves_at = math.inf if scene.is_last else self._complete_at
-        self._stage = Stage(colours, size[0] / WIDTH, max(seconds - _SCENE_PAUSE, 0.5))
+        self._edges = _plan_edges(scene, seconds, has_curtains=not subtitles)
+        self._number, self._dark = number, FLOORS[scene.theme]
+        self._stage = Stage(
+            colours,
+            size[0] / WIDTH,
+            spoken_until=_measure_speech(seconds, is_last=scene.is_last),
+            first=FIRST if scene.is_start else _LONG_AGO,
+            lowered=0 if subtitles else _LOWERED,
+        )
         self._ground = draw_ground(colours, *size)
-        draw_floor(self._ground, FLOORS[scene.theme], colours.accent)
-        arrange(scene.picture, self._stage, find_cues(scene.picture, scene.text, seconds))
+        if subtitles:
+            draw_floor(self._ground, self._dark, colours.accent)
+        arrange(scene.picture, self._stage, find_cues(scene, seconds))
         self._settled: tuple[list[bool], Image] | None = None
 
     def draw(self, at: float) -> Image:
         """Draw the frame at this time of the scene, in seconds."""
+        frame, edges = self._draw_picture(at), self._edges
+        if at < edges.opened:
+            return self._draw_curtain(frame, self._number, 1 + at / _CURTAIN_SECONDS)
+        if at > edges.closes:
+            return self._draw_curtain(frame, self._number + 1, (at - edges.closes) / _CURTAIN_SECONDS)
+        if at > edges.fades:
+            return _fade_to(frame, self._dark, min((at - edges.fades) / _ENDING_SECONDS, 1))
+        return frame
+
+    def _draw_curtain(self, frame: Image, number: int, moved: float) -> Image:
+        return draw_curtain(frame, self._dark, self._stage.colours.accent, number, min(moved, 2))
+
+    def _draw_picture(self, at: float) -> Image:
         from PIL import Image
 
-        left = (at - self._leaves_at) / _LEAVE_SECONDS
+        left = (at - self._edges.leaves) / _LEAVE_SECONDS
         if left >= 1:
             return self._ground
-        frame = self._draw_parts(min(at, self._leaves_at))
+        frame = self._draw_parts(min(at, self._edges.leaves))
         return frame if left <= 0 else Image.blend(frame, self._ground, left)
 
     def draw_complete(self) -> Image:
@@ -82,13 +146,11 @@ class Animation:
 
     def _describe(self, at: float) -> tuple[object, ...]:
         """Return what distinguishes this frame from others: its time, while anything moves."""
-        sprites = self._stage.sprites
-        if 0 <= at - self._leaves_at <= _LEAVE_SECONDS:
+        shown = [sprite for sprite in self._stage.sprites if sprite.start <= at]
+        has_left = at > self._edges.leaves
+        if self._edges.is_moving(at) or not (has_left or all(sprite.is_settled(at) for sprite in shown)):
             return (at,)
-        shown = [sprite for sprite in sprites if sprite.start <= at]
-        if not all(sprite.is_settled(at) for sprite in shown) and at < self._leaves_at:
-            return (at,)
-        return at > self._leaves_at, len(shown)
+        return has_left, len(shown)
 
     def _draw_parts(self, at: float) -> Image:
         """Draw on a copy of what no longer moves, which is drawn only when another part has arrived."""
@@ -107,34 +169,56 @@ class Animation:
         return frame
 
 
-def draw_cover(picture: Picture, theme: Theme, random: Random, size: tuple[int, int]) -> Image:
-    """Draw the picture's icon, large and without words, with room for words on its left."""
-    colours = COLOURS[theme][random.choice(TONES)]
-    stage = Stage(colours, size[0] / WIDTH)
-    cover = draw_ground(colours, *size)
-    x, y, wide = random.uniform(1320, 1460), random.uniform(420, 500), random.uniform(800, 900)
-    stage.add(stage.draw_disc(wide), x, y, 0, "fade")
-    if picture.main_icon:
-        stage.add(stage.draw_icon(picture.main_icon, wide * 0.7), x, y, 0, "fade")
-    for sprite in stage.sprites:
-        place_sprite(cover, sprite, 1, stage.scale)
-    return cover
+def _plan_edges(scene: Scene, seconds: float, *, has_curtains: bool) -> _Edges:
+    opens = has_curtains and scene.is_start and not scene.is_first
+    closes = has_curtains and scene.is_end and not scene.is_last
+    leaves = not has_curtains and not scene.is_last
+    return _Edges(
+        opened=_CURTAIN_SECONDS if opens else 0,
+        closes=seconds - _CURTAIN_SECONDS if closes else math.inf,
+        leaves=seconds - _LEAVE_END - _LEAVE_SECONDS if leaves else math.inf,
+        fades=seconds - _ENDING_SECONDS if scene.is_last else math.inf,
+    )
 
 
-def find_cues(picture: Picture, text: str, seconds: float) -> list[float]:
-    """Return when each part appears: as its cue is spoken; without one, evenly between its neighbours."""
-    spoken = max(seconds - _SCENE_PAUSE, 0.5)
-    places = [text.find(cue) / max(len(text), 1) if cue else None for cue in picture.cues]
-    return [max(FIRST + 0.2, place * spoken) for place in _fill_gaps(places)]
+def _fade_to(frame: Image, colour: str, share: float) -> Image:
+    from PIL import Image
+
+    return Image.blend(frame, Image.new("RGB", frame.size, colour), share)
 
 
-def _fill_gaps(places: Sequence[float | None]) -> list[float]:
-    """Put the places that are None evenly between the known ones; the first is 0 and the last 0.8 if unknown."""
+def find_cues(scene: Scene, seconds: float) -> list[float]:
+    """Return when each part of the picture appears: as its cue is spoken; without one, evenly between its neighbours.
+
+    If only a part of the text is spoken, the time of earlier cues is long ago, and that of later ones infinite.
+    """
+    text, start, length = scene.text, scene.text.find(scene.part), max(len(scene.part or scene.text), 1)
+    places = _fill_gaps([text.find(cue) if cue and cue in text else None for cue in scene.picture.cues], len(text))
+    spoken = _measure_speech(seconds, is_last=scene.is_last)
+    return [_find_time((place - start) / length, spoken, is_start=start == 0) for place in places]
+
+
+def _measure_speech(seconds: float, *, is_last: bool) -> float:
+    """Return how long a scene of this length is spoken."""
+    return max(seconds - (LAST_PAUSE_SECONDS if is_last else PAUSE_SECONDS), 0.5)
+
+
+def _find_time(share: float, spoken: float, *, is_start: bool) -> float:
+    if share >= 1:
+        return math.inf
+    if share < 0:
+        return _LONG_AGO
+    return max(FIRST + 0.2 if is_start else 0.0, share * spoken)
+
+
+def _fill_gaps(places: Sequence[float | None], length: float) -> list[float]:
+    """Put the places that are None evenly between the known ones; if unknown, the first is 0 and the last at 80 % of
+    the length."""
     known = [(at, place) for at, place in enumerate(places) if place is not None]
     if not known or known[0][0] > 0:
         known = [(0, 0.0), *known]
     if known[-1][0] < len(places) - 1:
-        known = [*known, (len(places) - 1, max(0.8, known[-1][1]))]
+        known = [*known, (len(places) - 1, max(0.8 * length, known[-1][1]))]
     filled = []
     for at in range(len(places)):
         (a, left), (b, right) = next(

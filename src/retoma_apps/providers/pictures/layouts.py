@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from retoma_apps.providers.pictures.icons import Point
 from retoma_apps.providers.pictures.models import Item, Kind, Picture
-from retoma_apps.providers.pictures.stage import FLOOR, TEXT_HEIGHT, WIDTH, Counter, Pen, Stage
+from retoma_apps.providers.pictures.stage import FLOOR, TEXT_HEIGHT, WIDTH, Pen, Stage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-FIRST = 0.35
-"""Seconds before the first part appears: until then the previous scene leaves."""
 _MARGIN, _HEADING_Y, _TOP = 130, 118, 210
 _ROOM = WIDTH - 2 * _MARGIN
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
+_PERCENT = re.compile(r"(\d+(?:[.,]\d+)?) ?%")
 
 
 def arrange(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
@@ -30,18 +30,24 @@ def arrange(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
 def _arrange_title(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
     """Arrange a large title beside an illustration, with a note and a short list below it."""
     if picture.icon:
-        stage.add(stage.draw_disc(640), 1450, 430, FIRST, "pop")
-        stage.add(stage.draw_icon(picture.icon, 430), 1450, 430, FIRST + 0.15, "pop", floats=True)
-    wide = 940 if picture.icon else _ROOM
+        wide, x, y = (510.0, 1430, 428) if picture.around else (640.0, 1450, 430)
+        stage.add(stage.draw_disc(wide), x, y, stage.first, "pop")
+        stage.add_icon(picture.icon, wide * 0.67, x, y, stage.first + 0.15, floats=True)
+        stage.add_orbit(picture.around, 130, 298, x, y, stage.first + 0.5)
+    wide = (880 if picture.around else 940) if picture.icon else _ROOM
     rows = [
-        (0, FIRST + 0.1, stage.draw_text(picture.title, 118 if not picture.items else 84, wide, weight="Black", rows=3))
+        (
+            0,
+            stage.first + 0.1,
+            stage.draw_text(picture.title, 118 if not picture.items else 84, wide, weight="Black", rows=3),
+        )
     ]
     if picture.note:
-        rows.append((26, FIRST + 0.5, _draw_note(stage, picture.note, 44, wide)))
+        rows.append((26, stage.first + 0.5, _draw_note(stage, picture.note, 44, wide)))
     for at, (item, cue) in enumerate(zip(picture.items, cues, strict=True)):
         rows.append((10 if at else 36, cue, _draw_note(stage, item.label, 38, wide)))
     top = (FLOOR - sum(gap + stage.measure(row)[1] for gap, _, row in rows)) / 2
-    stage.add(stage.draw_card(120, 12, 6, stage.colours.accent), _MARGIN + 60, top - 34, FIRST, "right")
+    stage.add(stage.draw_card(120, 12, 6, stage.colours.accent), _MARGIN + 60, top - 34, stage.first, "right")
     for gap, start, row in rows:
         top += gap
         _add_left(stage, row, _MARGIN, top, start)
@@ -49,7 +55,8 @@ def _arrange_title(picture: Picture, stage: Stage, cues: Sequence[float]) -> Non
 
 
 def _arrange_row(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
-    """Arrange icons with labels in a row; steps are numbered and joined by arrows."""
+    """Arrange icons with labels in a row; steps are numbered and joined by arrows. Empty discs are there from the
+    start."""
     _add_heading(picture, stage)
     count = len(picture.items)
     size = {2: 340, 3: 320, 4: 290, 5: 240}.get(count, 205)
@@ -57,24 +64,72 @@ def _arrange_row(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
     middle = (_TOP + FLOOR) / 2 - 78
     for at, (item, cue) in enumerate(zip(picture.items, cues, strict=True)):
         x = WIDTH / 2 + pitch * (at - (count - 1) / 2)
+        stage.add(stage.draw_disc(size, stage.colours.card), x, middle, stage.first + 0.1 + at * 0.08, "pop")
         if at and picture.kind == "steps":
             stage.add(_draw_arrow(stage, pitch - size - 36), x - pitch / 2, middle, cue - 0.2, "right")
-        stage.add(stage.draw_icon_on_disc(item.icon, size), x, middle, cue, "pop")
+        stage.add_icon_on_disc(item.icon, size, x, middle, cue)
         if picture.kind == "steps":
             stage.add(_draw_badge(stage, str(at + 1)), x - size * 0.36, middle - size * 0.36, cue + 0.1, "pop")
         _add_label(item, stage, x, middle + size / 2 + 34, pitch - 36, cue + 0.12)
+
+
+def _arrange_flow(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
+    """Arrange an illustration between what goes in, on its left, and what comes out, on its right."""
+    _add_heading(picture, stage)
+    sides = [_pick_side(picture, cues, side) for side in (-1, 1)]
+    x, y, size = (WIDTH / 2 if all(sides) else 560.0), (_TOP + FLOOR) / 2 - 14, 360.0
+    stage.add(stage.draw_disc(size), x, y, stage.first + 0.1, "pop")
+    stage.add_icon(picture.icon, size * 0.66, x, y, stage.first + 0.2)
+    if picture.note:
+        label = stage.draw_text(picture.note, 46, size, align="center", rows=1)
+        stage.add(label, x, y + size / 2 + 40, stage.first + 0.3)
+    reach = 370.0 if all(sides) else 600.0
+    for side, pairs in zip((-1, 1), sides, strict=True):
+        for at, (item, cue) in enumerate(pairs):
+            level = y + (at - (len(pairs) - 1) / 2) * min(215, 600 / len(pairs))
+            _add_flow_item(item, stage, (x, y), (x + side * reach, level), size / 2, cue)
+
+
+def _pick_side(picture: Picture, cues: Sequence[float], side: int) -> list[tuple[Item, float]]:
+    """Return the items on the left (-1) or on the right (1) with their cues."""
+    return [pair for pair in zip(picture.items, cues, strict=True) if (1 if pair[0].at[0] >= 50 else -1) == side]
+
+
+def _add_flow_item(item: Item, stage: Stage, middle: Point, place: Point, radius: float, cue: float) -> None:
+    side, size = 1 if place[0] > middle[0] else -1, 168.0
+    outer = place[0] + side * (size / 2 + 24)
+    inner, far = _shorten_line(middle, place, radius + 22, size / 2 + 20)
+    stage.add(stage.draw_disc(size, stage.colours.card), *place, stage.first + 0.3, "pop")
+    _add_arrow(stage, *((inner, far) if side > 0 else (far, inner)), cue)
+    stage.add_icon_on_disc(item.icon, size, *place, cue)
+    align: Literal["left", "right"] = "left" if side > 0 else "right"
+    room = (WIDTH - 70 - outer) if side > 0 else outer - 70
+    rows = [stage.draw_text(item.label, 50, room, align=align, rows=2)]
+    rows += [_draw_note(stage, item.note, 38, room, side)] if item.note else []
+    top = place[1] - sum(stage.measure(row)[1] for row in rows) / 2
+    for number, row in enumerate(rows):
+        wide, high = stage.measure(row)
+        stage.add(row, outer + side * wide / 2, top + high / 2, cue + 0.12 + number * 0.12)
+        top += high
+
+
+def _shorten_line(start: Point, end: Point, before: float, after: float) -> tuple[Point, Point]:
+    """Return the ends of a line without so much of it at both ends."""
+    length = math.dist(start, end)
+    unit = (end[0] - start[0]) / length, (end[1] - start[1]) / length
+    return (
+        (start[0] + unit[0] * before, start[1] + unit[1] * before),
+        (end[0] - unit[0] * after, end[1] - unit[1] * after),
+    )
 
 
 def _arrange_diagram(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
     """Arrange an illustration with labels on both sides that point to its parts."""
     _add_heading(picture, stage)
     size, x, y = 560, WIDTH / 2, (_TOP + FLOOR) / 2 - 4
-    stage.add(stage.draw_icon(picture.icon, size), x, y, FIRST + 0.1, "pop")
-    pairs = list(zip(picture.items, cues, strict=True))
+    stage.add_icon(picture.icon, size, x, y, stage.first + 0.1)
     for side in (-1, 1):
-        labels = sorted(
-            (pair for pair in pairs if (1 if pair[0].at[0] >= 50 else -1) == side), key=lambda pair: pair[0].at[1]
-        )
+        labels = sorted(_pick_side(picture, cues, side), key=lambda pair: pair[0].at[1])
         for at, (item, cue) in enumerate(labels):
             level = y + (at - (len(labels) - 1) / 2) * min(190, 460 / len(labels))
             target = x + (item.at[0] / 100 - 0.5) * size, y + (item.at[1] / 100 - 0.5) * size
@@ -125,35 +180,39 @@ def _arrange_comparison(picture: Picture, stage: Stage, cues: Sequence[float]) -
     ):
         x = WIDTH / 2 + side * (wide / 2 + 26)
         left = x - wide / 2 + 56
-        stage.add(stage.draw_card(wide, high, 40, stage.colours.card), x, top + high / 2, cue)
-        stage.add(stage.draw_icon_on_disc(item.icon, 190), left + 95, top + 146, cue + 0.1, "pop", floats=True)
+        stage.add(stage.draw_card(wide, high, 40, stage.colours.card), x, top + high / 2, stage.first + 0.15)
+        stage.add_icon_on_disc(item.icon, 190, left + 95, top + 146, cue + 0.1, floats=True)
         label = stage.draw_text(item.label, 60, wide - 56 - 190 - 80, weight="ExtraBold", rows=2)
         _add_left(stage, label, left + 226, top + 146 - stage.measure(label)[1] / 2, cue + 0.15)
-        y, step = top + 280, max(end - cue - 0.8, 0.2) / len(rows)
+        y, step = top + 280, max(min(end, stage.spoken_until) - max(cue, 0) - 0.8, 0.2) / len(rows)
         for at, row in enumerate(rows):
-            start = cue + 0.4 + step * at
+            start = cue + 0.4 + step * at if cue >= 0 else cue
             stage.add(stage.draw_disc(18, stage.colours.accent), left + 12, y + 30, start, "pop")
             _add_left(stage, row, left + 46, y, start)
             y += stage.measure(row)[1] + 26
 
 
 def _arrange_chart(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
-    """Arrange bars that grow from a line, with their values above and their names below."""
+    """Arrange bars that grow from a line, with their values and icons above and their names below."""
     _add_heading(picture, stage)
-    count, base, tallest = len(picture.items), FLOOR - 122.0, 400.0
-    pitch = min(_ROOM / count, 380)
-    wide = min(pitch * 0.56, 190)
+    has_icons = any(item.icon for item in picture.items)
+    count, base, tallest = len(picture.items), FLOOR - 122.0, 270.0 if has_icons else 380.0
+    pitch = min(_ROOM / count, 380 if count > 2 else 520)
+    wide = min(pitch * 0.56, 190 if count > 2 else 270)
     most = max(item.value for item in picture.items) or 1
     line = stage.draw_card(pitch * count, 6, 3, stage.colours.soft)
-    stage.add(line, WIDTH / 2, base + 3, FIRST + 0.2, "right")
+    stage.add(line, WIDTH / 2, base + 3, stage.first + 0.2, "right")
     for at, (item, cue) in enumerate(zip(picture.items, cues, strict=True)):
         x, high = WIDTH / 2 + pitch * (at - (count - 1) / 2), max(tallest * item.value / most, 12)
         colour = stage.colours.accent if item.value == most else stage.colours.soft
-        stage.add(stage.draw_card(wide, high, 14, colour), x, base - high / 2, cue, "up")
+        for fill, start in ((stage.colours.card, stage.first + 0.3), (colour, cue)):
+            stage.add(stage.draw_card(wide, high, 14, fill), x, base - high / 2, start, "up")
         value = stage.draw_text(item.text, 58, pitch - 12, weight="Black", align="center", rows=1)
         stage.add(value, x, base - high - 50, cue + 0.35)
+        if item.icon:
+            stage.add_icon_on_disc(item.icon, 140, x, base - high - 164, cue + 0.45)
         name = stage.draw_text(item.label, 38, pitch - 24, weight="SemiBold", align="center", rows=2)
-        stage.add(name, x, base + 22 + stage.measure(name)[1] / 2, cue + 0.1)
+        stage.add(name, x, base + 22 + stage.measure(name)[1] / 2, stage.first + 0.3)
 
 
 def _arrange_timeline(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
@@ -162,23 +221,31 @@ def _arrange_timeline(picture: Picture, stage: Stage, cues: Sequence[float]) -> 
     count, level = len(picture.items), 510.0
     pitch = _ROOM / count
     places = [_MARGIN + pitch * (at + 0.5) for at in range(count)]
+    whole = stage.draw_card(places[-1] - places[0], 10, 5, stage.colours.card)
+    stage.add(whole, WIDTH / 2, level, stage.first + 0.2, "right")
     for (before, after), cue in zip(pairwise(places), cues[1:], strict=True):
         stage.add(
             stage.draw_card(after - before, 10, 5, stage.colours.soft), (before + after) / 2, level, cue - 0.4, "right"
         )
     for item, x, cue in zip(picture.items, places, cues, strict=True):
+        stage.add(stage.draw_disc(44, stage.colours.card), x, level, stage.first + 0.4, "pop")
         stage.add(_draw_dot(stage), x, level, cue, "pop")
         if item.icon:
-            stage.add(stage.draw_icon(item.icon, 190), x, level - 150, cue + 0.1, "pop")
+            stage.add_icon(item.icon, 190, x, level - 150, cue + 0.1)
         _add_label(item, stage, x, level + 52, pitch - 40, cue + 0.12)
 
 
 def _arrange_number(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
-    """Arrange a number that counts up, large beside its illustration."""
+    """Arrange a number that counts up, large beside its illustration. A percentage also fills a ring."""
     _add_heading(picture, stage)
+    percent = _PERCENT.search(picture.text)
     if picture.icon:
-        stage.add(stage.draw_disc(520), 460, 500, FIRST + 0.1, "pop")
-        stage.add(stage.draw_icon(picture.icon, 350), 460, 500, FIRST + 0.25, "pop", floats=True)
+        stage.add(stage.draw_disc(480), 460, 500, stage.first + 0.1, "pop")
+        stage.add_icon(picture.icon, 320, 460, 500, stage.first + 0.25, floats=True)
+    if picture.icon and percent:
+        whole = float(percent[1].replace(",", ".")) / 100
+        stage.add(stage.draw_ring(580, 1, stage.colours.card), 460, 500, stage.first + 0.1, "pop")
+        stage.add_counter(lambda share: stage.draw_ring(580, whole * share, stage.colours.accent), 460, 500, cues[0])
     x, wide = (1290, 980) if picture.icon else (WIDTH / 2, _ROOM)
     number = stage.draw_text(picture.text, 210, wide, weight="Black", colour=stage.colours.accent, rows=1)
     size = stage.measure(number)[1] / TEXT_HEIGHT
@@ -192,7 +259,7 @@ def _arrange_number(picture: Picture, stage: Stage, cues: Sequence[float]) -> No
     note = stage.draw_text(picture.note, 52, wide, weight="SemiBold", align="center")
     high, below = stage.measure(number)[1], stage.measure(note)[1]
     top = 500 - (high + 24 + below) / 2
-    stage.sprites.append(Counter(lambda share: draw(count_to(picture.text, share)), x, top + high / 2, cues[0]))
+    stage.add_counter(lambda share: draw(count_to(picture.text, share)), x, top + high / 2, cues[0])
     stage.add(note, x, top + high + 24 + below / 2, cues[0] + 0.4)
 
 
@@ -207,10 +274,13 @@ def count_to(text: str, share: float) -> str:
 
 
 def _add_heading(picture: Picture, stage: Stage) -> None:
+    y = _HEADING_Y - 0.6 * stage.lowered
     if picture.title:
         text = stage.draw_text(picture.title, 64, _ROOM - 44, weight="ExtraBold", rows=1)
-        stage.add(stage.draw_card(14, 66, 7, stage.colours.accent), _MARGIN + 7, _HEADING_Y, FIRST, "up")
-        _add_left(stage, text, _MARGIN + 44, _HEADING_Y - stage.measure(text)[1] / 2, FIRST + 0.1)
+        stage.add(stage.draw_card(14, 66, 7, stage.colours.accent), _MARGIN + 7, y, stage.first, "up")
+        _add_left(stage, text, _MARGIN + 44, y - stage.measure(text)[1] / 2, stage.first + 0.1)
+    if picture.note and picture.kind == "chart":
+        _add_left(stage, _draw_note(stage, picture.note, 38, _ROOM - 44), _MARGIN + 44, y + 40, stage.first + 0.2)
 
 
 def _add_label(item: Item, stage: Stage, x: float, top: float, wide: float, start: float) -> None:
@@ -244,6 +314,22 @@ def _draw_arrow(stage: Stage, wide: float) -> Image:
     return stage.draw_shape(length, high, draw)
 
 
+def _add_arrow(stage: Stage, start: Point, end: Point, cue: float) -> None:
+    """Add an arrow between two points, which appears a little before the cue."""
+    room, tip = 26.0, 24.0
+    left, top = min(start[0], end[0]) - room, min(start[1], end[1]) - room
+    wide, high = abs(start[0] - end[0]) + 2 * room, abs(start[1] - end[1]) + 2 * room
+    (x, y), (to_x, to_y) = ((point[0] - left, point[1] - top) for point in (start, end))
+    angle = math.atan2(to_y - y, to_x - x)
+    wings = [(to_x - tip * math.cos(angle + turn), to_y - tip * math.sin(angle + turn)) for turn in (-0.7, 0.7)]
+
+    def draw(pen: Pen) -> None:
+        pen.draw_line([(x, y), (to_x, to_y)], stage.colours.accent, 8)
+        pen.draw_line([wings[0], (to_x, to_y), wings[1]], stage.colours.accent, 8)
+
+    stage.add(stage.draw_shape(wide, high, draw), left + wide / 2, top + high / 2, cue - 0.2, "fade")
+
+
 def _draw_badge(stage: Stage, text: str) -> Image:
     badge = stage.draw_disc(68, stage.colours.accent)
     drawn = stage.draw_text(text, 40, 68, weight="Black", colour=stage.colours.ground)
@@ -263,6 +349,7 @@ _ARRANGEMENTS: dict[Kind, Callable[[Picture, Stage, Sequence[float]], None]] = {
     "title": _arrange_title,
     "steps": _arrange_row,
     "icons": _arrange_row,
+    "flow": _arrange_flow,
     "diagram": _arrange_diagram,
     "comparison": _arrange_comparison,
     "chart": _arrange_chart,

@@ -8,12 +8,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from retoma_apps.providers.pictures.icons import list_icons
 
-Kind = Literal["title", "steps", "icons", "diagram", "comparison", "chart", "timeline", "number"]
+Kind = Literal["title", "steps", "icons", "flow", "diagram", "comparison", "chart", "timeline", "number"]
 Tone = Literal["dark", "light", "bright"]
 Theme = Literal["coffee", "finance", "nature"]
 Percent = Annotated[float, Field(ge=0, le=100)]
-_MOST_ITEMS = {"steps": 6, "icons": 6, "diagram": 6, "comparison": 2, "chart": 6, "timeline": 6, "title": 6}
-_LEAST_ITEMS = {"steps": 2, "icons": 2, "diagram": 1, "comparison": 2, "chart": 2, "timeline": 2}
+_MOST_ITEMS = {"steps": 6, "icons": 6, "flow": 6, "diagram": 6, "comparison": 2, "chart": 6, "timeline": 6, "title": 6}
+_LEAST_ITEMS = {"steps": 2, "icons": 2, "flow": 2, "diagram": 1, "comparison": 2, "chart": 2, "timeline": 2}
 
 
 def _check_icon(name: str) -> str:
@@ -33,7 +33,8 @@ class Item(Model):
     """A part of a picture. It appears when the narration reaches `cue`, a few words of it.
 
     `value` is the height of a bar, and `text` what is written above it. `at` is the place on the illustration of a
-    diagram that the label points to: x and y in per cent. `points` are the lines on a card of a comparison.
+    diagram that the label points to: x and y in per cent; in a flow, what goes in has an x below 50. `points` are the
+    lines on a card of a comparison.
     """
 
     label: str
@@ -47,8 +48,8 @@ class Item(Model):
 
 
 class Picture(Model):
-    """`icon` is the illustration of a title, a diagram or a number. `text` is the number as it is written, and appears
-    when the narration reaches `cue`."""
+    """`icon` is the illustration of a title, a flow, a diagram or a number. The icons `around` circle that of a title.
+    `text` is the number as it is written, and appears when the narration reaches `cue`."""
 
     kind: Kind
     title: str = ""
@@ -56,6 +57,7 @@ class Picture(Model):
     text: str = ""
     cue: str = ""
     icon: Icon = ""
+    around: tuple[Icon, ...] = ()
     tone: Tone = "dark"
     items: tuple[Item, ...] = ()
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
 
 WIDTH, HEIGHT, FLOOR = 1920, 1080, 846
+FIRST = 0.35
+"""Seconds before the first part appears: until then the previous scene leaves."""
 _LEADING = 1.2
 _DESCENDERS = 0.1
 """How far letters reach above and below their row, relative to the size of the font."""
@@ -30,7 +32,9 @@ TEXT_HEIGHT = _LEADING + 2 * _DESCENDERS
 _SUPERSAMPLING = 2
 Move = Literal["rise", "pop", "fade", "right", "up"]
 _MOVE_SECONDS: dict[Move, float] = {"rise": 0.55, "pop": 0.6, "fade": 0.4, "right": 0.6, "up": 0.9}
-_RISE, _BOB, _BOB_SECONDS = 46, 9, 4.2
+_RISE, _BOB, _BOB_SECONDS, _ORBIT_SECONDS = 46, 9, 4.2, 40
+_TRIM = 0.012
+"""The width of a curtain's edge, relative to the frame."""
 TONES: tuple[Tone, ...] = ("dark", "light", "bright")
 
 
@@ -69,7 +73,10 @@ COLOURS: dict[Theme, dict[Tone, Colours]] = {
 
 @dataclass(frozen=True)
 class Sprite:
-    """A drawn part and how it appears: its middle on the stage, when, with which move, and whether it then floats."""
+    """A drawn part and how it appears: its middle on the stage, when, with which move, and whether it then floats.
+
+    The `layer` of an icon that moves never rests, nor does a part in an `orbit`: its radius, and its start in turns.
+    """
 
     image: Image
     x: float
@@ -77,32 +84,57 @@ class Sprite:
     start: float
     move: Move = "rise"
     floats: bool = False
+    layer: icons.Layer | None = None
+    orbit: tuple[float, float] | None = None
 
     def compute_progress(self, at: float) -> float:
         return min(max((at - self.start) / _MOVE_SECONDS[self.move], 0.0), 1.0)
 
     def is_settled(self, at: float) -> bool:
-        return not self.floats and self.compute_progress(at) >= 1
+        return self.compute_progress(at) >= 1 and not (self.floats or self.layer or self.orbit)
+
+    def draw(self, at: float) -> Image:
+        return icons.move_layer(self.image, self.layer, at) if self.layer and self.layer.motion else self.image
 
 
 @dataclass
 class Stage:
-    """Draws in these colours and collects sprites from back to front. `spoken_until` is when the words end."""
+    """Draws in these colours and collects sprites from back to front. `first` is when the first one may appear,
+    `spoken_until` is when the words end, and `lowered` how far everything is moved down."""
 
     colours: Colours
     scale: float
     spoken_until: float = 0
+    first: float = FIRST
+    lowered: float = 0
     sprites: list[Sprite | Counter] = field(default_factory=list)
 
     def add(self, image: Image, x: float, y: float, start: float, move: Move = "rise", *, floats: bool = False) -> None:
-        self.sprites.append(Sprite(image, x, y, start, move, floats))
+        self.sprites.append(Sprite(image, x, y + self.lowered, start, move, floats))
+
+    def add_counter(self, draw: Callable[[float], Image], x: float, y: float, start: float) -> None:
+        self.sprites.append(Counter(draw, x, y + self.lowered, start))
 
     def measure(self, image: Image) -> tuple[float, float]:
         """Return the width and height of a drawn part on the stage."""
         return image.width / self.scale, image.height / self.scale
 
-    def draw_icon(self, name: str, size: float) -> Image:
-        return icons.draw_icon(name, round(size * self.scale))
+    def add_icon(
+        self, name: str, size: float, x: float, y: float, start: float, move: Move = "pop", *, floats: bool = False
+    ) -> None:
+        """Add an icon, whose layers move."""
+        layers = icons.get_layers(name)
+        for layer in layers:
+            drawn = icons.draw_shapes(layer.shapes, round(size * self.scale))
+            # If one layer moves, all are drawn in every frame, in their order.
+            part = layer if any(each.motion for each in layers) else None
+            self.sprites.append(Sprite(drawn, x, y + self.lowered, start, move, floats, part))
+
+    def add_icon_on_disc(
+        self, name: str, size: float, x: float, y: float, start: float, *, floats: bool = False
+    ) -> None:
+        self.add(self.draw_disc(size), x, y, start, "pop", floats=floats)
+        self.add_icon(name, size * 0.66, x, y, start, floats=floats)
 
     def draw_text(
         self,
@@ -137,6 +169,18 @@ class Stage:
         draw(pen)
         return pen.image.convert("RGBa").resize(size, Image.Resampling.BOX).convert("RGBA")
 
+    def add_orbit(self, names: Sequence[str], size: float, radius: float, x: float, y: float, start: float) -> None:
+        """Add icons on small discs that circle a point."""
+        for at, name in enumerate(names):
+            disc, icon = self.draw_disc(size, self.colours.card), icons.draw_icon(name, round(size * 0.62 * self.scale))
+            disc.alpha_composite(icon, ((disc.width - icon.width) // 2, (disc.height - icon.height) // 2))
+            orbit = radius, at / len(names)
+            self.sprites.append(Sprite(disc, x, y + self.lowered, start + at * 0.18, "pop", orbit=orbit))
+
+    def draw_ring(self, size: float, share: float, colour: str) -> Image:
+        """Draw a share of a ring, from its top."""
+        return self.draw_shape(size, size, lambda pen: pen.draw_arc(size, 34, share, colour))
+
     def draw_disc(self, size: float, colour: str = "") -> Image:
         return self.draw_shape(size, size, lambda pen: pen.draw_oval(0, 0, size, size, colour or self.colours.disc))
 
@@ -144,11 +188,6 @@ class Stage:
         return self.draw_shape(
             wide, high, lambda pen: pen.draw_box(0, 0, wide, high, radius, colour or self.colours.disc)
         )
-
-    def draw_icon_on_disc(self, name: str, size: float) -> Image:
-        disc, icon = self.draw_disc(size), self.draw_icon(name, size * 0.66)
-        disc.alpha_composite(icon, ((disc.width - icon.width) // 2, (disc.height - icon.height) // 2))
-        return disc
 
 
 class Pen:
@@ -166,6 +205,10 @@ class Pen:
 
     def draw_box(self, left: float, top: float, right: float, bottom: float, radius: float, colour: str) -> None:
         self._draw.rounded_rectangle(self._scale_box(left, top, right, bottom), radius * self._scale, colour)
+
+    def draw_arc(self, size: float, width: float, share: float, colour: str) -> None:
+        box = self._scale_box(0, 0, size, size)
+        self._draw.arc(box, -90, -90 + 360 * share, colour, round(width * self._scale))
 
     def draw_line(self, points: Sequence[Point], colour: str, width: float) -> None:
         scaled = [(x * self._scale, y * self._scale) for x, y in points]
@@ -201,7 +244,11 @@ def place_sprite(frame: Image, sprite: Sprite | Counter, at: float, scale: float
     if isinstance(sprite, Counter):
         _paste(frame, sprite.draw(_ease_out(done)), sprite.x * scale, sprite.y * scale)
         return
-    image, x, y = sprite.image, sprite.x * scale, sprite.y * scale
+    image, x, y = sprite.draw(at), sprite.x * scale, sprite.y * scale
+    if sprite.orbit:
+        radius, turns = sprite.orbit
+        angle = (turns + at / _ORBIT_SECONDS) * math.tau
+        x, y = x + radius * scale * math.cos(angle), y + radius * scale * math.sin(angle)
     if sprite.floats:
         y += math.sin((at - sprite.start) * math.tau / _BOB_SECONDS) * _BOB * scale
     if done >= 1:
@@ -239,6 +286,22 @@ def draw_floor(ground: Image, floor: str, edge: str) -> None:
     draw, unit = ImageDraw.Draw(ground), ground.width / WIDTH
     draw.rectangle((0, FLOOR * unit, ground.width, ground.height), floor)
     draw.rectangle((0, FLOOR * unit, ground.width, (FLOOR + 7) * unit), edge)
+
+
+def draw_curtain(frame: Image, colour: str, edge: str, number: int, moved: float) -> Image:
+    """Draw a curtain over the frame: it covers nothing at 0 and at 2, and everything at 1. Its direction depends on the
+    number."""
+    from PIL import ImageDraw
+
+    covered = frame.copy()
+    is_wide, is_backwards = number % 2 == 0, number % 4 >= 2
+    length = frame.width if is_wide else frame.height
+    start, end = (0.0, moved**3) if moved <= 1 else (_ease_out(moved - 1), 1.0)
+    for near, far, fill in ((start - _TRIM, end + _TRIM, edge), (start if moved > 1 else -1, end, colour)):
+        low, high = ((1 - far) * length, (1 - near) * length) if is_backwards else (near * length, far * length)
+        box = (low, 0, high, frame.height) if is_wide else (0, low, frame.width, high)
+        ImageDraw.Draw(covered).rectangle(box, fill)
+    return covered
 
 
 def _paste(frame: Image, image: Image, x: float, y: float) -> None:

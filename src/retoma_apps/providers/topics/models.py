@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from retoma_apps.providers.pictures.models import Model, Picture, Theme
+from retoma_apps.providers.pictures.models import Icon, Model, Picture, Theme
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -45,8 +45,15 @@ class TopicScene(Model):
         return self
 
 
+class TopicThumbnail(Model):
+    """A few words, and an icon that shows what they say."""
+
+    text: Text
+    icon: Icon
+
+
 class Topic(Model):
-    """`also` are other titles under which it is found, `thumbnails` the words for them."""
+    """`also` are other titles under which it is found."""
 
     language: Text
     title: Text
@@ -54,7 +61,7 @@ class Topic(Model):
     theme: Theme
     summary: Text
     tags: tuple[str, ...]
-    thumbnails: tuple[str, ...]
+    thumbnails: tuple[TopicThumbnail, ...]
     sources: dict[str, TopicSource]
     scenes: tuple[TopicScene, ...] = Field(min_length=3)
 

@@ -14,9 +14,8 @@ from uuid import UUID
 from retoma import Client
 from retoma_apps.stories.models import DEFAULT_SCENES
 from retoma_apps.stories.pipeline import story
+from retoma_apps.stories.steps.prices import PRICES
 
-PRICES: Mapping[str, Decimal] = {"generate_image": Decimal("0.02"), "generate_audio": Decimal("0.0013")}
-"""US dollars for a job of this type: one image, and the voice of one scene."""
 STORIES_A_DAY = (10, 50, 100)
 DAYS = 14
 _MOST_TOTALS = 10_000

@@ -39,11 +39,22 @@ class QueuedJob:
     state: JobState
 
 
-async def list_queue(client: Client, *, tenant: str | None = None) -> list[QueuedJob]:
-    """Return the ready and running jobs of the newest open stories, by type and then the oldest story first."""
-    runs = await client.runs.list(tenant=tenant, pipeline=story.name, states=_OPEN, limit=MOST_STORIES)
-    jobs = [each for run in reversed(runs) for each in _list_queued(run, await client.runs.list_jobs(run.id))]
-    return sorted(jobs, key=lambda job: JOB_TYPES.index(job.type))
+@dataclass(frozen=True)
+class Queue:
+    """The ready and running jobs of the newest MOST_STORIES open stories, by type and then the oldest story first.
+
+    `has_more_stories` says whether there are other open stories, whose jobs are not among them.
+    """
+
+    jobs: list[QueuedJob]
+    has_more_stories: bool
+
+
+async def get_queue(client: Client) -> Queue:
+    runs = await client.runs.list(pipeline=story.name, states=_OPEN, limit=MOST_STORIES + 1)
+    newest = reversed(runs[:MOST_STORIES])
+    jobs = [each for run in newest for each in _list_queued(run, await client.runs.list_jobs(run.id))]
+    return Queue(sorted(jobs, key=lambda job: JOB_TYPES.index(job.type)), len(runs) > MOST_STORIES)
 
 
 def count_by_type(jobs: Sequence[QueuedJob]) -> dict[str, dict[str, int]]:

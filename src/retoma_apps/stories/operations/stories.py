@@ -69,9 +69,9 @@ def find_problem(brief: Brief, writer: StoryWriter) -> NeedsLanguageModel | None
     return NeedsLanguageModel.for_translation(brief.topic, missing[0]) if missing else None
 
 
-async def get_story_run(client: Client, run: UUID, *, tenant: str | None = None) -> Run:
+async def get_story_run(client: Client, run: UUID) -> Run:
     """Return the run of a story. Raise NotFound for a run of another pipeline too."""
-    found = await client.runs.get(run, tenant=tenant)
+    found = await client.runs.get(run)
     if found.pipeline != story.name:
         raise NotFound(f"there is no story {run}")
     return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from retoma.server import Page, PageContext
-from retoma_apps.stories.operations.costs import DAYS, PRICES, STORIES_A_DAY, estimate_day, get_costs
+from retoma_apps.stories.operations.costs import DAYS, STORIES_A_DAY, estimate_day, get_costs
 from retoma_apps.stories.pages.common import HOME, StoryPages
+from retoma_apps.stories.steps.prices import PRICES
 
 ROUTE = f"{HOME}costs"
 MOST_STORIES = 20

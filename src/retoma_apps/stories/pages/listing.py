@@ -24,7 +24,7 @@ FIELDS = ("topic", "scenes", "languages", "channel")
 class StoryListPages(StoryPages):
     @property
     def pages(self) -> tuple[Page, ...]:
-        return (Page(HOME, self.show, self.order, nav=N_("Stories")),)
+        return (Page(HOME, self.show, self.order, nav=N_("Stories"), submit_scope="runs:write"),)
 
     async def show(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
         found = await context.client.runs.list(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
+from pydantic import ValidationError
 from starlette.responses import Response
 
 from retoma.errors import AlreadyDecided, InvalidInput, RevisionChanged, RunBusy
 from retoma.records import Run
 from retoma.server import Page, PageContext, build_file_url
-from retoma_apps.stories.models import Approval
+from retoma_apps.stories.models import LONGEST_TITLE, Approval
 from retoma_apps.stories.operations.costs import get_story_cost
 from retoma_apps.stories.operations.overview import get_details
 from retoma_apps.stories.operations.publishing import NotReady, publish_story
@@ -24,8 +26,8 @@ class StoryDetailPages(StoryPages):
     def pages(self) -> tuple[Page, ...]:
         return (
             Page(ROUTE, self.show),
-            Page(f"{ROUTE}/publish", submit=self.publish),
-            Page(f"{ROUTE}/rerun", submit=self.rerun),
+            Page(f"{ROUTE}/publish", submit=self.publish, submit_scope="reviews:write"),
+            Page(f"{ROUTE}/rerun", submit=self.rerun, submit_scope="runs:write"),
         )
 
     async def show(self, context: PageContext) -> Response:
@@ -49,18 +51,16 @@ class StoryDetailPages(StoryPages):
     async def publish(self, context: PageContext) -> Response:
         """Publish what the person saw. A form that is sent twice publishes once."""
         run = await _get_run(context)
-        url, fields = f"{HOME}{run.id}", context.fields
-        approval = Approval.model_validate(
-            {
-                "thumbnail": _parse_number(fields.get("thumbnail", "1")),
-                "title": fields.get("title", "").strip()[:100] or None,
-                "new_video": fields.get("new_video") == "1",
-            }
-        )
-        seen = _parse_number(fields.get("seen", ""))
+        url, seen = f"{HOME}{run.id}", _parse_number(context.fields.get("seen", ""))
         try:
             await publish_story(
-                context.client, run, approval, by=context.by, via="page", seen=seen, key=context.idempotency_key
+                context.client,
+                run,
+                _read_approval(context.fields),
+                by=context.by,
+                via="page",
+                seen=seen,
+                key=context.idempotency_key,
             )
         except AlreadyDecided:
             return context.redirect(url, "already")
@@ -83,6 +83,18 @@ class StoryDetailPages(StoryPages):
 
 async def _get_run(context: PageContext) -> Run:
     return await get_story_run(context.client, context.get_path_id("story"))
+
+
+def _read_approval(fields: Mapping[str, str]) -> Approval:
+    given = {
+        "thumbnail": _parse_number(fields.get("thumbnail", "1")),
+        "title": fields.get("title", "").strip()[:LONGEST_TITLE] or None,
+        "new_video": fields.get("new_video") == "1",
+    }
+    try:
+        return Approval.model_validate(given)
+    except ValidationError as error:
+        raise InvalidInput("the form names no thumbnail of the story, or a title that is not one line") from error
 
 
 def _parse_number(text: str) -> int:

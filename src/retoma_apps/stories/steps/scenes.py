@@ -3,22 +3,22 @@ once."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
 from retoma import Context, GiveUp
 from retoma_apps.media.speaking import Voice, speak_scenes
-from retoma_apps.media.stills import render_still
+from retoma_apps.media.stills import Format, render_drawing, render_still
 from retoma_apps.media.temp_dir import temp_dir
 from retoma_apps.providers.gpu.zooms import DEFAULT_ZOOMS
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.llm import Usage
+from retoma_apps.providers.pictures import LAST_PAUSE_SECONDS, PAUSE_SECONDS
+from retoma_apps.providers.topics import read_drawing
 from retoma_apps.stories.models import Brief, Scene, SceneAudio, SceneClip, SceneImage, SceneTranslation
 from retoma_apps.stories.services import Services
 from retoma_apps.stories.steps.writing.port import StoryWriter, UsageCallback
-
-PAUSE_SECONDS = 0.7
-"""Silence after each scene."""
 
 
 def charge_usage(writer: StoryWriter, ctx: Context) -> UsageCallback:
@@ -53,7 +53,7 @@ async def draw_scene(scene: Scene, style: str, images: Images, services: Service
 def _describe_picture(scene: Scene, style: str, ctx: Context) -> str:
     """Return the prompt. It differs in each revision, so that a rerun draws another picture."""
     variant = f"Version {ctx.revision}." if ctx.revision > 1 else ""
-    return " ".join(part for part in (f"{scene.visual}.", style, f"Scene {scene.id}.", variant) if part)
+    return " ".join(part for part in (f"{scene.visual}.", style, variant) if part)
 
 
 async def speak_scene(scene: Scene, voice: str, language: str, services: Services, ctx: Context) -> SceneAudio:
@@ -72,10 +72,16 @@ async def translate(brief: Brief, scene: Scene, language: str, writer: StoryWrit
 async def render_clip(
     scene: Scene, picture: SceneImage, voice: SceneAudio, services: Services, ctx: Context
 ) -> SceneClip:
-    """Render a slow movement over the picture, for the whole frames that the speech and a pause need."""
-    frames = math.ceil((voice.seconds + PAUSE_SECONDS) * services.fps)
-    zoom = DEFAULT_ZOOMS[int(scene.id) % len(DEFAULT_ZOOMS)]
+    """Animate the picture if it is a drawing of a bundled scene, else move slowly over it, for the whole frames that
+    the speech and a pause need."""
+    drawing = read_drawing(await asyncio.to_thread(ctx.path(picture.image).read_bytes))
+    is_last = drawing is not None and drawing.animate(scene.text).is_last
+    pause = LAST_PAUSE_SECONDS if is_last else PAUSE_SECONDS
+    form = Format(math.ceil((voice.seconds + pause) * services.fps), services.size, services.fps)
     with temp_dir("scene") as folder:
         clip = folder / "clip.mp4"
-        await render_still(ctx.path(picture.image), clip, zoom, frames=frames, size=services.size, fps=services.fps)
-        return SceneClip(video=await ctx.save_file(clip, f"scene-{scene.id}.mp4"), seconds=frames / services.fps)
+        if drawing is not None:
+            await render_drawing(drawing, scene.text, int(scene.id), clip, form)
+        else:
+            await render_still(ctx.path(picture.image), clip, DEFAULT_ZOOMS[int(scene.id) % len(DEFAULT_ZOOMS)], form)
+        return SceneClip(video=await ctx.save_file(clip, f"scene-{scene.id}.mp4"), seconds=form.frames / form.fps)

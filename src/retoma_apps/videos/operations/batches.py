@@ -9,10 +9,11 @@ from uuid import UUID
 
 from retoma import Client, Webhook
 from retoma.errors import InvalidInput, NotFound
-from retoma.records import ALL_TENANTS, ItemStatus, Run
+from retoma.records import ItemStatus, Run
 from retoma.states import JobState, RunState
 from retoma_apps.media.channels import get_channel
 from retoma_apps.videos.models import MAX_BATCH_VIDEOS, Batch, BatchOrder, PlannedVideo
+from retoma_apps.videos.operations.budgets import ensure_budget
 from retoma_apps.videos.operations.channels import (
     TooLate,
     create_brief,
@@ -40,27 +41,34 @@ class BatchVideo:
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """The number of videos in the order, of those that were published, and of those that ended in any other way."""
+    """The number of videos in the order, of those that were published, of those that ended in any other way, and of
+    those that wait for a review."""
 
     run: Run
     total: int
     published: int
     failed: int
+    in_review: int
+
+    @property
+    def waits_for_people(self) -> bool:
+        """Whether nothing but reviews is left to do, although the run of the batch is running."""
+        return 0 < self.total - self.published - self.failed <= self.in_review
 
 
-async def start_batch(
-    client: Client, order: BatchOrder, writer: Writer, *, tenant: str | None, key: str | None
-) -> UUID:
+async def start_batch(client: Client, order: BatchOrder, writer: Writer, *, key: str | None) -> UUID:
     """Start a batch and return its run; the same order under the same key returns the first run.
 
-    `tenant` is the only channel that the caller may use. Raise Conflict if the key belongs to another order, TooLate,
+    Raise Conflict if the key belongs to another order, TooLate,
     NeedsLanguageModel if this writer does not know a topic, or InvalidInput if a video occurs twice.
     """
-    owner = tenant or ALL_TENANTS
+    owner = client.tenants.choose_owner(video.channel for video in order.videos)
     batch = await _plan(client, order, writer)
     problem = await _find_lateness(client, order) or _find_topic_problem(batch, writer)
     if problem and not (key and await client.runs.find_by_key(key, video_batch, tenant=owner)):
         raise problem
+    for channel in sorted({video.channel for video in order.videos}):
+        await ensure_budget(client, channel, await get_channel(client, channel))
     webhook = Webhook(order.webhook_url) if order.webhook_url else None
     started = await client.start(
         video_batch, batch, tenant=owner, key=key, webhook=webhook, request=order, run_at=order.start_at
@@ -68,8 +76,8 @@ async def start_batch(
     return started.id
 
 
-async def get_batch_run(client: Client, batch: UUID, *, tenant: str | None = None) -> Run:
-    run = await client.runs.get(batch, tenant=tenant)
+async def get_batch_run(client: Client, batch: UUID) -> Run:
+    run = await client.runs.get(batch)
     if run.pipeline != video_batch.name:
         raise NotFound(f"there is no batch {batch}")
     return run
@@ -77,8 +85,13 @@ async def get_batch_run(client: Client, batch: UUID, *, tenant: str | None = Non
 
 async def get_batch_summary(client: Client, run: Run) -> BatchSummary:
     states = (await client.runs.get_item_totals(run.id, ITEMS_STEP)).states
+    children = {} if run.is_over else await client.runs.count_children(run.id)
     return BatchSummary(
-        run, len(run.input["videos"]), states.get(JobState.SUCCEEDED, 0), states.get(JobState.FAILED, 0)
+        run,
+        len(run.input["videos"]),
+        published=states.get(JobState.SUCCEEDED, 0),
+        failed=states.get(JobState.FAILED, 0),
+        in_review=sum(count for state, count in children.items() if state.waits_for_people),
     )
 
 

@@ -6,12 +6,13 @@ from datetime import datetime
 from uuid import UUID
 
 from retoma import Client, Webhook
-from retoma.errors import InvalidInput
+from retoma.errors import AccessDenied, InvalidInput
 from retoma_apps.media.channels import get_channel
 from retoma_apps.media.models import Channel
 from retoma_apps.media.voices import speaks
 from retoma_apps.providers.topics import find_topic
 from retoma_apps.videos.models import Brief, Order, VideoOrder
+from retoma_apps.videos.operations.budgets import ensure_budget
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel
 from retoma_apps.videos.steps.writing.port import Writer
@@ -33,10 +34,12 @@ async def start_video(client: Client, order: Order, writer: Writer, *, key: str 
     Raise Conflict if the key belongs to another order, TooLate, or NeedsLanguageModel if this writer does not know the
     topic.
     """
-    brief = create_brief(order, await get_channel(client, order.channel), writer)
+    channel = await get_channel(client, order.channel)
+    brief = create_brief(order, channel, writer)
     problem = find_lateness(order, order.start_at, await client.now()) or find_topic_problem(brief, writer)
     if problem and not (key and await client.runs.find_by_key(key, longform, tenant=order.channel)):
         raise problem
+    await ensure_budget(client, order.channel, channel)
     webhook = Webhook(order.webhook_url) if order.webhook_url else None
     started = await client.start(
         longform, brief, tenant=order.channel, key=key, webhook=webhook, request=order, run_at=order.start_at
@@ -77,3 +80,9 @@ def create_brief(order: VideoOrder, channel: Channel, writer: Writer) -> Brief:
     if not speaks(channel.voice, values["language"]):
         values["voice"] = ""
     return Brief.model_validate(values | {"topic": order.topic.strip()})
+
+
+def check_account(client: Client, channel: Channel, stored: Channel) -> None:
+    """Raise AccessDenied if the account changes and the caller may not act on all channels: it may be another's."""
+    if client.allowed_tenants is not None and channel.account != stored.account:
+        raise AccessDenied("the `account` of a channel can only be changed with access to all tenants: leave it out")

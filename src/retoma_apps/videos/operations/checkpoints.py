@@ -65,7 +65,7 @@ def _format_decision(review: Review) -> dict[str, Any]:
     decision = {
         "rewind_to": review.back_to,
         "clips": [int(item) for item in review.back_items if item.isdecimal()] or None,
-        "comments": [vars(comment) for comment in feedback.comments] or None,
+        "comments": [comment.to_json() for comment in feedback.comments] or None,
         **feedback.extra,
         **(review.value if review.step == "final_review" and review.value else {"value": review.value}),
     }

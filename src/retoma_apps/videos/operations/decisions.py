@@ -12,11 +12,11 @@ from retoma.errors import InvalidInput
 from retoma.records import Review
 from retoma.reviews import Comment, Decision
 from retoma_apps.media.voices import check_voice
-from retoma_apps.videos.models import FinalChoice, FinalFeedback, FootageFeedback, NarrationFeedback
+from retoma_apps.videos.models import FinalChoice, FinalFeedback, UtcDatetime
 
 ACTIONS = {"approved": "approve", "rejected": "reject", "revision_requested": "send_back"}
 COMMON_FIELDS = {"action", "notes", "reviewer", "seen"}
-FEEDBACK_FIELDS = {*NarrationFeedback.model_fields, *FootageFeedback.model_fields, *FinalFeedback.model_fields}
+FEEDBACK_FIELDS = set(FinalFeedback.model_fields)
 
 
 WHO_DECIDED = "Who decided, if several people share the key. Recorded with the key's name: `ana, by key n8n`."
@@ -32,12 +32,14 @@ class Remark(BaseModel):
     text: str = Field(min_length=1, max_length=2000)
     at: Second | None = None
     to: Second | None = None
+    quote: str = Field("", max_length=2000, description="The passage that the comment is about.")
 
 
-class CheckpointDecision(NarrationFeedback, FootageFeedback, FinalFeedback):
-    """A decision. `thumbnail`, `title`, `description` and `tags` are for an approved final review; `clips` are the
-    numbers of those to replace, with `queries` by number; `voice` and `rate` are for another narration; `value` is a
-    person's version of the approved result. Fields that do not belong to the checkpoint or the action are rejected."""
+class CheckpointDecision(FinalFeedback):
+    """A decision. `thumbnail`, `title`, `description`, `tags` and `scheduled_for` are for an approved final review;
+    `clips` are the numbers of those to replace, with `queries` by number; `voice` and `rate` are for another narration;
+    `value` is a person's version of the approved result. Fields that do not belong to the checkpoint or the action are
+    rejected."""
 
     action: Literal["approved", "rejected", "revision_requested"]
     notes: str = Field("", max_length=20_000)
@@ -48,6 +50,7 @@ class CheckpointDecision(NarrationFeedback, FootageFeedback, FinalFeedback):
     title: str | None = Field(None, min_length=1, max_length=100)
     description: str | None = Field(None, max_length=4500)
     tags: list[Annotated[str, Field(max_length=60)]] | None = Field(None, max_length=30)
+    scheduled_for: UtcDatetime | None = Field(None, description="Another publication time than that of the order.")
     clips: list[Annotated[int, Field(ge=1, le=10_000)]] | None = Field(None, max_length=1000)
     comments: list[Remark] = Field([], max_length=500)
     value: Any = Field(None, description="A person's version of the approved result, in the step's format.")
@@ -73,7 +76,7 @@ async def build_decision(
         seen=request.seen,
         notes=request.notes,
         to=request.rewind_to,
-        comments=[Comment(one.text, one.at, one.to) for one in request.comments],
+        comments=[Comment(one.text, one.at, one.to, one.quote) for one in request.comments],
         key=key,
         via="api",
         items=[str(number) for number in request.clips] if request.clips else None,
@@ -101,7 +104,9 @@ def _allowed_fields(request: CheckpointDecision, review: Review) -> set[str]:
         case "rejected":
             return set()
         case "revision_requested":
-            return {"rewind_to", "comments", *FEEDBACK_FIELDS} | ({"clips"} if review.step == "broll_review" else set())
+            return {"rewind_to", "comments", *FEEDBACK_FIELDS} | (
+                {"clips"} if review.step in ("broll_review", "final_review") else set()
+            )
 
 
 async def _reject_unknown_clips(client: Client, request: CheckpointDecision, review: Review) -> None:
@@ -109,14 +114,15 @@ async def _reject_unknown_clips(client: Client, request: CheckpointDecision, rev
     if not wanted:
         return
     subjects = await client.reviews.get_subjects(review)
-    count = len(subjects["broll_search"].value["clips"]) if "broll_search" in subjects else 0
+    footage = subjects.get("broll_search") or subjects.get("broll_review")
+    count = len(footage.value["clips"]) if footage else 0
     if unknown := sorted(number for number in wanted if not 1 <= number <= count):
         raise InvalidInput(f"clips: there is no clip {', '.join(map(str, unknown))}; there are {count}")
 
 
 def _approved_value(request: CheckpointDecision, review: Review) -> dict[str, Any]:
     if request.action == "approved" and review.step == "final_review":
-        chosen = request.model_dump(include=set(FinalChoice.model_fields), exclude_none=True)
+        chosen = request.model_dump(mode="json", include=set(FinalChoice.model_fields), exclude_none=True)
         if "thumbnail" not in chosen:
             raise InvalidInput("a final review needs `thumbnail`: the number of the chosen one, from 1 to 3")
         return {"value": chosen}

@@ -27,9 +27,9 @@ class BatchPages(VideoPages):
     @property
     def pages(self) -> tuple[Page, ...]:
         return (
-            Page(ROUTE, self.show_all, self.order),
+            Page(ROUTE, self.show_all, self.order, submit_scope="runs:write"),
             Page(f"{ROUTE}/{{batch}}", self.show),
-            Page(f"{ROUTE}/{{batch}}/cancel", submit=self.cancel),
+            Page(f"{ROUTE}/{{batch}}/cancel", submit=self.cancel, submit_scope="runs:write"),
         )
 
     async def show_all(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
@@ -54,7 +54,7 @@ class BatchPages(VideoPages):
         try:
             order = forms.parse_batch(given, context.translator, context.time_zone)
             key = f"page {context.idempotency_key[:100]}" if context.idempotency_key else None
-            batch = await batches.start_batch(context.client, order, self.services.writer, tenant=None, key=key)
+            batch = await batches.start_batch(context.client, order, self.services.writer, key=key)
         except InvalidForm as error:
             return await self.show_all(context, 422, Form(given, error.errors))
         except TooLate as error:
@@ -76,6 +76,7 @@ class BatchPages(VideoPages):
             run=run,
             counts=Counter(video.state for video in videos).most_common(),
             total=len(videos),
+            summary=await batches.get_batch_summary(context.client, run),
             cost=await batches.get_cost(context.client, run),
             rows=[(video, await get_overview(context.client, video.run) if video.run else None) for video in shown],
             next=shown[-1].number if shown and shown[-1].number < len(videos) else None,

@@ -12,6 +12,8 @@ from retoma.server import Page, PageContext
 from retoma_apps.forms import Form, InvalidForm, parse_revision
 from retoma_apps.media.channels import get_channel, get_channel_and_revision
 from retoma_apps.media.models import Channel, is_channel_name
+from retoma_apps.videos.operations.budgets import apply_budget
+from retoma_apps.videos.operations.channels import check_account
 from retoma_apps.videos.pages import forms
 from retoma_apps.videos.pages.common import VideoPages
 from retoma_apps.videos.pages.forms import CHANNEL_FIELDS
@@ -22,7 +24,10 @@ ROUTE = "/videos/channels"
 class ChannelPages(VideoPages):
     @property
     def pages(self) -> tuple[Page, ...]:
-        return (Page(ROUTE, self.show_all, self.add), Page(f"{ROUTE}/{{name}}", self.show, self.change))
+        return (
+            Page(ROUTE, self.show_all, self.add, submit_scope="runs:write"),
+            Page(f"{ROUTE}/{{name}}", self.show, self.change, submit_scope="runs:write"),
+        )
 
     async def show_all(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
         kept = {
@@ -67,9 +72,11 @@ class ChannelPages(VideoPages):
         form = Form(given)
         try:
             channel = forms.parse_channel(given, context.translator, self.services.voices, kept.voice)
+            check_account(context.client, channel, kept)
             await context.client.tenants.set_profile(
                 name, channel.model_dump(), revision=parse_revision(context.fields.get("revision", ""))
             )
+            await apply_budget(context.client, name, channel)
         except InvalidForm as error:
             return await self.show(context, 422, replace(form, errors=error.errors))
         except Conflict:
@@ -85,6 +92,7 @@ def _address(name: str) -> str:
 
 def _name(context: PageContext) -> str:
     name: str = context.request.path_params["name"]
-    if not is_channel_name(name):
+    allowed = context.client.allowed_tenants
+    if not is_channel_name(name) or (allowed is not None and name not in allowed):
         raise NotFound("there is no such channel")
     return name

@@ -30,7 +30,7 @@ PAGE_SIZE = 20
 class VideoListPages(VideoPages):
     @property
     def pages(self) -> tuple[Page, ...]:
-        return (Page(ROUTE, self.show, self.order, nav=N_("Videos")),)
+        return (Page(ROUTE, self.show, self.order, nav=N_("Videos"), submit_scope="runs:write"),)
 
     async def show(self, context: PageContext, status: int = 200, form: Form | None = None) -> Response:
         found = await context.client.runs.list(pipeline=longform.name, before=_page_start(context), limit=PAGE_SIZE)

@@ -61,7 +61,7 @@ FIELD_HINTS = {
     "voice": N_("A voice of the list, or another one: %(voice_forms)s. Empty: the default voice of the language."),
     "style": N_("How it should sound, in your own words."),
     "seconds": N_("From 20 to 3,600."),
-    "budget": N_("From 0 to 10,000. It is recorded, but not enforced yet."),
+    "budget": N_("From 0 to 10,000. A person is asked before a video passes it; 0 means no limit."),
     "account": N_("Empty if there is only one. Its key is YOUTUBE_REFRESH_TOKEN_ and the account's name."),
 }
 FIELD_ERRORS = {

@@ -52,11 +52,17 @@ _FOOTAGE = N_(
 )
 _FILM = N_(
     "“%(notes)s” is not supported: the film can have subtitles or not: fill in “subtitles”, or write “without "
-    "subtitles” or “with subtitles”; other scenes, clips or music cannot be requested here"
+    "subtitles” or “with subtitles”; for other clips send it back to the footage, for another voice or speed to the "
+    "narration, and for other words to the script"
 )
 _THUMBNAILS = N_(
     "“%(notes)s” is not supported: without an image model, thumbnails can have other words or other pictures: fill in "
     "“thumbnail_texts”, or write “other pictures”; for anything else set %(variables)s"
+)
+
+_COMMENTS = N_(
+    "comments on moments have no effect on this step: send it back to the footage to replace the clips there (“other "
+    "clip”), to the narration to change voice or speed, or to the script to change the words"
 )
 
 
@@ -86,27 +92,34 @@ def _check_bundled(
 
 def check_narration_feedback(feedback: Feedback) -> None:
     """Raise FeedbackNotSupported for notes that have no effect, even if a field is filled in too."""
-    if feedback.text or not {"voice", "rate"} & feedback.extra.keys():
+    if feedback.written_text or not {"voice", "rate"} & feedback.extra.keys():
         other_voice = (_OTHERS,) if "voice" in feedback.extra else ()
         _check_notes(feedback, _NARRATION, _FASTER, _SLOWER, *other_voice)
 
 
 def check_footage_feedback(feedback: Feedback) -> None:
-    """Raise FeedbackNotSupported for notes: clips are chosen by number and searched for by `queries`."""
-    if feedback.text:
+    """Raise FeedbackNotSupported for notes: clips are chosen by number or moment, and searched for by `queries`."""
+    if feedback.written_text:
         _check_notes(feedback, _FOOTAGE, _OTHERS, also_allowed=_PICTURE_WORDS | _FOOTAGE_WORDS)
 
 
 def check_film_feedback(feedback: Feedback) -> None:
-    if feedback.text or "subtitles" not in feedback.extra:
+    _refuse_comments(feedback)
+    if feedback.written_text or "subtitles" not in feedback.extra:
         _check_notes(feedback, _FILM, _SUBTITLES)
 
 
 def check_thumbnail_feedback(feedback: Feedback, *, services: Services) -> None:
+    _refuse_comments(feedback)
     if services.images.follows_notes:
         return
-    if feedback.text or "thumbnail_texts" not in feedback.extra:
+    if feedback.written_text or "thumbnail_texts" not in feedback.extra:
         _check_notes(feedback, _THUMBNAILS, _OTHERS, also_allowed=_PICTURE_WORDS, providers=images.PROVIDERS)
+
+
+def _refuse_comments(feedback: Feedback) -> None:
+    if feedback.comments:
+        raise refuse_feedback(feedback, _COMMENTS)
 
 
 def _check_notes(
@@ -116,7 +129,7 @@ def _check_notes(
     also_allowed: frozenset[str] = frozenset(),
     providers: Iterable[type[Provider]] = (),
 ) -> None:
-    if not _is_fully_understood(feedback.text, *known, also_allowed=also_allowed):
+    if not _is_fully_understood(feedback.written_text, *known, also_allowed=also_allowed):
         raise refuse_feedback(feedback, message, providers)
 
 

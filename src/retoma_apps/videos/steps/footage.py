@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from retoma import Context, GiveUp
-from retoma.reviews import Feedback
+from retoma.reviews import Comment, Feedback
 from retoma_apps.media.assembly import Shot, assemble
 from retoma_apps.media.models import Language
 from retoma_apps.media.temp_dir import temp_dir
@@ -26,6 +27,7 @@ from retoma_apps.videos.models import Assembly, Broll, Clip, Narration, Script
 from retoma_apps.videos.services import Services
 
 MAX_CLIP_ATTEMPTS = 3
+MIN_SEEN_SECONDS = 0.5  # a range that ends shortly after a cut is not about the next clip
 _DRAWN_TRANSITIONS = ("slideleft", "wipeleft", "slideright", "wiperight")
 _WITHOUT_SUBTITLES = re.compile(r"sem (as )?legendas|(no|without) subtitles", re.IGNORECASE)
 _WITH_SUBTITLES = re.compile(r"com (as )?legendas|with subtitles", re.IGNORECASE)
@@ -91,10 +93,26 @@ def _split_sent_back(previous: Broll, feedback: Feedback) -> tuple[list[WantedSh
     clips."""
     clips = dict(enumerate(previous.clips, 1))
     queries: dict[str, str] = feedback.extra.get("queries", {})
-    marked = {number for number in clips if str(number) in (*feedback.items, *queries)} or clips.keys()
+    named = {number for number in clips if str(number) in (*feedback.items, *queries)}
+    marked = named | find_commented_clips(previous.clips, feedback.comments) or clips.keys()
     wanted = [WantedShot(clip.scene, queries.get(str(at)) or clip.query, clip.seconds) for at, clip in clips.items()]
     kept = {number: clip for number, clip in clips.items() if number not in marked}
     return wanted, kept, [*previous.refused, *(clips[number].id for number in marked)]
+
+
+def find_commented_clips(clips: Sequence[Clip], comments: Sequence[Comment]) -> set[int]:
+    """Return the numbers of the clips that are shown at a comment's moment, or for most of a second of its range."""
+    ends = list(accumulate(clip.seconds for clip in clips))
+    starts = [0.0, *ends[:-1]]
+    moments = [
+        (comment.at, comment.at if comment.to is None else comment.to) for comment in comments if comment.at is not None
+    ]
+    return {
+        number
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True), 1)
+        for first, last in moments
+        if start <= first < end or min(end, last) - max(start, first) > MIN_SEEN_SECONDS
+    }
 
 
 async def _find_clip(

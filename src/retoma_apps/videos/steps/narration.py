@@ -9,6 +9,7 @@ from retoma.reviews import Feedback
 from retoma_apps.media.models import Language
 from retoma_apps.media.speaking import Voice, speak_scenes
 from retoma_apps.media.voices import speaks
+from retoma_apps.providers.pictures import LAST_PAUSE_SECONDS
 from retoma_apps.providers.speech import Speech
 from retoma_apps.videos.models import Narration, Script
 from retoma_apps.videos.services import Services
@@ -33,7 +34,11 @@ async def generate_narration(
     rate = rate_of(ctx.feedback, previous.rate if previous else 1.0)
     speech, own_name, name = _choose_speaker(wanted, current, language, services, ctx)
     spoken = await speak_scenes(
-        [scene.text for scene in script.scenes], Voice(speech, own_name, language, rate), services.files, ctx
+        [scene.text for scene in script.scenes],
+        Voice(speech, own_name, language, rate),
+        services.files,
+        ctx,
+        ending=LAST_PAUSE_SECONDS,
     )
     return Narration(
         audio=spoken.audio,

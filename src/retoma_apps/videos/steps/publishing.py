@@ -34,6 +34,7 @@ async def upload_video(
     ctx: Context,
 ) -> Upload:
     thumbnail = _choose_thumbnail(thumbnails, choice.thumbnail)
+    publish_at = choice.scheduled_for or scheduled_for
     account = str((await ctx.profile() or {}).get("account", ""))  # only the server's operator can change it
     channel = services.channel(account)
     video = VideoToPublish(
@@ -44,7 +45,7 @@ async def upload_video(
         credits=tuple(broll.credits),
         tags=tuple(choice.tags if choice.tags is not None else script.tags),
         language=language,
-        publish_at=scheduled_for if scheduled_for and scheduled_for > await ctx.now() else None,
+        publish_at=publish_at if publish_at and publish_at > await ctx.now() else None,
     )
     # An upload of an earlier revision may have published it.
     found = await channel.find(video.mark) if ctx.revision > 1 else None

@@ -50,4 +50,5 @@ async def _generate_variant(
 def _prompt(number: int, script: Script, feedback_history: Sequence[str]) -> str:
     """Put the latest feedback first: a service may cut a long prompt."""
     scene = script.scenes[(number - 1) * len(script.scenes) // MOST_THUMBNAILS]
-    return " ".join([f"#{number} {script.title}. {scene.visual}.", *reversed(feedback_history)])
+    version = [f"Version {len(feedback_history) + 1}."] if feedback_history else []
+    return " ".join([f"#{number} {script.title}. {scene.visual}.", *version, *reversed(feedback_history)])

@@ -5,8 +5,8 @@ from PIL import ImageColor
 
 from retoma import GiveUp
 from retoma_apps.providers.images.offline import OfflineImages
-from retoma_apps.providers.pictures.stage import COLOURS
-from retoma_apps.providers.topics import list_topics
+from retoma_apps.providers.pictures.stage import COLOURS, TONES
+from retoma_apps.providers.topics import Drawing, list_topics, read_drawing
 from tests.apps.providers.images.conftest import open_picture
 
 
@@ -28,13 +28,21 @@ async def test_no_image_is_drawn_that_would_exhaust_the_memory(size: tuple[int, 
         await OfflineImages().make("x", width=size[0], height=size[1])
 
 
-async def test_a_prompt_that_names_a_bundled_picture_draws_its_icon_on_its_ground() -> None:
+async def test_a_prompt_that_names_a_bundled_picture_draws_it_and_another_version_in_other_colours() -> None:
     images, topic = OfflineImages(), list_topics("en")[0]
     prompt = f"#1 {topic.title}. {topic.scenes[0].visual}."
-    made = [await images.make(f"{prompt} {note}", width=320, height=180) for note in ("", "More")]
-    assert made[0] != made[1]
-    grounds = [ImageColor.getrgb(colours.ground) for colours in COLOURS[topic.theme].values()]
-    for picture in map(open_picture, made):
-        corner = picture.getpixel((2, 2))
+    made = [await images.make(f"{prompt} {version}", width=320, height=180) for version in ("", "Version 2.")]
+    tones = TONES[TONES.index(topic.scenes[0].picture.tone) :]
+    for picture, tone in zip(map(open_picture, made), tones, strict=False):
+        corner, ground = picture.getpixel((2, 2)), ImageColor.getrgb(COLOURS[topic.theme][tone].ground)
         assert isinstance(corner, tuple)
-        assert any(all(abs(a - b) < 12 for a, b in zip(corner, ground, strict=True)) for ground in grounds)
+        assert all(abs(a - b) < 12 for a, b in zip(corner, ground, strict=True))
+
+
+async def test_a_drawn_picture_names_the_scene_that_it_shows() -> None:
+    images, topic = OfflineImages(), list_topics("pt-BR")[0]
+    scene = topic.scenes[3]
+    made = await images.make(f"{scene.visual}. Version 3.", width=64, height=36)
+    assert read_drawing(made) == Drawing(topic, scene, variant=2)
+    assert read_drawing(await images.make("nothing known", width=64, height=36)) is None
+    assert read_drawing(made[:20]) is read_drawing(b"not a picture") is None

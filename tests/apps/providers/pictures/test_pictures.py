@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from pathlib import Path
 
 import av
 import pytest
-from PIL import Image, ImageChops, ImageStat
+from PIL import Image, ImageChops, ImageColor, ImageStat
 from pydantic import ValidationError
 
 from retoma_apps.providers.footage.offline import Frames, OfflineFootage
 from retoma_apps.providers.pictures import VARIANTS, Animation, Item, Picture, Scene, find_cues
-from retoma_apps.providers.pictures.icons import draw_icon, list_icons
+from retoma_apps.providers.pictures.icons import draw_icon, draw_shapes, get_layers, list_icons, move_layer
 from retoma_apps.providers.pictures.layouts import count_to
-from retoma_apps.providers.topics import list_topics
+from retoma_apps.providers.pictures.stage import FLOORS
+from retoma_apps.providers.speech import split_sentences
+from retoma_apps.providers.topics import Drawing, Topic, TopicScene, list_topics
 
 SIZE = (320, 180)
 SECONDS = 6.0
@@ -51,30 +54,87 @@ def test_no_part_of_a_picture_covers_the_subtitles_or_leaves_the_frame(scene: Sc
     assert bottom <= 846
 
 
-def test_the_last_scene_stays_until_its_end() -> None:
+@pytest.mark.parametrize("subtitles", [True, False])
+def test_the_last_scene_stays_and_then_fades_out(subtitles: bool) -> None:
     topic = list_topics("en")[0]
-    scene = Scene(topic.scenes[-1].picture, topic.scenes[-1].text, topic.theme, is_last=True)
-    animation = Animation(scene, SECONDS, SIZE)
-    assert difference(animation.draw(SECONDS), animation.draw(0)) > 2
+    animation = Animation(Drawing(topic, topic.scenes[-1]).animate(), SECONDS, SIZE, subtitles=subtitles)
+    assert difference(animation.draw(SECONDS - 0.8), animation.draw_complete()) < 2
+    assert animation.draw(SECONDS).getextrema() == tuple((each, each) for each in get_dark(topic))
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_without_subtitles_a_scene_begins_and_ends_behind_a_curtain(scene: Scene) -> None:
+    """So clips can be joined unchanged, and no words are cut off."""
+    animation = Animation(scene, SECONDS, SIZE, subtitles=False)
+    for at in (0, SECONDS):
+        assert animation.draw(at).getextrema() == tuple((each, each) for each in get_dark(scene))
+    for at in (0.1, SECONDS - 0.1):
+        assert difference(animation.draw(at), animation.draw(0)) > 1
+
+
+def test_the_first_scene_begins_without_a_curtain() -> None:
+    topic = list_topics("en")[0]
+    animation = Animation(Drawing(topic, topic.scenes[0]).animate(), SECONDS, SIZE, subtitles=False)
+    assert animation.draw(0).getextrema() != tuple((each, each) for each in get_dark(topic))
+
+
+@pytest.mark.parametrize("kind", ["timeline", "comparison", "icons"])
+def test_a_picture_goes_on_where_the_previous_part_of_its_scene_ended(kind: str) -> None:
+    topic, scene = find_by_kind(kind)
+    first, second = (
+        Animation(Drawing(topic, scene).animate(part), SECONDS, SIZE, subtitles=False, number=number)
+        for number, part in enumerate(halve(scene.text))
+    )
+    end, start = first.draw(SECONDS), second.draw(0)
+    assert difference(end, start) < 3  # icons move a little
+    assert difference(second.draw(SECONDS - 0.5), start) > 1
+    assert difference(second.draw(SECONDS - 0.5), Animation(Drawing(topic, scene).animate(), SECONDS, SIZE).draw(0)) > 2
+
+
+def test_a_part_that_is_spoken_of_later_or_earlier_is_hidden_or_shown_from_the_start() -> None:
+    topic, scene = find_by_kind("timeline")
+    parts = [Drawing(topic, scene).animate(part) for part in halve(scene.text)]
+    early, late = (find_cues(part, SECONDS) for part in parts)
+    assert early[-1] == math.inf
+    assert late[0] < 0
+    assert all(cue == math.inf or cue < 0 or 0 <= cue < SECONDS for cue in (*early, *late))
+
+
+def test_text_that_a_person_wrote_still_shows_every_part() -> None:
+    topic, scene = find_by_kind("steps")
+    assert all(0 < cue < SECONDS for cue in find_cues(Drawing(topic, scene).animate("Other words."), SECONDS))
+
+
+def find_by_kind(kind: str) -> tuple[Topic, TopicScene]:
+    return next((topic, scene) for topic in list_topics() for scene in topic.scenes if scene.picture.kind == kind)
+
+
+def halve(text: str) -> tuple[str, str]:
+    first, *others = split_sentences(text)
+    return first, text[text.index(others[0]) :]
+
+
+def get_dark(of: Scene | Topic) -> tuple[int, ...]:
+    return ImageColor.getrgb(FLOORS[of.theme])
 
 
 def test_an_item_appears_when_its_cue_is_spoken() -> None:
     picture = Picture(kind="icons", items=tuple(Item(label=name, icon="sun", cue=name) for name in ("um", "dois")))
-    first, second = find_cues(picture, "um e mais tarde dois e fim", 10.7)
+    first, second = find_cues(Scene(picture, "um e mais tarde dois e fim", "coffee"), 10.7)
     assert first < 1
     assert second == pytest.approx(10 * 16 / 26, abs=0.1)
 
 
 def test_items_without_a_cue_appear_between_their_neighbours() -> None:
     items = (Item(label="a", cue="um"), Item(label="b"), Item(label="c", cue="dois"), Item(label="d"))
-    cues = find_cues(Picture(kind="chart", items=items), "um e mais tarde dois e fim e fim e fim", 12)
+    picture = Picture(kind="chart", items=items)
+    cues = find_cues(Scene(picture, "um e mais tarde dois e fim e fim e fim", "coffee"), 12)
     assert all(one < other for one, other in pairwise(cues))
     assert cues[1] == pytest.approx((cues[0] + cues[2]) / 2, abs=0.4)
 
 
 def test_a_picture_moves_while_parts_arrive_and_frames_without_motion_are_reused() -> None:
-    topic = list_topics("en")[0]
-    still = next(scene for scene in topic.scenes if scene.picture.kind == "timeline")
+    topic, still = find_by_kind("diagram")
     frames = list(Animation(Scene(still.picture, still.text, topic.theme), 10, SIZE).draw_frames(300, 30))
     assert len(frames) == 300
     assert 30 < len({id(frame) for frame in frames}) < 200
@@ -116,6 +176,15 @@ async def test_a_clip_of_a_bundled_scene_lasts_through_both_transitions(tmp_path
 )
 def test_a_number_counts_up_in_its_own_notation(text: str, share: float, shown: str) -> None:
     assert count_to(text, share) == shown
+
+
+@pytest.mark.parametrize("name", ["sun", "cup", "leaf", "flame", "waves", "wallet", "drop"])
+def test_an_icon_moves_but_stays_visible(name: str) -> None:
+    layer = next(layer for layer in get_layers(name) if layer.motion)
+    drawn = draw_shapes(layer.shapes, 60)
+    frames = [move_layer(drawn, layer, at / 10) for at in range(5, 15)]
+    assert len({frame.tobytes() for frame in frames}) > 5
+    assert all(frame.size == drawn.size and frame.getbbox() for frame in frames)
 
 
 def test_every_icon_is_drawn_inside_its_square() -> None:

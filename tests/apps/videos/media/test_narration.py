@@ -19,6 +19,13 @@ async def test_each_chunk_starts_on_time_with_longer_pauses_between_scenes(tmp_p
     assert len(samples(tmp_path / "n.wav")) == round(joined.seconds * RATE)
 
 
+async def test_a_narration_ends_with_the_requested_silence(tmp_path: Path) -> None:
+    joined = await join([tone(0.5)], tmp_path / "n.wav", ending=0.75)
+    audio = samples(tmp_path / "n.wav")
+    assert (joined.seconds, joined.ends, len(audio)) == (1.25, (0.5,), round(1.25 * RATE))
+    assert max(map(abs, audio[round(0.55 * RATE) :])) < 30
+
+
 async def test_the_audio_is_where_the_start_times_say(tmp_path: Path) -> None:
     joined = await join([tone(0.5), tone(0.5)], tmp_path / "n.wav", gap=0.5)
     audio = samples(tmp_path / "n.wav")

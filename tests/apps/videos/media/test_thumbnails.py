@@ -4,9 +4,11 @@ import io
 from pathlib import Path
 
 import pytest
-from PIL import Image, ImageChops
+from PIL import Image, ImageChops, ImageColor
 
 from retoma_apps.media.thumbnails import LAYOUTS, MAX_BYTES, PALETTES, SIZE, Layout, draw_thumbnail
+from retoma_apps.providers.pictures.stage import COLOURS, TONES
+from retoma_apps.providers.topics import Drawing, list_topics, write_jpeg
 
 TEXT = "Ação, coração e pão às três"
 
@@ -70,3 +72,31 @@ def test_a_background_with_far_too_many_pixels_is_not_decoded(tmp_path: Path) ->
     Image.new("1", (9_000, 9_000)).save(file, "PNG")
     with pytest.raises(ValueError, match="too large"):
         draw_thumbnail(file.getvalue(), TEXT, tmp_path / "t.png")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("text", ["200 °C", "W" * 24, "palavra " * 400])
+def test_a_drawing_is_replaced_by_an_icon_beside_the_words(tmp_path: Path, layout: Layout, text: str) -> None:
+    topic = list_topics("en")[1]
+    drawing = write_jpeg(Image.new("RGB", (64, 36), "#ff00ff"), Drawing(topic, topic.scenes[1]))
+    drawn, empty = (draw_sample(tmp_path, words, layout, drawing) for words in (text, "."))
+    box = ImageChops.difference(drawn, empty).getbbox()
+    assert box is not None
+    assert 20 < box[0] < box[2] < SIZE[0] - 20
+    assert 20 < box[1] < box[3] < SIZE[1] - 20
+    ground = ImageColor.getrgb(COLOURS[topic.theme][TONES[LAYOUTS.index(layout)]].ground)
+    assert drawn.getpixel((2, 2)) == ground
+
+
+def test_a_word_that_does_not_fit_beside_an_icon_is_drawn_without_it(tmp_path: Path) -> None:
+    topic = list_topics("en")[1]
+    drawing = write_jpeg(Image.new("RGB", (64, 36)), Drawing(topic, topic.scenes[1]))
+    drawn = draw_sample(tmp_path, "W" * 300, "left", drawing)
+    assert ImageChops.difference(drawn, draw_sample(tmp_path, "W" * 300)).getbbox() is None
+
+
+def test_the_icon_beside_the_words_of_a_topic_shows_what_they_say() -> None:
+    topic = next(topic for topic in list_topics("en") if topic.theme == "coffee")
+    drawing = Drawing(topic, topic.scenes[0])
+    assert drawing.find_icon("200 °C") == "flame"
+    assert drawing.find_icon("OTHER WORDS") == "cup"

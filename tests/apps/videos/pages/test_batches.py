@@ -64,7 +64,7 @@ async def test_each_topic_becomes_a_video_however_often_the_form_is_sent(video_p
     assert "Vídeos 3" in shown
     assert shown.count("Revisar") >= len(videos)
     name = f"financas, jogos {first.headers['location'].rpartition('/')[2][:13]}"
-    assert f"{name} Em execução 3 0 0" in text_of(await video_pages.read("/videos/batches", language="pt"))
+    assert f"{name} Aguardando revisão 3 0 0" in text_of(await video_pages.read("/videos/batches", language="pt"))
 
 
 async def test_a_batch_shows_videos_that_have_not_started(video_pages: VideoPages) -> None:

@@ -29,7 +29,7 @@ EXPECTED_TEXTS = {
     "script_review": {
         "en": [
             "Title plainly",
-            "1 First plainly",
+            "0:00 First plainly",
             "On screen: a coin",
             "7.8 / 10",
             "Visual markers 2",
@@ -48,13 +48,13 @@ EXPECTED_TEXTS = {
     "broll_review": {
         "en": [
             "98% of the narration",
-            "1 Scene 1 35 sec (clip of 12 sec)",
+            "1 Scene 1 0:00 · 35 sec (clip of 12 sec)",
             "Relevance 85%",
             "By Eva",
             "Search: coins plainly",
             "all if none is marked",
         ],
-        "pt": ["98% da narração", "2 Cena 2 35 s (clipe de 12 s) Trocar", "todos se nenhum for marcado"],
+        "pt": ["98% da narração", "2 Cena 2 0:35 · 35 s (clipe de 12 s) Trocar", "todos se nenhum for marcado"],
     },
     "final_review": {
         "en": [
@@ -62,10 +62,12 @@ EXPECTED_TEXTS = {
             "Resolution 1920",
             "380 MB",
             "When approved",
-            "Variant 3 CERTO",
+            "Variant 3",
             "VTT in the picture too",
             "“with subtitles”",
-            "any other note is rejected",
+            "A note that the step cannot follow is rejected",
+            "The film and its narration differ by 540.50 s in length",
+            "The longest clip is shown for 35 sec 0:00",
         ],
         "pt": [
             "Horário da publicação Assim que for aprovado",
@@ -73,7 +75,7 @@ EXPECTED_TEXTS = {
             "tag plainly",
             "About plainly",
             "“sem legendas”",
-            "qualquer outra nota é recusada",
+            "Uma nota que a etapa não consegue seguir é recusada",
             "Palavras nas capas",
         ],
     },
@@ -157,7 +159,7 @@ async def test_a_script_is_edited_scene_by_scene_in_the_language_of_the_page(vid
 async def test_fields_that_nobody_can_type_are_not_editable(video_pages: VideoPages) -> None:
     for step in ("audio_review", "broll_review"):
         review = await video_pages.review(step)
-        assert 'id="edit"' not in await video_pages.read(f"/reviews/{review.id}")
+        assert 'data-do="edit"' not in await video_pages.read(f"/reviews/{review.id}")
 
 
 async def test_the_lines_of_a_narration_show_their_times(video_pages: VideoPages) -> None:
@@ -165,7 +167,7 @@ async def test_the_lines_of_a_narration_show_their_times(video_pages: VideoPages
     page = await video_pages.read(f"/reviews/{review.id}")
     assert re.findall(r'data-start="([\d.]+)" data-end="([\d.]+)"', page) == [("0.000", "2.000"), ("62.250", "71.000")]
     assert 'data-transcript="narration"' in page
-    assert '<audio class="wide" id="narration" controls' in page
+    assert re.search(r'<audio controls [^>]*id="narration"', page)
     script = await video_pages.visitor.get("/static/apps/videos/transcript.js")
     assert script.headers["content-type"].startswith("text/javascript")
 
@@ -174,7 +176,7 @@ async def test_marked_clips_are_the_items_that_are_sent_back(video_pages: VideoP
     review = await video_pages.review("broll_review")
     path = f"/reviews/{review.id}"
     page = await video_pages.read(path)
-    assert re.findall(r'name="items" value="(\d)" form="send-back-form"', page) == ["1", "2"]
+    assert re.findall(r'name="items" value="(\d)" form="decision"', page) == ["1", "2"]
     words = {"feedback.queries.1": "", "feedback.queries.2": '"night"'}
     bounced = await video_pages.send(
         path, {"action": "send_back", "items": "2", "to": "upload", "notes": "darker", **words}
@@ -182,7 +184,7 @@ async def test_marked_clips_are_the_items_that_are_sent_back(video_pages: VideoP
     assert bounced.status_code == 422
     assert 'name="feedback.queries.2" maxlength="200" value="&#34;night&#34;"' in bounced.text
     assert 'name="feedback.queries"' not in bounced.text
-    assert re.findall(r'value="(\d)" form="send-back-form" checked', bounced.text) == ["2"]
+    assert re.findall(r'value="(\d)" form="decision" checked', bounced.text) == ["2"]
     sent = await video_pages.send(path, {"action": "send_back", "items": "2", "notes": "darker", **words})
     assert sent.status_code == 303
     decided = await video_pages.client.reviews.get(review.id)
@@ -197,7 +199,7 @@ async def test_a_final_review_is_approved_with_the_chosen_thumbnail(video_pages:
     review = await video_pages.review("final_review")
     path = f"/reviews/{review.id}"
     page = await video_pages.read(path)
-    assert re.findall(r'name="value.thumbnail" value="(\d)" form="approve" required', page) == ["1", "2", "3"]
+    assert re.findall(r'name="value.thumbnail" value="(\d)" form="decision" required', page) == ["1", "2", "3"]
     assert "c-fail sm" not in page
     assert '<input type="text" inputmode="numeric"' not in page  # the form's own field for it
     without = await video_pages.send(path, {"action": "approve"})
@@ -208,7 +210,7 @@ async def test_a_final_review_is_approved_with_the_chosen_thumbnail(video_pages:
     assert chosen.status_code == 303, chosen.text
     value = (await video_pages.client.reviews.get(review.id)).value
     assert (value["thumbnail"], value["title"], value["tags"]) == (2, "Another", ["one", "two"])
-    assert re.findall(r'value="(\d)" form="approve" required checked disabled', await video_pages.read(path)) == ["2"]
+    assert re.findall(r'value="(\d)" form="decision" required checked disabled', await video_pages.read(path)) == ["2"]
 
 
 async def test_a_final_review_sent_back_with_thumbnail_texts_keeps_its_subtitles(
@@ -217,7 +219,8 @@ async def test_a_final_review_sent_back_with_thumbnail_texts_keeps_its_subtitles
     review = await video_pages.review("final_review")
     fields = {"action": "send_back", "to": "thumbnail_gen", "feedback.thumbnail_texts": "Um\r\nDois"}
     page = await video_pages.read(f"/reviews/{review.id}")
-    assert re.findall(r'<option value="(\w*)"( selected)?>', page) == [("", ""), ("yes", ""), ("no", "")]
+    (subtitles,) = re.findall(r'<select id="feedback.subtitles".*?</select>', page)
+    assert re.findall(r'<option value="(\w*)"( selected)?>', subtitles) == [("", ""), ("yes", ""), ("no", "")]
     sent = await video_pages.send(f"/reviews/{review.id}", {**fields, "feedback.subtitles": ""})
     assert sent.status_code == 303, sent.text
     feedback = (await video_pages.client.reviews.get(review.id)).feedback or {}
@@ -230,7 +233,7 @@ async def test_a_choice_is_kept_when_the_form_is_rejected(video_pages: VideoPage
     fields = {"action": "approve", "value.thumbnail": "3", "value.title": "x" * 101}
     bounced = await video_pages.send(f"/reviews/{review.id}", fields)
     assert bounced.status_code == 422
-    assert re.findall(r'value="(\d)" form="approve" required checked', bounced.text) == ["3"]
+    assert re.findall(r'value="(\d)" form="decision" required checked', bounced.text) == ["3"]
     assert re.search(r'name="value.title"[^>]*aria-invalid="true"', bounced.text)
     assert f'value="{"x" * 101}"' in bounced.text
 
@@ -267,10 +270,10 @@ async def test_the_history_of_a_review_lists_the_clips_to_replace(video_pages: V
         pages = [
             text_of(await video_pages.read(f"/reviews/{each}", language=language)) for each in (review.id, again.id)
         ]
-        assert [page.count(expected) for page in pages] == [2, 1]  # in the decision and in the history
+        assert [page.count(expected) for page in pages] == [2, 2]  # in the decision or request, and in the history
 
 
-async def test_timed_comments_are_offered_only_where_they_have_an_effect(video_pages: VideoPages) -> None:
+async def test_comments_are_offered_only_where_they_have_an_effect(video_pages: VideoPages) -> None:
     run = await video_pages.begin()
     body = {}
     for step in REVIEWS:
@@ -278,4 +281,4 @@ async def test_timed_comments_are_offered_only_where_they_have_an_effect(video_p
         (review,) = await video_pages.client.reviews.list(run=run)
         body[step] = 'name="comments"' in await video_pages.read(f"/reviews/{review.id}")
         await video_pages.approve(review)
-    assert body == {"script_review": False, "audio_review": True, "broll_review": False, "final_review": False}
+    assert body == {"script_review": True, "audio_review": True, "broll_review": False, "final_review": True}

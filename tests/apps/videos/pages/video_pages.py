@@ -35,7 +35,8 @@ from retoma_apps.videos.models import (
     Upload,
 )
 from retoma_apps.videos.pages.messages import LOCALE, STEP_LABELS
-from retoma_apps.videos.pages.pages import REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
+from retoma_apps.videos.pages.pages import REVIEW_ASIDES, REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
+from retoma_apps.videos.pages.reviews import get_review_values
 from retoma_apps.videos.pipeline import video_batch
 from retoma_apps.videos.services import Services
 from tests.apps.videos.small_services import make_small_services
@@ -132,7 +133,7 @@ def make_canned_services(says: str) -> Pipeline:
         "final_review",
         of=[video_assembly, thumbnail_gen, subtitle_gen, "script_review", "broll_review"],
         form=FinalChoice,
-        send_back_to=[video_assembly, thumbnail_gen],
+        send_back_to=[video_assembly, thumbnail_gen, broll_search, audio_generation, script_generation],
         feedback_form=FinalFeedback,
     )
 
@@ -211,6 +212,8 @@ async def running_video_pages(
         templates=TEMPLATES,
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,
+        review_asides=REVIEW_ASIDES,
+        review_values=get_review_values,
         labels={step: label for step, label in STEP_LABELS.items() if step in {*pipeline.steps, *video_batch.steps}},
         locale=LOCALE,
         files=services.files,

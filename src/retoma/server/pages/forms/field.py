@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Literal
 
 from retoma.translations import N_
 
 Kind = Literal[
-    "line", "text", "lines", "pairs", "whole", "number", "yes", "maybe", "choice", "entries", "hidden", "json"
+    "line", "text", "lines", "pairs", "whole", "number", "yes", "maybe", "choice", "moment", "entries", "hidden", "json"
 ]
 TEXT_KINDS: tuple[Kind, ...] = ("line", "text")
 ROOT_NAME = "value"
 MISSING = object()
 NOT_WHOLE = N_("Enter a whole number.")
 NOT_A_NUMBER = N_("Enter a number.")
+NOT_A_MOMENT = N_("Enter a date and time, such as 2026-02-04T12:00.")
 
 
 class FieldError(ValueError):
@@ -36,7 +38,8 @@ class Field:
     """`name` is its name in the form, `text` its content, `key` its property, or None if it is the whole value.
 
     `error` is the message about it. `entries` are the fields of each object of a list, `hidden_value` is the value
-    that a hidden field keeps.
+    that a hidden field keeps. `steps` are the only steps that the field is for, if the schema names any. The text of a
+    moment is in `zone`.
     """
 
     name: str
@@ -52,6 +55,8 @@ class Field:
     error: str = ""
     entries: tuple[tuple[Field, ...], ...] = ()
     hidden_value: Any = None
+    steps: tuple[str, ...] = ()
+    zone: tzinfo = UTC
 
     @property
     def is_required(self) -> bool:
@@ -60,6 +65,38 @@ class Field:
 
 def visible_fields(fields: Iterable[Field]) -> list[Field]:
     return [field for field in fields if field.kind != "hidden"]
+
+
+def format_moment(at: datetime) -> str:
+    """Return the text that the control of a browser takes, which has no zone."""
+    return at.replace(tzinfo=None).isoformat(timespec="minutes")
+
+
+def offer_choices(fields: Iterable[Field], choices: Mapping[str, Sequence[str]]) -> list[Field]:
+    """Return the fields with these choices, by field name, in place of a text of one line."""
+    return [
+        _offer(field, choices[field.name]) if field.kind == "line" and choices.get(field.name) else field
+        for field in fields
+    ]
+
+
+def _offer(field: Field, choices: Sequence[str]) -> Field:
+    """Return the field as a choice, which includes what it has."""
+    offered = dict.fromkeys([*choices, *filter(None, [field.text])])
+    return replace(field, kind="choice", hint="", choices=tuple(offered))
+
+
+def set_zone(fields: Iterable[Field], zone: tzinfo) -> list[Field]:
+    """Return the fields with their moments in this time zone."""
+    return [_set_zone(field, zone) for field in fields]
+
+
+def _set_zone(field: Field, zone: tzinfo) -> Field:
+    entries = tuple(tuple(set_zone(entry, zone)) for entry in field.entries)
+    if field.kind != "moment":
+        return replace(field, entries=entries)
+    at = datetime.fromisoformat(field.text).replace(tzinfo=field.zone) if field.text else None
+    return replace(field, zone=zone, text="" if at is None else format_moment(at.astimezone(zone)))
 
 
 def iterate_controls(fields: Iterable[Field]) -> Iterator[Field]:

@@ -6,21 +6,26 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from retoma.server.json_limits import check_json_limits, check_surrogates
 from retoma.server.pages.forms.field import (
     MISSING,
+    NOT_A_MOMENT,
     NOT_A_NUMBER,
     NOT_WHOLE,
     ROOT_NAME,
     Field,
     FieldError,
+    Kind,
     get_text,
     is_empty_entry,
 )
 from retoma.server.problems import Problem
 from retoma.translations import N_
+
+OPTIONAL_KINDS: tuple[Kind, ...] = ("whole", "number", "json", "choice", "pairs", "moment")  # left out if empty
 
 
 def parse_form(fields: Sequence[Field], submitted: Mapping[str, str]) -> tuple[Any, dict[str, FieldError]]:
@@ -81,7 +86,7 @@ def _parse_field(field: Field, submitted: Mapping[str, str]) -> Any:
         return text == "yes"
     if not text.strip() and field.nullable:
         return None
-    if not text.strip() and field.has_default and field.kind in ("whole", "number", "json", "choice", "pairs"):
+    if not text.strip() and field.has_default and field.kind in OPTIONAL_KINDS:
         return MISSING
     match field.kind:
         case "lines":
@@ -94,6 +99,8 @@ def _parse_field(field: Field, submitted: Mapping[str, str]) -> Any:
             return _parse_number(text, float)
         case "maybe":
             return text == "yes"
+        case "moment":
+            return _parse_moment(text, field.zone)
         case "json":
             return parse_json(text)
         case _:
@@ -115,6 +122,14 @@ def _parse_number(text: str, kind: type[int] | type[float]) -> int | float:
     if isinstance(number, float) and not math.isfinite(number):
         raise FieldError(NOT_A_NUMBER)
     return number
+
+
+def _parse_moment(text: str, zone: tzinfo) -> str:
+    try:
+        at = datetime.fromisoformat(text.strip())
+        return (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError):
+        raise FieldError(NOT_A_MOMENT) from None
 
 
 def _reject_constant(name: str) -> Any:

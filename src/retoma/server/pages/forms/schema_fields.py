@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
 from retoma.server.pages.formats import humanize
-from retoma.server.pages.forms.field import MISSING, ROOT_NAME, TEXT_KINDS, Field, Kind, is_empty_entry
+from retoma.server.pages.forms.field import (
+    MISSING,
+    ROOT_NAME,
+    TEXT_KINDS,
+    Field,
+    Kind,
+    format_moment,
+    is_empty_entry,
+)
 from retoma.server.pages.forms.parsing import parse_form
 from retoma.translations import N_
 
@@ -64,7 +73,7 @@ def _build_field(
     return Field(
         name=name,
         key=key,
-        label=_translate_text(str(part.get("title") or "") if key is None else _make_label(key, schema), translate),
+        label=_translate_text(str(part.get("title") or "") if key is None else make_label(key, schema), translate),
         hint=_make_hint(schema, translate) if key else "",
         kind="entries" if entries else kind,
         text="" if entries else _format_value(kind, value),
@@ -74,6 +83,7 @@ def _build_field(
         max_length=part.get("maxLength") if kind in TEXT_KINDS else None,
         entries=entries,
         hidden_value=current if kind == "hidden" else None,
+        steps=tuple(schema.get("steps", ())),
     )
 
 
@@ -113,6 +123,11 @@ def _can_edit_entries(entries: Sequence[Sequence[Field]], value: list[Any]) -> b
     ]
 
 
+def resolve_schema(root: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a value that is not null, with references to definitions of `root` resolved."""
+    return _strip_null(root, schema)[0]
+
+
 def _translate_text(text: str, translate: Translate) -> str:
     return translate(text) if text else ""  # gettext has the header of the catalogue under the empty string
 
@@ -124,7 +139,8 @@ def _make_hint(schema: Mapping[str, Any], translate: Translate) -> str:
     return " ".join(filter(None, hints))
 
 
-def _make_label(key: str, schema: Mapping[str, Any]) -> str:
+def make_label(key: str, schema: Mapping[str, Any]) -> str:
+    """Return the title that the schema gives the field, or its name in words. Not translated."""
     title = str(schema.get("title") or "")
     return humanize(key) if title in ("", _make_default_title(key)) else title
 
@@ -141,6 +157,8 @@ def _choose_kind(
     if choices and all(isinstance(each, str) for each in choices):
         return "choice", tuple(choices)
     match schema.get("type"):
+        case "string" if schema.get("format") == "date-time" and _fits_moment(value):
+            return "moment", ()
         case "string" if value is None or isinstance(value, str):
             return ("text" if _is_long(schema, value or "") else "line"), ()
         case "integer":
@@ -163,6 +181,17 @@ def _is_long(schema: Mapping[str, Any], value: str) -> bool:
     if schema.get("format"):
         return False
     return schema.get("maxLength", MAX_LINE_LENGTH + 1) > MAX_LINE_LENGTH or "\n" in value
+
+
+def _fits_moment(value: Any) -> bool:
+    """Return whether it can be edited to the minute without loss."""
+    if value is None:
+        return True
+    try:
+        at = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return False
+    return at.tzinfo is not None and at.second == at.microsecond == 0
 
 
 def _fits_lines(value: Any) -> bool:
@@ -194,6 +223,8 @@ def _format_value(kind: Kind, value: Any) -> str:
             return "yes" if value else ""
         case "maybe":
             return "" if value is None else "yes" if value else "no"
+        case "moment":
+            return "" if value is None else format_moment(datetime.fromisoformat(value).astimezone(UTC))
         case "lines":
             return "\n".join(value or [])
         case "pairs":

@@ -21,12 +21,14 @@ begin
     perform from retoma.jobs j
       where j.run = v_review.run and j.step = v_review.step and j.item = v_review.item and j.revision = v_review.revision for update;
     update retoma.jobs j
-       set state = 'ready', worker = null, pool = null
+       set state = 'ready', worker = null, pool = case when v_review.budget is not null then j.pool end
      where j.run = v_review.run and j.step = v_review.step and j.item = v_review.item and j.revision = v_review.revision
        and j.state = 'parked';
-    -- Its function is not called again.
-    perform retoma.abandon_effects(
-      p_now, p_now, array[(v_review.run, v_review.step, v_review.item, v_review.revision)::retoma.job_key], p_keep_done => true);
+    if v_review.budget is null then
+      -- Its function is not called again.
+      perform retoma.abandon_effects(
+        p_now, p_now, array[(v_review.run, v_review.step, v_review.item, v_review.revision)::retoma.job_key], p_keep_done => true);
+    end if;
     perform pg_notify('retoma_ready', '');
   end if;
   perform retoma.refresh_run_state(p_now, array[v_review.run]);
@@ -42,7 +44,7 @@ $$;
 
 -- Whether a rejection ends the run. If not, it fails only its item.
 create or replace function retoma.rejection_ends_run(p_review retoma.reviews) returns boolean stable language sql as $$
-  select p_review.item = '' or s.on_failure = 'stop' or coalesce((s.review ->> 'rejection_ends_run')::boolean, false)
+  select p_review.item = '' or p_review.budget is not null or s.on_failure = 'stop' or coalesce((s.review ->> 'rejection_ends_run')::boolean, false)
     from retoma.steps s where s.version = p_review.version and s.step = p_review.step;
 $$;
 

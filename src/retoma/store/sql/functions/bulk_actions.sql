@@ -16,13 +16,13 @@ begin
   return found;
 end $$;
 
--- Whether a run matches the filter of a bulk action.
-create or replace function retoma.matches_bulk_filter(p_run retoma.runs, p_tenant int, p_filter jsonb) returns boolean
+-- Whether a run matches the filter of a bulk action: null means any. Inlined.
+create or replace function retoma.matches_bulk_filter(
+  p_run retoma.runs, p_tenant int, p_states text[], p_first uuid, p_versions int[], p_title text) returns boolean
 stable language sql as $$
-  select retoma.matches_filter(p_run, p_tenant, case when p_filter ? 'states' then array(select jsonb_array_elements_text(p_filter -> 'states')) end,
-                               null, (p_filter ->> 'first')::uuid)
-     and (not p_filter ? 'pipelines' or p_filter -> 'pipelines' ? (select v.pipeline from retoma.versions v where v.id = p_run.version))
-     and (not p_filter ? 'title' or position(lower(p_filter ->> 'title') in lower(p_run.title)) > 0);
+  select retoma.matches_filter(p_run, p_tenant, p_states, null, p_first)
+     and (p_versions is null or p_run.version = any (p_versions))
+     and (p_title is null or position(p_title in lower(p_run.title)) > 0);
 $$;
 
 -- What an action of this kind would act on now, the oldest first.
@@ -30,13 +30,22 @@ create or replace function retoma.select_bulk_targets(p_kind text, p_tenant int,
 returns table (subject uuid, run uuid, step text, item text, revision int)
 stable language plpgsql as $$
 #variable_conflict use_column
+declare
+  v_states text[] := case when p_filter ? 'states' then array(select jsonb_array_elements_text(p_filter -> 'states')) end;
+  v_first uuid := p_filter ->> 'first';
+  v_versions int[] := case when p_filter ? 'pipelines' then array(select v.id from retoma.versions v where p_filter -> 'pipelines' ? v.pipeline) end;
+  v_title text := lower(p_filter ->> 'title');
+  -- Those of a person who may not act on all of them.
+  v_tenants int[] := case when p_filter ? 'tenants' then array(select jsonb_array_elements_text(p_filter -> 'tenants')::int) end;
 begin
   case p_kind
     when 'cancel_runs' then
       return query
       select r.id, r.id, null::text, null::text, null::int
         from retoma.runs r
-       where r.ended_at is null and r.state <> 'cancelling' and retoma.matches_bulk_filter(r, p_tenant, p_filter)
+       where r.ended_at is null and r.state <> 'cancelling'
+         and retoma.matches_bulk_filter(r, p_tenant, v_states, v_first, v_versions, v_title)
+         and (v_tenants is null or r.tenant = any (v_tenants))
        order by r.id
        limit p_limit;
     when 'rerun_failed' then
@@ -44,7 +53,8 @@ begin
       select r.id, r.id, null::text, null::text, null::int
         from retoma.runs r
        where r.ended_at is not null and r.state <> 'completed' and r.state in ('failed', 'completed_with_errors')
-         and retoma.matches_bulk_filter(r, p_tenant, p_filter)
+         and retoma.matches_bulk_filter(r, p_tenant, v_states, v_first, v_versions, v_title)
+         and (v_tenants is null or r.tenant = any (v_tenants))
        order by r.id
        limit p_limit;
     when 'redeliver' then
@@ -54,6 +64,7 @@ begin
         join retoma.endpoints e on e.id = d.endpoint and e.disabled_at is null
        where d.state = 'dead'
          and (p_tenant is null or d.tenant = p_tenant)
+         and (v_tenants is null or d.tenant = any (v_tenants))
          and (not p_filter ? 'pipelines' or p_filter -> 'pipelines' ? d.pipeline)
          and (not p_filter ? 'endpoint' or d.endpoint = (p_filter ->> 'endpoint')::int)
          and (not p_filter ? 'since' or d.created_at >= (p_filter ->> 'since')::timestamptz)
@@ -63,10 +74,10 @@ begin
       return query
       select j.run, j.run, j.step, j.item, j.revision
         from retoma.jobs j
-        join retoma.versions v on v.id = j.version
        where j.ready_at is not null and retoma.waits_for_retry(j)
          and (p_tenant is null or j.tenant = p_tenant)
-         and (not p_filter ? 'pipelines' or p_filter -> 'pipelines' ? v.pipeline)
+         and (v_tenants is null or j.tenant = any (v_tenants))
+         and (v_versions is null or j.version = any (v_versions))
          and (not p_filter ? 'queue' or j.queue = p_filter ->> 'queue')
          and (not p_filter ? 'step' or j.step = p_filter ->> 'step')
          and (not p_filter ? 'code' or j.code = p_filter ->> 'code')

@@ -70,7 +70,7 @@ begin
 end $$;
 
 -- Claim up to `p_limit` ready jobs of these ranks and of versions that this worker serves: tenants take turns, and the lowest
--- rank of each goes first, except for the share of its oldest run. At most one of the jobs is a suspect, and none unless
+-- rank of each goes first, except for the share of its waiting runs. At most one of the jobs is a suspect, and none unless
 -- `p_suspect`.
 create or replace function retoma.claim_unpooled(
   p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_limit int, p_suspect boolean,
@@ -81,8 +81,8 @@ declare
   v_queue text;
   v_tenants int[];
   v_each int;
-  v_for_oldest int;
-  v_oldest bigint[];                       -- of each tenant, where its oldest run has a round of its own
+  v_for_waiting int;
+  v_waiting bigint[];                      -- of each tenant, the rank of a waiting run
   v_jobs tid[];
   v_is_rest boolean;
 begin
@@ -103,19 +103,18 @@ begin
       v_tenants := array(select retoma.tenants_in_turn(v_queue, p_versions, p_after, v_left, p_from, p_before));
       exit when v_tenants = '{}';
       v_each := greatest(1, v_left / cardinality(v_tenants));
-      v_for_oldest := case when v_is_rest then 0 else retoma.jobs_for_oldest_run(v_each, p_call_number) end;
-      v_oldest := null;
-      if v_for_oldest > 0 then
-        v_oldest := array(
-          select o.rank
+      v_for_waiting := case when v_is_rest then 0 else retoma.jobs_for_waiting_runs(v_each, p_call_number) end;
+      v_waiting := null;
+      if v_for_waiting > 0 then
+        v_waiting := array(
+          select retoma.rank_of_waiting_run(null, t.tenant, array[v_queue], p_versions, false, p_call_number, p_from, p_before)
             from unnest(v_tenants) with ordinality as t (tenant, turn)
-            left join lateral retoma.oldest_rank_in_queue(v_queue, t.tenant, p_versions, p_from, p_before) as o (rank) on true
            order by t.turn);
       end if;
       v_jobs := array(
         select c.ctid
-          from unnest(v_tenants, v_oldest) as t (tenant, oldest),
-               lateral retoma.ranges_to_claim(v_each, v_for_oldest, t.oldest, p_from, p_before) r,
+          from unnest(v_tenants, v_waiting) as t (tenant, waiting),
+               lateral retoma.ranges_to_claim(v_each, v_for_waiting, t.waiting, p_from, p_before) r,
                lateral (
                  select j.ctid from retoma.jobs j
                   where j.tenant = t.tenant and retoma.is_claimable_unpooled(j, v_queue, p_versions, r.first, r.before)
@@ -124,8 +123,8 @@ begin
                     for update skip locked) c);
       return query select * from retoma.claim_jobs(p_worker, p_now, v_jobs);
       v_left := v_left - cardinality(v_jobs);
-      -- With one tenant and one range, this was everything. Otherwise distribute the rest; jobs for the oldest run may be locked.
-      exit when case when v_jobs = '{}' then v_is_rest else cardinality(v_tenants) = 1 and v_oldest[1] is null end;
+      -- With one tenant and one range, this was everything. Otherwise distribute the rest; jobs for a waiting run may be locked.
+      exit when case when v_jobs = '{}' then v_is_rest else cardinality(v_tenants) = 1 and v_waiting[1] is null end;
       v_is_rest := true;
     end loop;
   end loop;
@@ -166,14 +165,14 @@ begin
   end loop;
 end $$;
 
--- Claim as `claim_by_rank` does, but in each round only jobs of these ages. A call for the oldest run begins with the last round,
+-- Claim as `claim_by_rank` does, but in each round only jobs of these ages. A call for a waiting run begins with the last round,
 -- because the ages of different rounds are not compared.
 create or replace function retoma.claim_by_age(
   p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_after int, p_limit int, p_suspect boolean,
   p_call_number bigint, p_from bigint, p_before bigint)
 returns setof retoma.claimed_job language plpgsql as $$
 declare
-  v_is_reverse boolean := retoma.jobs_for_oldest_run(1, p_call_number) > 0;
+  v_is_reverse boolean := retoma.jobs_for_waiting_runs(1, p_call_number) > 0;
   v_left int := p_limit;
   v_suspect boolean := p_suspect;
   v_start bigint;

@@ -15,7 +15,8 @@ begin
     select m.run, m.from_step, m.to_step from unnest(p_events) m where m.edge_kind = 'share'
   -- Materialized, so the array is searched once for each fan-out and not for each item.
   ), expansions as materialized (
-    select m.*, coalesce(shared.final, 0) as final, shared.code, array_position(p_outcome, m.outcome) as first_ordinal
+    select m.*, coalesce(shared.final, 0) as final, shared.code, array_position(p_outcome, m.outcome) as first_ordinal,
+           case when m.pool is not null then cardinality(array_positions(p_outcome, m.outcome)) end as pooled_items
       from unnest(p_events) m
       left join lateral (
         select count(*)::int as final,
@@ -45,7 +46,7 @@ begin
     insert into retoma.jobs as j (run, step, item, revision, version, tenant, queue, rank, position, state, waiting_on, worker,
                              fence, attempt, created_at, started_at, ended_at, code, input, pool, review_due)
     select run, to_step, key, revision, version, tenant, queue,
-           rank - head_start + retoma.start_of_round(retoma.round_of_item(ordinal - first_ordinal, pool is not null)), ordinal,
+           rank - head_start + retoma.start_of_round(retoma.round_of_item(ordinal - first_ordinal, pooled_items)), ordinal,
            case when kept then 'running' when "left" > 0 then 'waiting' when code is null then 'ready' else 'skipped'
            end::retoma.job_state,
            "left", case when kept then p_worker when "left" = 0 and code is not null then 0 end,

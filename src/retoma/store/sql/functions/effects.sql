@@ -1,6 +1,6 @@
--- Record that an effect starts, if this lease still owns the job. Returns the state: `new`; `begun` by an earlier attempt with
--- an unknown outcome; `done`, with its value; or `lost`, if another lease owns the job. The callback with the given token can
--- be called from now on. The functions and the request are those of the code that runs now.
+-- Record that an effect starts, if this lease still owns the job. Returns the state: `new`; `begun` by an earlier attempt, or
+-- perhaps before a restore, with an unknown outcome; `done`, with its value; or `lost`, if another lease owns the job. The callback
+-- with the given token can be called from now on. The functions and the request are those of the code that runs now.
 create or replace function retoma.begin_effect(
   p_worker int, p_run uuid, p_step text, p_item text, p_revision int, p_fence int, p_name text,
   p_find text, p_find_key text, p_cancel text, p_request json,
@@ -25,7 +25,8 @@ begin
   values (p_run, p_step, p_item, p_revision, p_name, v_version, p_fence, retoma.now(), p_find, p_find_key, p_cancel, p_request)
       on conflict do nothing;
   if found then
-    o_state := 'new';
+    -- In a run that was restored from a backup, the call may have been made elsewhere: `find` is asked first.
+    o_state := case when retoma.may_have_continued_elsewhere(p_run) then 'begun' else 'new' end;
     return;
   end if;
   -- The attempt that began it can no longer record its outcome.

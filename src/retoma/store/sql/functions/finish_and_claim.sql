@@ -152,6 +152,6 @@ $$;
 -- A kept job reads only what its worker has in memory.
 create or replace function retoma.describe_kept_jobs(p_kept retoma.kept_job[]) returns setof retoma.claimed_job stable language sql as $$
   select 'kept', null::int, null::int, k.run, k.step, k.item, k.revision, 1, 1, 0, 0, 0, 0, k.version, k.tenant, null::int, null::json,
-         null::json, '{}'::json[]
+         null::json, null::json[]
     from unnest(p_kept) k;
 $$;

@@ -12,6 +12,9 @@ declare
   v_revision int;
 begin
   if v_action.is_over then
+    if v_action.answer is not null and not exists (select from retoma.runs r where r.id = (v_action.answer ->> 'run')::uuid) then
+      raise exception '%', p_action_key ->> 'key' using errcode = 'RT006';
+    end if;
     return v_action.answer;
   elsif v_run.ended_at is null then
     raise exception '%', v_run.state using errcode = 'RT002';

@@ -75,7 +75,9 @@ begin
   end if;
   select least((select min(ready_at) from retoma.jobs where ready_at is not null),
                (select min(least(paused_until, open_until)) from retoma.pools),
-               (select min(v.next_at) from retoma.reviews v where v.next_at is not null)),
+               -- A job that waits for a budget is checked with every tick that finds it due: that alone is no work.
+               (select min(v.next_at) from retoma.reviews v
+                 where v.next_at is not null and (v.budget is null or v.state <> 'open'))),
          least((select min(o.next_at) from retoma.external_work o where o.ended_at is null and o.next_at < 'infinity'),
                (select min(e.next_at) from retoma.effects e where e.next_at is not null)),
          (select min(r.watch_at) from retoma.runs r where r.ended_at is null)

@@ -23,14 +23,15 @@ create or replace function retoma.create_review(p_now timestamptz, p_job retoma.
     select s.review from retoma.steps s where s.version = p_job.version and s.step = p_job.step
   ), opened as (
     insert into retoma.reviews (run, step, item, revision, version, tenant, planned, reason, opened_at, due_at, remind_at,
-                                escalate_at, expires_at, assignee, next_at)
+                                escalate_at, expires_at, assignee, next_at, budget)
     select p_job.run, p_job.step, p_job.item, p_job.revision, p_job.version, p_job.tenant, p_reason is null, p_reason, p_now,
            p_now + retoma.json_seconds(h.review -> 'due'), p_now + retoma.json_seconds(h.review -> 'remind'),
            p_now + retoma.json_seconds(h.review -> 'escalate'), p_now + retoma.json_seconds(h.review -> 'expires'),
            h.review ->> 'assignee',
            -- Another job may end at the same time without seeing this review: refresh the run's state soon.
            p_now + least(interval '1 second', retoma.json_seconds(h.review -> 'remind'), retoma.json_seconds(h.review -> 'escalate'),
-                         retoma.json_seconds(h.review -> 'expires'))
+                         retoma.json_seconds(h.review -> 'expires')),
+           (p_reason #>> '{budget,id}')::int
       from held h
     returning *
   ), logged as (
@@ -39,7 +40,8 @@ create or replace function retoma.create_review(p_now timestamptz, p_job retoma.
            json_build_object('review', o.id, 'what', 'opened', 'planned', o.planned, 'code', o.reason ->> 'code')
       from opened o
   )
-  select retoma.queue_webhook_event(p_now, o.run, o.tenant, 'review.opened', json_build_object('review', o.id))
+  select retoma.queue_webhook_event(p_now, o.run, o.tenant, 'review.opened', json_build_object('review', o.id)),
+         retoma.notify_of_review(p_now, o::retoma.reviews, 'opened')
     from opened o;
 $$;
 

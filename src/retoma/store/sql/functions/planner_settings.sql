@@ -11,16 +11,23 @@ declare
   v_name text;
 begin
   for v_settings, v_names in values
-    (c_nested_loops, '{abort_bulk_action, add_run_webhooks, advance_bulk_action, begin_effect, cancel_run, claim_deliveries, claim_looks, claim_runs_to_check,
-                       claimed_jobs_of_worker, clear_stuck, create_bulk_action, decide_review, deregister_worker, edit_result, end_effect, fail_overdue_run,
-                       fail_stuck_run, find_answer, finish_and_claim, fork_run, limit_queue, load_previous_work, mark_stuck, next_mark, poll_due,
+    (c_nested_loops, '{abort_bulk_action, add_run_webhooks, advance_bulk_action, begin_effect, cancel_run, claim_deliveries, claim_file_shard,
+                       claim_looks, claim_runs_to_check, claimed_jobs_of_worker, clear_stuck, count_deleted_files, create_bulk_action, decide_review_as,
+                       delete_audit_entries, delete_old_rows, deregister_worker, disable_person, edit_result, end_effect, erase_run,
+                       erase_runs_of_tenant, erase_tenant_rows, fail_overdue_run, fail_stuck_run, find_answer, finish_and_claim, fire_schedule, fork_run,
+                       hold_run, index_files, limit_queue, list_expired_runs, load_previous_work, lock_files, mark_stuck, next_mark, poll_due,
                        process_due_reviews, reap_dead_workers, record_callback, record_delivery_attempt, record_look, record_poll,
-                       record_provider_reports, redeliver, release_due_jobs, repair_runs, rerun_failed, rerun_steps, resolve_orphan, resume_once,
-                       resume_run, retry_job, skip_items, start_children, start_runs, undo_decision, update_metric_counters}'::text[]),
+                       record_provider_reports, redeliver, release_due_jobs, remove_expired_runs, remove_role, repair_runs, rerun_failed, rerun_steps,
+                       reserve_budget, resolve_orphan, resume_once, resume_run, resume_schedule, retry_job, set_role, sign_on, skip_items,
+                       start_children, start_runs, trigger_schedule, undo_decision, update_metric_counters}'::text[]),
+    (c_nested_loops, '{claim_messages, notify_of_budget, notify_of_review, notify_test, prepare_message, record_message_attempt, resend_messages}'),
     (c_indexes_only, '{busy_workers, jobs_by_pool, jobs_by_queue, jobs_of_tenant_by_queue, next_ready_jobs, next_ready_jobs_by_step, queue_load,
                        ready_since, runs_not_started, sample_queues, select_bulk_targets}'),
+    (c_indexes_only, '{begin_restored_state, drop_held, release_held}'),
     -- It joins its own rows, whose number the planner does not know, and looks up all others by `lateral`, one by one.
     (c_indexes_only || ' set enable_nestloop = off set jit = off', '{job_metrics}'),
+    -- The order of the ids would lead through all runs, down to the oldest one that is found.
+    (c_indexes_only || ' set enable_indexscan = off', '{list_runs_by_title}'),
     -- A bitmap would read all due deliveries of a host to send a few.
     ('set enable_bitmapscan = off', '{claim_deliveries}')
   loop

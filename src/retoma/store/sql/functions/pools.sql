@@ -51,8 +51,8 @@ create or replace function retoma.tenant_slots_left(p_pool retoma.pools, p_tenan
        where j.ctid = any (p_jobs) and j.tenant = p_tenant and not retoma.holds_slots(j)) t) end;
 $$;
 
--- Claim jobs that need a pool: tenants take turns, and the lowest rank of each goes first, except for the share of its oldest
--- run. Smaller jobs may overtake one that does not fit for 60 seconds; after that, free slots are reserved for it. A row 'later'
+-- Claim jobs that need a pool: tenants take turns, and the lowest rank of each goes first, except for the share of its waiting
+-- runs. Smaller jobs may overtake one that does not fit for 60 seconds; after that, free slots are reserved for it. A row 'later'
 -- says when the rate lets the next job start.
 create or replace function retoma.claim_pooled(
   p_worker int, p_now timestamptz, p_queues text[], p_versions int[], p_limit int, p_suspect boolean,
@@ -128,8 +128,8 @@ declare
   v_tenants int[];
   v_tenant int;
   v_jobs int;                              -- of this turn of the tenant
-  v_for_oldest int;                        -- of those, for its oldest run
-  v_oldest bigint;
+  v_for_waiting int;                       -- of those, for a waiting run
+  v_waiting bigint;
   v_job record;
   v_got int;
   v_tenant_slots int;                      -- that the tenant may still take
@@ -204,13 +204,12 @@ begin
       exit when v_left <= 0 or v_free <= 0;
       v_tenant_slots := retoma.tenant_slots_left(p_pool, v_tenant, o_jobs);
       v_jobs := greatest(1, least(v_left, v_free) / cardinality(v_tenants));
-      v_for_oldest := case when v_is_rest then 0 else retoma.jobs_for_oldest_run(v_jobs, p_call_number) end;
-      v_oldest := case when v_for_oldest > 0 then (
-        select retoma.oldest_rank_in_pool(
-          p_pool.name, v_tenant, p_queues, p_versions, p_suspect and not o_suspect, p_from, p_before)) end;
+      v_for_waiting := case when v_is_rest then 0 else retoma.jobs_for_waiting_runs(v_jobs, p_call_number) end;
+      v_waiting := case when v_for_waiting > 0 then retoma.rank_of_waiting_run(
+        p_pool.name, v_tenant, p_queues, p_versions, p_suspect and not o_suspect, p_call_number, p_from, p_before) end;
       for v_job in
         select c.*
-          from retoma.ranges_to_claim(v_jobs, v_for_oldest, v_oldest, p_from, p_before) r,
+          from retoma.ranges_to_claim(v_jobs, v_for_waiting, v_waiting, p_from, p_before) r,
                lateral (
                  select j.ctid as job, j.run, j.step, j.item, j.revision, s.slots, j.worker_deaths > 0 as suspect
                    from retoma.jobs j
@@ -243,7 +242,7 @@ begin
         v_got := v_got + 1;
       end loop;
     end loop;
-    -- Distribute the rest; jobs for the oldest run may not fit, or be locked.
+    -- Distribute the rest; jobs for a waiting run may not fit, or be locked.
     exit when v_got = 0 and v_fitting = v_passed and v_is_rest;
     v_is_rest := true;
   end loop;

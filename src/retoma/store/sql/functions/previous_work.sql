@@ -25,7 +25,7 @@ begin
    order by m.revision desc limit 1;
   select * into v_review from retoma.reviews v
    where v.run = p_run and v.step = p_step and v.item = p_item and v.revision = p_revision
-     and v.applied_at is not null and v.state in ('approved', 'rejected', 'expired');
+     and v.budget is null and v.applied_at is not null and v.state in ('approved', 'rejected', 'expired');
   if found then
     -- Without an item, a rejection ended the run: this was an approval, even if the policy of expired reviews has changed since.
     o_decision := case when v_review.item = '' then 'approved' else retoma.effective_decision(v_review)::text end;

@@ -5,7 +5,7 @@ stable language sql as $$
   select case
            when p_outcome in ('failed', 'quarantined', 'skipped', 'parked') then p_outcome
            when p_job.stopping then case when retoma.leaves_something_to_look_for(p_job) then 'parked' else 'cancelled' end
-           when p_outcome = 'review' then 'parked'
+           when p_outcome in ('review', 'over_budget') then 'parked'
            when p_outcome = 'died' and p_job.worker_deaths >= 2 then 'quarantined'
            else 'ready'
          end::retoma.job_state;
@@ -61,7 +61,7 @@ begin
      and (select on_failure from retoma.steps where version = v_job.version and step = p_step) = 'review'
      -- A person is asked once about a job: if they rejected it, it fails.
      and not exists (select from retoma.reviews v
-                      where v.run = p_run and v.step = p_step and v.item = p_item and v.revision = p_revision);
+                      where v.run = p_run and v.step = p_step and v.item = p_item and v.revision = p_revision and v.budget is null);
 end $$;
 
 -- The outcomes that apply, with the locks of the runs that they may stop: stopping a run locks it before its jobs.
@@ -82,6 +82,8 @@ end $$;
 --   crashed            the same, because its child process died
 --   wait, back         the same without counting the attempt: it asked to wait, or its body did not start
 --   parked             its external work continues, which `p_effect` submitted; the attempt is not counted
+--   over_budget        a person decides whether it may pass a budget, because of `p_review`; its body did not start, and the attempt is
+--                      not counted
 --   review             a person decides how to continue, because of `p_review` or, if it failed, of its error
 --   interrupted        its worker stopped while it ran
 --   died               its worker died; the third time it is quarantined
@@ -111,7 +113,7 @@ begin
            pool = retoma.pool_after_outcome(o.outcome, j, retoma.state_after_outcome(o.outcome, j)),
            ready_at = case when retoma.state_after_outcome(o.outcome, j) = 'ready' and o.delay > '0'
                            then p_now + o.delay end,
-           attempt = j.attempt - (o.outcome in ('wait', 'back', 'parked'))::int,
+           attempt = j.attempt - (o.outcome in ('wait', 'back', 'parked', 'over_budget'))::int,
            failures = j.failures + (o.outcome in ('retry', 'crashed', 'quarantined'))::int,
            child_crashes = j.child_crashes + (o.outcome in ('crashed', 'quarantined'))::int,
            worker_deaths = j.worker_deaths + (o.outcome = 'died')::int,
@@ -135,7 +137,7 @@ begin
            (c.job).step, (c.job).item, coalesce(c.error, json_build_object('code', (c.job).code)),
            (c.job).started_at, (c.job).ready_at
       from changed c
-     where c.outcome not in ('back', 'parked', 'review') and (c.job).state not in ('cancelled', 'parked')
+     where c.outcome not in ('back', 'parked', 'review', 'over_budget') and (c.job).state not in ('cancelled', 'parked')
        and ((c.job).code is distinct from 'AWAITS_RUN' or (c.job).fence = 1)
   ), final as (
     select c.job, s.on_failure = 'stop' and (c.job).state <> 'skipped' as stops
@@ -155,7 +157,7 @@ begin
          (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.job_key)
             from changed c
            where case (c.job).state when 'ready' then (c.job).pool is not null and not retoma.may_have_submitted(c.job)
-                                    when 'parked' then c.outcome = 'review' and not (c.job).stopping
+                                    when 'parked' then c.outcome in ('review', 'over_budget') and not (c.job).stopping
                                     else true end),
          (select array_agg(c.job order by (c.job).run, (c.job).step, (c.job).item) from changed c where c.outcome = 'parked'),
          (select array_agg(c.effect order by (c.job).run, (c.job).step, (c.job).item) from changed c where c.outcome = 'parked'),
@@ -166,9 +168,9 @@ begin
          (select array_agg(((c.job).run, (c.job).step, (c.job).item, (c.job).revision)::retoma.job_key)
             from changed c where (c.job).state = 'ready' and c.outcome in ('retry', 'crashed', 'wait')),
          (select array_agg(c.job order by (c.job).run, (c.job).step, (c.job).item)
-            from changed c where c.outcome = 'review' and (c.job).state = 'parked' and not (c.job).stopping),
+            from changed c where c.outcome in ('review', 'over_budget') and (c.job).state = 'parked' and not (c.job).stopping),
          (select array_agg(coalesce(c.review, c.error) order by (c.job).run, (c.job).step, (c.job).item)
-            from changed c where c.outcome = 'review' and (c.job).state = 'parked' and not (c.job).stopping)
+            from changed c where c.outcome in ('review', 'over_budget') and (c.job).state = 'parked' and not (c.job).stopping)
     into o_accepted, o_stopping, o_events, o_failed, v_stopped, v_released, v_parked, v_submissions, v_abandoning, v_retried, v_to_review,
          v_review_reasons;
 

@@ -21,9 +21,10 @@ begin
     insert into retoma.events (run, at, revision, attempt, worker, kind, step, item)
     select run, p_now, revision, attempt, p_worker, 'result', step, item from ended
   ), fired as (
-    select (e.run, e.version, e.tenant, e.revision, e.rank, e.position, e.item, e.step, null, e.outcome, e.items,
-            g.to_step, g.edge_kind, g.via, g.same_item, g.optional, g.self_contained, g.queue, g.head_start, g.dependency_count, g.pool,
-            g.opens_review)::retoma.edge_event as event,
+    select case when g.edge_kind <> 'create' then
+             (e.run, e.version, e.tenant, e.revision, e.rank, e.position, e.item, e.step, null, e.outcome, e.items,
+              g.to_step, g.edge_kind, g.via, g.same_item, g.optional, g.self_contained, g.queue, g.head_start, g.dependency_count, g.pool,
+              g.opens_review)::retoma.edge_event end as event,
            g.edge_kind, e.run, e.version, e.tenant, e.revision, e.rank, e.position, e.item, g.to_step, g.queue, g.head_start, g.pool,
            g.opens_review, g.self_contained and not g.opens_review and g.queue = any (p_queues) and row_number() over () <= p_keep as kept
       from ended e

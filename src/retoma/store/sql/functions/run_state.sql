@@ -50,7 +50,8 @@ begin
               then 'completed_with_errors' else 'completed' end;
 end $$;
 
--- Write the states of runs whose facts have changed, and what follows from them: when a run ends, its event and its deliveries.
+-- Write the states of runs whose facts have changed, and what follows from them: when a run ends, its event, its deliveries and its
+-- notifications.
 create or replace function retoma.refresh_run_state(p_now timestamptz, p_runs uuid[]) returns void language plpgsql as $$
 declare
   v_ended uuid[];
@@ -80,6 +81,10 @@ begin
      from retoma.runs r
     where r.id = any (v_ended) and retoma.has_subscribers(r.id)
     group by r.state;
+  perform retoma.notify_of_runs(p_now, array_agg(r.id order by r.id), 'run.failed')
+     from retoma.runs r
+    where r.id = any (v_ended) and r.state = 'failed'
+   having count(*) > 0;
 end $$;
 
 -- The same after jobs of these runs have ended: most of them are neither stopping (`p_stopping`) nor have reviews, and need

@@ -16,6 +16,7 @@ begin
     perform retoma.record_start_keys(v_now, p_id, p_tenant, p_version, p_key, p_digest);
     select array_agg(k.run order by k.ordinal), array_agg(k.same order by k.ordinal) into v_known, v_same
       from retoma.find_start_keys(p_tenant, p_version, p_key, p_digest) k;
+    perform retoma.refuse_keys_of_removed_runs(p_id, p_key, v_known);
   end if;
   -- If an earlier call is still committing these ids, the insert fails as a duplicate and the caller repeats its call.
   v_existing := array(select r.id from retoma.runs r where r.id = any (p_id));
@@ -58,6 +59,24 @@ begin
   end if;
   if p_notify then
     perform pg_notify('retoma_ready', '');
+  end if;
+end $$;
+
+-- Raise RT006 if a key has started a run that was removed since: nothing must start it again, and its id leads nowhere.
+create or replace function retoma.refuse_keys_of_removed_runs(p_id uuid[], p_key text[], p_known uuid[]) returns void language plpgsql as $$
+declare
+  v_key text;
+begin
+  if p_known = p_id then
+    return;  -- most keys are new
+  end if;
+  select s.key into v_key
+    from unnest(p_id, p_key, p_known) with ordinality as s (id, key, known, ordinal)
+   where s.known <> s.id and not exists (select from retoma.runs r where r.id = s.known) and s.known <> all (p_id)
+   order by s.ordinal
+   limit 1;
+  if found then
+    raise exception '%', v_key using errcode = 'RT006';
   end if;
 end $$;
 

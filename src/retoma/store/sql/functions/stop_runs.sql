@@ -36,7 +36,8 @@ begin
   -- The next poll cancels external work.
   update retoma.external_work set next_at = p_now where run = any (p_runs) and ended_at is null;
 
-  update retoma.runs set final_state = p_final_state where id = any (p_runs) and ended_at is null;
+  -- With `ended_at is null`, a planner that thinks there are few open runs would read all of them.
+  update retoma.runs set final_state = p_final_state where id = any (p_runs) and not retoma.is_final(state);
 end $$;
 
 -- Cancel a run, once for each key. Returns its state afterwards, or null if the tenant has no such run.
@@ -50,7 +51,7 @@ begin
   elsif not retoma.is_final((v_action.run).state) and (v_action.run).state <> 'cancelling' then
     perform retoma.stop_runs(v_action.at, array[p_run], 'cancelled');
     perform retoma.log_action(v_action.at, p_run, revision, p_by, '{"action": "cancel"}')
-       from retoma.runs where id = p_run and ended_at is null;
+       from retoma.runs where id = p_run;
     perform retoma.refresh_run_state(v_action.at, array[p_run]);
   end if;
   return retoma.record_answer(p_run, p_action_key, jsonb_build_object('state', r.state)) ->> 'state' from retoma.runs r where r.id = p_run;

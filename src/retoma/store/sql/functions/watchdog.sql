@@ -72,6 +72,7 @@ begin
   select id, v_now, revision, 'stuck', p_data ->> 'step', p_data ->> 'item', p_data from retoma.runs where id = p_run;
   perform retoma.enqueue_pending_events(array[p_run]);
   perform retoma.insert_deliveries(v_now, array[p_run], 'run.stuck', p_data);
+  perform retoma.notify_of_runs(v_now, array[p_run], 'run.stuck', p_data);
   return true;
 end $$;
 

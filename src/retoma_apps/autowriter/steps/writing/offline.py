@@ -14,8 +14,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from retoma.errors import InvalidInput
+from retoma.translations import N_
 from retoma_apps.autowriter.models import (
     FEATURED,
+    ArticleRequest,
     BriefDraft,
     Content,
     Fact,
@@ -35,18 +38,20 @@ from retoma_apps.autowriter.models import (
 )
 from retoma_apps.autowriter.steps.texts import count_words, fold, truncate
 from retoma_apps.autowriter.steps.writing.ask import MATERIAL
+from retoma_apps.providers import llm
 from retoma_apps.providers.llm import LanguageModel, Message, Reply, Usage
 from retoma_apps.providers.llm.errors import LlmRefused
 from retoma_apps.providers.llm.prompts import find_quoted_text
+from retoma_apps.providers.provider import format_variables
 
 MODEL = "offline/facts"
 FACTS_PER_PARAGRAPH = 2
 _FOLDER = Path(__file__).parent / "offline"
 _LANGUAGES = ("en", "pt-BR")
 _TITLE_LENGTH, _DESCRIPTION_LENGTH = 65, 160
-_NO_MODEL = (
-    "no model configured: set OPENROUTER_API_KEY. Without one, only a few bundled themes can be written, and there are "
-    "no facts about {theme!r} in {language}"
+NO_MODEL = N_(
+    "no model configured: set %(variables)s. Without one, only a few bundled themes can be written, and there are no "
+    "facts about “%(theme)s” in %(language)s"
 )
 
 
@@ -84,6 +89,16 @@ def load_texts(language: str) -> Texts:
     return Texts.model_validate(tomllib.loads((_FOLDER / f"{language}.toml").read_text("utf-8")))
 
 
+class NeedsLanguageModel(InvalidInput):
+    """There are no facts about the theme, and no language model is configured. `values` are those of the message."""
+
+    code = "NO_MODEL"
+
+    def __init__(self, theme: str, language: str) -> None:
+        self.values = {"variables": format_variables(llm.PROVIDERS), "theme": theme[:120], "language": language}
+        super().__init__(NO_MODEL, **self.values)
+
+
 class OfflineWriter:
     """Costs nothing. It answers the tasks of this application only."""
 
@@ -105,16 +120,24 @@ def list_themes() -> list[tuple[str, str]]:
     return [(sheet.tags[0], language) for language in _LANGUAGES for sheet in load_texts(language).themes]
 
 
-def has_facts(theme: str, language: str) -> bool:
-    """Whether an article about this theme can be written offline."""
-    return _match_sheet(theme, language) is not None
+def list_bundled_facts(language: str) -> list[Fact]:
+    """Return the facts of all themes in this language."""
+    themes = load_texts(language).themes if language in _LANGUAGES else ()
+    return [fact for sheet in themes for section in sheet.sections for fact in section.facts]
+
+
+def find_theme_problem(model: LanguageModel, request: ArticleRequest) -> NeedsLanguageModel | None:
+    """Return why this model cannot write the article, or None. Only the offline writer knows some themes only."""
+    if model.provider.name != OfflineWriter.name or _match_sheet(request.theme, request.language) is not None:
+        return None
+    return NeedsLanguageModel(request.theme, request.language)
 
 
 def _find_sheet(material: dict[str, Any]) -> tuple[Texts, Sheet]:
     """Return the texts of the language and the sheet of the theme. Raise LlmRefused if there is none."""
     theme, language = str(material["theme"]), str(material["language"])
     if (sheet := _match_sheet(theme, language)) is None:
-        raise LlmRefused(_NO_MODEL.format(theme=theme[:120], language=language), "NO_MODEL")
+        raise LlmRefused(str(NeedsLanguageModel(theme, language)), NeedsLanguageModel.code)
     return load_texts(language), sheet
 
 

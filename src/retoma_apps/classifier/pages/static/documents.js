@@ -1,6 +1,8 @@
 // Refreshes an execution: fetches the rows that events name and the parts around the table. A row or a part that a
 // person is using stays as it is until they leave it.
 
+import { registerKey, registerNumbers } from "/static/keys.js";
+
 const KINDS = ["start", "result", "failure", "retry", "action", "stuck", "resume", "end"];
 const SHORTEST = 500;
 const NET = 15000;
@@ -133,7 +135,7 @@ function place(fresh, used) {
   for (const next of [...fresh.querySelectorAll("tr[data-c]")]) {
     const row = document.getElementById(next.id);
     if (isInUse(row, used)) changed.add(next.id);
-    else if (!row) insert(document.importNode(next, true));
+    else if (!row) { if (isFiltered && table.querySelectorAll("tr[data-c]").length < Number(table.dataset.size)) insert(document.importNode(next, true)); }
     else if (row.outerHTML !== next.outerHTML) row.replaceWith(document.importNode(next, true));
   }
 }
@@ -163,6 +165,7 @@ function listUsedElements() {
 }
 
 function isInUse(part, used) {
+  if (part?.querySelector("[data-pick]:checked")) return true;
   return used.some((each) => each !== document.body && part?.contains(each));
 }
 
@@ -212,24 +215,31 @@ async function edit(event) {
   (place.querySelector("select") ?? place.querySelector("[data-edit]"))?.focus({ preventScroll: true });
 }
 
-// The batch as a map in upload order: adjacent errors are visible as groups.
-const FILLS = { CONCLUIDO: "lo", REVER: "f-human", ERRO: "f-fail", PULADO: "f-skip", PROCESSANDO: "f-run3", PENDENTE: "f-wait" };
+// The batch as a map in upload order: adjacent errors are visible as groups. A cell leads to its document.
+const FILLS = { C: "lo", V: "f-human", E: "f-fail", S: "f-skip", R: "f-run3", P: "f-wait" };
 const FEWEST = 40;
 const ACROSS = 100;
+const MAP_INTERVAL = 5000;
+let mapAt = -MAP_INTERVAL;
 
-function draw() {
-  const place = document.querySelector("#c-progress .pad");
-  const all = table.querySelectorAll("tr[data-s]");
-  if (!place || query.get("status") || query.get("q") || all.length < FEWEST) return;
-  const across = Math.min(ACROSS, Math.ceil(Math.sqrt(all.length * 8)));
+async function draw() {
+  const place = document.getElementById("c-map");
+  if (!place || Date.now() - mapAt < MAP_INTERVAL) return;
+  mapAt = Date.now();
+  const answer = await fetch(table.dataset.map).catch(() => null);
+  if (!answer?.ok) return;
+  const { statuses } = await answer.json();
+  place.hidden = statuses.length < FEWEST;
+  if (place.hidden) return;
+  const across = Math.min(ACROSS, Math.ceil(Math.sqrt(statuses.length * 8)));
   const paths = {};
-  all.forEach((row, number) => {
+  [...statuses].forEach((status, number) => {
     const x = (number % across) * 10, y = Math.floor(number / across) * 8;
-    paths[row.dataset.s] = `${paths[row.dataset.s] ?? ""}M${x} ${y}h9v7h-9z`;
+    paths[status] = `${paths[status] ?? ""}M${x} ${y}h9v7h-9z`;
   });
   const made = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   made.setAttribute("class", "map");
-  made.setAttribute("viewBox", `0 0 ${across * 10 - 1} ${Math.ceil(all.length / across) * 8 - 1}`);
+  made.setAttribute("viewBox", `0 0 ${across * 10 - 1} ${Math.ceil(statuses.length / across) * 8 - 1}`);
   made.setAttribute("aria-hidden", "true");
   for (const [status, path] of Object.entries(paths)) {
     const part = document.createElementNS("http://www.w3.org/2000/svg", "path");
@@ -237,8 +247,106 @@ function draw() {
     part.setAttribute("d", path);
     made.append(part);
   }
-  place.querySelector("svg.map")?.remove();
-  place.append(made);
+  const numberAt = (event) => {
+    const box = made.getBoundingClientRect();
+    const column = Math.floor((event.clientX - box.left) / box.width * across);
+    const line = Math.floor((event.clientY - box.top) / box.height * Math.ceil(statuses.length / across));
+    return line * across + column + 1;
+  };
+  made.addEventListener("pointermove", (event) => { place.querySelector(".pad").title = place.dataset.hint.replace("{number}", numberAt(event)); });
+  made.addEventListener("click", (event) => openAt(Math.min(numberAt(event), statuses.length)));
+  place.querySelector(".pad").replaceChildren(made);
+}
+
+function openAt(number) {
+  const wanted = new URLSearchParams({ doc: String(number) });
+  if (number > 1) wanted.set("depois", String(number - 1));
+  location.assign(`${location.pathname}?${wanted}#leitor`);
+}
+
+// Reads a document beside the table, without leaving the page.
+async function read(number) {
+  if (!number) return false;
+  const wanted = new URLSearchParams(location.search);
+  wanted.set("doc", number);
+  const answer = await fetch(`${table.dataset.reader}?${wanted}`).catch(() => null);
+  const fresh = answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("leitor") : null;
+  if (!fresh) return location.assign(`?${wanted}#leitor`);
+  showReader(fresh, number);
+  history.replaceState(null, "", `?${wanted}`);
+}
+
+function showReader(fresh, number) {
+  document.getElementById("leitor").replaceWith(document.importNode(fresh, true));
+  for (const row of document.querySelectorAll("tr.reading")) row.classList.remove("reading");
+  const row = document.getElementById(`d${number}`);
+  row?.classList.add("reading");
+  row?.scrollIntoView({ block: "nearest" });
+  if (matchMedia("(max-width: 1240px)").matches) document.getElementById("leitor").scrollIntoView({ block: "start" });
+}
+
+// Decides the document that is read, and goes on to the next. The answer is this page with the new state.
+async function decide(form) {
+  const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { accept: "text/html" } }).catch(() => null);
+  if (!answer?.ok) return form.submit();
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const id of ["leitor", "documents", "c-progress", "c-chips", "c-errors"]) {
+    const part = document.getElementById(id), next = fresh.getElementById(id);
+    if (!part || !next) continue;
+    if (id === "leitor") showReader(next, next.dataset.number);
+    else part.replaceChildren(...[...next.childNodes].map((each) => document.importNode(each, true)));
+  }
+  const address = new URL(answer.url);
+  address.searchParams.delete("notice");
+  history.replaceState(null, "", address.pathname + address.search);
+  const reader = document.getElementById("leitor");
+  document.getElementById(`d${reader.dataset.number}`)?.classList.add("reading");
+  reader.querySelector(".paper")?.focus({ preventScroll: true });
+  countPicked();
+}
+
+function findForm(name) {
+  return document.querySelector(`#leitor form[data-decide=${name}]`);
+}
+
+function pick() {
+  const reader = document.getElementById("leitor");
+  const box = document.querySelector(`#d${reader.dataset.number} [data-pick]`);
+  if (!box) return false;
+  box.checked = !box.checked;
+  countPicked();
+}
+
+function countPicked() {
+  const say = document.querySelector("[data-picked]");
+  if (!say) return; // a viewer decides nothing
+  const count = table.querySelectorAll("[data-pick]:checked").length;
+  say.textContent = count ? say.dataset.text.replace("{count}", count) : "";
+}
+
+function registerKeys() {
+  const reader = () => document.getElementById("leitor").dataset;
+  const first = () => table.querySelector("tr[data-c]")?.id.slice(1);
+  registerKey("next", () => { const number = reader().number ? reader().next : first(); if (!number) return false; read(number); });
+  registerKey("previous", () => { if (!reader().previous) return false; read(reader().previous); });
+  registerKey("approve", () => { const form = findForm("approve"); if (!form) return false; decide(form); });
+  registerKey("reject", () => { const form = findForm("reject"); if (!form) return false; decide(form); });
+  registerKey("edit", () => { const form = findForm("edit"); if (!form) return false; form.querySelector("select").focus(); });
+  registerKey("select", pick);
+  registerNumbers((_, number) => {
+    const form = findForm("edit");
+    const option = form?.querySelector("select").options[number];
+    if (!option) return false;
+    form.querySelector("select").value = option.value;
+    decide(form);
+  });
+}
+
+function openLink(event) {
+  const link = event.target.closest("[data-read]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  read(link.dataset.read);
 }
 
 draw();
@@ -248,3 +356,14 @@ setInterval(checkStream, NET);
 document.addEventListener("visibilitychange", change);
 window.addEventListener("pagehide", stop);
 table.addEventListener("click", edit);
+document.addEventListener("click", openLink);
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("#leitor form[data-decide]")) return;
+  event.preventDefault();
+  decide(event.target);
+});
+table.addEventListener("change", (event) => {
+  if (event.target.matches("[data-pick-all]")) for (const box of table.querySelectorAll("[data-pick]")) box.checked = event.target.checked;
+  countPicked();
+});
+registerKeys();

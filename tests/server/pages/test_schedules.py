@@ -1,0 +1,76 @@
+"""The pages of schedules: the list, one with its history, and the form."""
+
+from __future__ import annotations
+
+import re
+
+from retoma import App
+from retoma.schedules import Schedule
+from tests.server.api import app
+from tests.server.pages.visitor import OpenPages, Visitor, token_of, visible_text
+
+FORM = {
+    "name": "nightly",
+    "pipeline": "film",
+    "tenant": "default",
+    "cron": "0 3 * * *",
+    "time_zone": "America/Sao_Paulo",
+    "inputs": '{"topic": "{{ due_date }}"}',
+    "catch_up": "all",
+    "catch_up_limit": "3",
+    "overlap": "skip",
+}
+
+
+async def test_the_form_shows_the_next_times_and_creates_a_schedule(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        page = await visitor.get("/schedules/new?cron=0+3+*+*+*&time_zone=America/Sao_Paulo")
+        assert visible_text(page).count("America/Sao_Paulo") == 5
+        answer = await visitor.post("/schedules/new", FORM | {"csrf": token_of(page)})
+        assert answer.status_code == 303, answer.text
+        shown = visible_text(await visitor.get(answer.headers["location"]))
+        assert "The schedule is created." in shown
+        (created,) = await visitor.client.schedules.list()
+        assert (created.cron, created.catch_up, created.catch_up_limit) == ("0 3 * * *", "all", 3)
+        listed = visible_text(await visitor.get("/schedules"))
+        assert "2030-01-02 06:00" in listed
+        assert "2030-01-02 03:00 America/Sao_Paulo" in listed
+
+
+async def test_the_form_keeps_what_was_entered_and_says_what_is_wrong(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        page = await visitor.get("/schedules/new")
+        answer = await visitor.post("/schedules/new", FORM | {"csrf": token_of(page), "inputs": "{"})
+        assert answer.status_code == 422
+        assert "The inputs must be a JSON object" in visible_text(answer)
+        assert 'value="nightly"' in answer.text
+
+
+async def test_a_schedule_is_paused_resumed_triggered_and_deleted_on_its_page(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        created = await visitor.client.schedules.create("hourly", "film", every=3600)
+        path = f"/schedules/{created.id}"
+        assert "The schedule is paused." in await submit(visitor, path, "pause")
+        assert "starts runs again" in await submit(visitor, path, "resume")
+        assert "has started this run" in await submit(visitor, path, "trigger")
+        history = visible_text(await visitor.get(path))
+        assert re.search(r"started by \w+", history)
+        assert "The schedule is deleted." in await submit(visitor, path, "delete")
+
+
+async def test_a_schedule_of_the_code_has_no_button_to_delete_it(open_pages: OpenPages) -> None:
+    declared = App("films", pipelines=list(app.own_pipelines.values()), schedules=[Schedule("daily", "film", every=60)])
+    async with open_pages(application=declared) as visitor:
+        (saved,) = await visitor.client.schedules.declare()
+        page = await visitor.get(f"/schedules/{saved.id}")
+        assert "the code of films" in visible_text(page)
+        assert f"/schedules/{saved.id}/delete" not in page.text
+        answer = await visitor.post(f"/schedules/{saved.id}/delete", {"csrf": token_of(page)})
+        assert answer.status_code == 409
+
+
+async def submit(visitor: Visitor, path: str, action: str) -> str:
+    page = await visitor.get(path)
+    answer = await visitor.post(f"{path}/{action}", {"csrf": token_of(page), "key": action})
+    assert answer.status_code == 303, answer.text
+    return visible_text(await visitor.get(answer.headers["location"]))
