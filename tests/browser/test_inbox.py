@@ -269,6 +269,7 @@ async def test_keys_are_shown_changed_and_off_in_fields(newsroom: Screen) -> Non
     await page.get_by_label("Approve", exact=True).fill("y")
     await page.get_by_role("button", name="Save the keys").click()
     await expect(page.locator("[data-do=approve] kbd")).to_have_text("Y")
+    await page.wait_for_load_state()  # until the scripts of the next page have run, a key is lost
     await page.keyboard.press("/")
     await page.keyboard.type("y")
     await expect(page.locator("#filter [type=search]")).to_have_value("y")

@@ -109,7 +109,6 @@ async def test_ten_scripts_are_read_and_decided_with_few_keys_and_no_page_load(s
         await screen.sandbox.clock.advance(timedelta(minutes=1))
     reviews = await screen.sandbox.client.reviews.list()  # in the order in which they opened, as in the inbox
     page = await screen.open("/reviews")
-    await expect(page.locator("[data-do=help]")).to_be_visible()  # the scripts have run: a key before that is lost
     loads: list[str] = []
     page.on("load", lambda loaded: loads.append(loaded.url))
     keys: list[str] = []
