@@ -360,5 +360,5 @@ async def test_measuring_the_load_reads_no_history(open_sandbox: OpenSandbox, ta
                 (found,) = await connection.fetch("select * from retoma.queue_load('default', 20000, 20, '30 s')")
     assert (found["queued"], found["running"], found["busy_workers"]) == (1, 1, 1)
     assert read.whole_tables.keys() <= {"steps"}
-    del read.entries["open_runs"]  # it has entries of the runs that were deleted a moment ago
+    read.entries.pop("open_runs", None)  # until a vacuum, it has entries of the runs that were deleted a moment ago
     assert sum(read.entries.values()) <= FEW, str(read.entries)
