@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from time import monotonic
+from types import CodeType
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
+from jinja2 import BytecodeCache, ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket
 
 from retoma.app import App
 from retoma.client import Client
@@ -97,6 +99,22 @@ async def _count_waiting(client: Client) -> tuple[int, int]:
     return sum(each.open for each in await client.reviews.count_open()), len(stuck)
 
 
+class _CompiledTemplates(BytecodeCache):
+    """Keep compiled templates in memory: what is compiled for one environment serves the others."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, str], CodeType | None] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._codes.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._codes[bucket.key, bucket.checksum] = bucket.code
+
+
+_COMPILED_TEMPLATES = _CompiledTemplates()
+
+
 def _create_environment(translator: Translator, application: App | None) -> Environment:
     """Macros see only the globals of their environment, so each language of each application has its own."""
     ours = PackageLoader("retoma.server.pages")
@@ -105,6 +123,7 @@ def _create_environment(translator: Translator, application: App | None) -> Envi
         extensions=["jinja2.ext.i18n"],
         loader=ours if folder is None else ChoiceLoader([ours, FileSystemLoader(folder)]),
         autoescape=True,
+        bytecode_cache=_COMPILED_TEMPLATES,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
