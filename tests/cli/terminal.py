@@ -94,7 +94,7 @@ class Terminal:
     def out(self, *command: str, stdin: str | None = None) -> str:
         """Return the output of a command that must succeed."""
         ended = self.run(*command, stdin=stdin)
-        assert ended.returncode == 0, ended.stderr
+        assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout
 
     def json(self, *command: str) -> Any:

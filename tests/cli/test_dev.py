@@ -32,6 +32,7 @@ from retoma.records import StepProgress
 from retoma.states import JobState
 from retoma.store.database import Database
 from tests.cli.terminal import FILM, Terminal, wait_until
+from tests.conftest import OpenSandbox
 from tests.wait_timeout import WAIT_TIMEOUT
 
 SHOWN = """
@@ -340,6 +341,31 @@ def test_the_demo_reports_what_it_could_not_prove(
     proof = Proof(finished=frozenset({("script", "")}), interrupted=frozenset({("scenes", "")}))
     counted = Counter({(step, ""): times for step, times in bodies.items()})
     assert next(proof.find_violations(counted), None) == objection
+
+
+async def test_a_job_that_the_killed_worker_had_claimed_but_not_begun_is_not_interrupted(
+    open_sandbox: OpenSandbox,
+) -> None:
+    async with open_sandbox(demo.demo) as sandbox:
+        run = await sandbox.client.start(demo.demo)
+        async with sandbox.manual_worker() as worker:
+            await worker.claim()
+            jobs = await sandbox.client.runs.list_jobs(run.id)
+            proof = Proof()
+            proof.record_jobs(jobs, Counter())
+            assert not proof.interrupted
+            proof.record_jobs(jobs, Counter({("script", ""): 1}))
+            assert proof.interrupted == {("script", "")}
+
+
+async def test_a_result_that_is_committed_as_the_worker_dies_counts_as_finished(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(demo.demo) as sandbox:
+        run = await sandbox.client.start(demo.demo, {"pace": 0})
+        proof = Proof(interrupted=frozenset({("script", ""), ("film", "")}))
+        await sandbox.work()
+        proof.record_late_results(await sandbox.client.runs.list_jobs(run.id))
+        assert proof.finished == {("script", ""), ("film", "")}
+        assert not proof.interrupted
 
 
 async def test_every_demo_finding_is_shown_in_the_language_of_the_locale(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from uuid import UUID
 
 from retoma import demo
 from retoma.cli.demo.board import Board
-from retoma.cli.demo.proof import JobName, Proof, get_job_name
+from retoma.cli.demo.proof import JobName, Proof, count_calls, get_job_name
 from retoma.cli.messages import format_decimal, get_language, gettext
 from retoma.cli.worker_process import SupervisedWorker
 from retoma.client import Client
@@ -51,6 +52,7 @@ class Demo:
                 gettext("the run has not finished after %(seconds)s s", seconds=f"{TIMEOUT_SECONDS:g}"), style="red"
             )
             return False
+        self._proof.record_late_results(await self._client.runs.list_jobs(started.id))
         self._board.clear()
         self._board.print_timed(
             gettext("the film is ready, %(after)s s after the start", after=self._format_elapsed(self._started_at)),
@@ -61,7 +63,8 @@ class Demo:
     async def on_worker_exit(self) -> None:
         """Record the jobs before the next worker starts, while nothing changes."""
         if self.run_id is not None:
-            self._proof.record_jobs(await self._client.runs.list_jobs(self.run_id))
+            calls = count_calls(demo.effects_path(self.run_id))
+            self._proof.record_jobs(await self._client.runs.list_jobs(self.run_id), calls)
             self._jobs_recorded.set()
 
     async def _watch(self, run: UUID, worker: SupervisedWorker) -> None:
@@ -69,7 +72,7 @@ class Demo:
             jobs = await self._client.runs.list_jobs(run)
             await self._report_progress(jobs, worker)
             await self._show_progress(run, await self._format_note())
-            if self._killed_at is None and _should_kill(jobs):
+            if self._killed_at is None and _should_kill(jobs, count_calls(demo.effects_path(run))):
                 await self._kill(worker)
             await asyncio.sleep(POLL_SECONDS)
         await self._show_progress(run)
@@ -140,7 +143,7 @@ class Demo:
         return format_decimal(time.monotonic() - moment)
 
 
-def _should_kill(jobs: list[Job]) -> bool:
+def _should_kill(jobs: list[Job], calls: Counter[JobName]) -> bool:
     done = sum(job.state is JobState.SUCCEEDED and bool(job.item) for job in jobs)
-    running = sum(job.state is JobState.RUNNING for job in jobs)
-    return done >= MIN_FINISHED_JOBS and running >= 2
+    begun = sum(job.state is JobState.RUNNING and calls[get_job_name(job)] > 0 for job in jobs)
+    return done >= MIN_FINISHED_JOBS and begun >= 2

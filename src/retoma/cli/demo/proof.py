@@ -28,15 +28,21 @@ def get_job_name(job: Job) -> JobName:
 
 @dataclass
 class Proof:
-    """The jobs that the killed worker had finished, and those it was running."""
+    """The jobs that the killed worker had finished, and those whose step it had begun."""
 
     finished: frozenset[JobName] = frozenset()
     interrupted: frozenset[JobName] = frozenset()
 
-    def record_jobs(self, jobs: Iterable[Job]) -> None:
+    def record_jobs(self, jobs: Iterable[Job], calls: Counter[JobName]) -> None:
         by_state = [(job.state, get_job_name(job)) for job in jobs]
         self.finished = frozenset(name for state, name in by_state if state is JobState.SUCCEEDED)
-        self.interrupted = frozenset(name for state, name in by_state if state is JobState.RUNNING)
+        self.interrupted = frozenset(name for state, name in by_state if state is JobState.RUNNING and calls[name])
+
+    def record_late_results(self, jobs: Iterable[Job]) -> None:
+        """The last results of the worker may have been committed just after its death."""
+        late = self.interrupted & {get_job_name(job) for job in jobs if job.attempt == 1}
+        self.finished |= late
+        self.interrupted -= late
 
     async def show(self, client: Client, run: UUID, board: Board) -> bool:
         """Compare with the side effects of the steps, and print the result. Return False on a violation."""
@@ -83,7 +89,7 @@ class Proof:
 
 def count_calls(file: Path) -> Counter[JobName]:
     """Count the calls of each step's function by the lines that it wrote."""
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     return Counter((line["step"], line["item"]) for line in lines)
 
 
