@@ -34,6 +34,7 @@ from bench.chaos.checker import (
 from bench.chaos.client import Users
 from bench.chaos.faults import OUTCOME_LOST, FaultInjector
 from bench.chaos.ledger import NAME, read
+from bench.chaos.operations import Operations, find_excess
 from bench.chaos.operator import Operator
 from bench.chaos.processes import LogSummary, Pooler, Postgres, WorkerProcess, read_logs, until
 from bench.chaos.proxy import Proxy
@@ -66,6 +67,10 @@ REQUIRED_COUNTS = (
     "deliveries delivered",
     "callbacks accepted",
     "actions repeated with their keys",
+    "runs removed by retention",
+    "starts refused because their run was removed",
+    "scheduled runs",
+    "times that the budget was raised",
 )
 REQUIRED_FAULTS = (
     "worker killed (SIGKILL)",
@@ -126,6 +131,7 @@ class Run:
         self._looked_at = 0
         self._wrong_counters: list[str] = []
         self._wrong_slots: list[str] = []
+        self._excess: list[str] = []
         self._undrained = 0
 
     async def run(self) -> Findings:
@@ -154,18 +160,23 @@ class Run:
         trouble = FaultInjector(random.Random(self._seed), proxy, self._postgres, workers, database)
         users = Users(client, receiver, self._seed, USERS)
         operator = Operator(client, users.log, self._seed + 2)
+        operations = Operations(client, users.log, self._seed + 3)
+        operating = asyncio.ensure_future(operations.run())
         walking = asyncio.gather(postman.run(), editor.run(), operator.run())
         try:
             await until(lambda: all(worker.is_ready for worker in workers), time.monotonic() + 30)
             await self._inject_faults(trouble, users)
             operator.only_repeats = True
-            await self._drain(direct, trouble)
+            operating.cancel()
+            await self._drain(direct, trouble, operations)
         finally:
-            walking.cancel()
-            with suppress(asyncio.CancelledError):
-                await walking
+            for task in (walking, operating):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
             await asyncio.gather(*(worker.close(task) for worker, task in zip(workers, keeping, strict=True)))
         findings = await self._check_results(direct, users, trouble, receiver, postman)
+        await operations.check(findings, direct, read(self._folder / NAME))
         findings.expect("decisions answered inconsistently", editor.contradictions)
         findings.figures |= {"review decisions": editor.decided, "late decisions": editor.too_late}
         findings.expect("repeated actions with another answer", operator.contradictions)
@@ -202,14 +213,16 @@ class Run:
                 self._looked_at += looked_at
                 self._wrong_counters += wrong
                 self._wrong_slots += await find_wrong_slots(connection)
+                self._excess += await find_excess(connection)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 pass
             finally:
                 connection.terminate()
 
-    async def _drain(self, direct: Database, trouble: FaultInjector) -> None:
+    async def _drain(self, direct: Database, trouble: FaultInjector, operations: Operations) -> None:
         await asyncio.to_thread(self._postgres.revive)
         await trouble.finish()
+        await operations.finish()
         deadline, least = time.monotonic() + LONGEST_STALL, inf
         while time.monotonic() < deadline:
             async with direct.connection() as connection:
@@ -241,6 +254,7 @@ class Run:
         said = read_logs(self._folder)
         findings.expect("inconsistent slots during the run", self._wrong_slots)
         findings.expect("inconsistent counters during the run", self._wrong_counters)
+        findings.expect("budgets that were passed", self._excess)
         findings.expect("workers that exited unexpectedly", _find_exited_workers(workers))
         findings.expect("unhandled errors", said.errors)
         trouble.hits["workers with a clock an hour off"] += sum(worker.skewed for worker in workers)

@@ -17,6 +17,7 @@ from bench.chaos.chance import child_nonce, mix
 from bench.chaos.farm import Farm
 from retoma import App, Context, GiveUp, Items, Pipeline, Pool, Retry, fixed_delay, minutes, seconds
 from retoma.errors import RateLimited
+from retoma.schedules import Schedule
 from retoma.webhooks import sender
 from retoma.worker import external_work_poller
 
@@ -484,6 +485,51 @@ async def volume(story: Items[StepOutput], *, ctx: Context) -> StepOutput:
     return await work(ctx, story)
 
 
+KEPT_SECONDS = 10  # after the end of a receipt
+receipt = Pipeline("receipt", inputs=Inputs, retry=PATIENT, retention=seconds(KEPT_SECONDS))
+
+
+@receipt.step
+async def entered(nonce: str, *, ctx: Context) -> StepOutput:
+    ctx.charge("office", "receipt", micros=1)
+    return await work(ctx, nonce)
+
+
+@receipt.step
+async def filed(entered: StepOutput, *, ctx: Context) -> StepOutput:
+    return await work(ctx, entered)
+
+
+RECEIPT_STEPS = ("entered", "filed")
+STAKE = 100  # in micros
+wager = Pipeline("wager", inputs=Inputs, retry=PATIENT)
+
+
+@wager.step(estimated_cost=STAKE / 1_000_000)
+async def staked(nonce: str, *, ctx: Context) -> StepOutput:
+    output = await work(ctx, nonce)
+    ctx.charge("bank", "stake", micros=STAKE)
+    return output
+
+
+@wager.step
+async def settled(staked: StepOutput, *, ctx: Context) -> StepOutput:
+    return await work(ctx, staked)
+
+
+bell = Pipeline("bell", inputs=Inputs, retry=PATIENT)
+
+
+@bell.step
+async def rung(nonce: str, *, ctx: Context) -> StepOutput:
+    return await work(ctx, nonce)
+
+
+RUNG: dict[str, Any] = {"nonce": "{{ schedule }} {{ due_at }}", "size": 0}
+HOURS = Schedule("hours", bell, every=seconds(2), catch_up="all", catch_up_limit=1_000, inputs=RUNG)
+CHIME = Schedule("chime", bell, every=seconds(1), overlap="skip", inputs=RUNG)
+
+
 app = App(
     "chaos",
     pipelines=[
@@ -503,6 +549,10 @@ app = App(
         column,
         printing,
         anthology,
+        receipt,
+        wager,
+        bell,
     ],
+    schedules=[HOURS, CHIME],
     resources={"farm": Farm()},
 )

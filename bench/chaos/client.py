@@ -17,7 +17,12 @@ from retoma.client import Client
 from retoma.errors import DatabaseUnavailable
 
 TENANTS = ["north", "south", "east"]
-PIPELINES = [*app.pipelines, "rendering", "rendering", "voyage", "voyage", "printing"]
+BANK = "bank"  # the tenant of the wagers, which has a budget
+STARTED_BY_SCHEDULES = "bell"
+PIPELINES = [
+    *(name for name in app.pipelines if name != STARTED_BY_SCHEDULES),
+    *("rendering", "rendering", "voyage", "voyage", "printing"),
+]
 LONGEST_WAIT = timedelta(seconds=5)
 MOST_RENDERINGS = 40  # open at a time: their pool is small, and its waiting jobs must end after the faults
 
@@ -28,6 +33,8 @@ class Acknowledged:
     pipeline: str
     nonce: str
     size: int
+    tenant: str = "default"
+    key: str | None = None
     cancelled_at: float | None = None  # monotonic time of the response
     wants_webhook: bool = False
 
@@ -86,8 +93,9 @@ class Users:
         self.log.delayed += run_at is not None
         twice = key is not None and dice.random() < 0.3
         self.log.sent_twice += twice
-        tenant = dice.choice(TENANTS)
-        hook = self._webhook(dice) if dice.random() < 0.5 else None
+        tenant = BANK if pipeline == "wager" else dice.choice(TENANTS)
+        # The deliveries of a removed run could not be compared with what the receiver got.
+        hook = self._webhook(dice) if dice.random() < 0.5 and pipeline != "receipt" else None
         while True:
             sending = [
                 self._client.start(pipeline, given, tenant=tenant, key=key, run_at=run_at, webhook=hook)
@@ -102,7 +110,7 @@ class Users:
                 self.log.contradictions.append(f"the key of {nonce} gave {known}")
             if known:
                 self.log.acknowledged[nonce] = Acknowledged(
-                    known.pop(), pipeline, nonce, given.size, wants_webhook=hook is not None
+                    known.pop(), pipeline, nonce, given.size, tenant, key, wants_webhook=hook is not None
                 )
                 return self.log.acknowledged[nonce]
             self.log.unanswered += 1

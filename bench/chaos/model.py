@@ -213,6 +213,18 @@ def anthology(story: Story) -> None:
     story.step("volume", join_values(stories))
 
 
+def receipt(story: Story) -> None:
+    story.step("filed", story.step("entered", story.nonce))
+
+
+def wager(story: Story) -> None:
+    story.step("settled", story.step("staked", story.nonce))
+
+
+def bell(story: Story) -> None:
+    story.step("rung", story.nonce)
+
+
 PIPELINES: dict[str, Callable[[Story], None]] = {
     told.__name__: told
     for told in (
@@ -232,6 +244,9 @@ PIPELINES: dict[str, Callable[[Story], None]] = {
         column,
         printing,
         anthology,
+        receipt,
+        wager,
+        bell,
     )
 }
 

@@ -30,7 +30,8 @@ class Reviewer:
         while True:
             try:
                 for review in await self._client.reviews.list():
-                    await self._decide(review)
+                    if review.planned:  # those end when the budget is raised
+                        await self._decide(review)
             except DatabaseUnavailable:
                 pass  # in the next round
             await asyncio.sleep(SECONDS_BETWEEN_ROUNDS)
