@@ -29,7 +29,10 @@ _TABLES = (
     " where table_schema = 'retoma' and c.column_name = 'run' and c.data_type = 'uuid' and t.table_type = 'BASE TABLE'"
     " and table_name not in ('charges', 'notifications', 'schedule_occurrences', 'start_keys')"
 )
-_LEFTOVERS = "select count(*) from retoma.{} x where not exists (select from retoma.runs r where r.id = x.run)"
+_LEFTOVERS = (
+    "select count(*) from retoma.{} x"
+    " where x.run is not null and not exists (select from retoma.runs r where r.id = x.run)"
+)
 _ENDED_RECEIPTS = (
     "select r.id from retoma.runs r join retoma.versions v on v.id = r.version"
     " where v.pipeline = 'receipt' and r.ended_at is not null"

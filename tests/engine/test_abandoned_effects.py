@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from retoma import Context, GiveUp, NeedsReview, Pipeline, PollResult, Pool, Retry, RetryLater, minutes, seconds
-from retoma.errors import Conflict, DatabaseUnavailable, NotFound
+from retoma.errors import Conflict, DatabaseUnavailable, NotFound, RateLimited
 from retoma.reviews import Decision
 from retoma.store import effects
 from retoma.store.effects import DueLook
@@ -33,6 +33,7 @@ from tests.engine.builders import (
 )
 from tests.engine.test_external_work import EVERY, Host, count_used_slots, film, run_poller, start_parked
 from tests.engine.test_leases import killed_worker
+from tests.engine.test_retention_races import wait_until_blocked
 from tests.engine.test_watchdog import run_watchdog
 from tests.wait_timeout import WAIT_TIMEOUT
 
@@ -405,6 +406,35 @@ async def test_an_answer_that_says_that_nothing_happened_does_not_end_a_look(ope
         await effects.undo_effect(sandbox.database, effects.LeasedEffect(run, "buy", "", 1, fence, "order"))
         await look(sandbox)
         assert (await state(sandbox, run), await list_resolutions(sandbox)) == ("cancelled", ["not_submitted"])
+
+
+async def test_a_submission_that_is_refused_while_its_dead_worker_is_reaped_does_not_keep_the_run_open(
+    open_sandbox: OpenSandbox,
+) -> None:
+    desk, pipeline, answers, begun = make_desk(), shop(), asyncio.Event(), asyncio.Event()
+
+    async def order_late(key: str) -> str:
+        begun.set()
+        await answers.wait()
+        raise RateLimited(60)
+
+    desk.order = order_late  # type: ignore[method-assign, assignment]
+    async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox, killed_worker(sandbox) as frozen:
+        run = (await sandbox.client.start(pipeline)).id
+        attempt = asyncio.create_task(frozen.attempt(await frozen.claim(1)))
+        await begun.wait()
+        await sandbox.client.runs.cancel(run)
+        connection = await sandbox.database.connect()
+        async with connection.transaction():
+            await connection.execute("select from retoma.jobs for update")
+            reaping = asyncio.create_task(pass_heartbeat_timeout(sandbox))
+            await wait_until_blocked(connection, reaping)
+            answers.set()
+            await attempt  # the effect is undone
+        await connection.close()
+        await reaping
+        assert await rows(sandbox, "select from retoma.effects") == []
+        assert (await state(sandbox, run), await count_used_slots(sandbox)) == ("cancelled", 0)
 
 
 async def die_while_looking(sandbox: Sandbox) -> int:

@@ -190,6 +190,14 @@ BUGS = [
         "tests/engine/test_lost_answers.py::test_a_claim_whose_answer_is_lost_is_made_once_and_the_worker_learns_its_jobs",
     ),
     Bug(
+        "a job whose submission is undone while its worker is reaped waits for ever",
+        f"{FUNCTIONS}/record_outcomes.sql",
+        "where j.state = 'parked' and not retoma.is_looked_for(j);",
+        "where false;",
+        "tests/engine/test_abandoned_effects.py"
+        "::test_a_submission_that_is_refused_while_its_dead_worker_is_reaped_does_not_keep_the_run_open",
+    ),
+    Bug(
         "a job that kills its workers is retried for ever",
         f"{FUNCTIONS}/record_outcomes.sql",
         "p_job.worker_deaths >= 2 then",

@@ -182,6 +182,11 @@ begin
   end if;
   if v_abandoning is not null then
     perform retoma.abandon_effects(p_now, p_now, v_abandoning);
+    -- An effect that was undone since the states were derived leaves nothing to look for.
+    perform retoma.end_stopping_job(p_now, j)
+       from retoma.jobs j
+       join unnest(v_abandoning) a on a.run = j.run and a.step = j.step and a.item = j.item and a.revision = j.revision
+      where j.state = 'parked' and not retoma.is_looked_for(j);
   end if;
   if v_retried is not null then
     perform retoma.forget_external_work(v_retried);
