@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from retoma import Context, GiveUp, Items, Pipeline, Webhook
 from retoma.engine.retention import remove_due
 from retoma.errors import InvalidInput, KeyReused, NotFound, RunBusy, RunHeld, RunRemoved
-from retoma.records import ChargeTotal, FinalClass
+from retoma.records import ChargeTotal, FinalClass, InboundEvent
 from retoma.reviews import Decision
 from retoma.settings import RetentionTimes
 from retoma.testing import NOON, Sandbox
@@ -374,6 +374,29 @@ async def test_one_tenant_is_erased_at_once(open_sandbox: OpenSandbox) -> None:
         assert await sandbox.client.tenants.list_profiles() == []
         entries = await sandbox.client.audit.list(action="tenant.erase")
         assert [(entry.object_id, entry.after) for entry in entries] == [("blog", {"runs": 3})]
+
+
+async def test_the_events_of_other_systems_about_a_tenant_are_erased(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_pipeline()) as sandbox:
+        inbound = sandbox.client.inbound_events
+        await sandbox.run("order", tenant="blog")
+        await inbound.record("post 7", InboundEvent("e-1", 1, {"author": "Ana"}), tenant="blog")
+        await inbound.record("post 8", InboundEvent("e-1", 1, {"author": "Bia"}), tenant="other")
+        await sandbox.client.retention.erase_tenant("blog")
+        assert await inbound.list("post 7") == []
+        assert [event.body for event in await inbound.list("post 8")] == [{"author": "Bia"}]
+
+
+async def test_events_that_are_fetched_for_a_tenant_are_erased_with_it(open_sandbox: OpenSandbox) -> None:
+    async def fetch(after: int) -> list[InboundEvent]:
+        return [InboundEvent("e-1", 1, {"author": "Ana"})]
+
+    async with open_sandbox(build_pipeline()) as sandbox:
+        inbound = sandbox.client.inbound_events
+        await inbound.record("post 7", InboundEvent("e-2", 2, {}), tenant="blog")
+        assert await inbound.fill_gaps("post 7", fetch, tenant="blog")
+        await sandbox.client.retention.erase_tenant("blog")
+        assert await inbound.list("post 7") == []
 
 
 async def test_a_tenant_with_an_open_run_is_not_erased(open_sandbox: OpenSandbox) -> None:

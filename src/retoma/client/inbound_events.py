@@ -20,8 +20,10 @@ class InboundEvents(Namespace):
     They may arrive twice, late, in any order or never; `list` returns them in order, up to the first missing one.
     """
 
-    async def record(self, stream: str, *events: InboundEvent) -> int:
+    async def record(self, stream: str, *events: InboundEvent, tenant: str | None = None) -> int:
         """Keep these events of a stream. Return how many of them were new.
+
+        `tenant` is whom the events are about: they are erased with it. Events without a tenant are never deleted.
 
         Raise Conflict if another event has the number or the id of one of them; the others are kept.
         """
@@ -31,7 +33,8 @@ class InboundEvents(Namespace):
             if not 1 <= event.sequence <= MAX_SEQUENCE:
                 raise InvalidInput(f"the sequence number of an event is 1 or more, not {event.sequence!r:.40}")
         app = self._core.app_name
-        added = await inbound_events.record_events(self._database, app, stream, events)
+        owner = None if tenant is None else await self._core.get_or_create_tenant(tenant)
+        added = await inbound_events.record_events(self._database, app, stream, owner, events)
         known = [event for event in events if event.sequence not in added]
         stored = await inbound_events.find_event_ids(self._database, app, stream, [event.sequence for event in known])
         for event in known:
@@ -46,16 +49,16 @@ class InboundEvents(Namespace):
         """Return the events of a stream after a number, in order, as far as none is missing."""
         return await inbound_events.list_events(self._database, self._core.app_name, stream, after)
 
-    async def fill_gaps(self, stream: str, fetch: Fetch) -> bool:
+    async def fill_gaps(self, stream: str, fetch: Fetch, *, tenant: str | None = None) -> bool:
         """Ask the sender for missing events, and return whether none is missing any more.
 
         `fetch(after)` returns the events after a number, as many as it likes. Only events before one that has arrived
-        are known to be missing: to look for newer ones, fetch and record them yourself.
+        are known to be missing: to look for newer ones, fetch and record them yourself. `tenant` is that of `record`.
         """
         asked: set[int] = set()
         while (last := await inbound_events.find_gap(self._database, self._core.app_name, stream)) is not None:
             if last in asked:
                 return False
             asked.add(last)
-            await self.record(stream, *await fetch(last))
+            await self.record(stream, *await fetch(last), tenant=tenant)
         return True

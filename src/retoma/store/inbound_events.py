@@ -13,12 +13,15 @@ from retoma.store.statements import statements
 _SQL = statements("inbound_events")
 
 
-async def record_events(database: Database, app: str, stream: str, events: Sequence[InboundEvent]) -> set[int]:
+async def record_events(
+    database: Database, app: str, stream: str, tenant: int | None, events: Sequence[InboundEvent]
+) -> set[int]:
     """Keep events, and return the numbers of those that are new."""
     added = await database.fetch_column(
         _SQL["record_events"],
         app=app,
         stream=stream,
+        tenant=tenant,
         sequences=[event.sequence for event in events],
         event_ids=[event.event_id for event in events],
         bodies=[json.dumps(event.body) for event in events],

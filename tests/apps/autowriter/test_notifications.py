@@ -16,6 +16,7 @@ from retoma_apps.providers.wordpress.notifications import MAX_BYTES, ROUTE
 from retoma_apps.providers.wordpress.signature import sign_headers
 from tests.apps.autowriter.samples import make_request
 from tests.apps.autowriter.writer_app import WriterApp
+from tests.engine.builders import value
 
 SECRET, OTHER_SECRET = "key1.secret-of-the-site", "key2.secret-of-another-site"
 KINDS = ("media_ok", "seo_applied", "done")
@@ -102,6 +103,15 @@ async def test_an_article_whose_notifications_never_arrive_is_brought_up_to_date
     writer_app.blog.events = [make_event(sequence) for sequence in (1, 2, 3)]
     answer = await writer_app.api.post(f"/autowriter/jobs/{run}/refresh")
     assert [event["kind"] for event in answer.json()["events"]] == [*KINDS]
+
+
+async def test_the_events_of_a_blog_are_erased_with_it(writer_app: WriterApp) -> None:
+    run, sandbox = await writer_app.write(), writer_app.api.sandbox
+    for sequence in (1, 3):
+        assert await send(writer_app, make_notification(run.id, sequence, KINDS[sequence - 1])) == 204
+    await sandbox.client.runs.cancel(run.id)
+    await sandbox.client.retention.erase_tenant(make_request().blog_id)
+    assert await value(sandbox, "select count(*) from retoma.inbound_events") == 0
 
 
 async def test_a_notification_with_a_wrong_signature_is_refused(writer_app: WriterApp) -> None:

@@ -1,7 +1,7 @@
 -- name: record_events
 -- Keep the events whose number and id are not known yet, and return their numbers.
-insert into retoma.inbound_events (app, stream, sequence, event_id, body, received_at)
-select :app, :stream, s.sequence, s.event_id, s.body, retoma.now()
+insert into retoma.inbound_events (app, stream, tenant, sequence, event_id, body, received_at)
+select :app, :stream, :tenant, s.sequence, s.event_id, s.body, retoma.now()
   from unnest(:sequences::bigint[], :event_ids::text[], :bodies::json[]) as s (sequence, event_id, body)
  order by s.sequence
     on conflict do nothing

@@ -41,13 +41,13 @@ async def receive_notification(client: Client, open_blog: OpenBlog, headers: Map
     request = ArticleRequest.model_validate(run.input)
     blog, _ = await get_blog(client, request.blog_id)
     read_notification(_list_credentials([blog.site], now), headers, body, now)  # another site's secret is not enough
-    await client.inbound_events.record(request.identity, _to_inbound_event(notification))
+    await client.inbound_events.record(request.identity, _to_inbound_event(notification), tenant=request.blog_id)
 
     async def fetch(after: int) -> Sequence[InboundEvent]:
         return await _fetch_events(open_blog, blog, request.identity)
 
     with suppress(RetryLater, GiveUp):  # the site does not answer now; the next notification or refresh asks again
-        await client.inbound_events.fill_gaps(request.identity, fetch)
+        await client.inbound_events.fill_gaps(request.identity, fetch, tenant=request.blog_id)
 
 
 async def refresh_events(client: Client, open_blog: OpenBlog, run: Run) -> None:
@@ -57,7 +57,8 @@ async def refresh_events(client: Client, open_blog: OpenBlog, run: Run) -> None:
     """
     request = ArticleRequest.model_validate(run.input)
     blog, _ = await get_blog(client, request.blog_id)
-    await client.inbound_events.record(request.identity, *await _fetch_events(open_blog, blog, request.identity))
+    events = await _fetch_events(open_blog, blog, request.identity)
+    await client.inbound_events.record(request.identity, *events, tenant=request.blog_id)
 
 
 def _list_credentials(sites: Iterable[str], now: datetime) -> list[Credentials]:

@@ -121,8 +121,8 @@ begin
   raise exception 'the runs are locked' using errcode = 'lock_not_available';
 end $$;
 
--- Delete what is left of a tenant after its runs: keys, profiles, facts, webhooks and access. Its name stays, for the audit log and what
--- its runs have cost. Raises RT008 if it has runs again.
+-- Delete what is left of a tenant after its runs: keys, profiles, facts, inbound events, webhooks and access. Its name stays, for the
+-- audit log and what its runs have cost. Raises RT008 if it has runs again.
 create or replace function retoma.erase_tenant_rows(p_tenant int) returns void language plpgsql as $$
 declare
   v_run uuid;
@@ -135,6 +135,7 @@ begin
   delete from retoma.profiles where tenant = p_tenant;
   delete from retoma.tenant_facts where tenant = p_tenant;
   delete from retoma.tenant_files where tenant = p_tenant;
+  delete from retoma.inbound_events where tenant = p_tenant;
   delete from retoma.endpoints where tenant = p_tenant;
   delete from retoma.webhook_secrets where tenant = p_tenant;
   delete from retoma.retention_rules where tenant = p_tenant;
