@@ -1,4 +1,4 @@
-"""Notifications of people: what they are told, through which channel, and when."""
+"""Notifications that people receive: their kinds, their channels, and when they are sent."""
 
 from __future__ import annotations
 
