@@ -224,12 +224,12 @@ async def test_a_demo_that_ignores_its_cancellation_does_not_delay_the_end(monke
 
 def test_dev_shows_something_of_every_application_of_the_package(terminal: Terminal) -> None:
     with terminal.process("dev", "retoma_apps.samples", "--demo", "--port", "0") as dev:
-        said = dev.wait_for_output("In half a minute, a webhook that reaches nobody is a dead letter")
+        said = dev.wait_for_output("In half a minute, a webhook that cannot be delivered will become a dead letter")
         assert "The video “How coffee is made” was ordered" in said
         assert re.search(r"Two articles are being written from a CSV file: http://\S+/articles/imports/", said)
         assert "12 documents are being classified" in said
         dev.wait_for_output("Script review of “How coffee is made” is waiting for you")
-        dev.wait_for_output("AutoWriter: “Coffee and caffeine” is a draft: ")
+        dev.wait_for_output("AutoWriter: “Coffee and caffeine” is now a draft: ")
         dev.wait_for_output("Quality review of “How to sleep better” is waiting for you")
         dev.wait_for_output("Classifier: classified: ")
         dev.wait_for_output("GPU: the webhook has arrived: COMPLETED, 3 videos")

@@ -32,7 +32,7 @@ _STARTED = N_(
     "One becomes a draft, the other waits for your decision. Import your own file: %(address)s%(home)simports"
 )
 _ALREADY_ENDED = N_("The sample articles have already been written: %(address)s%(home)s")
-_DRAFT = N_("“%(theme)s” is a draft: %(address)s%(home)s%(run)s")
+_DRAFT = N_("“%(theme)s” is now a draft: %(address)s%(home)s%(run)s")
 _NO_DRAFT = N_("“%(theme)s” did not become a draft: %(address)s%(home)s%(run)s")
 
 

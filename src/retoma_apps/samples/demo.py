@@ -12,8 +12,8 @@ from retoma_apps.samples.pipelines import LOCALE, SampleInput, failing, rejected
 WEBHOOK_URL = "http://127.0.0.1:9/sample-webhook"
 """The port of the discard service, on which no receiver listens."""
 _STARTED = N_(
-    "Sample data, to look around: a run in progress, a stuck and a failed one: %(address)s/runs?q=%(search)s\n"
-    "In half a minute, a webhook that reaches nobody is a dead letter: %(address)s/deliveries?state=dead"
+    "Sample data to explore: a run in progress, a stuck run and a failed run: %(address)s/runs?q=%(search)s\n"
+    "In half a minute, a webhook that cannot be delivered will become a dead letter: %(address)s/deliveries?state=dead"
 )
 _SEARCH = N_("Sample")
 

@@ -19,7 +19,7 @@ PROBE_SECONDS = 3_600.0
 _TITLES = {
     "sample_slow": N_("Sample: a run in progress"),
     "sample_stuck": N_("Sample: a stuck run, whose provider rejects every key"),
-    "sample_failed": N_("Sample: a failed run, whose webhook reaches nobody"),
+    "sample_failed": N_("Sample: a failed run whose webhook cannot be delivered"),
 }
 STEP_LABELS = {
     "sample_pages": N_("List of pages"),

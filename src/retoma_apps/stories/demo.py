@@ -19,7 +19,7 @@ ORDERS = {
 }
 _ORDERED = N_(
     "The story “%(topic)s” was ordered, with subtitles in two languages: %(url)s\n"
-    "Its scenes are drawn, spoken and translated side by side. Then you can publish it."
+    "Its scenes are drawn, narrated and translated in parallel. Then you can publish it."
 )
 
 

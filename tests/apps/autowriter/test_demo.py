@@ -13,7 +13,7 @@ ADDRESS = "http://127.0.0.1:8765"
     ("language", "introduction", "ended"),
     [
         ("pt", "Dois artigos estão sendo escritos a partir de um arquivo CSV", "é um rascunho"),
-        ("en", "Two articles are being written from a CSV file", "is a draft"),
+        ("en", "Two articles are being written from a CSV file", "is now a draft"),
     ],
 )
 async def test_one_article_becomes_a_draft_and_the_other_waits(
