@@ -44,19 +44,19 @@ def _budget_metrics(snapshot: Metrics) -> Iterator[Metric]:
     rows = [([each.tenant, each.pipeline, each.period], each) for each in snapshot.budgets]
     yield make_gauge(
         "retoma_budget_spent_ratio",
-        "What is spent of a budget in its current period, as a share of its limit.",
+        "Share of a budget's limit that has been spent in the current period.",
         labels,
         ([*names, each.spent / each.micros] for names, each in rows if each.spent is not None and each.micros),
     )
     yield make_gauge(
         "retoma_budget_spent_dollars",
-        "What is spent of a budget in its current period, in US dollars.",
+        "Amount of a budget that has been spent in the current period, in US dollars.",
         labels,
         ([*names, each.spent / MICROS_PER_DOLLAR] for names, each in rows if each.spent is not None),
     )
     yield make_gauge(
         "retoma_budget_waiting_jobs",
-        "Jobs that wait for a person because they would pass the budget.",
+        "Jobs that are waiting for a person because they would exceed the budget.",
         labels,
         ([*names, each.waiting] for names, each in rows),
     )
@@ -297,8 +297,10 @@ def format_review_targets(wait_seconds: float, first_pass: float) -> Iterator[Me
 
 def _notification_metrics(snapshot: Metrics) -> Iterator[Metric]:
     found = snapshot.notifications
-    yield make_gauge("retoma_pending_notifications", "Notifications that wait for their time.", [], [[found.pending]])
-    yield make_gauge("retoma_dead_notifications", "Messages to people that were given up.", [], [[found.dead]])
+    yield make_gauge(
+        "retoma_pending_notifications", "Notifications that are waiting to be sent.", [], [[found.pending]]
+    )
+    yield make_gauge("retoma_dead_notifications", "Messages to people that could not be sent.", [], [[found.dead]])
     yield make_gauge(
         "retoma_oldest_due_notification_seconds",
         "Time that the oldest due message to a person has waited to be sent.",
