@@ -13,6 +13,8 @@ from bench.lines import CONDITIONS, LEAST_OF_EMPTY, LINES, Line
 
 Rows = list[list[str]]
 
+_EXCEPTION = re.compile(r"(?:.* / )?(?:(\w+): )?\w*(?:Error|Exception): (.+)", re.DOTALL)
+
 
 @dataclass
 class Results:
@@ -160,9 +162,30 @@ def _modes_of(results: Results, peer: str, lines: list[str]) -> list[str]:
 
 
 def _troubles(results: Results) -> str:
-    if not results.troubles:
+    """List what was not measured: one line for all rounds in which the same thing failed."""
+    rounds: dict[str, list[str]] = {}
+    for name, why in results.troubles.items():
+        engine, _, number = name.partition(", round ")
+        rounds.setdefault(_describe_trouble(results, engine, why), []).append(number)
+    lines = [f"- {trouble}{_list_rounds(numbers)}." for trouble, numbers in rounds.items()]
+    return "\n".join(["Not measured:", "", *lines]) if lines else ""
+
+
+def _describe_trouble(results: Results, engine: str, why: str) -> str:
+    """Return `dbos, a mode of fan: not done after 120 s`. `why` may be the end of a traceback."""
+    found = _EXCEPTION.fullmatch(why)
+    if found is None:
+        return f"{engine}: {why}"
+    line, message = found.groups()
+    if line is None or engine not in results.peers:
+        return f"{engine}: {message}"
+    return f"{engine}, {'a mode of ' if line in results.peers[engine] else ''}`{line}`: {message}"
+
+
+def _list_rounds(numbers: list[str]) -> str:
+    if not numbers[0]:
         return ""
-    return "\n".join(["Not measured:", "", *(f"- {name}: {why}" for name, why in results.troubles.items())])
+    return f" (round{'s' if len(numbers) > 1 else ''} {', '.join(numbers)})"
 
 
 def _growth(results: Results) -> str:

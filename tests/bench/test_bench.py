@@ -83,6 +83,20 @@ def test_the_best_mode_of_a_peer_is_compared_with_ours() -> None:
     assert "others: not in the registry" in text
 
 
+def test_what_an_engine_could_not_do_is_one_line_for_all_rounds() -> None:
+    results = Results(ours={"fan": [1_000.0]})
+    results.add_peer("dbos", {"line": "fan", "mode": "steps", "per_second": 10.0})
+    for number in (1, 2):
+        results.troubles[f"dbos, round {number}"] = (
+            "TimeoutError: not done after 120 s / fan: TimeoutError: not done after 120 s"
+        )
+        results.troubles[f"celery, round {number}"] = "RuntimeError: no Redis / latency: RuntimeError: no Redis"
+    assert sections(results)["peers"].splitlines()[-2:] == [
+        "- dbos, a mode of `fan`: not done after 120 s (rounds 1, 2).",
+        "- celery: no Redis (rounds 1, 2).",
+    ]
+
+
 def test_a_missed_target_is_reported() -> None:
     text = sections(Results(ours={"chain": [29_000.0], "idle_cpu": [0.5]}))["figures"]
     assert "30,000, not reached" in text
