@@ -69,7 +69,7 @@ REQUESTS = {
     "4,000 headers": get("/healthz", b"a:\r\n" * 4_000),
     "a cookie of 15 kB": get("/runs", b"Cookie: " + b"a=b; " * 3_000 + b"\r\n"),
     "languages of 15 kB": get("/login", b"Accept-Language: " + b"xx," * 5_000 + b"\r\n"),
-    "256 kB that are no HTTP": b"\xff" * 256 * 1024 + b"\r\n\r\n",
+    "256 kB that are not HTTP": b"\xff" * 256 * 1024 + b"\r\n\r\n",
 }
 
 

@@ -178,7 +178,7 @@ def broker() -> str:
     """Start a Redis that ends with this process."""
     program = shutil.which("redis-server")
     if program is None:
-        raise RuntimeError("there is no redis-server here")
+        raise RuntimeError("redis-server is not installed")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -23,7 +23,7 @@ def check_json_limits(body: bytes) -> None:
 
 
 def check_surrogates(body: bytes) -> None:
-    """Raise a Problem if this JSON contains an unpaired surrogate, which is no text: it cannot be stored or shown."""
+    """Raise a Problem if this JSON contains an unpaired surrogate, which is not text: it cannot be stored or shown."""
     if b"\\u" not in body and b"\xed" not in body:
         return
     if _SURROGATE.search(_SURROGATE_PAIR.sub(b"", body.replace(rb"\\", b" "))):

@@ -252,7 +252,7 @@ def _derive_csrf(token: str) -> bytes:
 
 
 def _unmask(csrf: str) -> bytes:
-    """Return the token under its mask, or nothing if the text is no token."""
+    """Return the token under its mask, or nothing if the text is not a token."""
     try:
         found = bytes.fromhex(csrf)
     except ValueError:

@@ -57,7 +57,7 @@ def merge_keys(chosen: Mapping[str, object]) -> dict[str, str]:
 
 
 def is_key(text: object) -> bool:
-    """Return whether the text can be a key: one character that is no number, which chooses a picture."""
+    """Return whether the text can be a key: one character that is not a digit, which chooses a picture."""
     return isinstance(text, str) and len(text) == 1 and text.isprintable() and not text.isdigit()
 
 

@@ -57,7 +57,7 @@ def fill_fields(fields: Iterable[Field], submitted: Mapping[str, str], errors: M
 
 
 def parse_json(text: str) -> Any:
-    """Raise Wrong if it is no JSON, or nested too deeply to be one of ours."""
+    """Raise Wrong if it is not JSON, or nested too deeply to be one of ours."""
     try:
         check_json_limits(text.encode())
         check_surrogates(text.encode())
@@ -133,4 +133,4 @@ def _parse_moment(text: str, zone: tzinfo) -> str:
 
 
 def _reject_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
