@@ -210,7 +210,7 @@ def _describe_outcome(outcome: Outcome) -> _OutcomeRow:
             return _OutcomeRow("back", delay, code=code)
         case outcomes.Interrupted():
             return _OutcomeRow("interrupted", code="INTERRUPTED")
-    raise TypeError(f"{outcome!r} is no outcome without a result")
+    raise TypeError(f"{outcome!r} is not an outcome without a result")
 
 
 def _key_columns(claims: Sequence[Claim]) -> list[list[Any]]:
