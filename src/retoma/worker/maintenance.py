@@ -1,4 +1,9 @@
-"""Maintenance that every worker and server does for all: reap dead workers, release due jobs, find unwanted jobs."""
+"""Maintenance, which every worker and server runs once a second for the whole installation.
+
+It reaps dead workers, releases due jobs, processes due reviews, starts the watchdog, repairs runs without jobs, logs
+orphans and updates the counters of metrics. In a worker, it also finds running jobs that are no longer wanted, and
+wakes the poller of external work.
+"""
 
 from __future__ import annotations
 

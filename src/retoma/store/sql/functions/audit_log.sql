@@ -32,7 +32,7 @@ create or replace function retoma.find_tenants_of_person(p_object_kind text, p_o
    where r.person = case when p_object_kind = 'person' then p_object_id::int end;
 $$;
 
--- Delete the entries before a time, and return how many there were. This is the only way to delete an entry.
+-- Delete the entries before a time, and return how many there were. Only this function and `delete_old_rows` delete entries.
 create or replace function retoma.delete_audit_entries(p_before timestamptz) returns bigint language plpgsql as $$
 declare
   v_count bigint;
