@@ -29,6 +29,7 @@ from retoma.client import Client
 from retoma.define.options import EachOptions, StepOptions
 from retoma.define.webhook import ENDED, EVENTS
 from retoma.errors import RetomaError, WorkerGone
+from retoma.files import FileSettings
 from retoma.records import ROLE_SCOPES
 from retoma.settings import Settings
 from retoma.states import DELIVERY_TRANSITIONS, JOB_TRANSITIONS, REVIEW_TRANSITIONS, RUN_TRANSITIONS
@@ -36,6 +37,7 @@ from retoma.store.database import Database
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+RETOMA = ROOT / "src" / "retoma"
 REFERENCE = DOCS / "reference"
 PAGES = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md")} - {DOCS / "requirements.md"})
 
@@ -51,6 +53,8 @@ GROUPS = (
     *("backup", "db", "runs", "reviews", "bulk", "schedules", "config", "deliveries", "notifications", "endpoints"),
     *("webhooks", "keys", "people", "audit", "workers", "queues", "pools", "prices", "retention", "tenants", "budgets"),
 )
+# Codes of effects and of polls, a mark for a join, and variables of the environment.
+NOT_JOB_CODES = {"JOB_ENDED", "LOOK_FAILED", "TOO_LARGE", "HOME", "LANG", "LC_ALL", "PATH", "SC_CLK_TCK", "TMPDIR"}
 TRANSITIONS: dict[str, Any] = {
     "Jobs": JOB_TRANSITIONS,
     "Runs": RUN_TRANSITIONS,
@@ -149,6 +153,18 @@ def test_contributing_lists_the_make_targets() -> None:
     assert listed == offered
 
 
+def test_the_page_of_errors_names_every_error() -> None:
+    """The errors of the engine itself never leave it."""
+    text = (REFERENCE / "errors.md").read_text()
+    raised = {
+        name
+        for name, kind in inspect.getmembers(retoma.errors, inspect.isclass)
+        if issubclass(kind, Exception) and kind.__module__ == "retoma.errors"
+    } - {"UnreadableError", "WorkerGone"}
+    assert {name for name in raised if f"`{name}`" not in text} == set()
+    assert raised - _public_modules()["retoma.errors"] == set()
+
+
 def test_the_error_table_matches_the_code() -> None:
     named = [WORD.findall(row[0])[0] for row in _rows(REFERENCE / "errors.md")]
     assert sorted(named) == sorted(error.__name__ for error in RetomaError.__subclasses__() if error is not WorkerGone)
@@ -184,6 +200,16 @@ def test_the_readme_in_portuguese_has_the_same_code_links_and_headings() -> None
 def test_the_settings_table_matches_the_code() -> None:
     rows = _rows(REFERENCE / "settings.md")
     assert rows == [_setting_row(name, field) for name, field in Settings.model_fields.items()]
+
+
+def test_every_variable_that_the_code_names_is_on_the_page_of_settings() -> None:
+    """`retoma dev` passes the internal ones to the process that replaces it."""
+    internal = {"RETOMA_DEV_PORT", "RETOMA_DEV_TOKEN", "RETOMA_ADMIN_PASSWORD_HASH"}
+    sources = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
+    fields = {f"RETOMA_{name.upper()}" for kind in (Settings, FileSettings) for name in kind.model_fields}
+    named = {name for source in sources for name in re.findall(r"(?<![A-Z_])RETOMA_[A-Z_]*[A-Z]\b", source)}
+    text = (REFERENCE / "settings.md").read_text()
+    assert {name for name in (named | fields) - internal if f"`{name}`" not in text} == set()
 
 
 @pytest.mark.parametrize(("heading", "moves"), TRANSITIONS.items())
@@ -233,12 +259,26 @@ def test_every_failure_code_on_the_page_exists_in_the_code() -> None:
     assert unknown == []
 
 
+def test_every_code_that_the_engine_gives_a_job_is_on_the_page() -> None:
+    places = [RETOMA / "errors.py", *(RETOMA / "worker").glob("*.py"), *(RETOMA / "store/sql/functions").glob("*.sql")]
+    given = {code for path in places for code in re.findall(r"""["']([A-Z][A-Z_]{3,})["']""", path.read_text())}
+    listed = {code for row in _rows(REFERENCE / "job-codes.md") for code in WORD.findall(row[0])}
+    assert given - listed == NOT_JOB_CODES
+
+
 def test_the_layer_table_matches_the_import_linter_contract() -> None:
     """The linter's list is exhaustive: it is refused if a part of the package is missing."""
     rows = [sorted(WORD.findall(row[0])) for row in _rows(DOCS / "architecture.md", "Layers")]
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (layers,) = [contract["layers"] for contract in contracts if contract.get("containers") == ["retoma"]]
     assert rows == [sorted(_part(name) for name in layer.split(" | ")) for layer in layers]
+
+
+def test_the_page_of_the_client_lists_every_namespace() -> None:
+    introduction, _, _ = (REFERENCE / "python-client.md").read_text().partition("\n## ")
+    client = Client(None, cast(Database, None))
+    namespaces = {name for name in vars(client) if not name.startswith("_")}
+    assert set(re.findall(r"`client\.(\w+)`", introduction)) == namespaces
 
 
 def test_the_client_table_lists_every_method() -> None:
@@ -291,15 +331,6 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
     written = {block.mark.removeprefix("file ") for block in _blocks(page)}
     for path in re.findall(r"\b(?:src/retoma|tests|examples|requirements)/[\w./-]+\w", page.read_text()):
         assert path in written or (ROOT / path).exists(), f"{page.name} names {path}, which does not exist"
-
-
-def test_every_file_in_the_table_of_changes_exists() -> None:
-    cells = [row[1] for row in _rows(DOCS / "architecture.md", "Where to make a change")]
-    files = [word for cell in cells for word in WORD.findall(cell) if re.fullmatch(r"[\w/]+\.(py|sql)", word)]
-    assert files
-    roots = (ROOT / "src" / "retoma", ROOT / "standins")
-    named = [file for file in files if not any(any(root.rglob(file)) for root in roots)]
-    assert [file for file in named if not any((folder / file).exists() for folder in (ROOT / "src", ROOT))] == []
 
 
 def test_the_table_of_modules_names_what_they_offer() -> None:
