@@ -47,6 +47,9 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 ROW = re.compile(r"^\| (.+) \|$(?!\n\| ?-)", re.MULTILINE)  # not the head of a table
 WORD = re.compile(r"`([^`]+)`")
+PATH = re.compile(
+    r"(?<![\w./-])(?:(?:src|tools|bench|standins|tests|examples|requirements|wordpress)/[\w./-]+\w|deploy/[\w./-]+\.\w+)"
+)
 PROBLEM = re.compile(r'Problem\(\s*(\d{3}),\s*"(\w+)"')
 
 GROUPS = (
@@ -329,7 +332,7 @@ def test_every_command_of_a_page_exists(page: Path) -> None:
 @every_page
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     written = {block.mark.removeprefix("file ") for block in _blocks(page)}
-    for path in re.findall(r"\b(?:src/retoma|tests|examples|requirements)/[\w./-]+\w", page.read_text()):
+    for path in PATH.findall(page.read_text()):
         assert path in written or (ROOT / path).exists(), f"{page.name} names {path}, which does not exist"
 
 
