@@ -107,6 +107,15 @@ def test_no_more_workers_are_advised_than_the_limit_of_the_queue_can_use() -> No
     assert desire(queued=1, limit=4, seconds_per_job=30) == 1
 
 
+def test_workers_that_a_limit_leaves_without_work_are_given_up() -> None:
+    busy: dict[str, Any] = {"queued": 500, "running": 50, "busy_workers": 50, "workers": 75, "oldest_wait_seconds": 900}
+    assert desire(**busy, startable=0, busy_slots=50) == 50
+    assert desire(**busy, limit=50, busy_slots=50) == 50
+    # Not at once: a provider that is down for a moment leaves all slots of its pool empty.
+    down: dict[str, Any] = {"queued": 500, "startable": 0, "workers": 75, "oldest_wait_seconds": 900}
+    assert [desire(**down, busy_slots=slots) for slots in (50, 20, 0)] == [50, 20, 1]
+
+
 def test_busy_workers_are_never_given_up() -> None:
     assert desire(running=5, workers=11, busy_workers=5, concurrency=20) == 5
 

@@ -92,7 +92,8 @@ def _decide(load: QueueLoad) -> tuple[int, Reason]:
         return needed, Reason(N_("the queue is paused: its waiting jobs (%(queued)s) do not start"), queued=load.queued)
     needed, reason = _count_needed(load)
     usable, limitation = _count_usable(load)
-    if needed > usable:
+    is_limited = needed > usable
+    if is_limited:
         needed, reason = usable, limitation
     lowest = max(load.busy_workers, 1)
     if needed < lowest:
@@ -102,7 +103,7 @@ def _decide(load: QueueLoad) -> tuple[int, Reason]:
             if load.busy_workers
             else Reason(N_("one worker is enough"))
         )
-    kept = _count_kept(load, needed)
+    kept = _count_kept(load, needed, is_limited)
     if kept <= needed:
         return needed, reason
     return kept, Reason(N_("the load fell a short time ago; %(reason)s"), reason=reason)
@@ -151,8 +152,11 @@ def _count_usable(load: QueueLoad) -> tuple[int, Reason]:
     return _to_workers(load, jobs), Reason(N_("every waiting job can start at once"))
 
 
-def _count_kept(load: QueueLoad, needed: int) -> int:
-    """Return how many of the present workers to keep although fewer are needed at this moment."""
+def _count_kept(load: QueueLoad, needed: int, is_limited: bool) -> int:
+    """Return how many of the present workers to keep although fewer are needed at this moment. While a limit holds jobs
+    back, it keeps only as many as were in use: the others would wait for the limit."""
+    if is_limited:
+        return min(load.workers, _to_workers(load, load.busy_slots))
     if needed > KEPT_SHARE * load.workers:
         return load.workers
     return min(load.workers, _to_workers(load, HEADROOM * load.busy_slots))
