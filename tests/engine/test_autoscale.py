@@ -19,9 +19,10 @@ from retoma.errors import NotFound
 from retoma.records import AutoscaleAdvice
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
-from tests.engine.builders import rows, run_claims, run_next
+from tests.engine.builders import pass_heartbeat_timeout, rows, run_claims, run_next
 from tests.engine.test_external_work import Host, film, start_parked
 from tests.engine.test_hot_statements import FEW, TABLES, Table, measure_reads, prepare_history
+from tests.engine.test_leases import killed_worker
 
 IDLE = QueueLoad(
     queued=0,
@@ -277,10 +278,10 @@ def test_workers_stay_within_the_pool_of_their_provider() -> None:
 # The load that is measured
 
 
-def images(pool: Pool | None = None) -> Pipeline:
+def images(pool: Pool | None = None, slots: int = 1) -> Pipeline:
     pipeline = Pipeline("stories", timeout=minutes(60))
 
-    @pipeline.step(queue="image", pool=pool)
+    @pipeline.step(queue="image", pool=pool, slots=slots)
     def image() -> str:
         return "image"
 
@@ -321,6 +322,69 @@ async def test_jobs_that_a_pool_cannot_take_need_no_worker(open_sandbox: OpenSan
             advice = await get_advice(sandbox)
     assert (advice.queued, advice.running, advice.desired_workers) == (498, 2, 2)
     assert advice.reason.startswith("498 of 498 waiting jobs need slots")
+
+
+@pytest.mark.parametrize(
+    ("pool", "slots", "room"),
+    [
+        (Pool("imagen", capacity=7), 2, 3),
+        (Pool("imagen", capacity=100, rate=0.1, burst=2), 1, 5),  # two at once, and three more within half a minute
+    ],
+)
+async def test_a_pool_has_room_for_as_many_jobs_as_its_slots_and_rate_allow(
+    open_sandbox: OpenSandbox, pool: Pool, slots: int, room: int
+) -> None:
+    async with open_sandbox(images(pool, slots)) as sandbox, sandbox.manual_worker():
+        await sandbox.client.start_many("stories", [None] * 500)
+        advice = await get_advice(sandbox)
+    assert advice.desired_workers == room
+    assert advice.reason.startswith(f"{500 - room} of 500 waiting jobs need slots")
+
+
+@pytest.mark.parametrize("closed", ["open_until", "paused_until"])
+async def test_a_pool_whose_provider_is_left_alone_has_no_room(open_sandbox: OpenSandbox, closed: str) -> None:
+    async with open_sandbox(images(Pool("imagen", capacity=50))) as sandbox, sandbox.manual_worker():
+        await sandbox.client.start_many("stories", [None] * 500)
+        assert (await get_advice(sandbox)).desired_workers == 20
+        await rows(sandbox, f"update retoma.pools set {closed} = retoma.now() + interval '1 minute'")
+        assert (await get_advice(sandbox)).desired_workers == 1
+
+
+async def test_a_job_whose_worker_died_waits_too(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(images()) as sandbox:
+        await sandbox.client.start("stories")
+        async with killed_worker(sandbox) as dying:
+            await dying.claim(1)
+            await pass_heartbeat_timeout(sandbox)
+        advice = await get_advice(sandbox)
+    assert (advice.queued, advice.running, advice.desired_workers) == (1, 0, 1)
+
+
+async def test_the_oldest_wait_is_that_of_the_tenant_that_waits_longest(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(images()) as sandbox:
+        await sandbox.client.start("stories", tenant="patient")
+        await sandbox.clock.advance(timedelta(seconds=50))
+        await sandbox.client.start("stories", tenant="new")
+        assert (await get_advice(sandbox)).oldest_wait_seconds == 50
+
+
+async def test_a_worker_has_room_for_as_many_jobs_as_each_of_the_present_ones(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(images()) as sandbox, sandbox.manual_worker(), sandbox.manual_worker():
+        await sandbox.client.start_many("stories", [None] * 500)
+        assert (await get_advice(sandbox)).desired_workers == 20  # the first 20 jobs
+
+
+async def test_jobs_of_the_last_hour_say_how_long_one_takes(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(images()) as sandbox, sandbox.manual_worker() as worker:
+        await sandbox.client.start("stories")
+        claims = await worker.claim(1)
+        await sandbox.clock.advance(timedelta(seconds=20))
+        await run_claims(worker, claims)
+        await sandbox.clock.advance(timedelta(minutes=30))
+        await sandbox.client.start_many("stories", [None] * 60)
+        assert (await get_advice(sandbox)).desired_workers == 40
+        await sandbox.clock.advance(timedelta(minutes=31))
+        assert "none has ended recently" in (await get_advice(sandbox)).reason
 
 
 async def test_the_advice_for_a_queue_follows_its_pause_and_limit(open_sandbox: OpenSandbox) -> None:
