@@ -12,7 +12,7 @@ import pytest
 from retoma import Context, GiveUp, NeedsReview, Pipeline, PollResult, Pool, Retry, RetryLater, minutes, seconds
 from retoma.errors import Conflict, DatabaseUnavailable, NotFound, RateLimited
 from retoma.reviews import Decision
-from retoma.store import effects
+from retoma.store import effects, workers
 from retoma.store.effects import DueLook
 from retoma.store.external_work import DueRequest
 from retoma.testing import Sandbox
@@ -289,6 +289,28 @@ async def test_a_rerun_looks_at_once_for_what_a_waiting_job_left(open_sandbox: O
         await sandbox.client.runs.rerun(run, "buy")
         assert await look(sandbox) == 1
         assert (desk.cancelled, await list_resolutions(sandbox)) == (["order of a book"], ["cancelled"])
+
+
+async def test_a_rerun_makes_a_call_again_only_once_what_the_first_one_started_is_ended(
+    open_sandbox: OpenSandbox,
+) -> None:
+    desk, pipeline = make_desk(), shop()
+    async with open_sandbox(pipeline, resources={"desk": desk}) as sandbox:
+        run = await run_once(sandbox, pipeline)
+        desk.orders.clear()
+        desk.is_away = True
+        await sandbox.client.runs.rerun(run, "buy")
+        assert await look(sandbox) == 1
+        async with sandbox.manual_worker() as worker:
+            await run_next(worker, "buy")
+            assert desk.orders == {}
+            assert (await sandbox.client.runs.list_jobs(run))[0].attempt == 0  # it asked to wait
+            desk.is_away = False
+            assert await look(sandbox, seconds(15)) == 1
+            assert desk.cancelled == ["order of a book"]
+            await workers.release_due_jobs(sandbox.database, limit=10)
+            await run_next(worker, "buy")
+        assert desk.orders == {"a book": "order of a book"}
 
 
 async def test_what_a_step_that_a_person_skips_started_is_cancelled(open_sandbox: OpenSandbox) -> None:

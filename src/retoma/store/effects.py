@@ -16,7 +16,7 @@ from retoma.store.rows import make_record
 from retoma.store.statements import statements
 
 _SQL = statements("effects")
-EffectState = Literal["new", "begun", "done", "lost"]
+EffectState = Literal["new", "begun", "done", "looked_for", "lost"]
 Resolution = Literal["not_submitted", "done", "cancelled", "external_work"]
 _AFTER = ("after_at", "after_run", "after_step", "after_item", "after_revision", "after_name")
 MAX_WORKER_DEATHS = 3  # during looks for one effect, after which only a person can resolve it
@@ -56,7 +56,10 @@ async def begin_effect(
     token_hash: bytes | None,
     token_lives: timedelta,
 ) -> tuple[EffectState, str | None]:
-    """Return whether the effect began before, and its recorded value as JSON."""
+    """Return whether the effect began before, and its recorded value as JSON.
+
+    It is `looked_for` while a worker ends what an earlier revision of the job left behind under the same key.
+    """
     row = await database.fetch_one(
         _SQL["begin_effect"],
         worker=worker,

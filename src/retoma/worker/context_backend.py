@@ -69,6 +69,7 @@ CHILD_REQUEST = ParkRequest(
     total_timeout=timedelta(days=36_500),  # a child may wait for people; its own limits apply
 )
 CALL_GRACE = 30.0  # seconds for a call in progress when its attempt is cancelled
+LOOK_DELAY = 15.0  # seconds between two checks whether what an earlier revision left behind has been ended
 
 
 class ContextBackends:
@@ -239,6 +240,10 @@ class AttemptContextBackend:
         )
         if state == "lost":
             raise self._build_lease_lost()
+        if state == "looked_for":
+            raise RetryLater(
+                LOOK_DELAY, f"a worker still ends what an earlier revision left of {_describe_effect(effect.name)}"
+            )
         if state == "done":
             return known or "null", False
         search = find if state == "begun" else None

@@ -22,10 +22,17 @@ async def set_thumbnail(channel: Channel, published: Published, thumbnail: Path)
 
 
 async def send_once(account: str, video: VideoToPublish, path: Path, services: FilmServices, ctx: Context) -> Published:
-    """Send the video. If the job ends without a result, a worker looks for the video and deletes it."""
+    """Send the video, or return the one that an earlier revision has sent and that is still on the channel.
+
+    If the job ends without a result, a worker looks for the video and deletes it. The upload of the next revision
+    waits for that.
+    """
+    channel = services.channel(account)
 
     async def send() -> SentVideo:
-        published = await _send_video(services.channel(account), video, path, services, ctx)
+        if ctx.revision > 1 and (found := await channel.find(video.mark)):
+            return SentVideo(account, found.video_id, found.url, is_earlier=True)
+        published = await _send_video(channel, video, path, services, ctx)
         return SentVideo(account, published.video_id, published.url)
 
     sent = await ctx.once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from retoma import GiveUp, Settings
 from retoma.files import FileSettings, FileStore, create_file_store
@@ -14,11 +15,12 @@ from retoma_apps.providers.youtube import OpenChannel
 
 @dataclass(frozen=True)
 class SentVideo:
-    """A video on the channel of an account, as its upload is recorded."""
+    """A video on the channel of an account, as its upload is recorded. `is_earlier` if an earlier revision sent it."""
 
     account: str
     video_id: str
     url: str
+    is_earlier: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +62,10 @@ class FilmServices:
         found = await self.channel(account).find(mark)
         return None if found is None else SentVideo(account, found.video_id, found.url)
 
-    async def delete_upload(self, sent: dict[str, str]) -> None:
-        await self.channel(sent["account"]).delete(sent["video_id"])
+    async def delete_upload(self, sent: dict[str, Any]) -> None:
+        """Delete the video, unless an earlier revision has sent it: that one may have been published."""
+        if not sent.get("is_earlier"):
+            await self.channel(sent["account"]).delete(sent["video_id"])
 
     def find_session(self, mark: str) -> None:
         """Return None: an upload session that was not recorded has received no byte, so it leaves nothing behind."""

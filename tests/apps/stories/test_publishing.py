@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from retoma import minutes
 from retoma.reviews import Decision
 from tests.apps.stories.story_app import StoryApp
 
@@ -183,9 +185,36 @@ async def test_a_new_video_of_the_same_film_is_not_uploaded_again(story_app: Sto
     story = await story_app.order_until_published(languages=["en"])
     await story_app.rerun_scene(story, "2", "translations")
     await story_app.work()
-    await story_app.publish(story, new_video=True)
+    await story_app.publish(story, new_video=True, title="A better title")
     await story_app.work()
-    assert await count_videos(story_app) == 1
+    (video,) = await story_app.channel.videos()
+    assert video.title == "A better title"
+    assert (await story_app.show(story))["earlier_urls"] == []
+
+
+async def test_a_resumed_upload_uses_no_video_that_is_about_to_be_deleted(
+    story_app: StoryApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = await story_app.order_until_review(languages=["en"])
+    clock = story_app.api.sandbox.clock
+
+    async def fail(*_: Any) -> None:
+        raise RuntimeError("the channel does not answer")
+
+    with monkeypatch.context() as patched:
+        for name in ("set_captions", "delete"):
+            patched.setattr(story_app.channel, name, fail)
+        await story_app.publish(story)
+        for _ in range(6):
+            await story_app.work()
+            await clock.advance(minutes(20))
+        assert ((await story_app.show(story))["status"], await count_videos(story_app)) == ("failed", 1)
+        await story_app.client.runs.resume(UUID(story))
+        await story_app.work()
+    for _ in range(3):  # the first video is deleted, and then the film is sent again
+        await clock.advance(minutes(2))
+        await story_app.work()
+    assert ((await story_app.show(story))["status"], await count_videos(story_app)) == ("published", 1)
 
 
 async def test_subtitles_of_another_timing_are_not_set_on_the_old_film(

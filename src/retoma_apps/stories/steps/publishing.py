@@ -45,10 +45,8 @@ async def upload_story(
     else:
         account = str((await ctx.profile() or {}).get("account", ""))  # only the server's operator can change it
         channel = services.channel(account)
-        # An upload of an earlier revision may have published this film.
-        found = await channel.find(video.mark) if ctx.revision > 1 else None
-        published = found or await send_once(account, video, ctx.path(film.video), services, ctx)
-        earlier = [*previous.earlier, previous.url] if previous else []
+        published = await send_once(account, video, ctx.path(film.video), services, ctx)
+        earlier = [url for url in (*previous.earlier, previous.url) if url != published.url] if previous else []
         target = _Target(published, film.video.file, film.starts, earlier)
     picture = ctx.path(thumbnails.variants[approval.thumbnail - 1].image)
     refused = [refusal] if (refusal := await set_thumbnail(channel, target.published, picture)) else []

@@ -47,9 +47,7 @@ async def upload_video(
         language=language,
         publish_at=publish_at if publish_at and publish_at > await ctx.now() else None,
     )
-    # An upload of an earlier revision may have published it.
-    found = await channel.find(video.mark) if ctx.revision > 1 else None
-    published = found or await send_once(account, video, ctx.path(film.video), services, ctx)
+    published = await send_once(account, video, ctx.path(film.video), services, ctx)
     refused = await set_thumbnail(channel, published, ctx.path(thumbnail.image))
     return Upload(
         video_id=published.video_id,

@@ -1,6 +1,7 @@
 -- Record that an effect starts, if this lease still owns the job. Returns the state: `new`; `begun` by an earlier attempt, or
--- perhaps before a restore, with an unknown outcome; `done`, with its value; or `lost`, if another lease owns the job. The callback
--- with the given token can be called from now on. The functions and the request are those of the code that runs now.
+-- perhaps before a restore, with an unknown outcome; `done`, with its value; `looked_for`, if a worker still ends what an earlier
+-- revision left behind under the same key, which this call must not find and use; or `lost`, if another lease owns the job. The
+-- callback with the given token can be called from now on. The functions and the request are those of the code that runs now.
 create or replace function retoma.begin_effect(
   p_worker int, p_run uuid, p_step text, p_item text, p_revision int, p_fence int, p_name text,
   p_find text, p_find_key text, p_cancel text, p_request json,
@@ -14,6 +15,13 @@ begin
       and worker = p_worker and fence = p_fence and state = 'running' for no key update;
   if not found then
     o_state := 'lost';
+    return;
+  end if;
+  if p_revision > 1 and exists (
+    select from retoma.effects e
+     where e.run = p_run and e.step = p_step and e.item = p_item and e.revision < p_revision and e.name = p_name
+       and e.find_key = p_find_key and e.next_at is not null) then
+    o_state := 'looked_for';
     return;
   end if;
   if p_token_hash is not null then
