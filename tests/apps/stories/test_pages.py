@@ -113,6 +113,16 @@ async def test_a_form_that_names_nothing_to_publish_is_refused(visitor: StoryVis
     assert (await visitor.app.show(story))["status"] == "ready_for_review"
 
 
+async def test_a_page_that_shows_an_earlier_film_publishes_nothing(visitor: StoryVisitor) -> None:
+    story = await visitor.app.order_until_review("Tea")
+    address = f"/storyboard/{story}"
+    await visitor.submit(address, f"{address}/rerun", scene="2", part="image")
+    await visitor.app.work()
+    shown = await visitor.submit(address, f"{address}/publish", seen="1", thumbnail="1")
+    assert "the story was rerun since you opened the page" in shown
+    assert (await visitor.app.show(story))["status"] == "ready_for_review"
+
+
 async def test_publishing_too_early_changes_nothing(visitor: StoryVisitor) -> None:
     story = await visitor.app.order("Tea", scenes=2)
     await visitor.app.write_scripts()

@@ -72,6 +72,19 @@ async def test_running_jobs_are_shown_by_type(story_app: StoryApp) -> None:
     assert counts["generate_audio"] == {"ready": 2, "running": 0}
 
 
+async def test_the_clip_of_a_scene_is_shown_as_a_part_of_the_render(story_app: StoryApp) -> None:
+    story = await story_app.order(scenes=2, languages=["es"])
+    await story_app.write_scripts()
+    async with story_app.api.sandbox.manual_worker() as worker:
+        for queue in ("generate_image", "generate_audio"):
+            await worker.record_outcomes(await worker.attempt(await worker.claim(1, queues=[queue])))
+        queued = (await story_app.api.get("/stories/jobs")).json()
+    assert queued["counts"]["render_video"] == {"ready": 1, "running": 0}
+    assert [job for job in queued["jobs"] if job["job_type"] == "render_video"] == [
+        {"job_type": "render_video", "story_id": story, "scene_id": "1", "language": None, "state": "ready"}
+    ]
+
+
 async def test_all_jobs_of_scenes_are_created_with_the_script(story_app: StoryApp) -> None:
     """In the call that records the script, so that no join sees only some of them."""
     story = await story_app.order(scenes=4)
@@ -158,6 +171,15 @@ async def test_a_failed_scene_is_rerun_alone(story_app: StoryApp) -> None:
     assert await story_app.list_revisions(story, "generate_audio", "2") == [(1, "succeeded")]
     ended = await story_app.list_revisions(story, "generate_thumbnails")
     assert [state for _, state in ended if state != "cancelled"] == ["succeeded"]
+
+
+async def test_a_rerun_of_scene_1_is_none_of_scene_10(story_app: StoryApp) -> None:
+    story = await story_app.order_until_review(scenes=10)
+    drawn = len(story_app.painter.prompts)
+    await story_app.rerun_scene(story, "1")
+    await story_app.work()
+    assert [prompt.split(".")[0] for prompt in story_app.painter.prompts[drawn:]] == ["picture 1"]
+    assert await story_app.list_revisions(story, "generate_audio", "10") == [(1, "succeeded")]
 
 
 async def test_a_rerun_asks_for_another_picture(story_app: StoryApp) -> None:
