@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 from textwrap import wrap
+from typing import NamedTuple
 
 from retoma_apps.media.models import Line
 from retoma_apps.media.narration import Joined
@@ -17,9 +18,18 @@ MAX_ROW_CHARACTERS = 42
 MAX_ROWS = 2
 MIN_SECONDS, MAX_SECONDS = 1.0, 6.0
 _SENTENCE_END = re.compile(r"[.!?…][\"'”\u2019»)\]]*$")
+_CLAUSE_END = re.compile(r"[,;:—][\"'”\u2019»)\]]*$")
 _PAUSE = re.compile(r"[,;:.!?…—]")
+CUT_COST, GROUP_COST = 1.0, 0.25  # of a cut within a clause, and of each subtitle; one that is twice as long costs 1
 
 Group = list[Word]
+
+
+class _Split(NamedTuple):
+    """A sentence as subtitles, and how bad that is to read."""
+
+    cost: float
+    groups: list[Group]
 
 
 @dataclass
@@ -96,17 +106,42 @@ def _sentences(words: Sequence[Word]) -> Iterator[Group]:
 
 
 def _split_evenly(sentence: Group) -> list[Group]:
-    """Return as few groups as fit, of about equal length, so no word is left alone at the end."""
-    fewest = _split_greedily(sentence, MAX_ROW_CHARACTERS * MAX_ROWS)
-    shortest = len(_text(sentence)) // len(fewest)
-    attempts = (_split_greedily(sentence, limit) for limit in range(shortest, MAX_ROW_CHARACTERS * MAX_ROWS))
-    return next((groups for groups in attempts if len(groups) == len(fewest)), fewest)
+    """Return as few groups as fit, of about equal length, so no word is left alone at the end. They end where a speaker
+    pauses if that needs no more than one group more: a number should not be cut in two."""
+    fewest = len(_split_greedily(sentence))
+    if fewest == 1:
+        return [sentence]
+    longest = [_count_fitting(sentence[start:]) for start in range(len(sentence))] + [0]
+    splits = [split for count in (fewest, fewest + 1) if (split := _find_best_split(sentence, count, longest))]
+    return min(splits, key=lambda split: split.cost).groups
 
 
-def _split_greedily(sentence: Group, max_characters: int) -> list[Group]:
+def _find_best_split(sentence: Group, count: int, longest: Sequence[int]) -> _Split | None:
+    """Return the split into so many groups that costs least. `longest` is how many words fit from each word on."""
+    even = len(_text(sentence)) / count
+    best = {0: _Split(0.0, [])}  # by the number of words
+    for _ in range(count):
+        longer: dict[int, _Split] = {}
+        for start, split in best.items():
+            for end in range(start + 1, start + longest[start] + 1):
+                group = sentence[start:end]
+                is_cut = end < len(sentence) and not _CLAUSE_END.search(group[-1].text)
+                cost = split.cost + GROUP_COST + CUT_COST * is_cut + (len(_text(group)) / even - 1) ** 2
+                if end not in longer or cost < longer[end].cost:
+                    longer[end] = _Split(cost, [*split.groups, group])
+        best = longer
+    return best.get(len(sentence))
+
+
+def _count_fitting(words: Group) -> int:
+    """Return how many of the first words fit: at least one."""
+    return next((count - 1 for count in range(2, len(words) + 1) if not _fits(words[:count])), len(words))
+
+
+def _split_greedily(sentence: Group) -> list[Group]:
     groups: list[Group] = []
     for word in sentence:
-        if groups and len(_text([*groups[-1], word])) <= max_characters and _fits([*groups[-1], word]):
+        if groups and _fits([*groups[-1], word]):
             groups[-1].append(word)
         else:
             groups.append([word])

@@ -50,6 +50,29 @@ def test_a_line_ends_with_its_sentence_and_leaves_no_single_word() -> None:
     assert min(len(line.text.split()) for line in shown) >= 3
 
 
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        (
+            "In the roaster the beans reach about two hundred degrees, turn brown, and a fragrant oil comes out.",
+            ["degrees,", "out."],
+        ),
+        (
+            "O imposto só incide sobre o ganho, e cai com o tempo: de vinte e dois e meio por cento, até seis meses, "
+            "para quinze por cento, depois de dois anos.",
+            ["tempo:", "meses,", "anos."],
+        ),
+        (
+            "Uma frase longa sem nenhuma pausa em que alguém possa respirar é dividida em duas partes de mesmo tamanho",
+            ["possa", "tamanho"],
+        ),
+    ],
+)
+def test_a_long_sentence_is_cut_where_a_speaker_pauses(text: str, ends: list[str]) -> None:
+    shown = build_subtitle_lines([text], [()], spoken(text, seconds=len(text) / 15))
+    assert [line.text.split()[-1] for line in shown] == ends
+
+
 def test_the_voices_own_timings_are_used_if_available() -> None:
     words = (Word("Bom", 0.2, 0.9), Word("dia.", 1.0, 2.0), Word("Até", 5.0, 6.0), Word("logo.", 6.1, 7.25))
     joined = Joined(20, (10.0,), (18.0,))
