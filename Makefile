@@ -11,7 +11,7 @@ TESTERS ?= $(shell expr $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 2)
 .PHONY: help run demo test check chaos soak bench format translations snapshot deploy-tools sbom lock clean
 
 help:
-	@echo 'make run     show all applications with sample data in the browser: videos, articles, documents, GPU jobs (no key, no Docker)'
+	@echo 'make run     show all applications with sample data in the browser: videos, articles, documents, GPU jobs, stories (no key, no Docker)'
 	@echo 'make demo    run a pipeline whose worker is killed, and watch it resume'
 	@echo 'make test    run make check, then every test'
 	@echo 'make check   check lint, formatting, types, layers and the requirements ledger'
