@@ -157,6 +157,23 @@ async def test_a_rerun_upload_reuses_the_published_video_of_the_same_file(
     assert (await video_app.show(published["id"]))["url"] == published["url"]
 
 
+async def test_a_rerun_upload_that_fails_keeps_the_published_video(
+    video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = await video_app.finish(await video_app.order_until("final_review"))
+
+    async def fail(*_: Any) -> None:
+        raise RuntimeError("the channel does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalChannel, "set_thumbnail", fail)
+        await video_app.client.runs.rerun(UUID(published["id"]), "upload")
+        await video_app.api.sandbox.work()
+    assert (await video_app.show(published["id"]))["status"] == "failed"
+    (video,) = await videos(video_app)
+    assert video.video_id in published["url"]
+
+
 async def test_a_rerun_assembly_publishes_another_video_and_keeps_the_previous_one(
     video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from retoma_apps.providers.pictures.icons import draw_icon, draw_shapes, get_lay
 from retoma_apps.providers.pictures.layouts import count_to
 from retoma_apps.providers.pictures.stage import FLOORS
 from retoma_apps.providers.speech import split_sentences
-from retoma_apps.providers.topics import Drawing, Topic, TopicScene, list_topics
+from retoma_apps.providers.topics import Drawing, Topic, TopicScene, find_scene, list_topics
 
 SIZE = (320, 180)
 SECONDS = 6.0
@@ -92,7 +92,9 @@ def test_a_picture_goes_on_where_the_previous_part_of_its_scene_ended(kind: str)
 
 
 def test_a_part_that_is_spoken_of_later_or_earlier_is_hidden_or_shown_from_the_start() -> None:
-    topic, scene = find_by_kind("timeline")
+    found = find_scene("the years of a coffee tree")
+    assert found is not None
+    topic, scene = found
     parts = [Drawing(topic, scene).animate(part) for part in halve(scene.text)]
     early, late = (find_cues(part, SECONDS) for part in parts)
     assert early[-1] == math.inf
