@@ -15,7 +15,7 @@ from retoma_apps.autowriter.states import STEPS
 from retoma_apps.providers.images.errors import ImageUnavailable
 from retoma_apps.providers.keywords import KeywordsError, OfflineKeywords
 from retoma_apps.providers.llm.errors import InvalidJson, LlmUnavailable
-from retoma_apps.providers.wordpress import PostChanged, PostLink, PublicationFailed, SiteRejected
+from retoma_apps.providers.wordpress import MissingImage, PostChanged, PostLink, PublicationFailed, SiteRejected
 from tests.apps.autowriter.samples import make_request
 from tests.apps.autowriter.writer_app import COST, WriterApp
 
@@ -306,6 +306,17 @@ async def test_a_failed_image_is_published_without_it_and_asked_about_afterwards
     assert await writer_app.get_state(run.id) == "done"
 
 
+async def test_an_image_that_wordpress_cannot_store_is_asked_about_too(writer_app: WriterApp) -> None:
+    writer_app.blog.missing = (MissingImage("MEDIA_UPLOAD_FAIL", "a key", "the disk is full"),)
+    run = await writer_app.write()
+    shown = await writer_app.show(run.id)
+    assert (shown["state"], shown["step"], shown["error"]["code"]) == ("needs_review", "published_wp", "IMAGE_API_FAIL")
+    assert shown["outputs"]["published_wp"]["warnings"] == ["the disk is full"]
+    writer_app.blog.missing = ()
+    await writer_app.decide(run.id, "send_back", to="images_resolved", items=["featured"])
+    assert await writer_app.get_state(run.id) == "done"
+
+
 async def test_a_failed_image_can_be_generated_again(writer_app: WriterApp) -> None:
     writer_app.pictures.errors["larga"] = [ImageUnavailable("no answer")] * 3
     run = await writer_app.write()
@@ -326,6 +337,19 @@ async def test_links_lead_to_other_posts_of_the_blog(writer_app: WriterApp) -> N
     assert link["url"] == "https://saude.example/cafeina-e-sono"
     (draft,) = await writer_app.list_drafts()
     assert '<a href="https://saude.example/cafeina-e-sono">' in draft["article"]["content"]
+
+
+async def test_a_link_to_a_post_that_is_gone_needs_a_review(writer_app: WriterApp) -> None:
+    writer_app.blog.posts = [PostLink("https://saude.example/cafeina-e-sono", "Cafeína e adultos saudáveis")]
+    run = await writer_app.write()
+    writer_app.blog.posts = []
+    await writer_app.client.runs.rerun(run.id, "quality_checked", by="ana")
+    await writer_app.work()
+    shown = await writer_app.show(run.id)
+    assert shown["state"] == "needs_review"
+    assert [each["check"] for each in shown["outputs"]["quality_checked"]["findings"]] == ["links"]
+    (draft,) = await writer_app.list_drafts()
+    assert draft["revision"] == 1
 
 
 async def test_markup_in_a_models_text_is_escaped(writer_app: WriterApp) -> None:

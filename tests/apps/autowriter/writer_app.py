@@ -22,7 +22,15 @@ from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.autowriter.steps.writing.offline import MODEL, OfflineWriter
 from retoma_apps.providers.keywords import OfflineKeywords, Suggestions
 from retoma_apps.providers.llm import LanguageModel, Message, Reply, Usage
-from retoma_apps.providers.wordpress import Event, JobStatus, LocalBlog, PostLink, Publication, Published
+from retoma_apps.providers.wordpress import (
+    Event,
+    JobStatus,
+    LocalBlog,
+    MissingImage,
+    PostLink,
+    Publication,
+    Published,
+)
 from tests.apps.autowriter.samples import make_request
 from tests.server.api import Api, an_api
 
@@ -86,7 +94,7 @@ class Keywords(OfflineKeywords):
 
 class FaultyBlog(LocalBlog):
     """A folder whose failures a test arranges. `errors` are raised by the next publications, those in `lost` after the
-    draft was stored. `drafts` are the stored ones, by key."""
+    draft was stored. `drafts` are the stored ones, by key, and `missing` the images that cannot be stored."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -94,6 +102,7 @@ class FaultyBlog(LocalBlog):
         self.lost: list[Exception] = []
         self.sent: list[Publication] = []
         self.drafts: dict[str, tuple[Publication, Published]] = {}
+        self.missing: tuple[MissingImage, ...] = ()
         self.posts: list[PostLink] = []
         self.events: list[Event] = []
 
@@ -101,7 +110,7 @@ class FaultyBlog(LocalBlog):
         self.sent.append(publication)
         if self.errors:
             raise self.errors.pop(0)
-        published = await super().publish(publication)
+        published = replace(await super().publish(publication), warnings=self.missing)
         self.drafts[publication.idempotency_key] = publication, published
         if self.lost:
             raise self.lost.pop(0)
