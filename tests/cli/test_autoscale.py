@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from retoma import Settings, blocking
 from retoma.cli import machine
-from retoma.cli.autoscale import Damper
+from retoma.cli.autoscale import Damper, WorkerGroup
 from retoma.cli.machine import Machine, limit_concurrency, limit_workers
 from tests.cli.terminal import Terminal, wait_until
 
@@ -129,6 +131,35 @@ def test_this_machine_tells_its_cpus_and_memory() -> None:
     assert found.load is not None
     assert found.available_memory is not None
     assert found.available_memory > 0
+
+
+class IdleWorker:
+    """Supervises nothing until it is stopped."""
+
+    def __init__(self) -> None:
+        self.stopped = asyncio.Event()
+
+    async def supervise(self) -> None:
+        await self.stopped.wait()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+async def test_a_worker_that_runs_jobs_is_not_drained() -> None:
+    workers: dict[str, IdleWorker] = {}
+
+    def make_worker(name: str) -> Any:
+        return workers.setdefault(name, IdleWorker())
+
+    group = WorkerGroup("w", make_worker)
+    group.start(4)
+    group.drain(2, busy={"w-4"})
+    assert [name for name, worker in workers.items() if worker.stopped.is_set()] == ["w-2", "w-3"]
+    group.drain(4, busy={"w-1", "w-4"})
+    assert group.size == 2
+    group.stop()
+    await group.wait()
 
 
 def test_fewer_workers_are_followed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
