@@ -77,7 +77,7 @@ async def test_runs_that_match_a_filter_are_cancelled_with_the_keyboard(screen: 
     for tenant in ("shop", "shop", "other"):
         await screen.sandbox.client.start("film", {}, tenant=tenant)
     page = await screen.open("/runs?tenant=shop", 390)
-    await page.get_by_text("Act on all matching…").press("Enter")
+    await page.get_by_text("Apply to all matching…").press("Enter")
     await page.get_by_role("link", name="Cancel runs…").press("Enter")
     await expect(page.locator("#count")).to_have_text("2 runs would be cancelled. This cannot be undone.")
     await page.get_by_role("button", name="Cancel runs: 2").press("Enter")
@@ -105,7 +105,7 @@ async def test_a_person_logs_in_and_out(database: Database) -> None:
     ("language", "pattern", "note"),
     [
         ("en", "%Y-%m-%d %H:%M:%S", "Times are shown in America/Sao_Paulo."),
-        ("pt-BR", "%d/%m/%Y %H:%M:%S", "Os horários são exibidos em America/Sao_Paulo."),
+        ("pt-BR", "%d/%m/%Y %H:%M:%S", "Horários no fuso America/Sao_Paulo."),
     ],
 )
 async def test_times_are_in_the_viewers_time_zone_from_the_first_page(

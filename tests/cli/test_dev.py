@@ -384,8 +384,8 @@ async def test_every_demo_finding_is_shown_in_the_language_of_the_locale(
         "Isto não deveria acontecer:",
         "scenes foi interrompido, mas foi executado só uma vez",
         "film foi executado 2 vezes",
-        "script estava pronto, mas não deixou rastro",
-        f"Por favor, relate isto, com {effects}.",
+        "script terminou, mas não deixou rastro",
+        f"Por favor, relate isto e envie o arquivo {effects}.",
     ]
 
 

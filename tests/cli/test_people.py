@@ -32,7 +32,7 @@ def test_people_are_invited_given_roles_and_disabled(terminal: Terminal) -> None
     terminal.out("people", "enable", ANA[1])
     (without,) = terminal.json("people", "set-role", ANA[1], "none", "--tenant", "blog")
     assert without["roles"] == []
-    assert "0 sessions ended" in terminal.out("people", "end-sessions", ANA[1])
+    assert "sessions ended: 0" in terminal.out("people", "end-sessions", ANA[1])
 
 
 def test_an_unknown_address_or_role_names_the_nearest(terminal: Terminal) -> None:

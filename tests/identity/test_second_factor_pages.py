@@ -295,7 +295,7 @@ async def test_without_a_password_it_takes_a_fresh_login(open_pages: OpenPages) 
         csrf = token_of(await visitor.get(SETUP))
         assert "qr-code" in (await visitor.post(SETUP, {"csrf": csrf})).text
         await visitor.api.sandbox.clock.advance(FRESH_LOGIN + timedelta(seconds=1))
-        assert "takes a login of the last 15 minutes" in visible_text(await visitor.get(SETUP))
+        assert "your login must be less than 15 minutes old" in visible_text(await visitor.get(SETUP))
         assert "qr-code" not in (await visitor.post(SETUP, {"csrf": csrf})).text
 
 

@@ -130,13 +130,14 @@ def test_a_message_is_in_the_persons_language_and_time_zone() -> None:
     assert write(event).lines[0].details[-1] == "due 2030-01-01 12:00 (UTC)"
     translated = write(event, language="pt", zone="America/Sao_Paulo")
     assert translated.lines[0].details[-1] == "vence em 01/01/2030 09:00 (America/Sao_Paulo)"
-    assert translated.subject == "Revisão vencendo: script · Bonds"
+    assert translated.subject == "Prazo da revisão: script · Bonds"
 
 
 def test_a_budget_says_how_much_is_used() -> None:
     data = {"name": "models", "used": 8_000_000, "limit": 10_000_000}
     event = make_event(NotificationKind.BUDGET, run=None, run_title=None, data=data)
     assert write(event).lines[0].details == ("models", "US$ 8.00 of US$ 10.00 used", "blog")
+    assert write(event, language="pt").lines[0].details == ("models", "US$ 8,00 de US$ 10,00 usados", "blog")
 
 
 def test_many_events_are_counted_in_the_subject() -> None:

@@ -140,7 +140,7 @@ async def enable(client: Client, email: Email, output: ListOutput = ListFormat.T
 async def end_sessions(client: Client, email: Email) -> None:
     """Log a person out of all browsers."""
     ended = await client.people.end_sessions(email)
-    printing.stdout().print(gettext("%(count)s sessions ended", count=ended))
+    printing.stdout().print(gettext("sessions ended: %(count)s", count=ended))
 
 
 @people.command("remove-second-factor")

@@ -128,7 +128,7 @@ class Notifications(Namespace):
             case Channel.SLACK if address is not None:
                 self._core.guard.check(address[: MAX_ADDRESS_LENGTH + 1], "address")
             case Channel.TELEGRAM if address is not None and not address.removeprefix("-").isdecimal():
-                raise InvalidInput(N_("the chat of Telegram is a number"))
+                raise InvalidInput(N_("the chat ID of Telegram must be a number"))
         if address is not None and len(address) > MAX_ADDRESS_LENGTH:
             raise InvalidInput(N_("the address is too long"))
         return address

@@ -239,8 +239,8 @@ class People(Namespace):
         person = await self._find(email)
         if not all(self._core.may_grant(grant) for grant in person.roles):
             message = N_(
-                "%(email)s has roles in other tenants too, or roles that permit more than you may do: only somebody "
-                "who may give these roles may do this"
+                "%(email)s has roles in other tenants, or roles with more permissions than yours: only someone who can "
+                "grant these roles can do this"
             )
             raise AccessDenied(message, email=person.email)
         return person
@@ -249,7 +249,7 @@ class People(Namespace):
         for grant in grants:
             if not self._core.may_grant(grant):
                 raise AccessDenied(
-                    N_("the role %(role)s permits more than you may do, so you cannot give or remove it"),
+                    N_("the role %(role)s has more permissions than yours, so you cannot grant or remove it"),
                     role=grant.role,
                 )
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from retoma.define.definition_errors import suggest_name
+from retoma.define.definition_errors import quote_names
 from retoma.errors import InvalidInput
 from retoma.translations import N_
 
@@ -47,11 +48,7 @@ def check_template(template: Any, depth: int = 0) -> None:
         case str():
             for name in _PLACEHOLDER.findall(template):
                 if name not in PLACEHOLDERS:
-                    raise InvalidInput(
-                        N_("the inputs have no placeholder %(name)s; %(hint)s"),
-                        name=f"{name!r:.80}",
-                        hint=suggest_name(name[:80], PLACEHOLDERS),
-                    )
+                    raise _build_error(name)
         case Mapping():
             for key, value in template.items():
                 check_template(key, depth + 1)
@@ -59,6 +56,17 @@ def check_template(template: Any, depth: int = 0) -> None:
         case list() | tuple():
             for value in template:
                 check_template(value, depth + 1)
+
+
+def _build_error(name: str) -> InvalidInput:
+    shown = f"{name!r:.80}"
+    near = get_close_matches(name[:80], PLACEHOLDERS, n=1)
+    if near:
+        return InvalidInput(
+            N_("there is no placeholder %(name)s; did you mean %(near)s?"), name=shown, near=repr(near[0])
+        )
+    known = quote_names(PLACEHOLDERS)
+    return InvalidInput(N_("there is no placeholder %(name)s; known: %(known)s"), name=shown, known=known)
 
 
 def render(template: Any, occurrence: Occurrence) -> Any:

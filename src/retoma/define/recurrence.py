@@ -78,8 +78,15 @@ def check_time_zone(name: str) -> None:
 def check_interval(every: timedelta) -> None:
     if not MIN_INTERVAL <= every <= MAX_INTERVAL:
         raise InvalidInput(
-            N_("an interval is from one second to %(days)s days, not %(every)s"), days=MAX_INTERVAL.days, every=every
+            N_("an interval is from one second to %(days)s days, not %(every)s"),
+            days=MAX_INTERVAL.days,
+            every=format_seconds(every),
         )
+
+
+def format_seconds(value: timedelta) -> str:
+    """Return a duration for an error message, in a form that every language has."""
+    return f"{value.total_seconds():.12g} s"
 
 
 def find_next(rule: Rule, after: datetime) -> datetime | None:

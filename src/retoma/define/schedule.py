@@ -18,7 +18,7 @@ from retoma.define.definition_errors import Location, suggest_name
 from retoma.define.durations import Duration, as_timedelta
 from retoma.define.input_template import Occurrence, check_template, render
 from retoma.define.pipeline import Pipeline
-from retoma.define.recurrence import Cron, Interval, Rule, check_cron, check_interval, check_time_zone
+from retoma.define.recurrence import Cron, Interval, Rule, check_cron, check_interval, check_time_zone, format_seconds
 from retoma.errors import InvalidInput
 from retoma.records import CatchUp, Overlap
 from retoma.terminal import UNSAFE_CHARACTERS
@@ -52,12 +52,14 @@ class SchedulePlan:
         if not 1 <= self.catch_up_limit <= MAX_CATCH_UP:
             raise InvalidInput(f"catch_up_limit is a number from 1 to {MAX_CATCH_UP}, not {self.catch_up_limit!r:.40}")
         if not timedelta(0) <= self.jitter <= MAX_JITTER:
-            raise InvalidInput(N_("a jitter is from zero to 24 hours, not %(jitter)s"), jitter=self.jitter)
+            raise InvalidInput(
+                N_("a jitter is from zero to 24 hours, not %(jitter)s"), jitter=format_seconds(self.jitter)
+            )
         if self.every is not None and self.jitter >= self.every:
             raise InvalidInput(
                 N_("the jitter of %(jitter)s must be shorter than the interval of %(every)s"),
-                jitter=self.jitter,
-                every=self.every,
+                jitter=format_seconds(self.jitter),
+                every=format_seconds(self.every),
             )
         if self.title is not None and not 0 < len(self.title) <= MAX_TITLE_LENGTH:
             raise InvalidInput(f"a title is a text of 1 to {MAX_TITLE_LENGTH} characters, not {self.title!r:.80}")

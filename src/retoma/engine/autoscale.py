@@ -116,7 +116,7 @@ def _count_needed(load: QueueLoad) -> tuple[int, Reason]:
         return _to_workers(load, load.running), reason
     if load.seconds_per_job is None:
         first = max(2 * load.workers, _to_workers(load, FIRST_JOBS))
-        message = N_("%(queued)s jobs are waiting and none has ended recently: start some, then double the workers")
+        message = N_("%(queued)s jobs are waiting and none has ended recently: start some, then double their number")
         return first, Reason(message, queued=load.queued)
     left = MAX_WAIT_SECONDS - load.oldest_wait_seconds
     drain = min(max(left, MIN_DRAIN_SECONDS), DRAIN_SECONDS)

@@ -7,9 +7,11 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from babel.dates import format_datetime
+from babel.numbers import format_decimal
 
 from retoma.app import App
 from retoma.records import KIND_NAMES, Notification, NotificationKind
@@ -108,8 +110,7 @@ def _list_details(event: Notification, translator: Translator, reader: Reader) -
         case NotificationKind.RUN_STUCK:
             found.append(data.get("message") or data.get("cause"))
         case NotificationKind.BUDGET:
-            used, limit = (data.get(name, 0) / 1_000_000 for name in ("used", "limit"))
-            amounts = {"used": f"US$ {used:.2f}", "limit": f"US$ {limit:.2f}"}
+            amounts = {name: _format_money(data.get(name, 0), reader) for name in ("used", "limit")}
             found[:0] = [data.get("name"), translator.gettext(N_("%(used)s of %(limit)s used"), **amounts)]
         case NotificationKind.TEST:
             found.append(translator.gettext("Notifications arrive here."))
@@ -120,6 +121,10 @@ def _format_time(at: datetime, reader: Reader) -> str:
     language = reader.known_language
     shown = format_datetime(at, _TIMES[language], tzinfo=reader.zone, locale=LOCALES[language])
     return f"{shown} ({reader.zone.key})"
+
+
+def _format_money(micros: int, reader: Reader) -> str:
+    return f"US$ {format_decimal(Decimal(micros) / 1_000_000, '#,##0.00', LOCALES[reader.known_language])}"
 
 
 def _find_url(event: Notification, public_url: str | None) -> str | None:

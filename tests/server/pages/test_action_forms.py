@@ -120,7 +120,7 @@ async def test_a_queue_is_paused_resumed_and_limited_from_the_page(open_pages: O
         assert "a fila está pausada: seus jobs em espera (2) não começam" in visible_text(portuguese)
         assert (await visitor.client.queues.list())[0].paused_by == "Dora"
         answer = await visitor.post("/queues/resume", form)
-        assert "Jobs of the queue start again." in visible_text(await visitor.get(answer.headers["location"]))
+        assert "The queue starts jobs again." in visible_text(await visitor.get(answer.headers["location"]))
         answer = await visitor.post("/queues/limit", {**form, "capacity": "4"})
         assert "of at most 4" in visible_text(await visitor.get(answer.headers["location"]))
         assert (await visitor.post("/queues/limit", {**form, "capacity": "x"})).status_code == 422

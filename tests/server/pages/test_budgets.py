@@ -91,6 +91,19 @@ async def test_a_budget_is_added_and_removed_on_the_page(open_pages: OpenPages) 
         assert await visitor.client.budgets.list() == []
 
 
+async def test_amounts_are_typed_as_the_viewers_language_writes_them(open_pages: OpenPages) -> None:
+    async with open_pages(application=FILMS) as visitor:
+        await visitor.client.budgets.set_money("channel", currency="BRL", rate=5.4321, rate_date=date(2026, 11, 2))
+        await visitor.client.budgets.set("channel", "month", 1_250 * DOLLAR)
+        page = await visitor.get("/budgets?lang=pt")
+        assert 'name="limit" value="1250,00"' in page.text
+        assert 'name="rate" value="5,4321"' in page.text
+        form = {"csrf": token_of(page), "tenant": "channel", "period": "month", "limit": "1250,00"}
+        assert (await visitor.post("/budgets", form)).status_code == 303
+        (budget,) = await visitor.client.budgets.list()
+        assert budget.micros == 1_250 * DOLLAR
+
+
 async def test_the_page_of_a_run_shows_its_budgets(open_pages: OpenPages) -> None:
     async with open_pages(application=FILMS) as visitor:
         await wait_for_budget(visitor)

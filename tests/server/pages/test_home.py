@@ -77,8 +77,8 @@ async def test_each_application_has_a_card_with_links_to_what_it_counts(open_pag
         cards = re.findall(r'<article class="panel app">.*?</article>', page.text, re.DOTALL)
         read = [re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", card)).strip() for card in cards]
         assert read == [
-            "Rolos Abrir Todos em Rolo. 1 Esperam pessoas 0 Em execução 1 Falhas em 24 h",
-            "Estantes Abrir Todos em Estante. 2 Esperam pessoas 1 Em execução 0 Falhas em 24 h",
+            "Rolos Abrir Todos em Rolo. 1 Aguardando pessoas 0 Em execução 1 Falhas em 24 h",
+            "Estantes Abrir Todos em Estante. 2 Aguardando pessoas 1 Em execução 0 Falhas em 24 h",
         ]
         assert [re.findall(r'href="([^"]+)"', card)[0] for card in cards] == ["/films", "/books"]
         links = re.findall(r'href="([^"#]+)"', cards[0])[2:]

@@ -146,7 +146,7 @@ async def test_the_addresses_cover_every_page(open_pages: OpenPages) -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "message"), [("en", "Times are shown in UTC."), ("pt-BR", "Os horários são exibidos em UTC.")]
+    ("language", "message"), [("en", "Times are shown in UTC."), ("pt-BR", "Horários no fuso UTC.")]
 )
 async def test_every_page_uses_the_visitors_language(open_pages: OpenPages, language: str, message: str) -> None:
     async with open_pages(application=FILMS_AND_LETTERS) as visitor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from retoma import App
 from retoma.schedules import Schedule
 from tests.server.api import app
@@ -44,6 +46,34 @@ async def test_the_form_keeps_what_was_entered_and_says_what_is_wrong(open_pages
         assert answer.status_code == 422
         assert "The inputs must be a JSON object" in visible_text(answer)
         assert 'value="nightly"' in answer.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            {"inputs": '{"topic": "{{ due_dat }}"}'},
+            "O marcador 'due_dat' não existe; você quis dizer 'due_date'?",
+        ),
+        (
+            {"inputs": '{"topic": "{{ tea }}"}'},
+            "O marcador 'tea' não existe; marcadores disponíveis: 'due_at', 'due_date', 'previous_due_at', 'schedule'",
+        ),
+        (
+            {"cron": "", "every": "9999", "unit": "days"},
+            "Um intervalo vai de um segundo a 3650 dias; valor recebido: 863913600 s",
+        ),
+    ],
+)
+async def test_what_is_wrong_is_said_in_the_viewers_language(
+    open_pages: OpenPages, fields: dict[str, str], expected: str
+) -> None:
+    async with open_pages() as visitor:
+        page = await visitor.get("/schedules/new")
+        submitted = FORM | {"csrf": token_of(page)} | fields
+        answer = await visitor.post("/schedules/new", submitted, Accept_Language="pt-BR")
+        assert answer.status_code == 422
+        assert expected in visible_text(answer)
 
 
 async def test_a_schedule_is_paused_resumed_triggered_and_deleted_on_its_page(open_pages: OpenPages) -> None:

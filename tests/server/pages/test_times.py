@@ -29,7 +29,7 @@ async def read_run(visitor: Visitor, language: str, zone: str | None) -> str:
     ("language", "zone", "time", "note"),
     [
         ("en", "America/Sao_Paulo", "Started 2030-01-01 09:00:00", "Times are shown in America/Sao_Paulo."),
-        ("pt", "America/Sao_Paulo", "Início 01/01/2030 09:00:00", "Os horários são exibidos em America/Sao_Paulo."),
+        ("pt", "America/Sao_Paulo", "Início 01/01/2030 09:00:00", "Horários no fuso America/Sao_Paulo."),
         ("en", "Pacific/Auckland", "Started 2030-01-02 01:00:00", "Times are shown in Pacific/Auckland."),
         ("en", None, "Started 2030-01-01 12:00:00", "Times are shown in UTC."),
     ],

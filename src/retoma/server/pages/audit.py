@@ -17,7 +17,7 @@ from retoma.csv_cells import format_csv
 from retoma.records import ActorKind, AuditAction, AuditEntry
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import HEADERS, PageContext, parse_number
-from retoma.translations import N_
+from retoma.translations import N_, NP_
 
 SCOPE = "audit:read"
 PAGE_SIZE = 50
@@ -66,7 +66,7 @@ ACTIONS = {
     AuditAction.RUN_HOLD: N_("Held"),
     AuditAction.RUN_RELEASE: N_("Released"),
     AuditAction.RUN_ERASE: N_("Erased"),
-    AuditAction.REVIEW_DECIDE: N_("Decided"),
+    AuditAction.REVIEW_DECIDE: NP_("audit", "Decided"),
     AuditAction.REVIEW_UNDO: N_("Decision undone"),
     AuditAction.REVIEW_CLAIM: N_("Claimed"),
     AuditAction.REVIEW_ASSIGN: N_("Assigned"),
@@ -92,7 +92,7 @@ ACTIONS = {
     AuditAction.ENDPOINT_UNSUBSCRIBE: N_("Unsubscribed"),
     AuditAction.ENDPOINT_ROTATE_SECRET: N_("Secret rotated"),
     AuditAction.PRICE_SET: N_("Price set"),
-    AuditAction.BUDGET_SET: N_("Set"),
+    AuditAction.BUDGET_SET: NP_("audit", "Set"),
     AuditAction.BUDGET_REMOVE: N_("Removed"),
     AuditAction.TENANT_SET_MONEY: N_("Currency or time zone changed"),
     AuditAction.TENANT_SET_PROFILE: N_("Profile changed"),
@@ -108,7 +108,7 @@ ACTIONS = {
     AuditAction.PERSON_SET_PASSWORD: N_("Password changed"),
     AuditAction.PERSON_SET_ROLE: N_("Role given"),
     AuditAction.PERSON_REMOVE_ROLE: N_("Role taken away"),
-    AuditAction.PERSON_DISABLE: N_("Disabled"),
+    AuditAction.PERSON_DISABLE: NP_("audit", "Disabled"),
     AuditAction.PERSON_ENABLE: N_("Enabled"),
     AuditAction.PERSON_LINK: N_("Single sign-on linked"),
     AuditAction.PERSON_UNLINK: N_("Single sign-on unlinked"),

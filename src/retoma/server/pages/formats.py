@@ -24,6 +24,7 @@ _ROUNDED = "#,##0.#"
 _ROUNDED_PATTERN = parse_pattern(_ROUNDED)
 _EXACT = parse_pattern("#,##0.####################")
 _MONEY = parse_pattern("#,##0.00##")
+_TYPED = parse_pattern("0.00########")
 _SHARE = parse_pattern("#,##0.#%")
 # Static scripts write the same formats (static/time_zone.js).
 _TIMES = {
@@ -58,6 +59,10 @@ class Formats:
     def decimal(self, value: float, places: int) -> str:
         """Show exactly so many decimal places."""
         return format_decimal(value, f"#,##0.{'0' * places}", self._locale)
+
+    def typed(self, value: float | Decimal) -> str:
+        """Show a number as the viewer types it in a form: with two decimal places or more, and ungrouped."""
+        return format_decimal(value, _TYPED, self._locale)
 
     def percent(self, share: float) -> str:
         return format_percent(share, _SHARE, self._locale)

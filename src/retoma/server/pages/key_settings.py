@@ -19,7 +19,9 @@ async def save_keys(context: PageContext) -> Response:
     chosen = {each.name: context.fields.get(each.name, each.key) for each in KEY_ACTIONS}
     wrong = next((key for key in chosen.values() if key and not is_key(key)), None)
     if wrong is not None:
-        raise InvalidInput(context.gettext("A key is one character that is not a number, not %(key)s.", key=wrong[:20]))
+        raise InvalidInput(
+            context.gettext("A key must be a single character other than a digit, not %(key)s.", key=wrong[:20])
+        )
     if (double := find_double(merge_keys(chosen))) is not None:
         raise InvalidInput(context.gettext("Two actions have the same key: %(key)s.", key=double))
     await context.own_client.reviews.set_keys(chosen)

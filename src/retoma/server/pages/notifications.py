@@ -140,7 +140,7 @@ def _read_time(text: str) -> time | None:
     try:
         return time.fromisoformat(text) if text else None
     except ValueError:
-        raise InvalidInput(N_("this is not a time of the day, such as 22:00")) from None
+        raise InvalidInput(N_("enter a time of day, such as 22:00")) from None
 
 
 def _explain(context: PageContext, error: RetomaError) -> str:

@@ -13,7 +13,7 @@ from retoma.server.pages.page_context import PageContext, parse_number
 from retoma.translations import N_
 
 SCOPE = "admin"
-CLASS_NAMES = {FinalClass.ENDED: N_("Ended"), FinalClass.FAILED: N_("With failures")}
+CLASS_NAMES = {FinalClass.ENDED: N_("Without failures"), FinalClass.FAILED: N_("With failures")}
 
 
 async def show_retention(context: PageContext, status: int = 200, error: str = "") -> Response:
