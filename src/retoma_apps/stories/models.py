@@ -107,7 +107,7 @@ class SceneClip(FrozenModel):
 class Track(FrozenModel):
     """The subtitles in one language."""
 
-    language: LanguageTag
+    language: LanguageTag = Field(title=N_("Language"))
     srt: File
     vtt: File
 
@@ -115,22 +115,22 @@ class Track(FrozenModel):
 class Film(FrozenModel):
     """`starts` has the start of each scene in seconds. The first track is in the language of the narration."""
 
-    video: File
-    seconds: float
-    width: int
-    height: int
-    size: int
-    starts: list[float]
-    tracks: list[Track]
+    video: File = Field(title=N_("Video"))
+    seconds: float = Field(title=N_("Seconds"))
+    width: int = Field(title=N_("Width"))
+    height: int = Field(title=N_("Height"))
+    size: int = Field(title=N_("Size"))
+    starts: list[float] = Field(title=N_("Starts"))
+    tracks: list[Track] = Field(title=N_("Tracks"))
 
 
 class Thumbnail(FrozenModel):
-    image: File
-    text: str
+    image: File = Field(title=N_("Image"))
+    text: str = Field(title=N_("Text"))
 
 
 class Thumbnails(FrozenModel):
-    variants: list[Thumbnail]
+    variants: list[Thumbnail] = Field(title=N_("Variants"))
 
 
 class Texts(FrozenModel):
@@ -144,7 +144,7 @@ class Metadata(Texts):
     title: Title = Field(title=N_("Title"))
     description: Description = Field("", title=N_("Description"))
     tags: Tags = Field([], title=N_("Tags"))
-    localizations: dict[LanguageTag, Texts] = Field({}, json_schema_extra=HIDDEN)
+    localizations: dict[LanguageTag, Texts] = Field({}, title=N_("Localizations"), json_schema_extra=HIDDEN)
 
 
 class Approval(FrozenModel):

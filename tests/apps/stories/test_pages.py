@@ -177,6 +177,9 @@ async def test_pages_are_in_portuguese_too(visitor: StoryVisitor) -> None:
     pages = {"/storyboard/": "Pronta para revisão", f"/storyboard/{story}": "Publicar", "/storyboard/costs": "Custos"}
     for path, text in pages.items():
         assert text in visible_text(await visitor.get(path, Accept_Language="pt-BR")), path
+    (review,) = await visitor.client.reviews.list(run=UUID(story))
+    shown = visible_text(await visitor.get(f"/reviews/{review.id}", Accept_Language="pt-BR"))
+    assert [name in shown for name in ("Segundos", "Largura", "Inícios das cenas")] == [True] * 3
 
 
 async def test_hostile_texts_are_escaped(visitor: StoryVisitor) -> None:

@@ -25,6 +25,7 @@ TEXT = "Tesouro Selic rende quase o mesmo.\nA regra é combinada no dia.\nSem su
 
 TRANSLATIONS = {
     "%(topic)s: a text has no music": "%(topic)s: um texto não tem música",
+    "Score": "Pontuação",
     "Tone": "Tom",
     "Warm, dry …": "Quente …",
     "With song": "Cantado",

@@ -112,6 +112,17 @@ async def test_a_run_continues_with_the_values_edited_in_typed_fields(visitor: V
     assert {name: value[name] for name in expected} == expected
 
 
+async def test_a_result_is_shown_in_the_viewers_language_as_far_as_the_application_translates_it(
+    visitor: Visitor,
+) -> None:
+    review = await start_until_review(visitor.api.sandbox)
+    for language, name, score in (("en", "Score", "8.5"), ("pt", "Pontuação", "8,5")):
+        page = await visitor.get(f"/reviews/{review.id}", Accept_Language=language)
+        assert f'<dt>{name}</dt><dd><span class="num">{score}</span>' in re.sub(r"\s*\n\s*", "", page.text)
+        assert "<dt>Passed</dt>" in page.text
+        assert re.search(rf'inputmode="decimal" value="{score}" id="value.score"', page.text)
+
+
 async def test_a_decided_review_shows_the_edits_made_before_its_approval(visitor: Visitor) -> None:
     review = await start_until_review(visitor.api.sandbox)
     await decide(visitor, review, "edit", value__title="Renda fixa em 2027", value__text=TEXT)

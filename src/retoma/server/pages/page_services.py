@@ -8,6 +8,7 @@ from types import CodeType
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from babel.numbers import get_decimal_symbol
 from jinja2 import BytecodeCache, ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
@@ -21,7 +22,7 @@ from retoma.server.pages.page import Page
 from retoma.server.sessions import Sessions
 from retoma.server.signed_values import SignedValues
 from retoma.server.single_sign_on import SingleSignOn
-from retoma.translations import CATALOGUES, Translator
+from retoma.translations import CATALOGUES, LOCALES, Translator
 
 if TYPE_CHECKING:
     from retoma.server.pages.page_context import PageContext
@@ -128,6 +129,8 @@ def _create_environment(translator: Translator, application: App | None) -> Envi
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    own_catalogue = None if application is None else application.locale
+    own = Translator(translator.language, [] if own_catalogue is None else [own_catalogue])
     # Plain functions, not those of the extension, which take a source string for HTML.
     environment.newstyle_gettext = True  # type: ignore[attr-defined]
     environment.globals.update(
@@ -143,7 +146,12 @@ def _create_environment(translator: Translator, application: App | None) -> Envi
         align_entries=text_changes.align_entries,
         compare_texts=text_changes.compare_texts,
     )
-    environment.filters.update(json=formats.format_json, humanize=formats.humanize, timecode=formats.format_timecode)
+    environment.filters.update(
+        json=formats.format_json,
+        property_name=lambda name: own.gettext(formats.humanize(name)),  # in words of the application only
+        timecode=formats.format_timecode,
+        typed_number=lambda text: text.replace(".", get_decimal_symbol(LOCALES[translator.language])),
+    )
     environment.tests.update(file=is_file)
     return environment
 
