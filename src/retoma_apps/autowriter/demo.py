@@ -53,7 +53,7 @@ SAMPLES = {
         Blog(name="Bem-estar", language="pt-BR", categories=["Saúde"]),
         (
             "Café e cafeína,explicar quanto café é seguro por dia,pt-BR,400,Alimentação",
-            "Como dormir melhor: o sono,explicar quantas horas de sono são necessárias,pt-BR,700,",
+            "Como dormir melhor,explicar quantas horas de sono são necessárias,pt-BR,700,",
         ),
     ),
     "en": Sample(

@@ -220,7 +220,9 @@ async def test_the_page_tells_the_user_whether_to_wait_or_to_act(classifier_page
     execution = await classifier_pages.classifier_app.begin(
         await classifier_pages.classifier_app.project(), {**TEXTS, "bad": BAD}
     )
-    assert "Começa automaticamente: não precisa fazer nada." in await classifier_pages.read(f"execucoes/{execution}")
+    assert "Começa automaticamente: você não precisa fazer nada." in await classifier_pages.read(
+        f"execucoes/{execution}"
+    )
     await classifier_pages.classifier_app.api.sandbox.clock.advance(timedelta(minutes=1))
     assert "Precisa da sua atenção: nenhum worker está em execução" in await classifier_pages.read(
         f"execucoes/{execution}"

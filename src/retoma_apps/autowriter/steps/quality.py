@@ -107,7 +107,7 @@ def _check_length(article: Article) -> Iterator[Finding]:
 
 def _check_language(article: Article, language: str | None) -> Iterator[Finding]:
     if language is None:
-        yield _warn("language", N_("the language of the body could not be told"))
+        yield _warn("language", N_("the language of the body could not be detected"))
     elif language != article.language:
         yield _warn(
             "language",

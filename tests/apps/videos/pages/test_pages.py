@@ -113,8 +113,8 @@ async def test_the_times_of_an_order_are_in_the_viewers_zone(video_pages: VideoP
 
 async def test_order_errors_are_shown_at_their_fields(video_pages: VideoPages) -> None:
     for field, written, sentence in (
-        ("topic", " ", "Diga o tema, com 3 a 300 caracteres."),
-        ("topic", "x" * 301, "Diga o tema, com 3 a 300 caracteres."),
+        ("topic", " ", "Descreva o tema com 3 a 300 caracteres."),
+        ("topic", "x" * 301, "Descreva o tema com 3 a 300 caracteres."),
         ("channel", "", "Informe um nome de 1 a 100 caracteres, sem barra."),
         ("language", "fr", "Escolha um dos idiomas."),
         ("start_at", "amanhã", "Informe data e hora"),
@@ -326,4 +326,4 @@ async def test_metrics_say_whether_their_targets_are_met(video_pages: VideoPages
     assert "Aprovados na primeira revisão 4 de 4 primeiras decisões 100% mais de 85% Na meta" in shown
     of_times = "vídeos prontos, publicados ou agendados: 1; metade em até 0 s"
     assert f"Do início ao fim, sem as revisões {of_times} 0 s menos de 30 min Na meta" in shown
-    assert "Falharam em definitivo 0 de 1 vídeo encerrado 0% menos de 2% Na meta" in shown
+    assert "Falhas definitivas 0 de 1 vídeo encerrado 0% menos de 2% Na meta" in shown

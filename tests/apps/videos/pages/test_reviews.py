@@ -39,7 +39,7 @@ EXPECTED_TEXTS = {
             "95% confidence",
             "“shorter”",
         ],
-        "pt": ["4 palavras", "Fatos usados 12", "Já conhecido 65%", "Reprovado", "“mais curto”"],
+        "pt": ["4 palavras", "Fatos usados 12", "Já conhecidos 65%", "Reprovado", "“mais curto”"],
     },
     "audio_review": {
         "en": ["Length 1 min 12 sec", "Voice espeak plainly", "Speed 1.1", "0:00 First", "1:02 Second.", "“slower”"],
@@ -75,7 +75,7 @@ EXPECTED_TEXTS = {
             "tag plainly",
             "About plainly",
             "“sem legendas”",
-            "Uma nota que a etapa não consegue seguir é recusada",
+            "Uma observação que a etapa não consegue seguir é recusada",
             "Palavras nas capas",
         ],
     },
