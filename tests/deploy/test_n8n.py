@@ -318,15 +318,15 @@ def test_a_repeated_callback_is_used_once() -> None:
     [
         (
             "script_review",
-            {"Decisão": "approved", "Notas": "", "Revisor": "Ana"},
+            {"Decisão": "Aprovar", "Observações": "", "Revisor": "Ana"},
             {"action": "approved", "reviewer": "Ana"},
         ),
         (
             "audio_review",
-            {"Decisão": "revision_requested", "Notas": "mais curto", "Capa": 2},
+            {"Decisão": "Devolver", "Observações": "mais curto", "Capa": 2},
             {"action": "revision_requested", "notes": "mais curto"},
         ),
-        ("final_review", {"Decisão": "approved", "Capa": "2"}, {"action": "approved", "thumbnail": 2}),
+        ("final_review", {"Decisão": "Aprovar", "Capa": "2"}, {"action": "approved", "thumbnail": 2}),
     ],
 )
 def test_an_n8n_form_becomes_a_decision(kind: str, form: dict[str, Any], decision: dict[str, Any]) -> None:
@@ -335,6 +335,15 @@ def test_an_n8n_form_becomes_a_decision(kind: str, form: dict[str, Any], decisio
     sent = json.loads(value(body, json=form, nodes=nodes))
     assert sent == decision | {"seen": 3}
     assert CheckpointDecision.model_validate(sent)
+
+
+def test_every_option_of_the_n8n_form_is_a_decision() -> None:
+    decision = node("Aprovação", "video-approval")["formFields"]["values"][0]
+    options = [each["option"] for each in decision["fieldOptions"]["values"]]
+    nodes = {"Ponto": {"json": {"body": {"checkpoint_type": "script_review", "revision": 1}}}}
+    body = node("Decidir", "video-approval")["jsonBody"]
+    sent = [json.loads(value(body, json={decision["fieldLabel"]: each}, nodes=nodes))["action"] for each in options]
+    assert sent == ["approved", "revision_requested", "rejected"]
 
 
 CHECKPOINT = {

@@ -21,7 +21,7 @@ from tests.conftest import empty_database
 from tests.n8n.instance import SECONDS, N8n, run_n8n
 
 ORDER = {"topic": "Como investir em renda fixa <b>hoje</b>", "channel": "financas"}
-FIELDS = ("Decisão", "Notas", "Capa", "Revisor")
+FIELDS = ("Decisão", "Observações", "Capa", "Revisor")
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +111,11 @@ async def approval(
 async def test_a_person_orders_and_decides_every_checkpoint_in_forms(approval: Approval) -> None:
     video = await approval.order()
     decisions = [
-        ("script_review", {"Decisão": "revision_requested", "Notas": "mais curto", "Revisor": "Ana"}),
-        ("script_review", {"Decisão": "approved"}),
-        ("audio_review", {"Decisão": "approved"}),
-        ("broll_review", {"Decisão": "approved"}),
-        ("final_review", {"Decisão": "approved", "Capa": "2"}),
+        ("script_review", {"Decisão": "Devolver", "Observações": "mais curto", "Revisor": "Ana"}),
+        ("script_review", {"Decisão": "Aprovar"}),
+        ("audio_review", {"Decisão": "Aprovar"}),
+        ("broll_review", {"Decisão": "Aprovar"}),
+        ("final_review", {"Decisão": "Aprovar", "Capa": "2"}),
     ]
     for checkpoint, value in decisions:
         form = await approval.open_form()
@@ -145,13 +145,13 @@ def media_links(page: str) -> list[str]:
 async def test_a_refused_decision_is_shown_and_can_be_made_again(approval: Approval) -> None:
     video = await approval.order()
     form = await approval.open_form()
-    message = await approval.send(form, Decisão="revision_requested", Notas="ponha um gato")
+    message = await approval.send(form, Decisão="Devolver", Observações="ponha um gato")
     assert message.startswith("O Retoma recusou a decisão: ")
     assert "is not supported" in message
     assert await approval.open_form() == form
     assert "is not supported" in await approval.show_form(form)
     assert (await approval.video_app.show(video))["revision"] == 1
-    assert await approval.send(form, Decisão="approved") == "A decisão foi registrada."
+    assert await approval.send(form, Decisão="Aprovar") == "A decisão foi registrada."
     await approval.wait_for_end()
 
 
@@ -160,7 +160,7 @@ async def test_the_second_reviewer_sees_that_it_was_decided(approval: Approval) 
     form = await approval.open_form()
     checkpoint = await approval.video_app.checkpoint((await approval.video_app.show(video))["checkpoint"]["id"])
     await approval.video_app.approve(checkpoint)
-    message = await approval.send(form, Decisão="rejected", Notas="não")
+    message = await approval.send(form, Decisão="Rejeitar", Observações="não")
     assert message.startswith("Nada foi registrado: ")
     await approval.wait_for_end()
 
