@@ -170,6 +170,10 @@ async def test_the_page_of_costs_has_the_table_and_excludes_computing(visitor: S
     assert "10 150 3.00 150 0.1950 3.1950" in shown
     assert "50 750 15.00 750 0.9750 15.9750" in shown
     assert "100 1,500 30.00 1,500 1.9500 31.9500" in shown
+    portuguese = " ".join(visible_text(await visitor.get("/storyboard/costs", Accept_Language="pt-BR")).split())
+    assert "a US$ 0,02 por imagem" in portuguese
+    assert "100 1.500 30,00 1.500 1,9500 31,9500" in portuguese
+    assert re.search(r"Dia \(UTC\) US\$ \d\d/\d\d/\d{4} ", portuguese)
 
 
 async def test_pages_are_in_portuguese_too(visitor: StoryVisitor) -> None:

@@ -120,7 +120,7 @@ def _outline(value: Any, name: str = "", margin: str = "") -> Iterator[str]:
 
 def _outline_leaf(value: Any, name: str, margin: str, inner: str) -> Iterator[str]:
     if isinstance(value, float):
-        value = _round(value)
+        value = round_number(value)
     lines = value.splitlines() if isinstance(value, str) else [json.dumps(value, ensure_ascii=False, default=str)]
     if name and len(lines) < 2:
         yield f"{margin}{name}: {''.join(lines)}"
@@ -129,6 +129,6 @@ def _outline_leaf(value: Any, name: str, margin: str, inner: str) -> Iterator[st
     yield from (f"{inner}{line}" for line in lines)
 
 
-def _round(value: float) -> float:
+def round_number(value: float) -> float:
     """Round to three decimal places, or to three significant digits below 1."""
     return round(value, 3) if abs(value) >= 1 else float(f"{value:.3g}")

@@ -17,7 +17,7 @@ from retoma.client import Client
 from retoma.define.file import is_file
 from retoma.records import Scope, describe_recorded_error
 from retoma.server.auth import Auth
-from retoma.server.pages import badges, formats, text_changes
+from retoma.server.pages import badges, differences, formats, text_changes
 from retoma.server.pages.page import Page
 from retoma.server.sessions import Sessions
 from retoma.server.signed_values import SignedValues
@@ -149,6 +149,7 @@ def _create_environment(translator: Translator, application: App | None) -> Envi
     environment.filters.update(
         json=formats.format_json,
         property_name=lambda name: own.gettext(formats.humanize(name)),  # in words of the application only
+        round_number=differences.round_number,
         timecode=formats.format_timecode,
         typed_number=lambda text: text.replace(".", get_decimal_symbol(LOCALES[translator.language])),
     )
