@@ -17,7 +17,7 @@ from retoma.csv_cells import format_csv
 from retoma.records import ActorKind, AuditAction, AuditEntry
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import HEADERS, PageContext, parse_number
-from retoma.translations import N_, NP_
+from retoma.translations import N_, NP_, Message
 
 SCOPE = "audit:read"
 PAGE_SIZE = 50
@@ -52,7 +52,7 @@ OBJECT_KINDS = {
     "database": N_("Database"),
     "retention": N_("Retention"),
 }
-ACTIONS = {
+ACTIONS: dict[AuditAction, str | Message] = {
     AuditAction.RUN_START: N_("Started"),
     AuditAction.RUN_CANCEL: N_("Cancelled"),
     AuditAction.RUN_RESUME: N_("Resumed"),
