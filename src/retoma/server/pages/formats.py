@@ -60,7 +60,7 @@ class Formats:
         """Show exactly so many decimal places."""
         return format_decimal(value, f"#,##0.{'0' * places}", self._locale)
 
-    def typed(self, value: float | Decimal) -> str:
+    def input_number(self, value: float | Decimal) -> str:
         """Show a number as the viewer types it in a form: with two decimal places or more, and ungrouped."""
         return format_decimal(value, _TYPED, self._locale)
 
