@@ -254,7 +254,7 @@ class Run:
         said = read_logs(self._folder)
         findings.expect("inconsistent slots during the run", self._wrong_slots)
         findings.expect("inconsistent counters during the run", self._wrong_counters)
-        findings.expect("budgets that were passed", self._excess)
+        findings.expect("budgets that were exceeded", self._excess)
         findings.expect("workers that exited unexpectedly", _find_exited_workers(workers))
         findings.expect("unhandled errors", said.errors)
         trouble.hits["workers with a clock an hour off"] += sum(worker.skewed for worker in workers)
