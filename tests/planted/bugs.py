@@ -50,6 +50,27 @@ class Bug(NamedTuple):
 
 BUGS = [
     Bug(
+        "a rerun uses what a worker is about to end",
+        f"{FUNCTIONS}/effects.sql",
+        "if p_revision > 1 and exists (",
+        "if false and exists (",
+        f"{ABANDONED}::test_a_rerun_makes_a_call_again_only_once_what_the_first_one_started_is_ended",
+    ),
+    Bug(
+        "a failed rerun of an upload deletes the published video",
+        "src/retoma_apps/media/services.py",
+        'if not sent.get("is_earlier"):',
+        "if True:",
+        "tests/apps/videos/test_publishing.py::test_a_rerun_upload_that_fails_keeps_the_published_video",
+    ),
+    Bug(
+        "a job whose worker died asks for no worker",
+        f"{FUNCTIONS}/queue_load.sql",
+        "and j.worker_deaths > 0 and j.pool is null",
+        "and false",
+        "tests/engine/test_autoscale.py::test_a_job_whose_worker_died_waits_too",
+    ),
+    Bug(
         "a job stays with a provider whose retries are used up",
         "worker/retry_decision.py",
         "return min(failures // count_attempts(policy, run_retries), providers - 1)",
