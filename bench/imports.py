@@ -23,6 +23,7 @@ from bench.classifier import CONCURRENCY, worker_processes
 from bench.rounds import measure_rounds
 from bench.testbed import Rig
 from retoma import App, Settings, connect
+from retoma.connections import TenantConnections
 from retoma.files import FileSettings, FileStore, create_file_store
 from retoma_apps.autowriter.application import make_app
 from retoma_apps.autowriter.models import Blog
@@ -70,7 +71,7 @@ def app_of(files: FileStore, home: Path) -> App:
         llm=SLOW_MODEL,
         images=OfflineImages(),
         keywords=OfflineKeywords(),
-        open_blog=LocalBlog.from_environment(home / "wordpress"),
+        open_blog=LocalBlog.for_tenant(TenantConnections(), home / "wordpress"),
         files=files,
     )
 

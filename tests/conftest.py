@@ -112,6 +112,7 @@ EMPTIED_TABLES = (
     "budget_reservations",
     "budget_warnings",
     "budgets",
+    "connections",
     "inbound_events",
     "tenant_facts",
     "tenant_files",

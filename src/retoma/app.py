@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 from retoma.checks import Finding
+from retoma.define.connections import ConnectionType, check_resource, get_default
 from retoma.define.definition_errors import list_keyword_options, quote_names, suggest_name
 from retoma.define.pipeline import Pipeline
 from retoma.define.provider_chain import ProviderChain
@@ -41,8 +42,10 @@ class App:
     `schedules` start runs of its pipelines at set times (`retoma.schedules.Schedule`).
 
     Steps receive a resource as it is, so it must be safe for concurrent use. Pass `PerWorker(open)` for a resource
-    that must be opened and closed, and a `ProviderChain` for one that several providers can provide. `routes` are
-    FastAPI routers that the server includes.
+    that must be opened and closed, `PerTenant(build)` for one that uses the connections of a tenant, and a
+    `ProviderChain` for one that several providers can provide. `routes` are FastAPI routers that the server includes.
+
+    `connections` are the services whose credentials people enter (`retoma.connections.ConnectionType`).
 
     `webhook_body(client, run, event)` returns the body of a webhook, given the run as it was at the event, or None to
     send the default body. `webhook_schema` is the pydantic model of that body, for the OpenAPI document.
@@ -86,6 +89,7 @@ class App:
         pipelines: Sequence[Pipeline] = (),
         includes: Sequence[App] = (),
         schedules: Sequence[Schedule] = (),
+        connections: Sequence[ConnectionType] = (),
         title: str | None = None,
         description: str = "",
         resources: Mapping[str, Any] | None = None,
@@ -133,10 +137,14 @@ class App:
         self.demo = demo
         self.checks = checks
         self.resources = dict(resources or {})
+        for resource, value in self.resources.items():
+            check_resource(resource, value)
+        self.connections = tuple(connections)
         self.own_pipelines = _index_by_name(name, pipelines)
         self.applications = self._list_applications(includes)
         if not any(each.own_pipelines for each in self.applications):
             raise DefinitionError(f"the application {name!r} has no pipelines")
+        self.connection_types = self._index_connections()
         self._owners = _index_owners(self.applications)
         self.pipelines = {pipeline: owner.own_pipelines[pipeline] for pipeline, owner in self._owners.items()}
         for pipeline in pipelines:
@@ -178,8 +186,19 @@ class App:
     @property
     def provider_names(self) -> list[str]:
         """Return the names of all providers in chains, of this application and those that it includes."""
-        resources = [value for each in self.applications for value in each.resources.values()]
+        resources = [get_default(value) for each in self.applications for value in each.resources.values()]
         return sorted({name for value in resources if isinstance(value, ProviderChain) for name in value.names})
+
+    def _index_connections(self) -> dict[str, ConnectionType]:
+        """Return the services of this application and those that it includes, by name. Several may use the same one."""
+        found: dict[str, ConnectionType] = {}
+        for each in dict.fromkeys((self, *self.applications)):
+            for connection in each.connections:
+                if found.setdefault(connection.service, connection) is not connection:
+                    raise DefinitionError(
+                        f"the application {self.name!r} has two connections named {connection.service!r}; rename one"
+                    )
+        return found
 
     def _list_applications(self, includes: Sequence[App]) -> tuple[App, ...]:
         """Return this application, unless it only includes others, and all included ones, each once."""
@@ -231,21 +250,22 @@ class App:
                     f"pipeline {step.pipeline!r}, step {step.name!r}: its feedback check runs in the server and "
                     f"cannot use the resource {name!r}, which only workers open"
                 )
-            if isinstance(self.resources[name], ProviderChain):
+            if isinstance(get_default(self.resources[name]), ProviderChain):
                 raise DefinitionError(
                     f"pipeline {step.pipeline!r}, step {step.name!r}: its feedback check cannot use the resource "
                     f"{name!r}: only attempts get a provider of a chain"
                 )
 
     def _check_chains(self, step: Step) -> None:
-        names = [each.name for each in step.resources if isinstance(self.resources.get(each.name), ProviderChain)]
+        chains = {name: get_default(value) for name, value in self.resources.items()}
+        names = [each.name for each in step.resources if isinstance(chains.get(each.name), ProviderChain)]
         if len(names) > 1:
             raise DefinitionError(
                 f"pipeline {step.pipeline!r}, step {step.name!r}: it takes {len(names)} provider chains, "
                 f"{quote_names(names)}; split it into steps that take one each"
             )
         pool = step.policy.pool
-        if names and pool is not None and pool.name in self.resources[names[0]].names:
+        if names and pool is not None and pool.name in chains[names[0]].names:
             raise DefinitionError(
                 f"pipeline {step.pipeline!r}, step {step.name!r}: pool= is {pool.name!r}, a provider of the chain "
                 f"{names[0]!r}: no job would start while it fails, although others are left; rename one of them"

@@ -22,6 +22,7 @@ from retoma.client.audit import AuditLog
 from retoma.client.budgets import Budgets
 from retoma.client.bulk_actions import BulkActions
 from retoma.client.capacity import Pools, Queues, Workers
+from retoma.client.connections import Connections
 from retoma.client.costs import Costs
 from retoma.client.external_work import ExternalWorkQueries
 from retoma.client.files import Files
@@ -273,6 +274,17 @@ class BlockingBudgets(BlockingNamespace[Budgets]):
     list = _blocking(Budgets.list)
 
 
+class BlockingConnections(BlockingNamespace[Connections]):
+    get = _blocking(Connections.get)
+    set = _blocking(Connections.set)
+    delete = _blocking(Connections.delete)
+    test = _blocking(Connections.test)
+    rotate = _blocking(Connections.rotate)
+    get_consent_url = _blocking(Connections.get_consent_url)
+    finish_consent = _blocking(Connections.finish_consent)
+    list = _blocking(Connections.list)
+
+
 class BlockingRetention(BlockingNamespace[Retention]):
     list_rules = _blocking(Retention.list_rules)
     set_rule = _blocking(Retention.set_rule)
@@ -366,6 +378,7 @@ class BlockingClient(BlockingNamespace[Client]):
         self.metrics = BlockingMetricQueries(client.metrics, loop)
         self.costs = BlockingCosts(client.costs, loop)
         self.budgets = BlockingBudgets(client.budgets, loop)
+        self.connections = BlockingConnections(client.connections, loop)
         self.tenants = BlockingTenantProfiles(client.tenants, loop)
         self.api_keys = BlockingApiKeys(client.api_keys, loop)
 
@@ -379,6 +392,7 @@ class BlockingClient(BlockingNamespace[Client]):
     start_many = _blocking(Client.start_many)
     run = _blocking(Client.run)
     wait = _blocking(Client.wait)
+    get_resource = _blocking(Client.get_resource)
     now = _blocking(Client.now)
 
 

@@ -26,6 +26,7 @@ RetomaError
 ├── RunFailed              the run that `run` waited for did not complete
 ├── Unrecordable           a value that the database cannot store
 ├── TooLarge               a file exceeds the size limit
+├── ConnectionKeyMissing   the secrets of connections cannot be encrypted or decrypted with the keys of this process
 ├── BackupFailed           a backup cannot be taken, is damaged, or cannot be restored here
 └── WorkerGone             this worker was declared dead; its jobs were released
 RetryLater                 raised by a step: run again after a delay, without using up an attempt
@@ -168,6 +169,10 @@ class AccessDenied(RetomaError):
 
 class RoleMissing(AccessDenied):
     """The caller may see the object, but lacks the role that the action requires. The message names the role."""
+
+
+class ConnectionKeyMissing(RetomaError):
+    """A connection cannot be encrypted or decrypted by this process. The message says what to set or to enter again."""
 
 
 class UnsafeUrl(RetomaError):

@@ -166,6 +166,12 @@ class Settings(BaseSettings):
     smtp_from: str | None = Field(
         None, description="Sender of e-mail, such as `Retoma <retoma@example.com>`. Required with RETOMA_SMTP_HOST."
     )
+    connections_key: SecretStr | None = Field(
+        None,
+        description="Keys that encrypt the secrets of connections: 32 bytes in base64 each, separated by commas. The "
+        "first one encrypts, all of them decrypt. If unset, an embedded database uses RETOMA_HOME/connections.key.",
+    )
+    connections_key_file: Path | None = Field(None, description="File with these keys, instead of the keys.")
     telegram_bot_token: SecretStr | None = Field(
         None, description="Token of the Telegram bot that sends notifications. If unset, this worker sends none."
     )
@@ -238,6 +244,10 @@ class Settings(BaseSettings):
         """Return the password, from the setting or its file."""
         return _read_secret(self.smtp_password, self.smtp_password_file)
 
+    def read_connections_key(self) -> str | None:
+        """Return the keys, separated by commas, from the setting or its file."""
+        return _read_secret(self.connections_key, self.connections_key_file)
+
     def read_telegram_bot_token(self) -> str | None:
         """Return the token, from the setting or its file."""
         return _read_secret(self.telegram_bot_token, self.telegram_bot_token_file)
@@ -246,6 +256,7 @@ class Settings(BaseSettings):
         *("database_url", "webhook_secret", "webhook_previous_secret", "dev_name"),
         *("smtp_host", "smtp_username", "smtp_password", "smtp_password_file", "smtp_from"),
         *("telegram_bot_token", "telegram_bot_token_file"),
+        *("connections_key", "connections_key_file"),
         mode="before",
     )
     @classmethod

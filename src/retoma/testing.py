@@ -20,9 +20,11 @@ from uuid import UUID
 from retoma.app import App
 from retoma.client import Client, Input
 from retoma.define.pipeline import Pipeline
+from retoma.encryption import Keyring
 from retoma.engine import watchdog
 from retoma.engine.claim_protocol import Claim, ClaimRequest, WorkerLink
 from retoma.engine.outcomes import Outcome
+from retoma.engine.tenant_resources import TenantResources
 from retoma.identifiers import ClaimKey
 from retoma.notifications.sender import open_sender
 from retoma.outgoing import LOOPBACK, Guard, HttpClient
@@ -81,7 +83,8 @@ class Sandbox:
         self.app = app
         self.database = database
         self.clock = Clock(database)
-        self.client = Client(app, database, Guard.from_hosts(LOOPBACK))
+        self.keyring = Keyring.generate()
+        self.client = Client(app, database, Guard.from_hosts(LOOPBACK), keyring=self.keyring)
 
     async def run(self, pipeline: Pipeline | str, inputs: Input = None, **options: Any) -> FinishedRun:
         """Start a run and work until nothing is left to do."""
@@ -118,7 +121,7 @@ class Sandbox:
     async def manual_worker(self) -> AsyncIterator[ManualWorker]:
         """Yield a worker that claims jobs and reports outcomes only when the test says so."""
         child_runs = ChildRuns(self.app, self.database)
-        served_versions = ServedVersions(self.app, child_runs)
+        served_versions = ServedVersions(self.app, child_runs, TenantResources(self.database, self.keyring))
         await served_versions.register_and_load(self.database)
         worker = await workers.register_worker(
             self.database, "sandbox", self.app.queues, 1, 1, pipelines=served_versions.pipelines

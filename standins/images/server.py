@@ -53,6 +53,7 @@ class StandIn(StandInServer[Faults]):
 
     def _routes(self) -> Routes:
         yield "POST", "/v1/images/generations", self._generate
+        yield "GET", "/v1/models", self._list_models
         yield "GET", "/files/{number}", self._file
 
     async def _generate(self, request: Request) -> Response:
@@ -65,6 +66,10 @@ class StandIn(StandInServer[Faults]):
         made = [] if self._strikes("empty") else [await self._picture(body, str(request.base_url))]
         answer = {"created": int(time.time()), "data": made, "usage": {"total_tokens": 100}}
         return await self._deliver(JSONResponse(answer))
+
+    async def _list_models(self, request: Request) -> Response:
+        refusal = await self._refusal(request)
+        return refusal or JSONResponse({"object": "list", "data": [{"id": "gpt-image-1", "object": "model"}]})
 
     async def _refusal(self, request: Request) -> Response | None:
         given = read_bearer(request)

@@ -55,6 +55,10 @@ class StandIn(StandInServer[Faults]):
 
     def _routes(self) -> Routes:
         yield "POST", "/v3/keywords_data/google_ads/keywords_for_keywords/live", self._suggest
+        yield "GET", "/v3/appendix/user_data", self._show_user
+
+    async def _show_user(self, request: Request) -> Response:
+        return await self._refusal(request) or _answer(20_000, "Ok.", _task(20_000, "Ok.", [{"login": "us"}]))
 
     async def _suggest(self, request: Request) -> Response:
         if (refusal := await self._refusal(request)) is not None:

@@ -35,6 +35,8 @@ class Faults(CommonFaults):
     ten_minutes: int = 0
     """Audio that fills the ten minutes at which Azure truncates."""
     out_of_credit: bool = False
+    restricted: int = 0
+    """Requests for the account with a key that is restricted to speech."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class StandIn(StandInServer[Faults]):
 
     def _routes(self) -> Routes:
         yield "POST", "/cognitiveservices/v1", self._azure
+        yield "GET", "/cognitiveservices/voices/list", self._list_azure_voices
+        yield "GET", "/v1/user", self._show_elevenlabs_user
         yield "POST", "/v1/text-to-speech/{voice}/with-timestamps", self._elevenlabs
 
     async def _azure(self, request: Request) -> Response:
@@ -91,6 +95,17 @@ class StandIn(StandInServer[Faults]):
         except (ValueError, KeyError, TypeError, AttributeError):
             return JSONResponse({"detail": [{"loc": ["body", "text"], "msg": "field required"}]}, 422)
         return await self._respond(said, _with_timestamps)
+
+    async def _list_azure_voices(self, request: Request) -> Response:
+        given = request.headers.get("ocp-apim-subscription-key", "")
+        return await self._refusal(given, _azure_failure) or JSONResponse([{"ShortName": "pt-BR-AntonioNeural"}])
+
+    async def _show_elevenlabs_user(self, request: Request) -> Response:
+        """A key may be restricted to speech."""
+        refusal = await self._refusal(request.headers.get("xi-api-key", ""), _elevenlabs_failure)
+        if refusal is None and self._strikes("restricted"):
+            refusal = _elevenlabs_failure(401, "missing_permissions", "The API key is missing the permission user_read")
+        return refusal or JSONResponse({"subscription": {"tier": "creator"}})
 
     async def _refusal(self, given: str, failure: Failure) -> Response | None:
         if not self._accepts(given):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import email
+import hashlib
 import json
 import re
+from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email import policy
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 from uuid import uuid4
 
 from fastapi import Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from starlette.requests import ClientDisconnect
 
 from retoma_apps.providers.youtube.settings import CHUNK_MULTIPLE
@@ -47,6 +49,8 @@ class Faults(CommonFaults):
     refused_tokens: int = 0
     """A 401, as for an expired token."""
     retry_after: float | None = 7
+    refuses_consent: int = 0
+    """Requests for consent that the owner of the channel refuses."""
     quota: bool = False
     upload_limit: bool = False
     forbidden: bool = False
@@ -77,6 +81,8 @@ class StandIn(StandInServer[Faults]):
         """Chunks that did not begin where their session ended, or had an invalid size."""
         self.tokens: list[str] = []
         """All issued access tokens; the last one is valid."""
+        self.codes: dict[str, dict[str, str]] = {}
+        """What was asked for with each consent whose code was not exchanged yet."""
         self.page_size = 50
         self.on_chunk = on_chunk
         self._refresh_token = refresh_token
@@ -93,6 +99,7 @@ class StandIn(StandInServer[Faults]):
             "base_url": f"{origin}/youtube/v3",
             "upload_url": f"{origin}/upload/youtube/v3",
             "token_url": f"{origin}/token",
+            "consent_url": f"{origin}/consent",
         }
 
     def forget_sessions(self) -> None:
@@ -100,6 +107,7 @@ class StandIn(StandInServer[Faults]):
         self.sessions.clear()
 
     def _routes(self) -> Routes:
+        yield "GET", "/consent", self._consent
         yield "POST", "/token", self._token
         yield "POST", "/upload/youtube/v3/videos", self._guard(self._begin)
         yield "PUT", "/upload/youtube/v3/videos", self._guard(self._put)
@@ -134,12 +142,44 @@ class StandIn(StandInServer[Faults]):
     async def _token(self, request: Request) -> Response:
         self.requests["POST token"] += 1
         given = parse_qs((await request.body()).decode())
+        if given.get("grant_type") == ["authorization_code"]:
+            return self._exchange_code({name: values[0] for name, values in given.items()})
         if given.get("grant_type") != ["refresh_token"] or not given.get("client_secret"):
             return JSONResponse({"error": "invalid_request"}, 400)
         if self._refresh_token is not None and given.get("refresh_token") != [self._refresh_token]:
             return JSONResponse({"error": "invalid_grant", "error_description": "Token has been revoked."}, 400)
         self.tokens.append(f"ya29.{uuid4().hex}")
         return JSONResponse({"access_token": self.tokens[-1], "expires_in": 3599, "token_type": "Bearer"})
+
+    async def _consent(self, request: Request) -> Response:
+        """The owner of the channel consents or, with the fault `refuses_consent`, refuses. Google asks on a page."""
+        asked = dict(request.query_params)
+        needed = ("client_id", "redirect_uri", "state", "code_challenge", "scope")
+        if any(not asked.get(name) for name in needed) or asked.get("code_challenge_method") != "S256":
+            return JSONResponse({"error": "invalid_request"}, 400)
+        answer = {"state": asked["state"]}
+        if self._strikes("refuses_consent"):
+            answer["error"] = "access_denied"
+        else:
+            answer["code"] = f"4/{uuid4().hex}"
+            self.codes[answer["code"]] = asked
+        return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(answer)}", 302)
+
+    def _exchange_code(self, given: dict[str, str]) -> Response:
+        """Return a refresh token for a code, once, and only to who has asked for it."""
+        asked = self.codes.pop(given.get("code", ""), None)
+        digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
+        is_same = asked is not None and (
+            asked["code_challenge"] == urlsafe_b64encode(digest).rstrip(b"=").decode()
+            and asked["client_id"] == given.get("client_id")
+            and asked["redirect_uri"] == given.get("redirect_uri")
+        )
+        if not is_same or not given.get("client_secret"):
+            return JSONResponse({"error": "invalid_grant"}, 400)
+        self.tokens.append(f"ya29.{uuid4().hex}")
+        self._refresh_token = f"1//{uuid4().hex}"
+        answer = {"access_token": self.tokens[-1], "expires_in": 3599, "refresh_token": self._refresh_token}
+        return JSONResponse({**answer, "token_type": "Bearer"})
 
     async def _begin(self, request: Request) -> Response:
         resource, size = await request.json(), int(request.headers.get("x-upload-content-length", 0))
@@ -265,7 +305,9 @@ class StandIn(StandInServer[Faults]):
         return Response(status_code=204)
 
     async def _list_channels(self, _: Request) -> Response:
-        return _list([{"id": "UC-standin", "contentDetails": {"relatedPlaylists": {"uploads": UPLOADS}}}])
+        snippet = {"title": "Stand-in channel"}
+        details = {"relatedPlaylists": {"uploads": UPLOADS}}
+        return _list([{"id": "UC-standin", "snippet": snippet, "contentDetails": details}])
 
     async def _list_items(self, request: Request) -> Response:
         if request.query_params.get("playlistId") != UPLOADS:

@@ -30,6 +30,8 @@ NO_PAGE = {
     "/audit.jsonl": "a download",
     "/login/oidc": "leads to the identity provider",
     "/login/oidc/callback": "leads on from it",
+    "/connections/consent/start": "leads to the service",
+    "/connections/consent": "leads on from it",
 }
 
 

@@ -55,6 +55,7 @@ PROBLEM = re.compile(r'Problem\(\s*(\d{3}),\s*"(\w+)"')
 GROUPS = (
     *("backup", "db", "runs", "reviews", "bulk", "schedules", "config", "deliveries", "notifications", "endpoints"),
     *("webhooks", "keys", "people", "audit", "workers", "queues", "pools", "prices", "retention", "tenants", "budgets"),
+    "connections",
 )
 # Codes of effects and of polls, a mark for a join, and variables of the environment.
 NOT_JOB_CODES = {"JOB_ENDED", "LOOK_FAILED", "TOO_LARGE", "HOME", "LANG", "LC_ALL", "PATH", "SC_CLK_TCK", "TMPDIR"}

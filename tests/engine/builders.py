@@ -12,6 +12,7 @@ import pytest
 
 from retoma.engine.claim_protocol import Claim, ClaimRequest, WorkerLink
 from retoma.engine.outcomes import Outcome
+from retoma.engine.tenant_resources import TenantResources
 from retoma.store import workers
 from retoma.store.database import Database, DedicatedConnection
 from retoma.store.statements import Statement, statements
@@ -115,9 +116,14 @@ class RawChannel:
 open_links: list[WorkerLink] = []
 
 
+def make_served_versions(sandbox: Sandbox) -> ServedVersions:
+    resources = TenantResources(sandbox.database, sandbox.keyring)
+    return ServedVersions(sandbox.app, ChildRuns(sandbox.app, sandbox.database), resources)
+
+
 async def load_versions(sandbox: Sandbox) -> ServedVersions:
     """The versions that a worker of the sandbox's application serves."""
-    catalog = ServedVersions(sandbox.app, ChildRuns(sandbox.app, sandbox.database))
+    catalog = make_served_versions(sandbox)
     await catalog.register_and_load(sandbox.database)
     return catalog
 

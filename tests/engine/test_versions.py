@@ -12,10 +12,8 @@ import pytest
 
 from retoma import Context, Items, Pipeline
 from retoma.engine.versions import register
-from retoma.worker.child_runs import ChildRuns
-from retoma.worker.served_versions import ServedVersions
 from tests.conftest import OpenSandbox
-from tests.engine.builders import codes, rows, run_claims, run_next, state, states, value
+from tests.engine.builders import codes, make_served_versions, rows, run_claims, run_next, state, states, value
 
 
 def make_old_version() -> Pipeline:
@@ -353,7 +351,7 @@ async def test_a_worker_learns_versions_that_others_store(open_sandbox: OpenSand
         return draft[:3]
 
     async with open_sandbox(newest) as sandbox:
-        catalog = ServedVersions(sandbox.app, ChildRuns(sandbox.app, sandbox.database))
+        catalog = make_served_versions(sandbox)
         connection = await sandbox.database.connect()
         transaction = connection.transaction()
         await transaction.start()

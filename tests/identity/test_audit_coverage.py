@@ -45,6 +45,7 @@ WITHOUT_ENTRY = {
     "files.save": "the data that names the file has one",
     "notifications.send_test": "it sends a message to oneself",
     "notifications.report_budget": "an application calls, not a person",
+    "connections.finish_consent": "it sets the connection, which has one",
     "reviews.decide_many": "each decision has its own",
 }
 WRITES = ("POST", "PUT", "PATCH", "DELETE")

@@ -30,10 +30,8 @@ from retoma.errors import WorkerGone
 from retoma.store import workers
 from retoma.store.database import Database
 from retoma.testing import Sandbox, fresh_database, sandbox
-from retoma.worker.child_runs import ChildRuns
-from retoma.worker.served_versions import ServedVersions
 from tests.conftest import empty_database, list_underived_states
-from tests.engine.builders import send_heartbeat
+from tests.engine.builders import make_served_versions, send_heartbeat
 from tests.model.external_work import BAD_ENDS
 from tests.model.external_work_rules import ExternalWorkRules, choose, get_resources, read_resources, require
 from tests.model.model import Job, Run
@@ -78,7 +76,7 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
         self.sandbox: Sandbox = self.wait(opened.__aenter__())
         self.stack.callback(lambda: self.wait(opened.__aexit__(None, None, None)))
         self.clock.now = self.wait(self.sandbox.clock.now())
-        self.catalog = ServedVersions(APP, ChildRuns(APP, self.database))
+        self.catalog = make_served_versions(self.sandbox)
         self.wait(self.catalog.register_and_load(self.database))
         for _ in range(3):
             self.new_worker()

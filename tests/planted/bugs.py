@@ -33,6 +33,8 @@ MODEL = "tests/model/test_model.py::test_the_engine_behaves_like_the_model"
 SCHEDULES = "tests/engine/test_schedules.py"
 SCHEDULE_RACES = "tests/engine/test_schedule_races.py"
 RECURRENCE = "tests/define/test_recurrence.py"
+CONNECTIONS = "tests/engine/test_connections.py"
+CONSENT = "tests/apps/providers/youtube/test_consent.py"
 
 
 class Bug(NamedTuple):
@@ -1341,5 +1343,68 @@ BUGS = [
         "(select date_trunc(p_budget.period, p_at, t.time_zone) from",
         "(select date_trunc(p_budget.period, p_at, 'UTC') from",
         f"{BUDGETS}::test_a_new_month_begins_in_the_time_zone_of_the_tenant",
+    ),
+    Bug(
+        "a tenant's connection is used by all tenants",
+        "engine/tenant_resources.py",
+        "kept = shared if each.key.tenant is None else own",
+        "kept = shared",
+        f"{CONNECTIONS}::test_the_key_of_one_tenant_stops_no_other_one",
+    ),
+    Bug(
+        "a connection that changed is used as it was",
+        "engine/tenant_resources.py",
+        "if known is None or known.versions != versions:",
+        "if known is None:",
+        f"{CONNECTIONS}::test_a_change_takes_effect_without_a_restart_and_nothing_is_built_twice",
+    ),
+    Bug(
+        "external work is polled with the credentials of all tenants",
+        "worker/external_work_poller.py",
+        "tenant = await runs.get_tenant(self._database, due.run)",
+        "tenant = None",
+        f"{CONNECTIONS}::test_external_work_is_submitted_and_polled_with_the_key_of_its_tenant",
+    ),
+    Bug(
+        "the ciphertext of a connection can be moved to another tenant",
+        "store/connections.py",
+        "[self.tenant, self.service, self.account, dict(sorted(settings.items()))]",
+        "[self.service, self.account, dict(sorted(settings.items()))]",
+        f"{CONNECTIONS}::test_a_row_that_was_moved_or_changed_does_not_decrypt",
+    ),
+    Bug(
+        "a rotation overwrites a change",
+        "store/sql/connections.sql",
+        " and c.account = n.account and c.version = n.version\n",
+        " and c.account = n.account\n",
+        f"{CONNECTIONS}::test_a_connection_that_changes_during_a_rotation_keeps_the_change",
+    ),
+    Bug(
+        "the secret of a connection is sent to a new address",
+        "client/connections.py",
+        "if moved and kept:",
+        "if moved and kept and False:",
+        f"{CONNECTIONS}::test_a_secret_does_not_follow_to_another_address",
+    ),
+    Bug(
+        "a decrypted secret is not masked",
+        "engine/tenant_resources.py",
+        'register_secret(f"{connection.key.service}.{name}", secret)',
+        "pass",
+        f"{CONNECTIONS}::test_a_job_of_another_process_does_not_repeat_its_key",
+    ),
+    Bug(
+        "a consent is finished with any state",
+        "server/pages/connections.py",
+        'hmac.compare_digest(kept["state"].encode(), state.encode(errors="replace"))',
+        "True",
+        f"{CONSENT}::test_a_wrong_state_is_refused_and_the_code_not_used",
+    ),
+    Bug(
+        "a consent is finished in another session",
+        "server/pages/connections.py",
+        'hmac.compare_digest(kept["session"], _hash_session(context))',
+        "True",
+        f"{CONSENT}::test_a_consent_of_another_session_is_refused",
     ),
 ]

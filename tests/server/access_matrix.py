@@ -30,6 +30,7 @@ ROLES: dict[Scope, tuple[Role, bool]] = {
     Scope.METRICS_READ: (Role.OPERATOR, True),
     Scope.SCHEDULES_WRITE: (Role.ADMINISTRATOR, False),
     Scope.BUDGETS_WRITE: (Role.ADMINISTRATOR, False),
+    Scope.CONNECTIONS_WRITE: (Role.ADMINISTRATOR, False),
     Scope.PEOPLE_WRITE: (Role.ADMINISTRATOR, False),
     Scope.AUDIT_READ: (Role.ADMINISTRATOR, False),
     Scope.ADMIN: (Role.ADMINISTRATOR, True),
@@ -212,7 +213,7 @@ def list_page_targets(
                     page.path,
                     address,
                     scope,
-                    names_object="{" in page.path,
+                    names_object="{" in page.path.replace("{service}", ""),  # a service is not of a tenant
                     is_page=True,
                     fields=fields.get(page.path, {}),
                     names_tenant=fields.get(page.path, {}).get("tenant") == OWN and method == "POST",

@@ -14,6 +14,7 @@ from retoma import App, Items, Pipeline, Retry, Settings
 from retoma.records import Scope
 from retoma.server import make_server
 from retoma.testing import Sandbox, sandbox
+from tests.studio import STUDIO
 
 ELSEWHERE = "203.0.113.9"
 DEVELOPMENT_TOKEN = "token-of-this-start"
@@ -46,7 +47,7 @@ def cut(image: Items[str]) -> str:
     return " ".join(image)
 
 
-app = App("films", pipelines=[film])
+app = App("films", pipelines=[film], connections=[STUDIO])
 
 
 class Api:

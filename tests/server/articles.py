@@ -11,6 +11,7 @@ from retoma import App, Context, NeedsReview, Pipeline, Retry
 from retoma.errors import FeedbackNotSupported
 from retoma.reviews import Feedback
 from tests.server.api import Api, film
+from tests.studio import STUDIO
 
 
 class Topic(BaseModel):
@@ -67,7 +68,7 @@ def page(titles: list[str], choice: Choice) -> str:
 
 
 article.group("texts", [outline, titles])
-app = App("articles", pipelines=[film, article])
+app = App("articles", pipelines=[film, article], connections=[STUDIO])
 
 
 async def start_until_review(api: Api, *, tenant: str | None = None, **values: Any) -> dict[str, Any]:

@@ -50,6 +50,8 @@ FIELDS = {
     "/budgets": {"tenant": OWN, "period": "month", "limit": "1"},
     "/budgets/remove": {"tenant": OWN, "period": "month"},
     "/budgets/money": {"tenant": OWN},
+    "/connections": {"tenant": OWN, "service": "studio", "account": "news", "field.api_key": "key"},
+    **{f"/connections/{action}": {"tenant": OWN, "service": "studio"} for action in ("test", "delete")},
     "/workers/stacks": {"worker": "1"},
 }
 NAMING_A_TENANT = {
@@ -59,6 +61,10 @@ NAMING_A_TENANT = {
     "PUT /api/v1/budgets/{tenant}/{period}": {"micros": 2_000_000},
     "DELETE /api/v1/budgets/{tenant}/{period}": None,
     "PUT /api/v1/tenants/{tenant}/money": {"time_zone": "UTC"},
+    "GET /api/v1/connections/{tenant}/{service}": None,
+    "PUT /api/v1/connections/{tenant}/{service}": {"fields": {"api_key": "key"}},
+    "DELETE /api/v1/connections/{tenant}/{service}": None,
+    "POST /api/v1/connections/{tenant}/{service}/test": None,
 }
 # They give the role of a viewer, or act on the account of one.
 OF_A_VIEWER = {
@@ -128,6 +134,7 @@ async def objects(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
         await client.people.create(SECRET, PERSON, role=Role.VIEWER, tenant=OWN)
         schedule = await client.schedules.create("daily", "film", every=86_400, inputs={"topic": SECRET}, tenant=OWN)
         await client.budgets.set(OWN, "month", 1_000_000, by=SECRET)
+        await client.connections.set("studio", {"api_key": SECRET, "voice": SECRET}, tenant=OWN)
         things = {
             "schedule": str(schedule.id),
             "run": str(run.id),
@@ -147,6 +154,7 @@ async def objects(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
             "step": "cut",
             "tenant": OWN,
             "period": "month",
+            "service": "studio",
         }
         yield Objects(api, things)
 

@@ -37,7 +37,7 @@ ADMINISTRATION = {
     "/api/v1/runs/{run}/erase",
     "/api/v1/tenants/{tenant}/erase",
 }
-# Even reading them takes the scope that changes them: they show who has access.
+# Even reading them takes the scope that changes them: they show who has access. So do connections.
 PEOPLE = {"/api/v1/people", "/api/v1/people/{email}", "/api/v1/people/{email}/sessions"}
 NO_REVIEW = UUID(int=9)
 BODIES: dict[str, Any] = {
@@ -64,6 +64,7 @@ BODIES: dict[str, Any] = {
     "/api/v1/people/{email}/role": {"role": "viewer", "tenant": "blog"},
     "/api/v1/budgets/{tenant}/{period}": {"micros": 1_000_000},
     "/api/v1/tenants/{tenant}/money": {},
+    "/api/v1/connections/{tenant}/{service}": {"fields": {"api_key": "key"}},
     "/api/v1/retention/rules": {"keep": "P30D"},
     "/api/v1/runs/{run}/hold": {"reason": "a dispute"},
 }
@@ -80,12 +81,17 @@ WITHOUT_A_TENANT = {
     "/api/v1/queues",
     "/api/v1/workers",
     "/api/v1/schedule-preview",
+    "/api/v1/connection-services",
 }
 # Routes that change something of the tenant that their path names.
 CHANGING = {
     "PUT /api/v1/budgets/{tenant}/{period}",
     "DELETE /api/v1/budgets/{tenant}/{period}",
     "PUT /api/v1/tenants/{tenant}/money",
+    "GET /api/v1/connections/{tenant}/{service}",
+    "PUT /api/v1/connections/{tenant}/{service}",
+    "DELETE /api/v1/connections/{tenant}/{service}",
+    "POST /api/v1/connections/{tenant}/{service}/test",
 }
 # Things that this run has none of; their own tests ask for them.
 WITHOUT_ONE = {
@@ -101,6 +107,7 @@ LISTS = {
     "/api/v1/webhooks": "webhooks",
     "/api/v1/reviews": "reviews",
     "/api/v1/budgets": "budgets",
+    "/api/v1/connections": "connections",
 }
 # Lists that begin empty for everyone; their own tests ask what is in them.
 OF_LATER = {
@@ -153,6 +160,7 @@ class Route:
             .replace("{email}", "subject@example.com")
             .replace("{tenant}", "blog")
             .replace("{period}", "month")
+            .replace("{service}", "studio")
         )
 
 
@@ -185,6 +193,8 @@ def check_need(route: Route, public: set[str]) -> None:
         assert route.need.scope is Scope.ADMIN, route
     elif route.path in PEOPLE:
         assert route.need.scope is Scope.PEOPLE_WRITE, route
+    elif "/connection" in route.path:
+        assert route.need.scope is Scope.CONNECTIONS_WRITE, route
     elif route.need.needs_key and route.path != "/api/v1/openapi.json":
         wanted = "write" if route.method in ("POST", "PUT", "PATCH", "DELETE") else "read"
         assert route.need.scope is not None, route
@@ -245,6 +255,8 @@ async def check_tenants(api: Api, route: Route, scope: Scope) -> None:
         await api.client.webhooks.subscribe(there.url, ["run.ended"], tenant="blog")
     if "/budgets" in route.path:
         await api.client.budgets.set("blog", "month", 1_000_000)
+    if "/connections" in route.path:
+        await api.client.connections.set("studio", {"api_key": "key"}, tenant="blog")
     key = await api.make_key(scope, tenant="shop")
     own = await api.make_key(scope, tenant="blog")
     schedule = await api.client.schedules.create("hourly", "film", every=3600, inputs={"topic": "tea"}, tenant="blog")

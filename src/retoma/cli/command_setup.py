@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from retoma.app import App
 from retoma.client import Client
 from retoma.define.codec import describe_validation_error
+from retoma.encryption import Keyring
 from retoma.outgoing import Guard
 from retoma.privileges import get_user_name
 from retoma.records import Actor, ActorKind
@@ -95,6 +96,7 @@ async def open_client(settings: Settings, app: App | None = None) -> AsyncIterat
             Guard.from_settings(settings),
             heartbeat_timeout=settings.heartbeat_timeout,
             retention=settings.retention,
+            keyring=Keyring.from_settings(settings),
         )
         name = get_user_name()
         try:

@@ -48,6 +48,7 @@ COMMANDS = {
     "pools": "capacity:pools",
     "prices": "charges:prices",
     "budgets": "budgets:budgets",
+    "connections": "connections:connections",
     "keys": "api_keys:keys",
     "audit": "audit:audit",
     "people": "people:people",

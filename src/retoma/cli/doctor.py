@@ -5,16 +5,18 @@ from __future__ import annotations
 import platform
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 
 import typer
 
+from retoma.app import App
 from retoma.checks import Finding, check_extra, list_extras
 from retoma.cli import application, printing
 from retoma.cli.command_setup import read_settings, run_async
+from retoma.cli.connection_checks import check_connections
 from retoma.cli.db import describe_schema
 from retoma.cli.options import ListFormat, ListOutput
 from retoma.cli.printing import Column
@@ -49,7 +51,13 @@ def doctor(output: ListOutput = ListFormat.TABLE) -> None:
       retoma doctor -o json
     """
     settings = read_settings()
-    found = [*_check_machine(settings), *run_async(_check_database(settings))]
+    loaded, failed = _load_applications(settings)
+    found = [
+        *_check_machine(settings),
+        *failed,
+        *_check_applications(loaded),
+        *run_async(_check_database(settings, loaded)),
+    ]
     printing.print_rows(found, _COLUMNS, output)
     if any(finding.level == "problem" for finding in found):
         raise typer.Exit(1)
@@ -64,26 +72,30 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "warning", "RETOMA_PUBLIC_URL", NO_PUBLIC_URL, "set it, for example to https://retoma.example.com"
         )
-    from_applications = list(_check_applications(settings))
-    yield from from_applications
-    checked = {finding.subject for finding in from_applications}
-    yield from (
-        finding for extra in list_extras() if (finding := check_extra(extra, if_missing="ok")).subject not in checked
-    )
 
 
-def _check_applications(settings: Settings) -> Iterator[Finding]:
-    """Yield the findings of the configured application or, without one, of those that local servers serve."""
+def _load_applications(settings: Settings) -> tuple[list[App], list[Finding]]:
+    """Return the configured application and those that it includes or, without one, those that local servers serve."""
     try:
         loaded = [application.load(None, settings)] if settings.app else load_all_served(settings)
     except RetomaError as error:
-        yield Finding("problem", "application", str(error))
-        return
-    for app in dict.fromkeys(each for one in loaded for each in (one, *one.applications)):
+        return [], [Finding("problem", "application", str(error))]
+    return list(dict.fromkeys(each for one in loaded for each in (one, *one.applications))), []
+
+
+def _check_applications(loaded: Sequence[App]) -> Iterator[Finding]:
+    """Yield the findings of these applications, and the extras that they do not mention."""
+    checked = set()
+    for app in loaded:
         try:
-            yield from app.checks() if app.checks else ()
+            for finding in app.checks() if app.checks else ():
+                checked.add(finding.subject)
+                yield finding
         except Exception as error:  # noqa: BLE001  (application code)
             yield Finding("warning", "application", f"the checks of {app.name!r} failed: {describe_error(error)}")
+    yield from (
+        finding for extra in list_extras() if (finding := check_extra(extra, if_missing="ok")).subject not in checked
+    )
 
 
 def _check_disk(home: Path) -> Finding:
@@ -97,10 +109,11 @@ def _check_disk(home: Path) -> Finding:
     return Finding("ok", "disk", message)
 
 
-async def _check_database(settings: Settings) -> list[Finding]:
+async def _check_database(settings: Settings, loaded: Sequence[App]) -> list[Finding]:
     try:
         async with await Database.open(settings) as database:
-            return [finding async for finding in _check_server(database, settings)]
+            found = [finding async for finding in _check_server(database, settings)]
+            return [*found, *await check_connections(database, settings, loaded)]
     except RetomaError as error:
         return [Finding("problem", "database", str(error), "check the database URL with `retoma config show`")]
 

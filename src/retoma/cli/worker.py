@@ -23,6 +23,7 @@ from retoma.cli.options import AppLocation, Concurrency
 from retoma.cli.settings_check import SettingsCheck
 from retoma.client import Client
 from retoma.client.schedule_starts import run_schedules
+from retoma.encryption import Keyring
 from retoma.engine.background_loops import run_in_background, run_with_restarts
 from retoma.engine.retention import remove_forever
 from retoma.errors import UnsafeUrl
@@ -175,6 +176,7 @@ async def _send_and_schedule(app: App, database: Database, settings: Settings) -
         guard,
         heartbeat_timeout=settings.heartbeat_timeout,
         retention=settings.retention,
+        keyring=Keyring.from_settings(settings),
     )
     await _warn_refused_hosts(client, guard)
     async with HttpClient(guard) as outgoing, open_sender(app, database, settings, outgoing) as notifications:

@@ -11,6 +11,7 @@ from retoma.app import App
 from retoma.client.client import Client
 from retoma.client.costs import ChargedBy
 from retoma.define.pipeline import Input
+from retoma.encryption import Keyring
 from retoma.outgoing import Guard
 from retoma.settings import Settings
 from retoma.store.database import Database
@@ -30,6 +31,7 @@ async def connect(app: App | None, settings: Settings | None = None) -> AsyncIte
             Guard.from_settings(settings),
             heartbeat_timeout=settings.heartbeat_timeout,
             retention=settings.retention,
+            keyring=Keyring.from_settings(settings),
         )
         try:
             yield client

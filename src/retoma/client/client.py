@@ -17,6 +17,7 @@ from retoma.client.audit import AuditLog
 from retoma.client.budgets import Budgets
 from retoma.client.bulk_actions import BulkActions
 from retoma.client.capacity import Pools, Queues, Workers
+from retoma.client.connections import Connections
 from retoma.client.core import Core, TenantLimit
 from retoma.client.costs import Costs
 from retoma.client.external_work import ExternalWorkQueries
@@ -40,9 +41,10 @@ from retoma.client.validation import (
 from retoma.client.webhooks import Webhooks
 from retoma.define.pipeline import Input, Pipeline
 from retoma.define.webhook import Webhook, encode_webhook
+from retoma.encryption import Keyring
 from retoma.engine import versions
 from retoma.engine.run_starter import MAX_BATCH_SIZE, StartedRun, StartRequest, start_alone
-from retoma.errors import RunFailed
+from retoma.errors import NotFound, RunFailed
 from retoma.identifiers import new_run_id
 from retoma.outgoing import Guard
 from retoma.records import Access, Actor, AuditAction, Run, Scope
@@ -68,8 +70,9 @@ class Client:
         *,
         heartbeat_timeout: timedelta = HEARTBEAT_TIMEOUT,
         retention: RetentionTimes | None = None,
+        keyring: Keyring | None = None,
     ) -> None:
-        self._set_core(Core(app, database, guard or Guard(), heartbeat_timeout, retention))
+        self._set_core(Core(app, database, guard or Guard(), heartbeat_timeout, retention, keyring))
 
     def _set_core(self, core: Core) -> None:
         self._core = core
@@ -89,6 +92,7 @@ class Client:
         self.metrics = MetricQueries(core)
         self.costs = Costs(core)
         self.budgets = Budgets(core)
+        self.connections = Connections(core)
         self.tenants = TenantProfiles(core)
         self.api_keys = ApiKeys(core)
         self.audit = AuditLog(core)
@@ -256,6 +260,18 @@ class Client:
                 applies=lambda rows: any(row["created"] for row in rows),
             )
         )
+
+    async def get_resource(self, name: str, *, tenant: str | None = None) -> Any:
+        """Return a resource of the application, as steps of the tenant's runs receive it.
+
+        Without a tenant, as those of a tenant without connections of its own do. Raise ConnectionKeyMissing if its
+        connections cannot be decrypted here.
+        """
+        if self.app is None or name not in self.app.resources:
+            raise NotFound(f"this client has no application with a resource {name!r:.80}")
+        if tenant is not None:
+            self._core.check_tenant(tenant)
+        return (await self._core.bind_resources(self.app, tenant))[name]
 
     async def wait(self, run: UUID, timeout: timedelta | None = None) -> Run:
         """Wait until the run has ended, and return it. Raise TimeoutError if it has not ended in time."""

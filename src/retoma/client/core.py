@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,9 +11,11 @@ from uuid import UUID
 
 from retoma.app import App
 from retoma.define.pipeline import Pipeline
+from retoma.encryption import Keyring
 from retoma.engine import metrics, versions
 from retoma.engine.run_starter import RunStarter
 from retoma.engine.run_waiter import RunWaiter
+from retoma.engine.tenant_resources import TenantResources
 from retoma.errors import AccessDenied, NotFound, RoleMissing
 from retoma.outgoing import Guard
 from retoma.records import Access, Actor, ActorKind, AuditAction, Role, RoleGrant, Scope, get_least_role
@@ -61,6 +63,7 @@ class Core:
         guard: Guard,
         heartbeat_timeout: timedelta,
         retention: RetentionTimes | None = None,
+        keyring: Keyring | None = None,
     ) -> None:
         self.app = app
         self.database = database
@@ -71,6 +74,8 @@ class Core:
         self.starter = RunStarter(database)
         self.waiter = RunWaiter(database)
         self.tenants = Tenants(database)
+        self.keyring = keyring or Keyring.from_environment()
+        self.tenant_resources = TenantResources(database, self.keyring)
         self._versions: dict[str, int] = {}
         self._run_owners: dict[UUID, int] = {}
         self.link_secrets: dict[str, str] = {}
@@ -140,6 +145,11 @@ class Core:
     def records_starts(self) -> bool:
         """Whether the audit log has the runs that the actor starts. A program starts many, and each run says so."""
         return self.actor.kind not in (ActorKind.KEY, ActorKind.PROGRAM, ActorKind.ENGINE)
+
+    async def bind_resources(self, app: App, tenant: str | None) -> Mapping[str, Any]:
+        """Return the resources of an application for a tenant; None: as for a tenant without own connections."""
+        number = None if tenant is None else await self.tenants.find_id(tenant)
+        return await self.tenant_resources.resolve(app.resources, number)
 
     def get_pipeline(self, pipeline: Pipeline | str) -> Pipeline:
         if self.app is None:

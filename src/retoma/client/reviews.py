@@ -117,7 +117,7 @@ class Reviews(Namespace):
         found = await self.get(review, tenant=tenant)
         application = self._core.app.find_owner(found.pipeline) if self._core.app else None
         pipeline = application.own_pipelines[found.pipeline] if application else None
-        resources = application.resources if application else None
+        resources = await self._core.bind_resources(application, found.tenant) if application else None
         owner = await self._core.find_owner("review", review, tenant)
         await admit_files(self._core, found.tenant, *review_rules.encode_answers(decision), run=found.run)
         await review_rules.decide(

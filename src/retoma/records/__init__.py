@@ -20,6 +20,7 @@ from retoma.records.budget import (
 from retoma.records.bulk_action import BulkAction, BulkKind, BulkPreview, BulkTarget, WaitingRetry
 from retoma.records.capacity import AutoscaleAdvice, JobStack, Pool, PoolJob, RunningJob, Server, Worker, WorkerStacks
 from retoma.records.charge import Charge, ChargeTotal, Price
+from retoma.records.connection import Connection, ConnectionTest
 from retoma.records.delivery import (
     Delivery,
     DeliveryAttempt,
@@ -124,6 +125,8 @@ __all__ = [
     "ChannelPreference",
     "Charge",
     "ChargeTotal",
+    "Connection",
+    "ConnectionTest",
     "DecisionResult",
     "DeclaredBy",
     "Delivery",

@@ -20,6 +20,7 @@ class Scope(StrEnum):
     REVIEWS_WRITE = "reviews:write"
     SCHEDULES_WRITE = "schedules:write"
     BUDGETS_WRITE = "budgets:write"
+    CONNECTIONS_WRITE = "connections:write"
     PEOPLE_WRITE = "people:write"
     AUDIT_READ = "audit:read"
     ADMIN = "admin"

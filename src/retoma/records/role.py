@@ -43,7 +43,14 @@ ROLE_SCOPES = {
     Role.REVIEWER: RoleScopes(_REVIEWER),
     Role.OPERATOR: RoleScopes(_OPERATOR, _OPERATOR_OF_ALL),
     Role.ADMINISTRATOR: RoleScopes(
-        _OPERATOR | {Scope.SCHEDULES_WRITE, Scope.BUDGETS_WRITE, Scope.PEOPLE_WRITE, Scope.AUDIT_READ},
+        _OPERATOR
+        | {
+            Scope.SCHEDULES_WRITE,
+            Scope.BUDGETS_WRITE,
+            Scope.CONNECTIONS_WRITE,
+            Scope.PEOPLE_WRITE,
+            Scope.AUDIT_READ,
+        },
         _OPERATOR_OF_ALL | {Scope.ADMIN},
     ),
 }

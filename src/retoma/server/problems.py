@@ -23,6 +23,7 @@ from retoma.errors import (
     AccessDenied,
     AlreadyDecided,
     Conflict,
+    ConnectionKeyMissing,
     DatabaseUnavailable,
     FeedbackNotSupported,
     Gone,
@@ -170,6 +171,8 @@ def to_problem(error: Problem | RequestValidationError | RetomaError, body_field
             return Problem(409, "ALREADY_DECIDED", detail, winner=winner)
         case RevisionChanged():
             return Problem(409, "REVISION_CHANGED", detail)
+        case ConnectionKeyMissing():
+            return Problem(409, "CONNECTION_KEY_MISSING", detail)
         case Conflict():
             return Problem(409, "CONFLICT", detail)
         case Unrecordable():

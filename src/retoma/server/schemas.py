@@ -27,6 +27,7 @@ from retoma.records import (
     BulkAction,
     Charge,
     ChargeTotal,
+    Connection,
     Delivery,
     Endpoint,
     ErrorCounts,
@@ -297,6 +298,20 @@ class BudgetRequest(RequestBody):
         None, description="`notify` only tells people; `review` also asks a person before the budget is passed."
     )
     warn_at: float | None = Field(None, gt=0, le=1, description="The share of the limit from which people are warned.")
+
+
+class ConnectionList(BaseModel):
+    connections: list[Connection] = Field(description="Those for all tenants first.")
+
+
+class ConnectionRequest(RequestBody):
+    """The fields to change. Omitted fields keep their values; an empty text removes one."""
+
+    fields: dict[str, str] = Field(
+        max_length=50,
+        description="The fields of the service, secret or not. Secrets are encrypted, and never returned. If an "
+        "address changes, all secrets must be given too.",
+    )
 
 
 class MoneyRequest(RequestBody):

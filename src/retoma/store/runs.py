@@ -31,6 +31,11 @@ async def get_run(
     return _make_run(row) if row else None
 
 
+async def get_tenant(database: Database, run: UUID) -> int:
+    tenant: int = await database.fetch_value(_SQL["get_tenant"], run=run)
+    return tenant
+
+
 async def get_input(database: Database, run: UUID) -> str:
     """Return the input of an existing run as JSON."""
     return str(await database.fetch_value(_SQL["get_input"], run=run))

@@ -104,7 +104,7 @@ def _classify_error(
         case RetryLater() if step_call.provider is not None:
             return _classify_provider_error(step_call, step_call.provider, claim, error, seconds)
         case RetryLater():
-            return _postpone(claim, error, error.delay, length_factor)
+            return _postpone(claim, error, error.delay, length_factor, account=step_call.account)
         case NeedsReview():
             return outcomes.ReviewRequest(claim, _build_review_reason(step_call, error, length_factor))
         case ParkJob(effect=effect):
@@ -150,8 +150,12 @@ def _postpone(
     *,
     provider: ChainProvider | None = None,
     next_provider: str | None = None,
+    account: str | None = None,
 ) -> Outcome:
     failure = describe_failure(error.wait_code, error, length_factor)
+    if account is not None:
+        # Named, it does not concern the step's pool: what a service says about one tenant's account stops no other one.
+        failure = replace(failure, provider=f"connection of {account}")
     # Python cannot represent a time beyond the year 9999.
     return outcomes.Postponed(claim, _name_provider(failure, provider, next_provider), min(delay, MAX_DELAY))
 

@@ -18,6 +18,7 @@ class ChainProvider:
     `probed_at` is set if the attempt probes the provider, `is_troubled` if it has failed recently. With `is_bound` the
     job uses external work of the provider, and stays with it whatever its breaker says. With `finds_only` its
     retries are used up, but the outcome of a call is unknown: the provider is only asked what became of the call.
+    `account` is the tenant whose own connection is used, if any: the provider then has a breaker for that tenant alone.
     """
 
     chain: ProviderChain
@@ -26,11 +27,16 @@ class ChainProvider:
     is_troubled: bool = False
     is_bound: bool = False
     finds_only: bool = False
+    account: str | None = None
     report: ProviderReport | None = None
 
     @property
     def name(self) -> str:
         return self.chain.names[self.position]
+
+    @property
+    def breaker(self) -> str:
+        return name_breaker(self.name, self.account)
 
     @property
     def provider(self) -> Any:
@@ -48,7 +54,12 @@ class ChainProvider:
         return self.chain.names[position]
 
     def set_report(self, kind: ReportKind, delay: timedelta | None = None) -> None:
-        self.report = ProviderReport(self.name, kind, delay, self.probed_at)
+        self.report = ProviderReport(self.breaker, kind, delay, self.probed_at)
+
+
+def name_breaker(provider: str, account: str | None) -> str:
+    """Return the name of the pool that has the breaker of a provider, or of a tenant's own account there."""
+    return provider if account is None else f"{provider}@{account}"
 
 
 class ProviderUsedUp(RetryLater):

@@ -14,13 +14,14 @@ from math import inf
 from typing import Any, NamedTuple, get_args
 
 from retoma.define.codec import MAX_RESULT_BYTES, count_bytes, encode_any
+from retoma.define.connections import PerTenant
 from retoma.define.context import call_maybe_async
 from retoma.define.external_work import ExternalWorkState, PollResult, parse_provider_method
 from retoma.define.provider_chain import ProviderChain
 from retoma.engine.guarded_calls import call_application
 from retoma.errors import DatabaseUnavailable, describe_error
 from retoma.logs import get_logger
-from retoma.store import effects, external_work
+from retoma.store import effects, external_work, runs
 from retoma.store.database import Database
 from retoma.store.effects import DueLook, Resolution
 from retoma.store.external_work import DuePoll, DueRequest
@@ -260,7 +261,7 @@ class ExternalWorkPoller:
 
     async def _call_function(self, due: DuePoll | DueLook, deadline: float, location: str, argument: Any) -> Any:
         """Call a poll, find or cancel function, which may be async."""
-        owners = self._served_versions.get_owners(due.version)
+        owners = await self._bind_owner(due, location)
         number, now = next(self._numbers), time.monotonic()
         timeout = min(PROVIDER_TIMEOUT, max(MIN_CALL_SECONDS, deadline - now))
         self._calls[number] = (due.step, now + timeout)
@@ -272,6 +273,15 @@ class ExternalWorkPoller:
             )
         finally:
             del self._calls[number]
+
+    async def _bind_owner(self, due: DuePoll | DueLook, location: str) -> Mapping[str, Any]:
+        """Return the owners of functions. If the one at this location is per tenant, it is that of the job's tenant."""
+        owners = self._served_versions.get_owners(due.version)
+        name = get_owner_name(location)
+        if not isinstance(owners.get(name), PerTenant):
+            return owners
+        tenant = await runs.get_tenant(self._database, due.run)
+        return await self._served_versions.tenant_resources.resolve({name: owners[name]}, tenant)
 
     def _watch_loop(self) -> None:
         """Record every second, while calls are in progress, that the event loop is not blocked."""
@@ -294,16 +304,31 @@ def find_function(location: str, resources: Mapping[str, Any]) -> Callable[[Any]
     if colon:
         owner = importlib.import_module(module)
     elif (of_chain := parse_provider_method(location)) is not None:
-        owner, name = resources[of_chain.chain].get_provider(of_chain.provider), of_chain.method
+        owner, name = _get_chain_provider(resources[of_chain.chain], of_chain.provider), of_chain.method
     else:
-        resource, _, name = location.partition(".")
-        owner = resources[resource]
+        name = location.partition(".")[2]
+        owner = resources[get_owner_name(location)]
         if isinstance(owner, ProviderChain):  # the resource became a chain after the location was recorded
             owner = owner.get_provider(owner.names[0])
     for part in name.split("."):
         owner = getattr(owner, part)
     function: Callable[[Any], Any] = owner
     return function
+
+
+def _get_chain_provider(resource: Any, name: str) -> Any:
+    """Return a provider of a chain, also if the resource of a tenant has become this provider alone."""
+    if isinstance(resource, ProviderChain):
+        return resource.get_provider(name)
+    if getattr(resource, "name", None) == name:
+        return resource
+    raise LookupError(f"{type(resource).__name__} is no chain with a provider {name!r}")
+
+
+def get_owner_name(location: str) -> str:
+    """Return the name of the resource at a location, or one that no resource has if it is a function of a module."""
+    of_chain = parse_provider_method(location)
+    return location.partition(".")[0] if of_chain is None else of_chain.chain
 
 
 def _read_callback(due_poll: DuePoll, *, is_cancelled: bool) -> PollResult:

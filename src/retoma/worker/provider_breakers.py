@@ -59,6 +59,14 @@ class ProviderBreakers:
         self._reports: deque[ProviderReport] = deque()
         self._writing = asyncio.Lock()
 
+    async def declare(self, names: Iterable[str]) -> None:
+        """Create the breakers of providers that no worker has declared when it started, such as those of a tenant."""
+        new = sorted(set(names) - set(self._names))
+        if new:
+            await provider_breakers.declare_provider_pools(self._database, new)
+            self._names += new
+            self._is_outdated = True
+
     async def acquire(self, names: Sequence[str], *, fresh: bool) -> Permit | Wait:
         """Return permission for the first of these providers whose breaker allows it. A paused provider is waited for.
 
@@ -73,12 +81,12 @@ class ProviderBreakers:
 
     def add_report(self, provider: ChainProvider, outcome: Outcome) -> None:
         """Keep what an attempt has learnt about its provider until `flush`. A success matters only after failures."""
-        state = self._states.get(provider.name, _CLOSED)
+        state = self._states.get(provider.breaker, _CLOSED)
         if isinstance(outcome, outcomes.Success | outcomes.Parked) and (provider.is_troubled or state.is_troubled):
             provider.set_report("succeeded")
         if provider.report is not None:
             self._reports.append(provider.report)
-            self._states[provider.name] = replace(state, is_troubled=provider.report.kind != "succeeded")
+            self._states[provider.breaker] = replace(state, is_troubled=provider.report.kind != "succeeded")
 
     @property
     def has_reports(self) -> bool:

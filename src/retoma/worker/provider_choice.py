@@ -10,7 +10,7 @@ from retoma.engine.claim_protocol import Claim
 from retoma.store import provider_breakers
 from retoma.store.database import Database
 from retoma.store.provider_breakers import ProviderEffect
-from retoma.worker.chain_provider import ChainProvider
+from retoma.worker.chain_provider import ChainProvider, name_breaker
 from retoma.worker.provider_breakers import ProviderBreakers, Wait
 from retoma.worker.retry_decision import find_position
 from retoma.worker.step_call import StepCall
@@ -32,18 +32,26 @@ async def choose_provider(
     """
     chain = step_call.chain
     assert chain is not None
+    account = step_call.account
     failures = claim.earlier.failures + claim.failures
     start = find_position(step_call.step.policy, claim.run_retries, failures, len(chain))
     binding = await _find_binding(database, chain, claim) if claim.fence > 1 else None
     if binding is not None and not binding.effect.is_unknown:
-        return ChainProvider(chain, binding.position, is_bound=not binding.effect.has_failed)
+        return ChainProvider(chain, binding.position, is_bound=not binding.effect.has_failed, account=account)
     candidates = chain.names[start:] if binding is None else (chain.names[binding.position],)
-    permit = await breakers.acquire(candidates, fresh=claim.fence > 1)
+    by_breaker = {name_breaker(name, account): name for name in candidates}
+    await breakers.declare(by_breaker)
+    permit = await breakers.acquire(list(by_breaker), fresh=claim.fence > 1)
     if isinstance(permit, Wait):
         return permit
-    position = chain.names.index(permit.name)
+    position = chain.names.index(by_breaker[permit.name])
     return ChainProvider(
-        chain, position, probed_at=permit.probed_at, is_troubled=permit.is_troubled, finds_only=position < start
+        chain,
+        position,
+        probed_at=permit.probed_at,
+        is_troubled=permit.is_troubled,
+        finds_only=position < start,
+        account=account,
     )
 
 

@@ -12,6 +12,7 @@ from retoma.define.graph import Graph
 from retoma.define.provider_chain import ProviderChain
 from retoma.define.resources import PerWorker
 from retoma.engine import versions
+from retoma.engine.tenant_resources import TenantResources
 from retoma.logs import get_logger
 from retoma.store import provider_breakers
 from retoma.store.database import Database
@@ -26,8 +27,9 @@ VERSION_LOOKBACK = 50
 class ServedVersions:
     """The known versions of the pipelines. A run keeps the graph of its version, and runs the current code."""
 
-    def __init__(self, app: App, child_runs: ChildRuns) -> None:
+    def __init__(self, app: App, child_runs: ChildRuns, tenant_resources: TenantResources) -> None:
         self.child_runs = child_runs
+        self.tenant_resources = tenant_resources
         self._app = app
         self._resources: dict[App, Mapping[str, Any]] = {each: each.resources for each in app.applications}
         self._graphs: dict[int, Graph] = {}
@@ -69,7 +71,8 @@ class ServedVersions:
         return self._resources[self.get_application(version)]
 
     def get_owners(self, version: int) -> Mapping[str, Any]:
-        """Return the owners of poll, find and cancel methods: the resources, and child runs."""
+        """Return the owners of poll, find and cancel methods: the resources, of which those per tenant are not built,
+        and child runs."""
         return {**self.get_resources(version), LOCATION: self.child_runs}
 
     async def register_and_load(self, database: Database) -> None:

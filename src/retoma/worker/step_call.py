@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from decimal import Decimal
 from math import ceil
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
 from retoma.define.codec import MAX_RESULT_BYTES, UnexpectedType, count_bytes, encode_any, get_codec
+from retoma.define.connections import PerTenant, TenantConnections
 from retoma.define.context import Context
 from retoma.define.external_work import locate_provider
 from retoma.define.graph import EdgeKind, Graph
@@ -24,6 +25,9 @@ from retoma.engine.claim_protocol import Claim
 from retoma.engine.outcomes import Success
 from retoma.errors import DefinitionError, GiveUp
 from retoma.worker.chain_provider import ChainProvider
+
+if TYPE_CHECKING:
+    from retoma.engine.tenant_resources import Built  # imports the database, which a child process does without
 
 MICROS_PER_DOLLAR = 1_000_000
 Arguments = dict[str, Any]
@@ -40,6 +44,7 @@ class StepCall:
 
     The version decides what a job reads, the current function what it takes: DefinitionError if they do not match.
     `chain` is the provider chain that the step takes, if any. Each attempt then uses its own copy, with a `provider`.
+    With `needs_tenant` it also needs one with the resources of its tenant.
     """
 
     def __init__(self, pipeline: Pipeline, step: Step, graph: Graph, resources: Mapping[str, Any]) -> None:
@@ -57,10 +62,15 @@ class StepCall:
         reads = _list_reads(graph, step.name)
         self._readers = [(binding, _build_reader(pipeline, binding, reads)) for binding in step.bindings]
         self.resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
+        self.needs_tenant = any(isinstance(each, PerTenant) for each in self.resources.values())
+        self._tenant: tuple[str, list[TenantConnections]] | None = None
         self.chain, self._chain_name = _find_chain(self.resources)
         self.provider: ChainProvider | None = None
         self.checks_before_attempt = (
-            self.chain is not None or step.policy.cost_limit is not None or step.estimated_cost is not None
+            self.chain is not None
+            or self.needs_tenant
+            or step.policy.cost_limit is not None
+            or step.estimated_cost is not None
         )
         self.takes_input = any(binding.kind == "input" for binding in step.bindings)
         self.takes_item = any(binding.kind == "item" for binding in step.bindings)
@@ -115,6 +125,22 @@ class StepCall:
         bound.provider = provider
         bound.resources = self.resources | {self._chain_name: provider.provider}
         return bound
+
+    def with_tenant(self, tenant: str, built: Mapping[str, Built]) -> StepCall:
+        """Return a copy for one attempt, whose function takes these resources of the job's tenant."""
+        bound = copy(self)
+        bound.resources = self.resources | {name: each.resource for name, each in built.items()}
+        bound.chain, bound._chain_name = _find_chain(bound.resources)
+        bound._tenant = (tenant, [each.connections for each in built.values()])
+        return bound
+
+    @property
+    def account(self) -> str | None:
+        """The tenant whose own connections the attempt uses, so that its trouble with a provider is that of no other
+        tenant; None if it uses what all tenants use."""
+        if self._tenant is None or not any(each.uses_own for each in self._tenant[1]):
+            return None
+        return self._tenant[0]
 
     @property
     def located_resources(self) -> dict[str, Any]:

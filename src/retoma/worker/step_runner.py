@@ -19,8 +19,8 @@ from retoma.define.review import Feedback
 from retoma.engine import outcomes
 from retoma.engine.claim_protocol import Claim, EarlierWork
 from retoma.engine.outcomes import Outcome
-from retoma.errors import DatabaseUnavailable
-from retoma.logs import CURRENT_ATTEMPT
+from retoma.errors import ConnectionKeyMissing, DatabaseUnavailable
+from retoma.logs import CURRENT_ATTEMPT, get_logger
 from retoma.records.wait import NO_PROVIDER
 from retoma.states import ReviewState
 from retoma.store import budgets, charges, revisions, runs
@@ -38,11 +38,15 @@ from retoma.worker.stacks import format_task_stack, format_thread_stack
 from retoma.worker.step_call import MICROS_PER_DOLLAR, DependencyMissing, StepCall
 from retoma.worker.thread_pool import ThreadPool
 
+log = get_logger(__name__)
 UNAVAILABLE_DELAY = timedelta(seconds=1)
+NO_KEY_DELAY = timedelta(seconds=30)  # until a worker with the right key may take the job
 START_TIMEOUT = 60.0  # beyond its timeout, for preparing an attempt before its function starts
 INPUTS_KEPT = 8
 REJECTED = "REJECTED"
 COST_LIMIT = "COST_LIMIT"
+CONNECTION_KEY_MISSING = "CONNECTION_KEY_MISSING"
+RESOURCE_FAILED = "RESOURCE_FAILED"
 ESTIMATE_FAILED = "ESTIMATE_FAILED"
 
 
@@ -166,7 +170,7 @@ class JobAttempt:
         )
 
     async def _prepare_attempt(self) -> Outcome | None:
-        """Check the cost limit and the budgets, and choose a provider.
+        """Check the cost limit and the budgets, build the resources of the tenant, and choose a provider.
 
         Return an outcome if the attempt must not start.
         """
@@ -175,6 +179,8 @@ class JobAttempt:
             return build_failure_outcome(self.claim, COST_LIMIT, sentence)
         if step.estimated_cost is not None and (prevented := await self._reserve_budget()):
             return prevented
+        if self._step_call.needs_tenant and (prevented := await self._bind_tenant()):
+            return prevented
         if self._step_call.chain is None:
             return None
         chosen = await choose_provider(self._runner.database, self._runner.breakers, self._step_call, self.claim)
@@ -182,6 +188,21 @@ class JobAttempt:
             return outcomes.Returned(self.claim, chosen.delay, NO_PROVIDER)
         self._step_call = self._step_call.with_provider(chosen)
         self._runner.context_backends.attempt_providers.add(self.claim, chosen.name)
+        return None
+
+    async def _bind_tenant(self) -> Outcome | None:
+        """Take the resources of the job's tenant. Return an outcome if they cannot be built here."""
+        claim, runner = self.claim, self._runner
+        try:
+            built = await runner.served_versions.tenant_resources.bind(self._step_call.resources, claim.tenant)
+        except DatabaseUnavailable:
+            raise
+        except ConnectionKeyMissing as error:
+            log.warning("connection_key_missing", message="a job waits for a worker with the right key", error=error)
+            return outcomes.Returned(claim, NO_KEY_DELAY, CONNECTION_KEY_MISSING)
+        except Exception as error:  # noqa: BLE001  (application code builds them)
+            return build_failure_outcome(claim, RESOURCE_FAILED, error)
+        self._step_call = self._step_call.with_tenant(await runner.tenants.get_name(claim.tenant), built)
         return None
 
     async def _explain_cost_limit(self, limit: float) -> str | None:

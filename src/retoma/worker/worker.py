@@ -7,6 +7,8 @@ import socket
 from collections.abc import Callable, Sequence
 
 from retoma.app import App
+from retoma.encryption import Keyring
+from retoma.engine.tenant_resources import TenantResources
 from retoma.errors import DatabaseUnavailable
 from retoma.logs import get_logger
 from retoma.settings import Settings
@@ -56,7 +58,8 @@ class Worker:
         self._database = database
         self._settings = settings
         self._child_runs = ChildRuns(app, database)
-        self._served_versions = ServedVersions(app, self._child_runs)
+        tenant_resources = TenantResources(database, Keyring.from_settings(settings))
+        self._served_versions = ServedVersions(app, self._child_runs, tenant_resources)
         self._wakeup = Wakeup(database)
         self._thread_pool = ThreadPool(concurrency)
         self._process_pool = ProcessPool()

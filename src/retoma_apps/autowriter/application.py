@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from retoma import App, ProviderChain, Settings
+from retoma.connections import TenantConnections
 from retoma.files import FileSettings, FileStore, create_file_store
 from retoma.translations import N_
 from retoma_apps.autowriter.checks import check_environment
@@ -22,11 +25,19 @@ from retoma_apps.autowriter.steps.writing.offline import OFFLINE_MODEL
 from retoma_apps.providers import images as image_providers
 from retoma_apps.providers import keywords as keyword_providers
 from retoma_apps.providers import wordpress
-from retoma_apps.providers.chains import chain_providers, get_first_provider, prefer_services
-from retoma_apps.providers.images import Images
-from retoma_apps.providers.keywords import KeywordProvider
-from retoma_apps.providers.llm import LanguageModel, configured_models
+from retoma_apps.providers.chains import build_per_tenant, chain_providers, get_first_provider, prefer_services
+from retoma_apps.providers.images import Images, openai
+from retoma_apps.providers.keywords import KeywordProvider, dataforseo
+from retoma_apps.providers.llm import LanguageModel, configured_models, openrouter
 from retoma_apps.providers.wordpress import OpenBlog
+
+CONNECTIONS = (
+    openrouter.CONNECTION,
+    openai.CONNECTION,
+    openai.FALLBACK_CONNECTION,
+    dataforseo.CONNECTION,
+    wordpress.CONNECTION,
+)
 
 
 def make_app(
@@ -36,21 +47,28 @@ def make_app(
     keywords: KeywordProvider | ProviderChain,
     open_blog: OpenBlog,
     files: FileStore,
+    connected: Mapping[str, Callable[[TenantConnections], Any]] | None = None,
 ) -> App:
-    follows_notes = FollowsNotes(get_first_provider(llm).follows_notes, get_first_provider(images).follows_notes)
+    """Return the application. `connected` builds resources, by name, with the connections of a tenant."""
+    build = dict(connected or {})
+    follows_notes = _read_follows_notes(llm, images)
     return App(
         "autowriter",
         title=N_("AutoWriter"),
         description=N_("From a line of a CSV file to a draft in WordPress, for many blogs."),
         pipelines=[article, article_import, article_mark],
         resources={
-            "llm": llm,
-            "images": images,
-            "keywords": keywords,
-            "open_blog": open_blog,
+            "llm": build_per_tenant(build.get("llm"), llm),
+            "images": build_per_tenant(build.get("images"), images),
+            "keywords": build_per_tenant(build.get("keywords"), keywords),
+            "open_blog": build_per_tenant(build.get("open_blog"), open_blog),
             "import_files": ImportFiles(files),
-            "follows_notes": follows_notes,
+            "follows_notes": build_per_tenant(
+                (lambda found: _read_follows_notes(build["llm"](found), build["images"](found))) if build else None,
+                follows_notes,
+            ),
         },
+        connections=CONNECTIONS,
         routes=[router, webhook_router],
         large_bodies=LARGE_BODIES,
         metrics=collect_metrics,
@@ -70,18 +88,27 @@ def make_app(
     )
 
 
+def _read_follows_notes(llm: LanguageModel | ProviderChain, images: Images | ProviderChain) -> FollowsNotes:
+    return FollowsNotes(get_first_provider(llm).follows_notes, get_first_provider(images).follows_notes)
+
+
 def from_environment() -> App:
     settings = Settings()
+    folder = settings.home.absolute() / "wordpress"
+    connected: dict[str, Callable[[TenantConnections], Any]] = {
+        "llm": lambda found: chain_providers(_list_models(found)),
+        "images": lambda found: chain_providers(prefer_services(image_providers.configured_providers(found))),
+        "keywords": lambda found: chain_providers(keyword_providers.configured_providers(found)),
+        "open_blog": lambda found: wordpress.configured_providers(folder, found)[0],
+    }
     return make_app(
-        llm=chain_providers(_list_models()),
-        images=chain_providers(prefer_services(image_providers.configured_providers())),
-        keywords=chain_providers(keyword_providers.configured_providers()),
-        open_blog=wordpress.configured_providers(settings.home.absolute() / "wordpress")[0],
+        **{name: build(TenantConnections()) for name, build in connected.items()},
         files=create_file_store(FileSettings(home=settings.home, public_url=settings.public_url)),
+        connected=connected,
     )
 
 
-def _list_models() -> list[LanguageModel]:
+def _list_models(connections: TenantConnections) -> list[LanguageModel]:
     """Return the configured models. Without any, the offline writer; it never replaces a model that failed."""
     settings = AutoWriterSettings()
-    return configured_models(settings.model, settings.fallback_models) or [OFFLINE_MODEL]
+    return configured_models(settings.model, settings.fallback_models, connections) or [OFFLINE_MODEL]

@@ -58,7 +58,6 @@ from retoma_apps.autowriter.steps.csv_file import MAX_BYTES, LineError
 from retoma_apps.autowriter.steps.error_codes import standard_code
 from retoma_apps.providers.chains import get_first_provider
 from retoma_apps.providers.llm import LanguageModel
-from retoma_apps.providers.wordpress import OpenBlog
 from retoma_apps.providers.wordpress.notifications import MAX_BYTES as MAX_NOTIFICATION_BYTES
 from retoma_apps.providers.wordpress.notifications import ROUTE
 
@@ -115,8 +114,9 @@ async def request_job(body: JobRequest, by: Writer, key: ActionKey = None) -> Re
     Answer 422 if the same article was requested with other optional fields, and 422 with the code `NO_MODEL` if no
     language model is configured for its theme. The key, if any, belongs to `regenerate`: it happens once per key."""
     _check_own_blog(by, body.blog_id)
+    model = await _get_model(by, body.blog_id)
     requested = await articles.request_article(
-        by.client, _get_model(by), body.article, regenerate=body.regenerate, by=by.author, key=key
+        by.client, model, body.article, regenerate=body.regenerate, by=by.author, key=key
     )
     shown = _format_details(await get_details(by.client, requested.run))
     return JSONResponse(shown, 200 if requested.run.is_over else 202, {"Location": f"{PREFIX}/jobs/{requested.run.id}"})
@@ -198,9 +198,8 @@ async def decide_job(job: UUID, body: JobDecisionRequest, by: Reviewer, key: Act
 )
 async def refresh_job(job: UUID, by: Writer) -> dict[str, Any]:
     run = await _get_run(by, job)
-    open_blog: OpenBlog = by.application.resources["open_blog"]
     try:
-        await refresh_events(by.client, open_blog, run)
+        await refresh_events(by.client, run)
     except (RetryLater, GiveUp) as error:
         raise Problem(503, "WORDPRESS_UNAVAILABLE", str(error), headers={"Retry-After": "30"}) from error
     return _format_details(await get_details(by.client, run))
@@ -218,9 +217,8 @@ async def receive_wordpress_notification(request: Request) -> Response:
     client: Client = request.app.state.client
     application = client.app.find_owner(article.name) if client.app else None
     assert application is not None
-    open_blog: OpenBlog = application.resources["open_blog"]
     try:
-        await receive_notification(client.scope_to(application), open_blog, request.headers, await _read_body(request))
+        await receive_notification(client.scope_to(application), request.headers, await _read_body(request))
     except BadSignature as error:
         raise Problem(401, "HMAC_INVALID", str(error)) from error
     return Response(status_code=204)
@@ -242,7 +240,7 @@ async def start_import(
 ) -> Response:
     run = await imports.start_import(
         by.client,
-        _get_model(by),
+        await _get_model(by),
         await _read_body(request),
         name=name,
         skip_invalid=skip_invalid,
@@ -253,7 +251,7 @@ async def start_import(
 
 @router.post("/imports/preview", summary="Check a CSV file", response_model=ImportPreview, openapi_extra=_CSV_BODY)
 async def preview_import(request: Request, by: Reader) -> dict[str, Any]:
-    preview = await imports.preview_file(by.client, _get_model(by), await _read_body(request))
+    preview = await imports.preview_file(by.client, await _get_model(by), await _read_body(request))
     return {
         "valid": len(preview.lines),
         "articles": [{"line": each.line, **each.article.model_dump()} for each in preview.lines],
@@ -295,8 +293,8 @@ async def get_metrics(by: Reader) -> dict[str, Any]:
 router.include_router(job_router)
 
 
-def _get_model(by: Principal) -> LanguageModel:
-    model: LanguageModel = get_first_provider(by.application.resources["llm"])
+async def _get_model(by: Principal, blog_id: str | None = None) -> LanguageModel:
+    model: LanguageModel = get_first_provider(await by.client.get_resource("llm", tenant=blog_id))
     return model
 
 

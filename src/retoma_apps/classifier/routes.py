@@ -159,7 +159,7 @@ async def get_project_accuracy(projeto: str, by: Reader) -> dict[str, Any]:
     accuracies: OfflineAccuracies = by.application.resources["accuracies"]
     accuracy, is_measured = await accuracies.get(stored, SECONDS_TO_MEASURE)
     return {
-        "offline": _is_offline(by),
+        "offline": await _is_offline(by, projeto),
         "medindo": not is_measured,
         "exemplos": len(stored.project.exemplos),
         "acerto": accuracy.share if accuracy else None,
@@ -195,7 +195,7 @@ async def upload_document(request: Request, by: Writer, nome: Filename = "") -> 
 )
 async def start_execution(body: NewExecution, by: Writer, key: IdempotencyKey = None) -> Response:
     stored = await _get_own_project(by, body.projeto)
-    if _is_offline(by) and not stored.project.exemplos:
+    if await _is_offline(by, body.projeto) and not stored.project.exemplos:
         reason = InvalidInput(_NO_EXAMPLES, variables=format_variables(llm.PROVIDERS))
         raise Problem(422, "NO_EXAMPLES", str(reason)) from reason
     run = await executions.start_execution(
@@ -370,8 +370,8 @@ def _files(by: Principal) -> FileStore:
     return files
 
 
-def _is_offline(by: Principal) -> bool:
-    return bool(get_first_provider(by.application.resources["labeller"]).is_offline)
+async def _is_offline(by: Principal, project: str | None = None) -> bool:
+    return bool(get_first_provider(await by.client.get_resource("labeller", tenant=project)).is_offline)
 
 
 async def _get_execution_json(by: Principal, execucao: UUID) -> dict[str, Any]:

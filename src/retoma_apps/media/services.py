@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from retoma import GiveUp, Settings
+from retoma.connections import TenantConnections
 from retoma.files import FileSettings, FileStore, create_file_store
 from retoma_apps.providers import speech, youtube
-from retoma_apps.providers.speech import Speech, default_voice, find_speaker
+from retoma_apps.providers.speech import Speech, azure, default_voice, elevenlabs, find_speaker
 from retoma_apps.providers.youtube import OpenChannel
 
 
@@ -33,6 +34,10 @@ class FilmServices:
     channel: OpenChannel
     size: tuple[int, int] = (1920, 1080)
     fps: int = 30
+
+    def for_tenant(self, connections: TenantConnections, watch_url: str) -> FilmServices:
+        """Return the same services with the voices and the channels of a tenant's connections."""
+        return replace(self, **_read_connected(connections, watch_url))
 
     def list_offline(self, **own: bool) -> tuple[str, ...]:
         """Return the names of the services that this machine replaces, of these and of an application's `own`."""
@@ -77,6 +82,17 @@ def read_film_services(watch_url: str) -> FilmServices:
     settings = Settings()
     return FilmServices(
         files=create_file_store(FileSettings(home=settings.home, public_url=settings.public_url)),
-        voices={provider.name: provider for provider in speech.configured_providers()},
-        channel=youtube.configured_providers(settings.home.absolute() / "channel", watch_url)[0],
+        **_read_connected(TenantConnections(), watch_url),
     )
+
+
+def _read_connected(connections: TenantConnections, watch_url: str) -> dict[str, Any]:
+    folder = Settings().home.absolute() / "channel"
+    return {
+        "voices": {provider.name: provider for provider in speech.configured_providers(connections)},
+        "channel": youtube.configured_providers(folder, watch_url, connections)[0],
+    }
+
+
+CONNECTIONS = (azure.CONNECTION, elevenlabs.CONNECTION, youtube.CONNECTION)
+"""The services that every film may use, whose credentials people enter."""

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 from retoma import ProviderChain
+from retoma.connections import PerTenant, TenantConnections
 
 
 class Service(Protocol):
@@ -22,6 +23,16 @@ def chain_providers(providers: Sequence[P], get_name: Callable[[Any], str] = att
     if len(providers) == 1:
         return providers[0]
     return ProviderChain({get_name(each): each for each in providers})
+
+
+def build_per_tenant(build: Callable[[TenantConnections], Any] | None, fixed: Any) -> Any:
+    """Return a resource that is built for each tenant or, without `build`, the same for all of them."""
+    return fixed if build is None else PerTenant(build)
+
+
+def compose(use: Callable[[Any], Any], build: Callable[[TenantConnections], Any]) -> Callable[[TenantConnections], Any]:
+    """Return a function that builds something with the connections of a tenant, and returns what `use` makes of it."""
+    return lambda connections: use(build(connections))
 
 
 def get_first_provider(resource: P | ProviderChain) -> P:

@@ -10,8 +10,10 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from retoma import Settings
+from retoma.connections import TenantConnections
 from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma.outgoing import Guard, HttpClient, NoResponse, Response
+from retoma_apps.providers.responses import format_provider_message, parse_json_object
 from retoma_apps.providers.retry_after import parse_retry_after
 
 
@@ -31,10 +33,11 @@ SettingsType = TypeVar("SettingsType", bound=ServiceSettings)
 class HttpService(Generic[SettingsType]):
     """Create it where it is used: its connections belong to one event loop.
 
-    `label` is how messages name the service. `no_key` says how to set the key, and `account_errors` has the message,
-    with the fix, for each status that rejects our account.
+    `name` is the service of its connections, and `label` is how messages name it. `no_key` says how to set the key, and
+    `account_errors` has the message, with the fix, for each status that rejects our account.
     """
 
+    name: str
     label: str
     no_key: str
     settings_type: type[SettingsType]
@@ -53,6 +56,46 @@ class HttpService(Generic[SettingsType]):
     def from_environment(cls) -> Self | None:
         service = cls()
         return service if service._key else None
+
+    @classmethod
+    def from_connection(cls, values: Mapping[str, str]) -> Self:
+        """Return the service with the values of a connection; settings that it lacks are those of the environment.
+
+        Whoever enters the address of a connection administers a tenant, not this machine: it must be public, or one of
+        RETOMA_ALLOW_HOSTS.
+        """
+        fields = cls.settings_type.model_fields.items()
+        # No secret of the environment belongs to this account, or may be sent to its address.
+        blank = {name: "" for name, field in fields if field.annotation is SecretStr}
+        settings = cls.settings_type(**dict[str, Any]({**blank, **values}))
+        return cls(settings, HttpClient(Guard.from_settings(Settings())) if "base_url" in values else None)
+
+    @classmethod
+    def for_tenant(cls, connections: TenantConnections) -> Self | None:
+        values = connections.find(cls.name)
+        return cls.from_environment() if values is None else cls.from_connection(values)
+
+    @classmethod
+    async def try_connection(cls, values: Mapping[str, str]) -> str:
+        """Try the values of a connection, or without any the environment. Return what was reached, or raise."""
+        service = cls.from_connection(values) if values else cls()
+        try:
+            return await service.check_account()
+        finally:
+            await service.close()
+
+    async def check_account(self) -> str:
+        """Call the service without a cost. Return what it says about the account; raise if it rejects it."""
+        raise NotImplementedError
+
+    async def _check_access(self, path: str, headers: Mapping[str, str]) -> Response:
+        """Return a successful answer to a request that costs nothing. Raise the error that each other answer means."""
+        answer = await self._request("GET", path, headers)
+        if not answer.is_success:
+            why = format_provider_message(_read_message(answer), self._key)
+            self._raise_account_error(answer, answer.status, why, timedelta(seconds=10))
+            raise ProviderDown(f"{self.label} answered {answer.status}{why}")
+        return answer
 
     async def close(self) -> None:
         await self._outgoing.close()
@@ -100,3 +143,8 @@ class HttpService(Generic[SettingsType]):
             raise ProviderRejected(f"{self.account_errors[status]}{why}")
         if status == 429 or (status == 503 and pause is not None):
             raise RateLimited(pause or delay, f"{self.label} is rate limiting us{why}")
+
+
+def _read_message(answer: Response) -> Any:
+    error = (parse_json_object(answer) or {}).get("error")
+    return error.get("message") if isinstance(error, dict) else error

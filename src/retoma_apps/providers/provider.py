@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, Self
 
+from retoma.connections import TenantConnections
+
 
 class Provider(Protocol):
     """`variables` are the environment variables that configure it, none if it always works."""
@@ -19,6 +21,10 @@ class EnvironmentProvider(Provider, Protocol):
     def from_environment(cls) -> Self | None:
         """Return None if it is not configured."""
 
+    @classmethod
+    def for_tenant(cls, connections: TenantConnections) -> Self | None:
+        """Return the provider with the tenant's connection or, without one, that of the environment."""
+
 
 class OfflineProvider:
     """A provider on this machine, which needs no configuration."""
@@ -28,6 +34,10 @@ class OfflineProvider:
 
     @classmethod
     def from_environment(cls) -> Self:
+        return cls()
+
+    @classmethod
+    def for_tenant(cls, connections: TenantConnections) -> Self:
         return cls()
 
 

@@ -64,7 +64,7 @@ class SceneRerun(BaseModel):
 @router.post("", status_code=202, summary="Order a story", response_model=Story)
 async def order_story(order: Order, by: Writer, key: Key = None) -> Response:
     _check_own_channel(by, order.channel)
-    services: Services = by.application.resources["services"]
+    services: Services = await by.client.get_resource("services", tenant=order.channel)
     try:
         run = await stories.order_story(by.client, order, services.writer, key=key)
     except NeedsLanguageModel as error:
@@ -108,7 +108,7 @@ async def list_jobs(by: Reader) -> dict[str, Any]:
 
 @router.get("/topics", summary="List the topics that can be ordered")
 async def list_topics(by: Reader, language: Language | None = None) -> TopicList:
-    services: Services = by.application.resources["services"]
+    services: Services = await by.client.get_resource("services")
     return topic_list.list_topics(services.writer.topics, language)
 
 

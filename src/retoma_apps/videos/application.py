@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from retoma import App
 from retoma.checks import check_extra
+from retoma.connections import TenantConnections
 from retoma.translations import N_
+from retoma_apps.media.services import CONNECTIONS as FILM_CONNECTIONS
 from retoma_apps.media.services import read_film_services
 from retoma_apps.providers import footage, images
-from retoma_apps.providers.chains import chain_providers, prefer_services
+from retoma_apps.providers.chains import build_per_tenant, chain_providers, compose, prefer_services
 from retoma_apps.providers.ffmpeg import check_ffmpeg
-from retoma_apps.providers.llm import configured_models, make_model_name
+from retoma_apps.providers.footage import pexels
+from retoma_apps.providers.images import openai
+from retoma_apps.providers.llm import configured_models, make_model_name, openrouter
 from retoma_apps.videos.demo import run_demo
 from retoma_apps.videos.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.videos.pages.pages import REVIEW_ASIDES, REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
@@ -25,20 +31,28 @@ from retoma_apps.videos.steps.writing.bundled import BundledWriter
 from retoma_apps.videos.steps.writing.llm import LlmWriter
 from retoma_apps.videos.steps.writing.port import Writer
 
+CONNECTIONS = (
+    openrouter.CONNECTION,
+    *FILM_CONNECTIONS,
+    pexels.CONNECTION,
+    openai.CONNECTION,
+    openai.FALLBACK_CONNECTION,
+)
 
-def make_app(services: Services) -> App:
+
+def make_app(services: Services, build: Callable[[TenantConnections], Services] | None = None) -> App:
+    """Return the application. `build` returns the services with the connections of a tenant."""
     return App(
         "videos",
         title=N_("Videos"),
         description=N_("From a topic to a published video, with four reviews on the way."),
         pipelines=[longform, video_batch],
         resources={
-            "services": services,
-            "writer": chain_providers(
-                [services.writer, *services.spare_writers], lambda each: make_model_name(each.provider, each.name)
-            ),
-            "images": chain_providers([services.images, *services.spare_images]),
+            "services": build_per_tenant(build, services),
+            "writer": build_per_tenant(build and compose(_chain_writers, build), _chain_writers(services)),
+            "images": build_per_tenant(build and compose(_chain_images, build), _chain_images(services)),
         },
+        connections=CONNECTIONS,
         routes=[router],
         pages=create_pages(services),
         templates=TEMPLATES,
@@ -55,22 +69,36 @@ def make_app(services: Services) -> App:
     )
 
 
-def from_environment() -> App:
-    writers, pictures = _list_writers(), prefer_services(images.configured_providers())
-    return make_app(
-        Services(
-            **vars(read_film_services(WATCH_URL)),
-            writer=writers[0],
-            spare_writers=writers[1:],
-            footage=footage.configured_providers()[0],
-            images=pictures[0],
-            spare_images=pictures[1:],
-        )
+def _chain_writers(services: Services) -> Any:
+    return chain_providers(
+        [services.writer, *services.spare_writers], lambda each: make_model_name(each.provider, each.name)
     )
 
 
-def _list_writers() -> list[Writer]:
+def _chain_images(services: Services) -> Any:
+    return chain_providers([services.images, *services.spare_images])
+
+
+def from_environment() -> App:
+    shared = read_film_services(WATCH_URL)
+
+    def build(connections: TenantConnections) -> Services:
+        writers = _list_writers(connections)
+        pictures = prefer_services(images.configured_providers(connections))
+        return Services(
+            **vars(shared.for_tenant(connections, WATCH_URL)),
+            writer=writers[0],
+            spare_writers=writers[1:],
+            footage=footage.configured_providers(connections)[0],
+            images=pictures[0],
+            spare_images=pictures[1:],
+        )
+
+    return make_app(build(TenantConnections()), build)
+
+
+def _list_writers(connections: TenantConnections) -> list[Writer]:
     """Return the configured models. Without any, the bundled topics; they never replace a model that failed."""
     settings = VideoSettings()
-    models = configured_models(settings.model, settings.fallback_models)
+    models = configured_models(settings.model, settings.fallback_models, connections)
     return [LlmWriter(each.provider, each.model) for each in models] or [BundledWriter()]

@@ -96,7 +96,7 @@ class BatchApproval(BaseModel):
 @router.post("/videos", status_code=202, summary="Order a video", response_model=Video)
 async def order_video(order: Order, by: Writer, key: Key = None) -> Response:
     _check_own_channel(by, order.channel)
-    services: Services = by.application.resources["services"]
+    services: Services = await by.client.get_resource("services", tenant=order.channel)
     with _name_missing_model():
         video = await channels.start_video(by.client, order, services.writer, key=key)
     shown = await _describe_video(by, await by.client.runs.get(video))
@@ -119,7 +119,7 @@ async def list_videos(
 
 @router.get("/topics", summary="List the topics that can be ordered")
 async def list_topics(by: Reader, language: Language | None = None) -> TopicList:
-    services: Services = by.application.resources["services"]
+    services: Services = await by.client.get_resource("services")
     return topic_list.list_topics(services.writer.topics, language)
 
 
@@ -132,9 +132,8 @@ async def get_video(video: UUID, by: Reader) -> dict[str, Any]:
 async def order_batch(order: BatchOrder, by: Writer, key: BatchKey = None) -> Response:
     for video in order.videos:
         _check_own_channel(by, video.channel)
-    services: Services = by.application.resources["services"]
     with _name_missing_model():
-        batch = await batches.start_batch(by.client, order, services.writer, key=key)
+        batch = await batches.start_batch(by.client, order, key=key)
     shown = await _describe_batch(by, await by.client.runs.get(batch))
     return JSONResponse(shown, 202, {"Location": f"/api/v1/videos/batches/{batch}"})
 
@@ -164,7 +163,7 @@ async def set_channel(channel: ChannelName, body: Channel, by: Writer) -> Channe
     _check_own_channel(by, channel)
     stored, revision = await get_channel_and_revision(by.client, channel)
     body = _keep_account(body, stored, by)
-    services: Services = by.application.resources["services"]
+    services: Services = await by.client.get_resource("services", tenant=channel)
     check_voice(body.voice, body.language, services.voices, stored.voice)
     await by.client.tenants.set_profile(channel, body.model_dump(), revision=revision)
     await apply_budget(by.client, channel, body)
@@ -226,7 +225,7 @@ async def decide_checkpoint(
     request: Request, checkpoint: UUID, body: CheckpointDecision, by: Reviewer, key: DecisionKey = None
 ) -> Response:
     review = await _get_review(by, checkpoint)
-    services: Services = by.application.resources["services"]
+    services: Services = await by.client.get_resource("services", tenant=review.tenant)
     decision = await build_decision(by.client, body, review, services.voices, by=by.name, key=key)
     try:
         decided = await by.client.reviews.decide(checkpoint, decision)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from retoma import ProviderChain, hours
+from retoma.define.connections import get_default
 from retoma.errors import ProviderRejected
 from retoma.store.database import Database
 from retoma_apps.autowriter.application import from_environment
@@ -170,7 +171,7 @@ def test_the_variables_name_the_providers_of_each_chain(configured: pytest.Monke
     configured.setenv("AUTOWRITER_MODEL", "openai/gpt-5-mini")
     configured.setenv("AUTOWRITER_FALLBACK_MODELS", "anthropic/claude-haiku-4.5, google/gemini-3-flash:free")
     configured.setenv("IMAGES_FALLBACK_API_KEY", "secret")
-    chains = from_environment().resources
+    chains = {name: get_default(each) for name, each in from_environment().resources.items()}
     assert {name: chains[name].names for name in ("llm", "images", "keywords")} == {
         "llm": (
             "openrouter-openai-gpt-5-mini",
@@ -184,7 +185,7 @@ def test_the_variables_name_the_providers_of_each_chain(configured: pytest.Monke
 
 
 def test_nothing_offline_replaces_a_model_or_an_image_service(configured: pytest.MonkeyPatch) -> None:
-    resources = from_environment().resources
+    resources = {name: get_default(each) for name, each in from_environment().resources.items()}
     assert resources["llm"].provider.name == "openrouter"
     assert resources["images"].name == "openai"
 

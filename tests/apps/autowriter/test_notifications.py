@@ -26,7 +26,7 @@ KINDS = ("media_ok", "seo_applied", "done")
 def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORDPRESS_SECRET", SECRET)
     monkeypatch.setenv("WORDPRESS_SECRET_OUTRO", OTHER_SECRET)
-    notifications._load_credentials.cache_clear()
+    notifications._KEPT.clear()
 
 
 def make_notification(run: UUID | None, sequence: int, kind: str, **changes: Any) -> bytes:

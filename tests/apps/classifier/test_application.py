@@ -19,15 +19,15 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_app_works_offline_without_a_key_and_online_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert from_environment().resources["labeller"].is_offline
+    assert from_environment().resources["labeller"].default.is_offline
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-or-key")
-    assert not from_environment().resources["labeller"].is_offline
+    assert not from_environment().resources["labeller"].default.is_offline
 
 
 def test_fallback_models_form_a_chain_behind_the_model_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-or-key")
     monkeypatch.setenv("CLASSIFIER_FALLBACK_MODELS", "acme/second, acme/third")
-    chain = from_environment().resources["labeller"]
+    chain = from_environment().resources["labeller"].default
     assert chain.names == ("openrouter-project", "openrouter-acme-second", "openrouter-acme-third")
 
 

@@ -69,7 +69,7 @@ def test_the_variables_name_the_models_and_image_services(monkeypatch: pytest.Mo
     for name in ("OPENROUTER_API_KEY", "IMAGES_API_KEY", "IMAGES_FALLBACK_API_KEY"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("VIDEOS_FALLBACK_MODELS", "acme/second")
-    resources = from_environment().resources
+    resources = {name: each.default for name, each in from_environment().resources.items()}
     assert resources["writer"].names == ("openrouter-openai-gpt-5-mini", "openrouter-acme-second")
     assert resources["images"].names == ("openai", "openai-fallback")
 
@@ -78,5 +78,5 @@ def test_nothing_offline_replaces_a_service(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.chdir(tmp_path)
     for name in ("OPENROUTER_API_KEY", "IMAGES_API_KEY"):
         monkeypatch.setenv(name, "secret")
-    resources = from_environment().resources
+    resources = {name: each.default for name, each in from_environment().resources.items()}
     assert (resources["writer"].is_offline, resources["images"].is_offline) == (False, False)

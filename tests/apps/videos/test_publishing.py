@@ -53,12 +53,14 @@ async def test_an_account_without_a_token_waits_and_is_not_published_locally(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, account: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert from_environment().resources["services"].channel(account).name == "local"
+    assert from_environment().resources["services"].default.channel(account).name == "local"
     monkeypatch.setenv("YOUTUBE_CLIENT_ID", "client")
     monkeypatch.setenv("YOUTUBE_CLIENT_SECRET", "secret")
-    services = from_environment().resources["services"]
+    services = from_environment().resources["services"].default
     assert "youtube" not in services.offline_services
-    with pytest.raises(ProviderRejected, match=f"set YOUTUBE_REFRESH_TOKEN{'_SECOND' if account else ''}$"):
+    with pytest.raises(
+        ProviderRejected, match=f"set YOUTUBE_REFRESH_TOKEN{'_SECOND' if account else ''}, or ask for consent"
+    ):
         await services.channel(account).begin(VideoToPublish("Renda fixa", mark_of("x")), 1)
 
 

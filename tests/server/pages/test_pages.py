@@ -28,6 +28,7 @@ from tests.conftest import RowsRead
 from tests.server.api import Brief, film
 from tests.server.pages.visitor import SAME_ORIGIN, OpenPages, Visitor, make_dead_delivery, token_of, visible_text
 from tests.server.people import PASSWORD
+from tests.studio import STUDIO
 
 HERE = files("retoma.server.pages")
 HOSTILE = (
@@ -56,7 +57,7 @@ def draft(topic: str) -> str:
 
 letter.review("approved_draft", of=draft)
 BATCH = UUID(int=12)  # of an approval that is refused, as it is of another revision
-FILMS_AND_LETTERS = App("films", pipelines=[film, letter])
+FILMS_AND_LETTERS = App("films", pipelines=[film, letter], connections=[STUDIO])
 
 
 async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad") -> list[str]:
@@ -97,6 +98,11 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
         "/pools",
         "/workers",
         "/budgets",
+        "/connections",
+        "/connections/edit/studio",
+        "/connections/edit/studio?tenant=blog",
+        "/connections/test",
+        "/connections/delete",
         "/charts",
         "/charts?hours=24",
         "/retries",
@@ -139,7 +145,9 @@ async def test_the_addresses_cover_every_page(open_pages: OpenPages) -> None:
         "/audit.jsonl",
         "/account/second-factor",
         "/account/notifications",
-    }  # of people, not here
+        "/connections/consent/start",
+        "/connections/consent",
+    }  # of people or of a consent, not here
     shown = [page.path for page in PAGES if page.show and not page.is_public and page.path not in elsewhere]
     missing = [page for page in shown if not any(re.fullmatch(re.sub(r"{\w+}", "[^/]+", page), path) for path in paths)]
     assert missing == [], "add one address of each of these pages to `addresses`"

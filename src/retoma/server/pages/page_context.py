@@ -63,6 +63,7 @@ OPERATIONS = (
     ("/dead-letters", N_("Dead letters"), Scope.DELIVERIES_READ),
     ("/bulk-actions", N_("Bulk actions"), Scope.RUNS_READ),
     ("/budgets", N_("Budgets"), Scope.RUNS_READ),
+    ("/connections", N_("Connections"), Scope.CONNECTIONS_WRITE),
     ("/charts", N_("Charts"), Scope.METRICS_READ),
     ("/retention", N_("Retention"), Scope.ADMIN),
 )
@@ -100,6 +101,8 @@ NOTICES = {
     "pool_set": N_("The capacity has been updated."),
     "budget_set": N_("The budget is set. Steps that wait because of it continue if it allows them now."),
     "budget_removed": N_("The budget is removed. Steps that wait because of it continue."),
+    "connection_set": N_("The connection is saved. Test it before you rely on it."),
+    "connection_deleted": N_("The connection is deleted."),
     "money_set": N_("The currency and the time zone are set."),
     "keys_saved": N_("Your keys have been saved."),
     "notifications_saved": N_("Your choice is saved."),

@@ -21,6 +21,11 @@ select r.state::text as state,
   join retoma.versions v on v.id = r.version
  where r.id = :run;
 
+-- name: get_tenant
+select tenant
+  from retoma.runs
+ where id = :run;
+
 -- name: get_input
 select input::text as input
   from retoma.runs

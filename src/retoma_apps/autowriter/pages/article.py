@@ -80,9 +80,8 @@ async def cancel_article(context: PageContext) -> Response:
 async def refresh_article(context: PageContext) -> Response:
     """Ask WordPress for the events of an article."""
     run = await _get_run(context)
-    assert context.application is not None
     try:
-        await refresh_events(context.client, context.application.resources["open_blog"], run)
+        await refresh_events(context.client, run)
     except (RetryLater, GiveUp):
         return context.redirect(build_article_url(run.id), "unreachable")
     return context.redirect(build_article_url(run.id), "refreshed")

@@ -73,7 +73,7 @@ async def show_new_article(context: PageContext, status: int = 200, form: Form |
         blogs=blogs,
         form_blogs=[(blog_id, blog.name) for blog_id, blog in blogs.items()],
         form=form or forms.create_article_form(blogs, context.query.get("blog")),
-        themes=list_writable_themes(context),
+        themes=await list_writable_themes(context),
         **await get_common_values(context),
     )
 
@@ -83,7 +83,8 @@ async def request_new_article(context: PageContext) -> Response:
     given = forms.get_submitted_fields(context.fields, ARTICLE_FIELDS)
     try:
         request = forms.parse_article(given, await list_blogs(context.client), context.translator)
-        requested = await request_article(context.client, get_model(context), request, by=context.by)
+        model = await get_model(context, request.blog_id)
+        requested = await request_article(context.client, model, request, by=context.by)
     except InvalidForm as error:
         return await show_new_article(context, 422, Form(given, error.errors))
     except NeedsLanguageModel as error:

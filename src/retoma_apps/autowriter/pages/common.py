@@ -9,7 +9,7 @@ from uuid import UUID
 from retoma.server import PageContext
 from retoma_apps.autowriter.pages import messages
 from retoma_apps.autowriter.pages.badges import STATE_BADGES
-from retoma_apps.autowriter.pages.offline import list_offline_variables
+from retoma_apps.autowriter.pages.offline import CONNECTED, list_offline_variables
 from retoma_apps.autowriter.steps.writing.offline import OfflineWriter, list_themes
 from retoma_apps.providers.chains import get_first_provider
 from retoma_apps.providers.llm import LanguageModel
@@ -21,8 +21,8 @@ async def get_common_values(context: PageContext) -> dict[str, Any]:
     def name_from(names: Mapping[str, Any]) -> Any:
         return lambda name: context.translate(names[name]) if name in names else name
 
-    assert context.application is not None
     notice = context.query.get("notice", "")
+    shared = {name: await context.client.get_resource(name) for name in CONNECTED}
     return {
         "article_state_name": name_from(messages.STATE_NAMES),
         "field_label": name_from(messages.FIELD_LABELS),
@@ -32,7 +32,7 @@ async def get_common_values(context: PageContext) -> dict[str, Any]:
         "article_badges": STATE_BADGES,
         "offline": {
             context.translate(messages.OFFLINE_SENTENCES[name]): variables
-            for name, variables in list_offline_variables(context.application.resources).items()
+            for name, variables in list_offline_variables(shared).items()
         },
         "now": await context.client.now(),
         # The address names it, and anyone can write an address.
@@ -40,15 +40,15 @@ async def get_common_values(context: PageContext) -> dict[str, Any]:
     }
 
 
-def get_model(context: PageContext) -> LanguageModel:
-    assert context.application is not None
-    model: LanguageModel = get_first_provider(context.application.resources["llm"])
+async def get_model(context: PageContext, blog_id: str | None = None) -> LanguageModel:
+    """Return the first model of a blog; without one, that of blogs without connections of their own."""
+    model: LanguageModel = get_first_provider(await context.client.get_resource("llm", tenant=blog_id))
     return model
 
 
-def list_writable_themes(context: PageContext) -> list[tuple[str, str]]:
+async def list_writable_themes(context: PageContext) -> list[tuple[str, str]]:
     """Return the only themes that can be written, with their languages; none if a language model writes any theme."""
-    return list_themes() if get_model(context).provider.name == OfflineWriter.name else []
+    return list_themes() if (await get_model(context)).provider.name == OfflineWriter.name else []
 
 
 def build_article_url(run: UUID) -> str:

@@ -41,7 +41,7 @@ async def show_imports(context: PageContext, status: int = 200, error: UploadErr
         status,
         error=error,
         blogs=await list_blogs(context.client),
-        themes=list_writable_themes(context),
+        themes=await list_writable_themes(context),
         imports=[(run, await imports.get_import_progress(context.client, run)) for run in shown],
         next=shown[-1].id if len(found) > IMPORTS_PER_PAGE else None,
         required=REQUIRED_COLUMNS,
@@ -67,7 +67,7 @@ async def upload_file(context: PageContext) -> Response:
 async def show_preview(context: PageContext, status: int = 200, is_refused: bool = False) -> Response:
     file = context.request.path_params["file"]
     content = await imports.load_stored_file(context.client, _get_files(context), file)
-    preview = await imports.preview_file(context.client, get_model(context), content)
+    preview = await imports.preview_file(context.client, await get_model(context), content)
     shown = context.query.get("show") if context.query.get("show") in ("valid", "errors") else None
     rows = _list_rows(preview, shown)
     start = context.get_query_number("from", 0)
@@ -79,7 +79,7 @@ async def show_preview(context: PageContext, status: int = 200, is_refused: bool
         name=_get_name(context),
         action=f"{PREVIEW.format(file=quote(file))}",
         preview=preview,
-        themes=list_writable_themes(context) if has_unwritable else [],
+        themes=await list_writable_themes(context) if has_unwritable else [],
         shown=shown,
         rows=rows[start : start + LINES_PER_PREVIEW],
         start=start,
@@ -96,7 +96,7 @@ async def start_import(context: PageContext) -> Response:
     try:
         run = await imports.start_import(
             context.client,
-            get_model(context),
+            await get_model(context),
             content,
             name=_get_name(context),
             skip_invalid=bool(context.fields.get("skip_invalid")),

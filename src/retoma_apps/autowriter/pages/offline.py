@@ -16,6 +16,9 @@ _PROVIDERS = {
     "open_blog": wordpress.PROVIDERS,
 }
 
+CONNECTED = tuple(_PROVIDERS)
+"""The resources that connections or the environment configure."""
+
 
 def list_offline_variables(resources: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the variables that would configure a service, by the resource that this machine replaces."""

@@ -26,6 +26,7 @@ from retoma_apps.classifier.pipeline import classification
 from retoma_apps.classifier.steps.reading.errors import Code
 from retoma_apps.forms import InvalidForm, parse_revision
 from retoma_apps.providers import llm
+from retoma_apps.providers.chains import get_first_provider
 from retoma_apps.providers.llm import Accuracy
 from retoma_apps.providers.provider import format_variables
 
@@ -35,10 +36,7 @@ SECONDS_TO_MEASURE = 0.3  # how long a page waits; a longer measurement is shown
 
 
 class ProjectPages:
-    """`is_offline` if the labels come from the model of this machine, which learns only from examples."""
-
-    def __init__(self, accuracies: OfflineAccuracies, *, is_offline: bool) -> None:
-        self._is_offline = is_offline
+    def __init__(self, accuracies: OfflineAccuracies) -> None:
         self._accuracies = accuracies
         self._ended_executions = EndedRunCache[Execution]()
 
@@ -109,12 +107,15 @@ class ProjectPages:
         return context.redirect(f"{ROUTE}{kept.id}", "salvo")
 
     async def _common_values(self, context: PageContext, stored: StoredProject | None = None) -> dict[str, Any]:
-        accuracy, is_measured = await self._get_accuracy(stored) if stored and self._is_offline else (None, True)
+        # Offline, the labels come from the model of this machine, which learns only from examples.
+        labeller = await context.client.get_resource("labeller", tenant=stored.id if stored else None)
+        is_offline = bool(get_first_provider(labeller).is_offline)
+        accuracy, is_measured = await self._get_accuracy(stored) if stored and is_offline else (None, True)
         return {
             "now": await context.client.now(),
             "badges": EXECUTION_BADGES,
             "bar_fills": BAR_FILLS,
-            "is_offline": self._is_offline,
+            "is_offline": is_offline,
             "llm_variables": format_variables(llm.PROVIDERS),
             "accuracy": accuracy,
             "is_measured": is_measured,

@@ -17,8 +17,10 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_settings import SettingsConfigDict
 
+from retoma.connections import ConnectionType
 from retoma.errors import ProviderDown
 from retoma.outgoing import HttpClient, NoResponse, Response, UnsafeUrl
+from retoma_apps.providers.connection_fields import API_KEY
 from retoma_apps.providers.footage.errors import ClipUnavailable, ClipUnusable, FootageRefused, InvalidAnswer
 from retoma_apps.providers.footage.files import check_video, write_jpeg
 from retoma_apps.providers.footage.port import FoundClip
@@ -110,6 +112,15 @@ class Pexels(HttpService[PexelsSettings]):
         finally:
             part.unlink(missing_ok=True)
 
+    async def check_account(self) -> str:
+        """Make the smallest search: it counts as one request of the quota, and costs nothing."""
+        answer = await self._search("tea", "en", 1)
+        if not answer.is_success:
+            self._raise_error(answer)
+        self._record_quota(answer)
+        left = self.requests_left
+        return "Pexels accepts the key" + (f"; {left:,} requests left this month" if left is not None else "")
+
     async def _search(self, query: str, language: str, limit: int) -> Response:
         parameters = {
             "query": " ".join(query.split())[:_LONGEST_QUERY],
@@ -190,3 +201,6 @@ def _tags(video: _Video) -> tuple[str, ...]:
     page = _PAGE_WORDS.findall(video.url)
     words = page[-1].split("-") if page else []
     return tuple(tag[:60] for tag in [*map(str, video.tags), *words] if tag)[:50]
+
+
+CONNECTION = ConnectionType(Pexels.name, "Pexels", (API_KEY,), Pexels.try_connection, variables=Pexels.variables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from retoma.connections import TenantConnections
 from retoma_apps.providers.footage.offline import OfflineFootage
 from retoma_apps.providers.footage.pexels import Pexels
 from retoma_apps.providers.footage.port import Footage, FootageProvider
@@ -10,6 +11,7 @@ PROVIDERS: tuple[type[FootageProvider], ...] = (Pexels, OfflineFootage)
 """In order of preference."""
 
 
-def configured_providers() -> list[Footage]:
+def configured_providers(connections: TenantConnections | None = None) -> list[Footage]:
     """Return the configured providers, in order of preference; the last one needs no configuration."""
-    return [provider for each in PROVIDERS if (provider := each.from_environment()) is not None]
+    found = connections or TenantConnections()
+    return [provider for each in PROVIDERS if (provider := each.for_tenant(found)) is not None]

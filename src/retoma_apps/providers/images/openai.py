@@ -18,8 +18,10 @@ from typing import Any, NoReturn
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from retoma.connections import ConnectionField, ConnectionType
 from retoma.errors import ProviderDown, ProviderRejected
 from retoma.outgoing import HttpClient, NoResponse, Response, UnsafeUrl
+from retoma_apps.providers.connection_fields import API_KEY
 from retoma_apps.providers.http_service import HttpService, ServiceSettings
 from retoma_apps.providers.images.errors import ImageRefused, ImageUnavailable, InvalidImage
 from retoma_apps.providers.images.resize import resize_to_fill
@@ -67,6 +69,13 @@ class OpenAiImages(HttpService[OpenAiImagesSettings]):
         answer = await self._request("POST", "/images/generations", headers, json=body)
         image = self._first_image(answer)
         return await resize_to_fill(await self._get_picture(image), width, height)
+
+    async def check_account(self) -> str:
+        answer = await self._check_access("/models", {"Authorization": f"Bearer {self._key}"})
+        listed = (parse_json_object(answer) or {}).get("data")
+        known = [each.get("id") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        has_model = "" if not known or self.model in known else f", but does not list the model {self.model!r:.80}"
+        return f"the image service accepts the key{has_model}"
 
     def _timeout_error(self, error: NoResponse) -> Exception:
         return ImageUnavailable(f"the image service timed out: {error}", "IMAGE_TIMEOUT")
@@ -129,6 +138,24 @@ class FallbackImages(OpenAiImages):
     no_key = "the second image service needs an API key: set IMAGES_FALLBACK_API_KEY"
     settings_type = FallbackImagesSettings
     account_errors = dict.fromkeys((401, 402, 403), _REJECTED.format("IMAGES_FALLBACK_API_KEY"))
+
+
+def _describe(service: type[OpenAiImages], title: str) -> ConnectionType:
+    return ConnectionType(
+        service.name,
+        title,
+        (
+            API_KEY,
+            ConnectionField("base_url", "Address", "url", required=False, help="Default: that of OpenAI."),
+            ConnectionField("model", "Model", required=False),
+        ),
+        service.try_connection,
+        variables=service.variables,
+    )
+
+
+CONNECTION = _describe(OpenAiImages, "Images")
+FALLBACK_CONNECTION = _describe(FallbackImages, "Images, second service")
 
 
 def nearest_size(sizes: Sequence[str], width: int, height: int) -> str:

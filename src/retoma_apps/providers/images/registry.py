@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from retoma.connections import TenantConnections
 from retoma_apps.providers.images.offline import OfflineImages
 from retoma_apps.providers.images.openai import FallbackImages, OpenAiImages
 from retoma_apps.providers.images.port import Images, ImagesProvider
@@ -10,6 +11,7 @@ PROVIDERS: tuple[type[ImagesProvider], ...] = (OpenAiImages, FallbackImages, Off
 """In order of preference."""
 
 
-def configured_providers() -> list[Images]:
+def configured_providers(connections: TenantConnections | None = None) -> list[Images]:
     """Return the configured providers, in order of preference; the last one needs no configuration."""
-    return [provider for each in PROVIDERS if (provider := each.from_environment()) is not None]
+    found = connections or TenantConnections()
+    return [provider for each in PROVIDERS if (provider := each.for_tenant(found)) is not None]

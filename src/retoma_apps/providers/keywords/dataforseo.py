@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from retoma.connections import ConnectionField, ConnectionType
 from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma.outgoing import NoResponse, Response
 from retoma_apps.providers.http_service import HttpService, ServiceSettings
@@ -59,6 +60,10 @@ class DataForSeo(HttpService[DataForSeoSettings]):
     def _key(self) -> str:
         login, password = self._settings.login, self._settings.password.get_secret_value()
         return b64encode(f"{login}:{password}".encode()).decode() if login and password else ""
+
+    async def check_account(self) -> str:
+        await self._check_access("/v3/appendix/user_data", {"Authorization": f"Basic {self._key}"})
+        return "DataForSEO accepts the credentials"
 
     async def suggest(self, seed: str, *, language: str, limit: int) -> Suggestions:
         code, country = _LANGUAGES[language]
@@ -122,3 +127,12 @@ def _to_micros(cost: object) -> int | None:
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < 10**6:
         return None
     return int(Decimal(str(cost)) * 10**6)
+
+
+CONNECTION = ConnectionType(
+    DataForSeo.name,
+    "DataForSEO",
+    (ConnectionField("login", "Login"), ConnectionField("password", "Password", "secret")),
+    DataForSeo.try_connection,
+    variables=DataForSeo.variables,
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from retoma.connections import TenantConnections
 from retoma_apps.providers.llm.port import Llm
 from retoma_apps.providers.llm.registry import configured_providers
 
@@ -27,11 +28,11 @@ def make_model_name(provider: str, model: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "-", f"{provider}-{model}")
 
 
-def configured_models(model: str, fallbacks: str) -> list[LanguageModel]:
+def configured_models(model: str, fallbacks: str, connections: TenantConnections | None = None) -> list[LanguageModel]:
     """Return the model, and those that replace it if it fails (a comma list), at the configured provider; none without
     a provider."""
     models = dict.fromkeys([model, *split_models(fallbacks)])
-    return [LanguageModel(provider, each) for provider in configured_providers()[:1] for each in models]
+    return [LanguageModel(provider, each) for provider in configured_providers(connections)[:1] for each in models]
 
 
 def split_models(models: str) -> list[str]:

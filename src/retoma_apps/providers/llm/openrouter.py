@@ -15,8 +15,10 @@ from typing import Any, NoReturn
 from pydantic import BaseModel, Field
 from pydantic_settings import SettingsConfigDict
 
+from retoma.connections import ConnectionType
 from retoma.errors import ProviderDown
 from retoma.outgoing import NoResponse, Response
+from retoma_apps.providers.connection_fields import API_KEY
 from retoma_apps.providers.http_service import HttpService, ServiceSettings
 from retoma_apps.providers.llm.errors import (
     ContentFiltered,
@@ -89,6 +91,12 @@ class OpenRouter(HttpService[OpenRouterSettings]):
         choice = self._first_choice(answer, parsed)
         reply = _reply(parsed, choice, self._get_text(parsed, choice))
         return reply if schema is None else _decode_json(reply)
+
+    async def check_account(self) -> str:
+        answer = await self._check_access("/key", {"Authorization": f"Bearer {self._key}"})
+        data = (parse_json_object(answer) or {}).get("data")
+        left = data.get("limit_remaining") if isinstance(data, dict) else None
+        return "OpenRouter accepts the key" + (f"; US$ {left:.2f} left" if isinstance(left, int | float) else "")
 
     def _timeout_error(self, error: NoResponse) -> Exception:
         return LlmUnavailable(f"OpenRouter did not answer: {error}", "LLM_TIMEOUT")
@@ -241,3 +249,8 @@ def _error_type(error: Mapping[str, Any]) -> str:
 def _is_moderation(error: Mapping[str, Any]) -> bool:
     metadata = error.get("metadata")
     return isinstance(metadata, dict) and ("reasons" in metadata or "flagged_input" in metadata)
+
+
+CONNECTION = ConnectionType(
+    OpenRouter.name, "OpenRouter", (API_KEY,), OpenRouter.try_connection, variables=OpenRouter.variables
+)

@@ -9,8 +9,10 @@ from xml.sax.saxutils import escape, quoteattr
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from retoma.connections import ConnectionField, ConnectionType
 from retoma.errors import ProviderRejected
 from retoma.outgoing import Response
+from retoma_apps.providers.connection_fields import API_KEY
 from retoma_apps.providers.http_service import ServiceSettings
 from retoma_apps.providers.responses import format_provider_message
 from retoma_apps.providers.speech.errors import SpeechRefused
@@ -76,6 +78,10 @@ class Azure(SpeechService[AzureSettings]):
             self._raise_error(answer, format_provider_message(answer.text, self._key))
         return _check_complete(answer)
 
+    async def check_account(self) -> str:
+        await self._check_access("/cognitiveservices/voices/list", {"Ocp-Apim-Subscription-Key": self._key})
+        return f"Azure accepts the key in {self._settings.region or 'the address that is set'}"
+
     @property
     def _origin(self) -> str:
         base = self._settings.base_url.rstrip("/")
@@ -108,3 +114,12 @@ def _too_long(length: str) -> SpeechRefused:
     return SpeechRefused(
         f"Azure's audio has {length}, and Azure truncates silently at ten minutes: split the text", "SPEECH_TOO_LONG"
     )
+
+
+CONNECTION = ConnectionType(
+    Azure.name,
+    "Azure speech",
+    (API_KEY, ConnectionField("region", "Region", help="For example brazilsouth.")),
+    Azure.try_connection,
+    variables=(*Azure.variables, "AZURE_SPEECH_REGION"),
+)

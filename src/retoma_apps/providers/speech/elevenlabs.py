@@ -14,8 +14,10 @@ from urllib.parse import quote
 from pydantic_settings import SettingsConfigDict
 
 from retoma import RetryLater
+from retoma.connections import ConnectionType
 from retoma.errors import ProviderRejected
 from retoma.outgoing import Response
+from retoma_apps.providers.connection_fields import API_KEY
 from retoma_apps.providers.http_service import ServiceSettings
 from retoma_apps.providers.responses import format_provider_message, parse_json_object
 from retoma_apps.providers.speech.errors import InvalidAudio, SpeechRefused
@@ -73,6 +75,13 @@ class ElevenLabs(SpeechService[ElevenLabsSettings]):
         if not answer.is_success:
             self._raise_own_error(answer)
         return _parse_audio(answer)
+
+    async def check_account(self) -> str:
+        """A key that is restricted to speech may not read the account, which shows that it is valid."""
+        answer = await self._request("GET", "/v1/user", {"xi-api-key": self._key})
+        if not answer.is_success and _error_detail(answer)[0] != "missing_permissions":
+            self._raise_own_error(answer)
+        return "ElevenLabs accepts the key"
 
     def _body(self, text: str, language: str, rate: float) -> dict[str, Any]:
         model = self._settings.model
@@ -137,3 +146,8 @@ def _are_times(times: Any, characters: Sequence[Any]) -> bool:
     if not all(isinstance(each, int | float) and math.isfinite(each) and each >= 0 for each in times):
         return False
     return all(before <= after for before, after in pairwise(times))
+
+
+CONNECTION = ConnectionType(
+    ElevenLabs.name, "ElevenLabs", (API_KEY,), ElevenLabs.try_connection, variables=ElevenLabs.variables
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from retoma.connections import TenantConnections
 from retoma_apps.providers.speech.azure import Azure
 from retoma_apps.providers.speech.elevenlabs import ElevenLabs
 from retoma_apps.providers.speech.errors import UnknownVoice
@@ -18,9 +19,10 @@ VOICE_FORMS = {each.name: each.voice_form for each in PROVIDERS}
 """How the other voices of each provider are named."""
 
 
-def configured_providers() -> list[Speech]:
+def configured_providers(connections: TenantConnections | None = None) -> list[Speech]:
     """Return the configured providers, in order of preference."""
-    return [provider for each in PROVIDERS if (provider := each.from_environment()) is not None]
+    found = connections or TenantConnections()
+    return [provider for each in PROVIDERS if (provider := each.for_tenant(found)) is not None]
 
 
 def find_speaker(name: str) -> Speaker:

@@ -22,4 +22,4 @@ from retoma_apps.providers.wordpress.port import (
 from retoma_apps.providers.wordpress.registry import PROVIDERS, configured_providers
 from retoma_apps.providers.wordpress.settings import WordPressSettings
 from retoma_apps.providers.wordpress.signature import Credentials
-from retoma_apps.providers.wordpress.wordpress import WordPress
+from retoma_apps.providers.wordpress.wordpress import CONNECTION, WordPress

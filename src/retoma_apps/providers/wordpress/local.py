@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from retoma import GiveUp, private_files
+from retoma.connections import TenantConnections
 from retoma_apps.providers.wordpress.port import (
     Article,
     BlogInfo,
@@ -42,7 +43,7 @@ class LocalBlog:
         self._folder = folder.absolute()
 
     @classmethod
-    def from_environment(cls, folder: Path) -> OpenBlog:
+    def for_tenant(cls, connections: TenantConnections, folder: Path) -> OpenBlog:
         """All names share the folder."""
         blog = cls(folder)
         return lambda _: blog

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, Field
 
+from retoma.connections import TenantConnections
 from retoma_apps.providers.provider import Provider
 
 ImageKind = Literal["featured", "inline"]
@@ -224,5 +225,7 @@ class BlogProvider(Blog, Provider, Protocol):
     """What a class needs to be registered."""
 
     @classmethod
-    def from_environment(cls, folder: Path) -> OpenBlog | None:
-        """Return None if it is not configured. A blog on this machine keeps its drafts in `folder`."""
+    def for_tenant(cls, connections: TenantConnections, folder: Path) -> OpenBlog | None:
+        """Return None if neither the tenant's connections nor the environment configure it.
+
+        A blog on this machine keeps its drafts in `folder`."""

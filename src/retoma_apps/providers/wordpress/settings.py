@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +35,11 @@ class WordPressSettings(ServiceSettings):
             raise GiveUp(f"{site[:100]!r} is not a valid name of a site: use Latin letters and digits", "SITE_NAME")
         return cls(**(_load_site(site, values.get("_env_file", ".env")) | values)) if site else cls(**values)
 
+    @classmethod
+    def from_connection(cls, site: str, values: Mapping[str, str]) -> Self:
+        """Return settings with the values of a connection. The secret is never that of the environment."""
+        return cls(**dict[str, Any]({"secret": "", **values, "site": site, "secret_file": None}))
+
     @property
     def is_configured(self) -> bool:
         return bool(self.base_url and (self.secret.get_secret_value() or self.secret_file))
@@ -47,7 +53,9 @@ class WordPressSettings(ServiceSettings):
         texts = self._read_secret().replace(",", " ").split()
         if not texts:
             variable = self.get_variable("SECRET")
-            raise ProviderRejected(f"publishing to WordPress needs a secret: set {variable} or {variable}_FILE")
+            raise ProviderRejected(
+                f"publishing to WordPress needs a secret: set {variable} or {variable}_FILE, or enter a connection"
+            )
         try:
             return [Credentials.parse(each) for each in texts]
         except ValueError as error:

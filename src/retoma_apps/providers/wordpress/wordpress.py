@@ -5,17 +5,18 @@ from __future__ import annotations
 import html
 import json
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
-from retoma import GiveUp
+from retoma import GiveUp, Settings
+from retoma.connections import ConnectionField, ConnectionType, TenantConnections
 from retoma.errors import ProviderDown, ProviderRejected
-from retoma.outgoing import HttpClient, NoResponse, Response
+from retoma.outgoing import Guard, HttpClient, NoResponse, Response
 from retoma_apps.providers.http_service import HttpService
 from retoma_apps.providers.responses import parse_json
 from retoma_apps.providers.wordpress.error_mapping import raise_error, read_code
@@ -65,11 +66,31 @@ class WordPress(HttpService[WordPressSettings]):
         self._addresses: dict[int, str] = {}
 
     @classmethod
-    def from_environment(cls, folder: Path) -> OpenBlog | None:  # type: ignore[override]  # a blog is opened by its name
+    def for_tenant(cls, connections: TenantConnections, folder: Path) -> OpenBlog | None:  # type: ignore[override]  # a blog is opened by its name
         """With one configured site, another one without a secret waits for it."""
-        if not WordPressSettings().is_configured:
+        if not connections.has(cls.name) and not WordPressSettings().is_configured:
             return None
-        return cache(lambda site: cls(WordPressSettings.for_site(site)))
+
+        @cache
+        def open_blog(site: str) -> WordPress:
+            values = connections.find(cls.name, site)
+            return cls(WordPressSettings.for_site(site)) if values is None else cls.from_connection(values, site)
+
+        return open_blog
+
+    @classmethod
+    def from_connection(cls, values: Mapping[str, str], site: str = "") -> Self:
+        """Whoever enters the address administers a tenant, not this machine: see `HttpService.from_connection`."""
+        settings = WordPressSettings.from_connection(site, values)
+        return cls(settings, HttpClient(Guard.from_settings(Settings())))
+
+    async def check_account(self) -> str:
+        found = await self.ping()
+        return f"{found.site_name!r:.100} at {found.site_url:.200} accepts the secret"
+
+    @property
+    def settings(self) -> WordPressSettings:
+        return self._settings
 
     async def publish(self, publication: Publication) -> Published:
         body = json.dumps(_to_json(publication)).encode()
@@ -186,3 +207,17 @@ def _image_to_json(image: Image) -> dict[str, str]:
         "alt": image.alt,
         "data": b64encode(image.content).decode(),
     }
+
+
+CONNECTION = ConnectionType(
+    WordPress.name,
+    "WordPress",
+    (
+        ConnectionField("base_url", "Address", "url", help="Such as https://blog.example.com."),
+        ConnectionField("secret", "Secret of the plugin", "secret", help="From the settings of AutoWriter."),
+    ),
+    WordPress.try_connection,
+    variables=WordPress.variables,
+    has_accounts=True,
+    help="The account is the name of the site, as blogs name it.",
+)

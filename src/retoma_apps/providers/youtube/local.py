@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from retoma import GiveUp, private_files
+from retoma.connections import TenantConnections
 from retoma_apps.providers.youtube.errors import SessionGone
 from retoma_apps.providers.youtube.port import (
     LocalizedTexts,
@@ -84,7 +85,7 @@ class LocalChannel:
         self._now = now
 
     @classmethod
-    def from_environment(cls, folder: Path, url: str) -> OpenChannel:
+    def for_tenant(cls, connections: TenantConnections, folder: Path, url: str) -> OpenChannel:
         """All accounts share the folder."""
         channel = cls(folder, url=url)
         return lambda _: channel

@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, Protocol
 
+from retoma.connections import TenantConnections
 from retoma_apps.providers.provider import Provider
 
 State = Literal["uploaded", "processed", "published", "failed", "rejected", "deleted"]
@@ -143,6 +144,8 @@ class ChannelProvider(Channel, Provider, Protocol):
     """What a class needs to be registered."""
 
     @classmethod
-    def from_environment(cls, folder: Path, url: str) -> OpenChannel | None:
-        """Return None if it is not configured. A channel on this machine keeps its videos in `folder`, each with a page
+    def for_tenant(cls, connections: TenantConnections, folder: Path, url: str) -> OpenChannel | None:
+        """Return None if neither the tenant's connections nor the environment configure it.
+
+        A channel on this machine keeps its videos in `folder`, each with a page
         at `url`, in which `{id}` is its id."""

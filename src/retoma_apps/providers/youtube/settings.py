@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import Field, SecretStr, create_model
@@ -24,6 +25,7 @@ class YouTubeSettings(BaseSettings):
     base_url: str = "https://www.googleapis.com/youtube/v3"
     upload_url: str = "https://www.googleapis.com/upload/youtube/v3"
     token_url: str = "https://oauth2.googleapis.com/token"  # noqa: S105, an address
+    consent_url: str = "https://accounts.google.com/o/oauth2/v2/auth"
     timeout_seconds: float = Field(30.0, gt=0, description="Timeout for one request.")
     chunk_seconds: float = Field(600.0, gt=0, description="Timeout for one chunk.")
     chunk_bytes: int = Field(32 * CHUNK_MULTIPLE, ge=CHUNK_MULTIPLE, multiple_of=CHUNK_MULTIPLE)
@@ -42,6 +44,11 @@ class YouTubeSettings(BaseSettings):
             token = _load_token(account, values.get("_env_file", ".env"))
             values = {"account": account, "refresh_token": token, **values}
         return cls(**values)
+
+    @classmethod
+    def from_connection(cls, account: str, values: Mapping[str, str]) -> Self:
+        """Return settings with the values of a connection. The token is never that of the environment."""
+        return cls(**dict[str, Any]({"refresh_token": "", **values, "account": account}))
 
     @property
     def token_variable(self) -> str:

@@ -74,7 +74,10 @@ class AccessTokens:
         for name, value in credentials.items():
             if not value:
                 variable = self._settings.token_variable if name == "refresh_token" else f"YOUTUBE_{name.upper()}"
-                raise ProviderRejected(f"publishing to YouTube needs credentials: set {variable}")
+                raise ProviderRejected(
+                    f"publishing to YouTube needs credentials: set {variable}, or ask for consent on the page "
+                    "of connections"
+                )
         return credentials | {"grant_type": "refresh_token"}
 
     def _raise_error(self, answer: Response, body: dict[str, Any]) -> NoReturn:
@@ -84,8 +87,8 @@ class AccessTokens:
             raise ProviderDown(f"Google failed with {answer.status} on a request for an access token")
         if body.get("error") == "invalid_grant":
             raise ProviderRejected(
-                f"Google no longer accepts this refresh token: ask the channel's owner to consent again, and set "
-                f"{self._settings.token_variable}"
+                f"Google no longer accepts this refresh token: ask the channel's owner to consent again, on "
+                f"the page Connections, or set {self._settings.token_variable}"
             )
         raise ProviderRejected(
             "Google rejected our client: check YOUTUBE_CLIENT_ID, YOUTUBE_CLIENT_SECRET and "

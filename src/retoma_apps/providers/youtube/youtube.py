@@ -19,7 +19,8 @@ from typing import Any, NoReturn, cast, get_args
 from urllib.parse import quote, urlencode
 
 from retoma import GiveUp
-from retoma.errors import ProviderDown
+from retoma.connections import TenantConnections
+from retoma.errors import ProviderDown, ProviderRejected
 from retoma.outgoing import Guard, HttpClient, NoResponse, Response, strip_path
 from retoma_apps.providers.responses import parse_json_object
 from retoma_apps.providers.youtube.error_mapping import VIDEO_REASONS, raise_error
@@ -58,13 +59,30 @@ class YouTube:
 
     def __init__(self, settings: YouTubeSettings | None = None, outgoing: HttpClient | None = None) -> None:
         self._settings = settings or YouTubeSettings()
-        self._outgoing = outgoing or HttpClient(_guard(self._settings))
+        self._outgoing = outgoing or HttpClient(build_guard(self._settings))
         self._tokens = AccessTokens(self._settings, self._outgoing)
 
     @classmethod
-    def from_environment(cls, folder: Path, url: str) -> OpenChannel | None:
-        """With an OAuth client, an account without a token waits for it."""
-        return cache(lambda account: cls(YouTubeSettings.for_account(account))) if YouTubeSettings().client_id else None
+    def for_tenant(cls, connections: TenantConnections, folder: Path, url: str) -> OpenChannel | None:
+        """With an OAuth client or any connection, an account without a token waits for it."""
+        if not connections.has(cls.name) and not YouTubeSettings().client_id:
+            return None
+
+        @cache
+        def open_channel(account: str) -> YouTube:
+            values = connections.find(cls.name, account)
+            if values is None:
+                return cls(YouTubeSettings.for_account(account))
+            return cls(YouTubeSettings.from_connection(account, values))
+
+        return open_channel
+
+    async def check_account(self) -> str:
+        """List our own channel, which costs one of the 10,000 units of a day."""
+        for each in _items(await self._list("channels", part="snippet", mine="true")):
+            title = str(_part(each, "snippet").get("title") or "")
+            return f"YouTube accepts the consent for the channel {title!r:.100}"
+        raise ProviderRejected("the consent is valid, but its Google account has no YouTube channel: create one")
 
     async def begin(self, video: VideoToPublish, size: int) -> str:
         answer = await self._request_checked(
@@ -232,7 +250,7 @@ class YouTube:
         return (session, client, self._settings.refresh_token.get_secret_value(), self._tokens.last)
 
 
-def _guard(settings: YouTubeSettings) -> Guard:
+def build_guard(settings: YouTubeSettings) -> Guard:
     guard = Guard()
     for url in (settings.base_url, settings.upload_url, settings.token_url):
         guard = guard.with_origin_of(url)

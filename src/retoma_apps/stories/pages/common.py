@@ -24,14 +24,16 @@ _PROVIDERS: dict[str, Sequence[type[Provider]]] = {
 
 
 class StoryPages:
-    def __init__(self, services: Services) -> None:
-        self.services = services
+    async def get_services(self, context: PageContext, channel: str | None = None) -> Services:
+        """Return the services of a channel; without one, those of channels without connections of their own."""
+        services: Services = await context.client.get_resource("services", tenant=channel)
+        return services
 
     async def get_values(self, context: PageContext) -> dict[str, Any]:
         notice = context.query.get("notice", "")
         offline = {
             service: [name for each in _PROVIDERS[service] for name in each.variables]
-            for service in self.services.offline_services
+            for service in (await self.get_services(context)).offline_services
         }
         return {
             "badges": STATUS_BADGES,

@@ -41,7 +41,7 @@ class StoryListPages(StoryPages):
             next=found[-1].id if len(found) == PAGE_SIZE else None,
             form=form,
             key=str(uuid4()),
-            topics=self.services.writer.topics or [],
+            topics=(await self.get_services(context)).writer.topics or [],
             **await self.get_values(context),
         )
 
@@ -54,7 +54,8 @@ class StoryListPages(StoryPages):
             order = validate_form(
                 Order, {**given, "languages": languages}, {}, messages.FIELD_ERRORS, context.translator
             )
-            run = await order_story(context.client, order, self.services.writer, key=key and f"page {key}")
+            services = await self.get_services(context, order.channel)
+            run = await order_story(context.client, order, services.writer, key=key and f"page {key}")
         except InvalidForm as error:
             return await self.show(context, 422, Form(given, error.errors))
         except NeedsLanguageModel as error:

@@ -24,6 +24,6 @@ def create_pages(services: Services) -> list[Page]:
         WATCH_URL,
         "stories_watch.html",
         N_("This video does not exist here."),
-        StoryPages(services).get_values,
+        StoryPages().get_values,
     )
-    return [*(page for kind in kinds for page in kind(services).pages), *watch.pages]
+    return [*(page for kind in kinds for page in kind().pages), *watch.pages]

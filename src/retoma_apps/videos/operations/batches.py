@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -21,6 +22,7 @@ from retoma_apps.videos.operations.channels import (
     find_topic_problem,
 )
 from retoma_apps.videos.pipeline import video_batch
+from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps.writing.bundled import NeedsLanguageModel
 from retoma_apps.videos.steps.writing.port import Writer
 
@@ -56,15 +58,16 @@ class BatchSummary:
         return 0 < self.total - self.published - self.failed <= self.in_review
 
 
-async def start_batch(client: Client, order: BatchOrder, writer: Writer, *, key: str | None) -> UUID:
+async def start_batch(client: Client, order: BatchOrder, *, key: str | None) -> UUID:
     """Start a batch and return its run; the same order under the same key returns the first run.
 
     Raise Conflict if the key belongs to another order, TooLate,
-    NeedsLanguageModel if this writer does not know a topic, or InvalidInput if a video occurs twice.
+    NeedsLanguageModel if the writer of a channel does not know its topic, or InvalidInput if a video occurs twice.
     """
     owner = client.tenants.choose_owner(video.channel for video in order.videos)
-    batch = await _plan(client, order, writer)
-    problem = await _find_lateness(client, order) or _find_topic_problem(batch, writer)
+    writers = {name: await _get_writer(client, name) for name in {video.channel for video in order.videos}}
+    batch = await _plan(client, order, writers)
+    problem = await _find_lateness(client, order) or _find_topic_problem(batch, writers)
     if problem and not (key and await client.runs.find_by_key(key, video_batch, tenant=owner)):
         raise problem
     for channel in sorted({video.channel for video in order.videos}):
@@ -157,16 +160,22 @@ async def _find_lateness(client: Client, order: BatchOrder) -> TooLate | None:
     return None
 
 
-def _find_topic_problem(batch: Batch, writer: Writer) -> NeedsLanguageModel | None:
-    problems = (find_topic_problem(video.brief, writer) for video in batch.videos)
+async def _get_writer(client: Client, channel: str) -> Writer:
+    services: Services = await client.get_resource("services", tenant=channel)
+    return services.writer
+
+
+def _find_topic_problem(batch: Batch, writers: Mapping[str, Writer]) -> NeedsLanguageModel | None:
+    problems = (find_topic_problem(video.brief, writers[video.channel]) for video in batch.videos)
     return next((problem for problem in problems if problem), None)
 
 
-async def _plan(client: Client, order: BatchOrder, writer: Writer) -> Batch:
+async def _plan(client: Client, order: BatchOrder, writers: Mapping[str, Writer]) -> Batch:
     channels = {name: await get_channel(client, name) for name in {video.channel for video in order.videos}}
     videos: dict[PlannedVideo, int] = {}
     for number, video in enumerate(order.videos, 1):
-        planned = PlannedVideo(channel=video.channel, brief=create_brief(video, channels[video.channel], writer))
+        brief = create_brief(video, channels[video.channel], writers[video.channel])
+        planned = PlannedVideo(channel=video.channel, brief=brief)
         first = videos.setdefault(planned, number)
         if first != number:
             raise InvalidInput(f"videos: number {number} is the same video as number {first}")

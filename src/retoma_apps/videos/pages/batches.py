@@ -44,7 +44,7 @@ class BatchPages(VideoPages):
             next=found[-1].id if len(found) == PAGE_SIZE else None,
             form=form,
             channels=forms.list_batch_rows(form.fields) if form else [],
-            bundled=self.services.writer.topics or [],
+            bundled=(await self.get_services(context)).writer.topics or [],
             **await self.get_values(context),
         )
 
@@ -54,7 +54,7 @@ class BatchPages(VideoPages):
         try:
             order = forms.parse_batch(given, context.translator, context.time_zone)
             key = f"page {context.idempotency_key[:100]}" if context.idempotency_key else None
-            batch = await batches.start_batch(context.client, order, self.services.writer, key=key)
+            batch = await batches.start_batch(context.client, order, key=key)
         except InvalidForm as error:
             return await self.show_all(context, 422, Form(given, error.errors))
         except TooLate as error:

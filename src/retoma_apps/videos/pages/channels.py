@@ -62,7 +62,7 @@ class ChannelPages(VideoPages):
             action=context.path,
             revision=revision,
             form=form or forms.channel_form(channel),
-            voices=forms.list_voice_choices(self.services.voices),
+            voices=forms.list_voice_choices((await self.get_services(context, name)).voices),
             **await self.get_values(context),
         )
 
@@ -71,7 +71,8 @@ class ChannelPages(VideoPages):
         kept = await get_channel(context.client, name)
         form = Form(given)
         try:
-            channel = forms.parse_channel(given, context.translator, self.services.voices, kept.voice)
+            voices = (await self.get_services(context, name)).voices
+            channel = forms.parse_channel(given, context.translator, voices, kept.voice)
             check_account(context.client, channel, kept)
             await context.client.tenants.set_profile(
                 name, channel.model_dump(), revision=parse_revision(context.fields.get("revision", ""))

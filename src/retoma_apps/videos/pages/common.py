@@ -16,12 +16,15 @@ RECENT = 100  # recent videos whose channels are listed even if they were not se
 
 
 class VideoPages:
-    def __init__(self, services: Services) -> None:
-        self.services = services
+    async def get_services(self, context: PageContext, channel: str | None = None) -> Services:
+        """Return the services of a channel; without one, those of channels without connections of their own."""
+        services: Services = await context.client.get_resource("services", tenant=channel)
+        return services
 
     async def get_values(self, context: PageContext) -> dict[str, Any]:
         notice = context.query.get("notice", "")
-        voice_forms = ", ".join(list_voice_forms(self.services.voices))
+        services = await self.get_services(context)
+        voice_forms = ", ".join(list_voice_forms(services.voices))
         return {
             "stage_name": lambda stage: context.translate(messages.STAGE_NAMES[stage]),
             "field_label": lambda name: context.translate(messages.FIELD_LABELS[name]),
@@ -30,7 +33,7 @@ class VideoPages:
             "offline_name": lambda service: context.translate(messages.OFFLINE_NAMES[service]),
             "offline_sentence": lambda service: context.translate(messages.OFFLINE_SENTENCES[service]),
             "now": await context.client.now(),
-            "offline": offline_variables(self.services),
+            "offline": offline_variables(services),
             # The address names it, and anyone can write an address.
             "own_notice": context.translate(messages.NOTICES[notice]) if notice in messages.NOTICES else None,
         }

@@ -49,7 +49,7 @@ class VideoListPages(VideoPages):
             badges=STAGE_BADGES,
             safe_link=safe_link,
             channels=await self.list_channels(context.client) if form else [],
-            topics=self.services.writer.topics or [],
+            topics=(await self.get_services(context)).writer.topics or [],
             **await self.get_values(context),
         )
 
@@ -59,7 +59,8 @@ class VideoListPages(VideoPages):
         try:
             order = forms.parse_order(given, context.translator, context.time_zone)
             key = context.fields.get("key", "")[:100] or None
-            await start_video(context.client, order, self.services.writer, key=key and f"page {key}")
+            services = await self.get_services(context, order.channel)
+            await start_video(context.client, order, services.writer, key=key and f"page {key}")
         except InvalidForm as error:
             return await self.show(context, 422, Form(given, error.errors))
         except NeedsLanguageModel as error:

@@ -36,7 +36,7 @@ def create_pages(services: Services) -> list[Page]:
         WATCH_URL,
         "videos_watch.html",
         N_("This video does not exist here."),
-        VideoPages(services).get_values,
+        VideoPages().get_values,
     )
     waveforms = WaveformPages(services.files, WAVEFORM_URL)
-    return [*(page for kind in kinds for page in kind(services).pages), *watch.pages, *waveforms.pages]
+    return [*(page for kind in kinds for page in kind().pages), *watch.pages, *waveforms.pages]

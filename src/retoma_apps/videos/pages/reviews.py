@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from retoma.records import Review
+from retoma.records import Review, Run
 from retoma.server import PageContext
 from retoma_apps.media.assembly import MAX_LENGTH_DIFFERENCE
 from retoma_apps.media.models import Line
@@ -56,23 +56,23 @@ async def get_review_values(context: PageContext, review: Review) -> Mapping[str
     )
     lines = narration.lines if narration else []
     shown = list_shown_clips(broll.clips, lines) if broll else []
+    services: Services = await context.client.get_resource("services", tenant=run.tenant)
     return {
-        "field_choices": {"feedback.voice": _list_voices(context, run.input["language"])},
+        "field_choices": {"feedback.voice": _list_voices(services, run)},
         "peaks_url": lambda file: WAVEFORM_URL.format(run=review.run, digest=file["file"]),
         "scene_starts": estimate_scene_starts(script) if script else [],
         "lines": [line.model_dump() for line in lines],
         "shown_clips": shown,
         "film_checks": list(check_film(context, film, narration, broll, script, shown)),
+        "is_partly_offline": bool(services.offline_services),
         "spent": await context.client.costs.get_totals(by=(), run=review.run),
         "budget": run.input.get("budget"),
     }
 
 
-def _list_voices(context: PageContext, language: str) -> list[str]:
-    """List the known voices that have a key here and speak the language."""
-    assert context.application is not None
-    services: Services = context.application.resources["services"]
-    return [name for name in KNOWN_VOICES if can_speak(name, language, services.voices)]
+def _list_voices(services: Services, run: Run) -> list[str]:
+    """List the known voices that have a key in the run's channel and speak its language."""
+    return [name for name in KNOWN_VOICES if can_speak(name, run.input["language"], services.voices)]
 
 
 def _load(kind: Any, value: Any) -> Any:

@@ -142,6 +142,7 @@ begin
   delete from retoma.schedules where tenant = p_tenant;
   delete from retoma.budget_warnings w using retoma.budgets b where b.id = w.budget and b.tenant = p_tenant;
   delete from retoma.budgets where tenant = p_tenant;
+  delete from retoma.connections where tenant = p_tenant;
   delete from retoma.person_roles where tenant = p_tenant;
   delete from retoma.removed_decisions where tenant = p_tenant;
   delete from retoma.notifications where tenant = p_tenant;
