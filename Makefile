@@ -71,7 +71,7 @@ sbom: .venv/dev.stamp .venv/deploy.stamp
 lock: .venv/dev.stamp
 	$(BIN)/python -m pip install --quiet uv==0.13.7
 	for set in run:build dev:dev; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-		--generate-hashes --no-header pyproject.toml --extra media --extra classifier --extra oidc --group $${set#*:} -o requirements/$${set%:*}.txt; done
+		--generate-hashes --no-header pyproject.toml --extra media --extra classifier --extra oidc --extra tracing --group $${set#*:} -o requirements/$${set%:*}.txt; done
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 		--constraint requirements/dev.txt --group deploy -o requirements/deploy.txt
 

@@ -178,6 +178,7 @@ async def empty_database(database: Database) -> None:
         except asyncpg.DeadlockDetectedError:  # with the last call of a process that the test before has killed
             await connection.execute(delete)
         await connection.execute("update retoma.metric_cursor set through = 0, next = 0, writers = '{}'")
+        await connection.execute("update retoma.trace_cursor set through = 0, next = 0, writers = '{}', read_at = null")
         await connection.execute(
             "delete from retoma.retention_progress; insert into retoma.retention_progress default values"
         )

@@ -11,6 +11,7 @@ from pydantic_settings import DotEnvSettingsSource
 PROJECT = Path(__file__).parents[1]
 PROJECT_PREFIXES = (
     "RETOMA_",
+    "OTEL_",
     *("AWS_", "AZURE_SPEECH_", "ELEVENLABS_", "IMAGES_", "OPENROUTER_", "PEXELS_", "RUNPOD_", "SPEECH_"),
     *("WORDPRESS_", "YOUTUBE_"),
     *("AUTOWRITER_", "CLASSIFIER_", "DATAFORSEO_", "GPU_", "JOB_TIMEOUT_MS", "STORIES_", "VIDEOS_", "WEBHOOK_"),

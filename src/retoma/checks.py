@@ -27,7 +27,7 @@ def check_extra(extra: str, if_missing: Level = "warning") -> Finding:
     """Check whether an extra of this package is installed. Return a finding of the level `if_missing` if it is not."""
     subject = f"extra {extra}"
     if missing := list_missing(extra):
-        return Finding(if_missing, subject, f"not installed: {', '.join(missing)}", _install_command(extra))
+        return Finding(if_missing, subject, f"not installed: {', '.join(missing)}", get_install_command(extra))
     return Finding("ok", subject, "installed: " + ", ".join(f"{part} {version(part)}" for part in list_extras()[extra]))
 
 
@@ -53,7 +53,7 @@ def _is_installed(part: str) -> bool:
     return True
 
 
-def _install_command(extra: str) -> str:
+def get_install_command(extra: str) -> str:
     """Return the command, with the path of this interpreter and from the source checkout if there is one."""
     program, folder = Path(sys.executable), Path.cwd()
     python = str(program.relative_to(folder) if program.is_relative_to(folder) else program)

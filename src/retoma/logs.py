@@ -7,7 +7,8 @@ can be searched for. Write one as
     log.warning("heartbeat_missed", message="could not send a heartbeat; retrying", worker=3, error=error)
 
 Lines of the standard library's `logging` look the same. Their event is `log`, or the one in `extra={"event": ...}`.
-Lines written during an attempt, including those of the step's own code, also name its run, step, item and attempt.
+Lines written during an attempt, including those of the step's own code, also name its run, step, item and attempt. If
+traces are exported, lines of an attempt or a request have the ids of its span, in JSON.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from structlog.types import Processor
 from retoma.errors import get_class_name, read_message
 from retoma.masking import mask_json, mask_secrets
 from retoma.terminal import escape_text
+from retoma.trace_context import CURRENT_SPAN, SpanContext
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 FOREIGN_EVENT = "log"
@@ -50,6 +52,7 @@ class Attempt(Protocol):
 CURRENT_ATTEMPT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 _IS_CONFIGURED = False
 _HIDDEN: list[Callable[[Mapping[str, Any]], bool]] = []
+_IDS_FOR_PROGRAMS = ("trace_id", "span_id")
 _FIRST_KEYS = ("timestamp", "level", "logger", "event", "message")
 _FIELD_ORDER = ("worker", "pipeline", "tenant", "run", "step", "item", "attempt")
 
@@ -100,6 +103,8 @@ def configure_logging() -> None:
     # The HTTP client logs every URL, and a URL may contain a secret.
     for name in ("asyncio", "httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    # It logs each retry of an export, and each span that it drops. Retoma logs when exports begin and end to fail.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
 
 def _drop_hidden(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -142,7 +147,14 @@ def _add_attempt(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMap
         event.setdefault("attempt", of.attempt)
         if of.item:
             event.setdefault("item", of.item)
+    if (span := CURRENT_SPAN.get()) is not None:
+        event = {**describe_span(span.context), **event}
     return event
+
+
+def describe_span(span: SpanContext) -> dict[str, str]:
+    """Return the fields of log lines that belong to a span."""
+    return {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
 
 
 def _move_message(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -180,6 +192,8 @@ def _format_line(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
     code = escape_text(str(event.pop("event", FOREIGN_EVENT)))
     message = escape_text(str(event.pop("message", "")))
     stack = event.pop("exception", None)
+    for name in _IDS_FOR_PROGRAMS:
+        event.pop(name, None)
     parts = ["" if code == FOREIGN_EVENT else code, message, _format_fields(event), f"[{logger}]"]
     line = f"{at} {level:<8} {'  '.join(filter(None, parts))}"
     return line if stack is None else "\n    ".join([line, *(escape_text(part) for part in str(stack).splitlines())])

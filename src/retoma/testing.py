@@ -203,6 +203,7 @@ class ManualWorker:
             await ended.wait()
             ended.clear()
             outcomes |= {outcome.claim.key: outcome for outcome in executor.collect()}
+        executor.record_spans([*outcomes.values()])
         await log_failed_attempts([*outcomes.values()], self._tenants)
         return [outcomes[claim.key] for claim in claims]
 

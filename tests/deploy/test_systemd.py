@@ -78,5 +78,10 @@ def test_secrets_are_credentials(unit: str) -> None:
 
 def test_the_example_has_settings_and_no_secret() -> None:
     names = re.findall(r"^#?([A-Z_]+)=", read("retoma.env"), re.MULTILINE)
-    assert {name.removeprefix("RETOMA_").lower() for name in names} <= {*Settings.model_fields, "files_url", "log"}
+    assert {name.removeprefix("RETOMA_").lower() for name in names} <= {
+        *Settings.model_fields,
+        "files_url",
+        "log",
+        "otel_exporter_otlp_endpoint",
+    }
     assert not {"RETOMA_DATABASE_URL", "RETOMA_WEBHOOK_SECRET"} & set(names)

@@ -208,6 +208,7 @@ async def test_a_worker_death_is_recorded_and_counted_with_the_attempt(open_sand
             {
                 "code": "WORKER_DIED",
                 "message": "its worker died or could not reach the database for too long",
+                "fence": 1,
             },
         )
 

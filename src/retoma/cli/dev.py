@@ -29,7 +29,7 @@ from retoma.cli.dev_links import DevLinks
 from retoma.cli.http_server import bind_socket, get_address, run_server
 from retoma.cli.messages import gettext
 from retoma.cli.options import AppLocation, Concurrency
-from retoma.cli.serve import export_address
+from retoma.cli.serve import SERVICE, export_address
 from retoma.cli.worker_process import SupervisedWorker
 from retoma.client import Client, connect
 from retoma.outgoing import LOOPBACK as THIS_MACHINE
@@ -37,6 +37,7 @@ from retoma.privileges import hide_process
 from retoma.server import make_server
 from retoma.settings import Settings
 from retoma.terminal import escape_text
+from retoma.tracing import TRACES
 
 DEMO = "retoma.demo:app"
 DEMO_CONCURRENCY = 4
@@ -107,7 +108,8 @@ def dev(
         worker = [location, "-c", str(DEMO_CONCURRENCY if built_in else concurrency)]
         with served_applications.record(settings.home, location, loaded):
             work = _dev(loaded, settings, listening, token, location, worker, demo=demo, once=once)
-            with closing(work):  # a signal may stop the process before the coroutine starts
+            # A signal may stop the process before the coroutine starts.
+            with closing(work), TRACES.exporting(SERVICE):
                 code = process_exit.run(work)
     if code == RELOAD_CODE:
         reload.restart(bound_port, token)

@@ -30,6 +30,7 @@ from retoma.states import RunState
 from retoma.store import backups, health, metrics, migrate, restores, servers, workers
 from retoma.store.database import Database
 from retoma.terminal import escape_text
+from retoma.tracing.traces import check_traces
 
 OLD_TRANSACTION = timedelta(minutes=1)
 OLD_BACKUP = timedelta(days=7)
@@ -72,6 +73,7 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "warning", "RETOMA_PUBLIC_URL", NO_PUBLIC_URL, "set it, for example to https://retoma.example.com"
         )
+    yield check_traces()
 
 
 def _load_applications(settings: Settings) -> tuple[list[App], list[Finding]]:

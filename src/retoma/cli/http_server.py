@@ -23,6 +23,7 @@ from retoma.client.schedule_starts import run_schedules
 from retoma.engine.background_loops import run_in_background, run_with_restarts
 from retoma.engine.bulk_actions import advance_actions_forever
 from retoma.engine.retention import remove_forever
+from retoma.engine.run_traces import run_tracing
 from retoma.errors import DatabaseUnavailable
 from retoma.files import FileStore
 from retoma.settings import Settings
@@ -129,6 +130,7 @@ async def run_maintenance(
         run_in_background(run_with_restarts("maintenance", maintenance.run)),
         run_in_background(run_with_restarts("bulk_actions", advance_actions)),
         run_in_background(run_with_restarts("retention", remove_runs)),
+        run_tracing(database),
     ):
         yield
     with suppress(DatabaseUnavailable):  # the record expires after the heartbeat timeout

@@ -26,6 +26,7 @@ from retoma.settings import Settings
 from retoma.store import people
 
 log = get_logger(__name__)
+SERVICE = "retoma-server"
 OLD_PASSWORD_SETTING = "RETOMA_ADMIN_PASSWORD_HASH"  # noqa: S105  (the name of a setting)
 NO_PUBLIC_URL = "is not set, but other machines can reach the server: links and callbacks point to 127.0.0.1"
 
@@ -67,11 +68,11 @@ def serve(
         export_address(listening)
         location = app or settings.app
         if not location:
-            run_process(_serve(None, settings, listening))
+            run_process(_serve(None, settings, listening), SERVICE)
             return
         loaded = application.load(location, settings)
         with served_applications.record(settings.home, location, loaded):
-            run_process(_serve(loaded, settings, listening))
+            run_process(_serve(loaded, settings, listening), SERVICE)
 
 
 def lacks_public_url(settings: Settings) -> bool:

@@ -26,6 +26,7 @@ from retoma.client.schedule_starts import run_schedules
 from retoma.encryption import Keyring
 from retoma.engine.background_loops import run_in_background, run_with_restarts
 from retoma.engine.retention import remove_forever
+from retoma.engine.run_traces import run_tracing
 from retoma.errors import UnsafeUrl
 from retoma.logs import get_logger
 from retoma.notifications.sender import open_sender
@@ -33,10 +34,12 @@ from retoma.outgoing import Guard, HttpClient
 from retoma.privileges import hide_process
 from retoma.settings import Settings
 from retoma.store.database import Database
+from retoma.tracing import TRACES
 from retoma.webhooks.sender import Sender
 from retoma.worker.worker import Worker, make_default_name
 
 log = get_logger(__name__)
+SERVICE = "retoma-worker"
 MAX_ENDPOINTS = 1_000
 FINISH_TIMEOUT = 30.0  # seconds, once every job is recorded, for webhooks under way and the closing of resources
 BLOCKED_EXIT_CODE = 70  # exit code after a step blocked the event loop
@@ -125,11 +128,12 @@ def worker(
         run_process(_run_worker(loaded, settings, queues, concurrency, name, watches_stdin=until_stdin_closes))
 
 
-def run_process(work: Coroutine[Any, Any, None]) -> None:
-    """Run the main coroutine of a long-lived process."""
+def run_process(work: Coroutine[Any, Any, None], service: str = SERVICE) -> None:
+    """Run the main coroutine of a long-lived process, whose traces are those of a service of this name."""
     hide_process()
     collect_rarely()
-    process_exit.run(_run_with_gc(work), _loop_factory())
+    with TRACES.exporting(service):
+        process_exit.run(_run_with_gc(work), _loop_factory())
 
 
 async def _run_with_gc(work: Coroutine[Any, Any, None]) -> None:
@@ -161,7 +165,7 @@ async def _run_worker(
         removing = run_in_background(
             run_with_restarts("retention", partial(remove_forever, database, settings.retention, app.file_stores))
         )
-        async with checking, removing, _send_and_schedule(app, database, settings):
+        async with checking, removing, run_tracing(database), _send_and_schedule(app, database, settings):
             await worker.run()
     log.info("worker_stopped", message="the worker has stopped", worker=worker.name)
 

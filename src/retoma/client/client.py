@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from copy import copy
 from datetime import datetime, timedelta
@@ -31,6 +32,7 @@ from retoma.client.retention import Retention
 from retoma.client.reviews import Reviews
 from retoma.client.runs import Runs, describe_failure
 from retoma.client.schedules import Schedules
+from retoma.client.start_span import record_starts
 from retoma.client.starts import build_start
 from retoma.client.tenants import TenantProfiles
 from retoma.client.validation import (
@@ -53,6 +55,7 @@ from retoma.states import RunState
 from retoma.store.audit_log import PendingEntry
 from retoma.store.database import Database
 from retoma.store.tenants import DEFAULT
+from retoma.tracing import TRACES
 
 
 class Client:
@@ -188,6 +191,7 @@ class Client:
         `retries` times, whatever its step declares. Events of the run are sent to `webhook`; if the key was used
         before, to the webhook of the first start.
         """
+        began = time.time_ns()
         check_limits(resumes, retries, deadline)
         start = await build_start(
             self._core, pipeline, inputs, tenant=tenant, key=key, run_at=run_at, priority=priority, request=request
@@ -195,9 +199,12 @@ class Client:
         wanted = start._replace(
             resumes=resumes, retries=retries, deadline=deadline, webhook=self._encode_webhook(webhook)
         )
-        if not self._core.records_starts:
-            return await self._core.starter.start(wanted)
-        (started,) = await start_alone(self._recording_start(pipeline, [wanted]), [wanted])
+        if self._core.records_starts:
+            (started,) = await start_alone(self._recording_start(pipeline, [wanted]), [wanted])
+        else:
+            started = await self._core.starter.start(wanted)
+        if TRACES.is_on:
+            record_starts([started], pipeline, tenant, began)
         return started
 
     async def start_many(
@@ -214,6 +221,7 @@ class Client:
 
         With the same `key` and the same inputs, return the same runs; with others, raise KeyReused and start none.
         """
+        began = time.time_ns()
         pipeline = self._core.get_pipeline(pipeline)
         check_start_options(tenant=tenant, key=key, priority=priority, run_at=None)
         texts, titles, digest = await encode_inputs(pipeline, inputs, tenant, keyed=key is not None)
@@ -235,10 +243,14 @@ class Client:
             for number, (one, title) in enumerate(zip(texts, titles, strict=True))
         )
         if self._core.records_starts:
-            return await self._start_recorded(pipeline, list(starts))
-        # With a key, start the first run separately: if the key belongs to other inputs, none of the others may start.
-        first = islice(starts, int(key is not None))
-        return [*await self._core.starter.start_many(first), *await self._core.starter.start_many(starts)]
+            started = await self._start_recorded(pipeline, list(starts))
+        else:
+            # With a key, start the first run separately: if it belongs to other inputs, none of the others may start.
+            first = islice(starts, int(key is not None))
+            started = [*await self._core.starter.start_many(first), *await self._core.starter.start_many(starts)]
+        if TRACES.is_on:
+            record_starts(started, pipeline, tenant, began)
+        return started
 
     async def _start_recorded(self, pipeline: Pipeline, starts: Sequence[StartRequest]) -> list[StartedRun]:
         recording, started = self._recording_start(pipeline, starts), []

@@ -85,6 +85,7 @@ class Context:
 
     If a person sent the work back, `feedback` is their feedback. In a rerun, `previous_result` is the last result of
     this job, as JSON values. If the step takes a provider chain, `provider` is the name of the provider that it got.
+    `traceparent` is the header of W3C Trace Context that names this attempt, None unless the worker exports traces.
     """
 
     run: UUID
@@ -98,6 +99,7 @@ class Context:
     feedback: Feedback | None = None
     previous_result: Any = None
     provider: str | None = None
+    traceparent: str | None = None
     paths: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     backend: ContextBackend | None = field(default=None, repr=False, compare=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json as json_
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ import httpx2
 from retoma.errors import NoResponse
 from retoma.outgoing.connector import GuardedConnector, Resolver, resolve_by_system
 from retoma.outgoing.guard import Guard
+from retoma.trace_context import begin_call, end_call
+from retoma.tracing import TRACES
 
 CONNECT_SECONDS = 5.0
 USER_AGENT = f"Retoma/{version('retoma')}"
@@ -118,6 +121,7 @@ class HttpClient:
         self, method: str, url: str, headers: Headers | None, content: Any, timeout: float
     ) -> AsyncIterator[httpcore2.Response]:
         target = self.guard.check(url)
+        call = begin_call(method, target.host, target.port) if TRACES.is_on else None
         try:
             async with (
                 asyncio.timeout(timeout),
@@ -129,6 +133,8 @@ class HttpClient:
                     extensions={"timeout": {"connect": min(CONNECT_SECONDS, timeout), "pool": timeout}},
                 ) as response,
             ):
+                if call is not None:
+                    call.status = response.status
                 yield response
         except TimeoutError as error:
             raise NoResponse(
@@ -142,6 +148,9 @@ class HttpClient:
             raise NoResponse(
                 f"{target.origin} broke the connection: {_describe_error(error)}", maybe_sent=True
             ) from error
+        finally:
+            if call is not None:
+                end_call(call, sys.exc_info()[1])
 
 
 async def _read_body(response: httpcore2.Response, limit: int) -> tuple[bytes, bool]:

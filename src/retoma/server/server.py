@@ -25,6 +25,7 @@ from retoma.server.principal import get_route_access
 from retoma.server.public_url_check import PublicUrlCheck
 from retoma.server.request_limits import RequestLimits
 from retoma.server.request_rate import CountRequests, RequestRate
+from retoma.server.request_traces import TraceRequests
 from retoma.server.routes import (
     actions,
     audit,
@@ -54,6 +55,7 @@ from retoma.server.sessions import Sessions
 from retoma.server.single_sign_on import open_single_sign_on
 from retoma.server.streams import Streams
 from retoma.settings import Settings
+from retoma.tracing import TRACES
 
 API_PREFIX = "/api/v1"
 _API_ROUTERS = (
@@ -90,6 +92,9 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Its own spans contain paths and queries, which may contain tokens. It records them once an application, or
+        # another library, configures OpenTelemetry.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     sessions = Sessions(client, settings)
     dev_auth = None if dev_token is None else DevAuth(dev_token, settings.dev_name or get_user_name())
@@ -115,6 +120,8 @@ def make_server(app: App | None, client: Client, settings: Settings, *, dev_toke
     large_bodies |= {page.path: get_form_limits(page).size for page in uploads}
     server.add_middleware(RequestLimits, large_bodies=large_bodies, auth=auth)
     server.add_middleware(CountRequests, rate=server.state.request_rate)
+    if TRACES.is_on:
+        server.add_middleware(TraceRequests, routes=list_routes(server))
     return server
 
 

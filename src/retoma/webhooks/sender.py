@@ -22,6 +22,7 @@ from retoma.states import DeliveryState
 from retoma.store import deliveries, servers
 from retoma.store.deliveries import ClaimedDelivery, RecordedAttempt
 from retoma.tracebacks import release_frames
+from retoma.tracing import TRACES
 from retoma.webhooks.body import build_body
 from retoma.webhooks.delivery_retries import (
     DeliveryOutcome,
@@ -30,6 +31,7 @@ from retoma.webhooks.delivery_retries import (
     decide_after_response,
     parse_retry_after,
 )
+from retoma.webhooks.delivery_span import get_delivery_span, record_delivery
 
 log = get_logger(__name__)
 TIMEOUT = 10.0
@@ -77,7 +79,7 @@ class Sender(OutboxSender[ClaimedDelivery]):
             release_frames(error)
 
     async def _attempt_delivery(self, delivery: ClaimedDelivery) -> None:
-        began = time.monotonic()
+        began, started_at = time.monotonic(), time.time_ns()
         response, error = None, None
         try:
             body = await self._get_or_freeze_body(delivery)
@@ -107,6 +109,8 @@ class Sender(OutboxSender[ClaimedDelivery]):
                 f"an unexpected error on this side: {type(unforeseen).__name__}: {unforeseen}",
             )
             release_frames(unforeseen)
+        if TRACES.is_on:
+            record_delivery(delivery, started_at, None if response is None else response.status, error)
         await self._record(delivery, decision, timedelta(seconds=time.monotonic() - began), response, error)
 
     async def _decide_after_refusal(self, delivery: ClaimedDelivery) -> RetryDecision:
@@ -141,6 +145,8 @@ class Sender(OutboxSender[ClaimedDelivery]):
         headers = sign_headers(
             self._list_secrets(delivery), str(delivery.id), delivery.now, body, attempt=delivery.schedule_attempt
         )
+        if TRACES.is_on:
+            headers["traceparent"] = get_delivery_span(delivery).traceparent
         return await self._outgoing.request(
             "POST",
             delivery.url,

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from retoma.engine.outcomes import Failure, Outcome, OverBudget, Retried
 from retoma.errors import DatabaseUnavailable
-from retoma.logs import get_logger
+from retoma.logs import describe_span, get_logger
 from retoma.records import describe_recorded_error
 from retoma.store.tenants import Tenants
+from retoma.tracing import TRACES
+from retoma.worker.attempt_span import get_log_span
 
 log = get_logger(__name__)
 
@@ -49,6 +51,8 @@ def _log_failed_attempt(outcome: Failure | Retried, tenant: str) -> None:
     about |= {"code": outcome.error.code, "error": error} | ({"item": claim.item} if claim.item else {})
     providers = {"provider": outcome.error.provider, "next_provider": outcome.error.next_provider}
     about |= {name: value for name, value in providers.items() if value is not None}
+    if TRACES.is_on:
+        about |= describe_span(get_log_span(claim))
     if isinstance(outcome, Failure):
         log.error("job_failed", message="an attempt failed, and no worker will retry it", **about)
     else:

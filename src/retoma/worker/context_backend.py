@@ -48,8 +48,10 @@ from retoma.store import clock, effects, external_work, tenant_facts, tenant_pro
 from retoma.store.database import Database
 from retoma.store.external_work import StartedChild
 from retoma.store.tenant_files import grant_files
+from retoma.tracing import TRACES
 from retoma.worker import child_runs
 from retoma.worker.attempt_provider_buffer import AttemptProviderBuffer
+from retoma.worker.attempt_span import add_charge
 from retoma.worker.chain_provider import ChainProvider, ProviderUsedUp
 from retoma.worker.charge_buffer import ChargeBuffer
 from retoma.worker.child_runs import Child
@@ -110,6 +112,8 @@ class AttemptContextBackend:
 
     def charge(self, charge: Charge) -> None:
         self._backends.charge_buffer.add(self._claim, charge)
+        if TRACES.is_on:
+            add_charge(charge)
 
     async def now(self) -> datetime:
         return await clock.now(self._backends.database)

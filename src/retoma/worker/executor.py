@@ -13,6 +13,7 @@ from retoma.engine.claim_protocol import Claim
 from retoma.engine.outcomes import Outcome
 from retoma.identifiers import ClaimKey
 from retoma.records import JobStack
+from retoma.worker.attempt_span import AttemptSpan, record_span
 from retoma.worker.context_backend import CALL_GRACE
 from retoma.worker.step_runner import JobAttempt, StepRunner
 
@@ -47,6 +48,7 @@ class Executor:
         self._prefetched: deque[Claim] = deque()
         self._suspects: set[ClaimKey] = set()
         self._outcomes: list[Outcome] = []
+        self._spans: dict[ClaimKey, AttemptSpan] = {}  # of attempts that have ended
         self._mean_seconds = INITIAL_MEAN_SECONDS
         self._check_timer: asyncio.TimerHandle | None = None
         self._checked_at = time.monotonic()
@@ -133,6 +135,12 @@ class Executor:
         self._suspects -= ended
         return collected
 
+    def record_spans(self, recorded: Sequence[Outcome]) -> None:
+        """Trace attempts whose outcomes the database has. The outcome may differ from the one that was collected."""
+        for outcome in recorded if self._spans else ():
+            if (span := self._spans.pop(outcome.claim.key, None)) is not None:
+                record_span(span, outcome)
+
     def cancel(self, jobs: set[ClaimKey]) -> None:
         """Cancel these jobs, which are no longer wanted. Return those that have not started."""
         for key, running in self._running.items():
@@ -214,7 +222,10 @@ class Executor:
         return time.monotonic() >= job.attempt.started_at + SUSPECT_TRIAL
 
     def _finish(self, outcome: Outcome) -> None:
-        del self._running[outcome.claim.key]
+        span = self._running.pop(outcome.claim.key).attempt.span
+        if span is not None:
+            span.ended_at = time.time_ns()
+            self._spans[outcome.claim.key] = span
         self._report(outcome)
         self._start_prefetched()
 

@@ -27,7 +27,9 @@ from retoma.store import budgets, charges, revisions, runs
 from retoma.store.database import Database
 from retoma.store.revisions import PreviousWork
 from retoma.store.tenants import Tenants
+from retoma.tracing import TRACES
 from retoma.worker.attempt import build_crash_outcome, build_failure_outcome, build_timeout_outcome, run_attempt
+from retoma.worker.attempt_span import AttemptSpan, begin_span
 from retoma.worker.context_backend import ContextBackends
 from retoma.worker.passed_budget import describe_passed_budget
 from retoma.worker.process_pool import ProcessPool
@@ -80,11 +82,12 @@ class StepRunner:
 class JobAttempt:
     """One attempt at a job. Its function starts some time after `run`: only then its time limit begins."""
 
-    __slots__ = ("_context_claim", "_runner", "_step_call", "claim", "deadline", "started_at")
+    __slots__ = ("_context_claim", "_runner", "_step_call", "claim", "deadline", "span", "started_at")
 
     def __init__(self, runner: StepRunner, claim: Claim, step_call: StepCall) -> None:
         self.claim = self._context_claim = claim  # once its data was loaded, `claim` is the claim with these
         self.started_at: float | None = None  # monotonic, when the function started
+        self.span: AttemptSpan | None = None  # if traces are exported
         self._runner = runner
         self._step_call = step_call
         self.deadline = time.monotonic() + self.time_limit + START_TIMEOUT
@@ -110,6 +113,8 @@ class JobAttempt:
         """Load the data, then run the step's function in the event loop, a thread or a child process."""
         CURRENT_ATTEMPT.set(self._context_claim)  # for the task of this attempt, which ends with it
         try:
+            if TRACES.is_on:
+                await self._begin_span()
             await self._load_data()
             before = await self._load_previous_work()
             if before and (resolved := resolve_without_attempt(self._step_call, self.claim, before)):
@@ -142,6 +147,11 @@ class JobAttempt:
         if self.started_at is None:
             return outcomes.Returned(self.claim, delay=UNAVAILABLE_DELAY)
         return build_timeout_outcome(self._step_call, self.claim, self.time_limit, advice)
+
+    async def _begin_span(self) -> None:
+        claim = self.claim
+        self.span = begin_span(claim, self._step_call.step.pipeline, self._runner.context_backends.worker)
+        self.span.tenant = await self._runner.tenants.get_name(claim.tenant)
 
     def _start(self) -> None:
         """Begin the time limit: until now the attempt waited for the database, a file or a child process."""
@@ -188,6 +198,8 @@ class JobAttempt:
             return outcomes.Returned(self.claim, chosen.delay, NO_PROVIDER)
         self._step_call = self._step_call.with_provider(chosen)
         self._runner.context_backends.attempt_providers.add(self.claim, chosen.name)
+        if self.span is not None:
+            self.span.provider = chosen.name
         return None
 
     async def _bind_tenant(self) -> Outcome | None:
@@ -247,6 +259,7 @@ class JobAttempt:
             if previous_work and previous_work.previous_result
             else None,
             provider=None if self._step_call.provider is None else self._step_call.provider.name,
+            traceparent=None if self.span is None else self.span.context.traceparent,
             paths=await self._fetch_paths(),
             backend=self._runner.context_backends.create(claim, self._step_call),
         )

@@ -271,6 +271,7 @@ class WorkerSession:
 
     def _apply_response(self, response: ClaimResponse, outcomes: list[Outcome], limit: int) -> None:
         self._count_rejected(response.rejected)
+        self._executor.record_spans(outcomes)
         taken = complete_claims(response, outcomes, self._served_versions)
         self._executor.take(taken)
         if response.claimed:

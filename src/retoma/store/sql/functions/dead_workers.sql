@@ -40,7 +40,10 @@ begin
            p_worker, v_now, h.run, h.step, h.item, h.revision, h.fence,
            retoma.resolve_outcomes(h.run, h.step, h.item, h.revision, array_fill(p_outcome, array[h.jobs])),
            array_fill(interval '0', array[h.jobs]), h.spent_ms, array_fill(p_code, array[h.jobs]),
-           array_fill(json_build_object('code', p_code, 'message', retoma.deregistration_message(p_code)), array[h.jobs])) recorded
+           -- The fencing token identifies the attempt in the trace of its run, where nobody else reports it.
+           array(select json_build_object('code', p_code, 'message', retoma.deregistration_message(p_code), 'fence', f.fence)
+                   from unnest(h.fence) with ordinality as f (fence, ordinal)
+                  order by f.ordinal)) recorded
    where h.jobs > 0;
   if v_outcomes.o_events is not null or v_outcomes.o_failed is not null then
     perform retoma.propagate(v_now, v_outcomes.o_events, v_outcomes.o_failed);

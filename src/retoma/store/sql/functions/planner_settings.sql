@@ -19,7 +19,7 @@ begin
                        process_due_reviews, reap_dead_workers, record_callback, record_delivery_attempt, record_look, record_poll,
                        record_provider_reports, redeliver, release_due_jobs, remove_expired_runs, remove_role, repair_runs, rerun_failed, rerun_steps,
                        reserve_budget, resolve_orphan, resume_once, resume_run, resume_schedule, retry_job, set_role, sign_on, skip_items,
-                       start_children, start_runs, trigger_schedule, undo_decision, update_metric_counters}'::text[]),
+                       start_children, start_runs, take_ended_runs, trigger_schedule, undo_decision, update_metric_counters}'::text[]),
     (c_nested_loops, '{claim_messages, notify_of_budget, notify_of_review, notify_test, prepare_message, record_message_attempt, resend_messages}'),
     (c_indexes_only, '{busy_workers, jobs_by_pool, jobs_by_queue, jobs_of_tenant_by_queue, next_ready_jobs, next_ready_jobs_by_step, queue_load,
                        ready_since, runs_not_started, sample_queues, select_bulk_targets}'),
