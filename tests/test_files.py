@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from retoma import File
 from retoma.define.file import find_files
 from retoma.errors import TooLarge
 from retoma.files import FileSettings, FileStore, OpenedFile, create_file_store
+from tests.full_disk import files_of_at_most
 
 ABC = sha256(b"abc").hexdigest()
 
@@ -71,17 +70,6 @@ async def test_a_disk_that_is_full_keeps_no_part_of_a_file(files: FileStore, tmp
         await files.save(content)
     assert list_kept(tmp_path) == []
     assert await files.has(await files.save(content))
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """In this process a longer one cannot be written, as on a disk that has no more room."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_a_file_is_available_only_with_its_declared_length(files: FileStore) -> None:

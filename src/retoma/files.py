@@ -221,11 +221,23 @@ class FileStore:
         await self._put(_check_key(key), content, {"Content-Type": _guess_media_type(key)})
 
     async def list_keys(self) -> AsyncIterator[tuple[str, int]]:
-        """Yield the key and the size of each stored file."""
+        """Yield the key and the size of each stored file. Content that is set aside has the key that it has in use.
+
+        Content may come twice, and one that is set aside or brought back meanwhile may not come at all.
+        """
         async for batch in obstore.list(self._store):
             for found in batch:
                 if KEY.fullmatch(found["path"]):
-                    yield found["path"], found["size"]
+                    digest = get_digest(found["path"])
+                    yield _content_key(digest) if digest else found["path"], found["size"]
+
+    async def open_in_place(self, key: str) -> OpenedFile | None:
+        """Open the file as `open_key` does; if it is set aside, without bringing it back."""
+        opened, digest = await self.open_key(key), get_digest(key)
+        if opened is None and digest is not None:
+            # The last one is for content that was brought back between the first two.
+            opened = await self.open_key(_aside_key(digest)) or await self.open_key(key)
+        return opened
 
     @property
     def is_local(self) -> bool:
@@ -323,6 +335,12 @@ async def _read_chunks(content: bytes | Path | AsyncIterable[bytes]) -> AsyncIte
         return
     async for chunk in content:
         yield chunk
+
+
+def get_digest(key: str) -> str | None:
+    """Return the SHA-256 that a key is made of, in use or set aside, or None if it has a key of another kind."""
+    folder, _, name = key.partition("/")
+    return name.rpartition("/")[2] if folder in (_CONTENT, _ASIDE) else None
 
 
 def _content_key(digest: str) -> str:

@@ -18,6 +18,7 @@ from retoma.backups import open_archive, verify_backup
 from retoma.backups.archive import write_archive
 from retoma.errors import BackupFailed, Conflict
 from tests.backups.builders import list_names
+from tests.full_disk import files_of_at_most
 
 DUMP, POSTER = b"a dump", b"a poster"
 POSTER_SHA256 = sha256(POSTER).hexdigest()
@@ -112,6 +113,7 @@ async def test_a_missing_part_is_named(name: str, tmp_path: Path) -> None:
         "content/../x",
         "content/ab/../../../x",
         f"content/{'0' * 2}/{'0' * 64}",  # not the digest of the content
+        f"aside/{'0' * 2}/{'0' * 64}",
         "a\\..\\b",
         "a/\u0000",
     ],
@@ -186,6 +188,24 @@ async def test_a_backup_that_is_interrupted_leaves_nothing(name: str, tmp_path: 
     with pytest.raises(asyncio.CancelledError):
         await write()
     assert list_names(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+async def test_a_disk_that_is_full_leaves_nothing(name: str, tmp_path: Path) -> None:
+    async def write() -> None:
+        async with write_archive(tmp_path / name) as writer:
+            for number in range(200):
+                writer.add(f"files/{number}", write_part(writer.folder / "part", b"x" * 9_999))
+            writer.add("database.dump", write_part(writer.folder / "part", b"x" * 1_000_001))
+
+    with files_of_at_most(1_000_000), pytest.raises(BackupFailed, match=r"cannot write the backup .*File too large"):
+        await write()
+    assert list_names(tmp_path) == []
+
+
+def write_part(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
 
 
 @pytest.mark.parametrize("name", ["backup", "backup.tar"])

@@ -139,6 +139,30 @@ async def test_a_worker_of_the_old_machine_cannot_write_into_the_restored_databa
         await worker.abandon()
 
 
+async def test_a_worker_of_a_restored_database_cannot_write_after_another_restore(tmp_path: Path) -> None:
+    """The same backup is restored twice, while the worker is frozen."""
+    studio = Studio()
+    async with old_machine(studio, tmp_path / "old") as old:
+        await old.client.start("film", {"topic": "claimed"})
+        path = await back_up(old, tmp_path / "backup.tar")
+    async with empty_database() as database:
+        files = open_files(tmp_path / "new")
+        await restore(database, files, path)
+        async with new_machine(studio, database) as first, first.manual_worker() as frozen:
+            outcomes = await frozen.attempt(await frozen.claim())
+            async with database.connection() as connection:
+                await connection.execute("update retoma.workers set heartbeat_at = heartbeat_at - interval '1 hour'")
+            await restore(database, files, path, replace=True)
+            async with new_machine(studio, database) as second, second.manual_worker() as successor:
+                (claim,) = await successor.claim()
+                assert claim.fence != outcomes[0].claim.fence
+                assert successor.worker != frozen.worker
+                frozen._link._link.drop()
+                with pytest.raises(WorkerGone):
+                    await frozen.record_outcomes(outcomes)
+            await frozen.abandon()
+
+
 async def test_held_webhooks_can_be_dropped_and_become_dead_letters(tmp_path: Path) -> None:
     studio = Studio()
     async with receiver() as hook:

@@ -125,7 +125,7 @@ def test_render_workers_are_few_and_strong() -> None:
     assert image["resources"]["requests"]["cpu"] == "250m"
     few, many = (found["ScaledObject", name]["maxReplicaCount"] for name in ("render-workers", "image-workers"))
     assert few * 10 <= many
-    assert "Use few strong machines" in (FOLDER.parent / "docs" / "running.md").read_text()
+    assert "Use a few powerful machines" in (FOLDER.parent / "docs" / "running.md").read_text()
 
 
 async def test_the_triggers_find_their_value_in_a_real_answer(

@@ -101,7 +101,8 @@ class TarWriter(ArchiveWriter):
         path.unlink()
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # after a failed write, it tries to write the rest again
+            self._file.close()
 
     def finish(self) -> Path:
         self._tar.close()

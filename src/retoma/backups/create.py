@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -23,10 +23,9 @@ from retoma.backups.manifest import (
     Files,
     Manifest,
     Part,
-    get_digest,
 )
 from retoma.errors import BackupFailed
-from retoma.files import FileStore
+from retoma.files import FileStore, get_digest
 from retoma.logs import get_logger
 from retoma.records import Actor, AuditAction
 from retoma.store import backups, postgres_programs
@@ -61,8 +60,8 @@ class Estimate:
 async def estimate_size(database: Database, files: FileStore, copy: CopyFiles) -> Estimate:
     async with backups.export_snapshot(database) as snapshot:
         size = await snapshot.get_size()
-    sizes = [size async for _, size in files.list_keys()] if copy is CopyFiles.COPY else []
-    return Estimate(size, len(sizes), sum(sizes))
+    found = await _list_sizes(files) if copy is CopyFiles.COPY else {}
+    return Estimate(size, len(found), sum(found.values()))
 
 
 async def create_backup(
@@ -77,11 +76,11 @@ async def create_backup(
 ) -> Manifest:
     """Write a backup to `to` and return its manifest. Raise Conflict if `to` exists.
 
-    Files are read after the snapshot: a file is stored before any row names it, and never removed by Retoma, so all
+    Files are read after the snapshot: a file is stored before any row names it, and not deleted until the end, so all
     files that the snapshot names are there. Raise BackupFailed if one is missing, unless `allow_missing`.
     """
     backup = uuid4()
-    async with write_archive(to) as writer:
+    async with write_archive(to) as writer, backups.keep_files(database):
         dumped = await _dump_database(database, writer, report)
         stored = await _copy_files(files, writer, copy, dumped.named_files, allow_missing, report)
         manifest = Manifest(
@@ -138,7 +137,7 @@ async def _dump_database(database: Database, writer: ArchiveWriter, report: Repo
             snapshot.taken_at,
             snapshot.server_version,
             tables,
-            await snapshot.list_named_files(tables),
+            await snapshot.list_named_files(),
         )
     writer.add(DATABASE, path)
     return dumped
@@ -165,18 +164,13 @@ class _StoredFiles:
 async def _copy_files(
     files: FileStore, writer: ArchiveWriter, copy: CopyFiles, named: set[str], allow_missing: bool, report: Report
 ) -> _StoredFiles:
-    found = sorted([each async for each in files.list_keys()])
-    missing = tuple(sorted(named - {digest for key, _ in found if (digest := get_digest(key))}))
-    if missing and not allow_missing:
-        shown = ", ".join(missing[:_SHOWN_FILES]) + (" ..." if len(missing) > _SHOWN_FILES else "")
-        raise BackupFailed(
-            f"{len(missing)} files that runs name are not in the file store: {shown}; check RETOMA_FILES_URL and "
-            "RETOMA_HOME, or pass --allow-missing-files if you have deleted them"
-        )
+    found = await _list_files(files, named)
+    missing = _refuse_missing(named, found, allow_missing)
     entries: list[FileEntry] = []
     if copy is CopyFiles.COPY:
-        _require_space(writer.folder, sum(size for _, size in found))
-        entries = await _copy_each(files, writer, found, named, report)
+        _require_space(writer.folder, sum(found.values()))
+        entries = await _copy_each(files, writer, found, report)
+        missing = _refuse_missing(named, [entry.key for entry in entries], allow_missing)
     lines = "".join(f"{entry.model_dump_json()}\n" for entry in entries).encode()
     summary = Files(
         stored_in="folder" if files.is_local else "bucket",
@@ -189,19 +183,43 @@ async def _copy_files(
     return _StoredFiles(summary, _add(writer, FILE_LIST, lines))
 
 
+async def _list_files(files: FileStore, named: set[str]) -> dict[str, int]:
+    """Return the key and the size of each file, in the order of the keys."""
+    found = await _list_sizes(files)
+    if not named <= {get_digest(key) for key in found}:
+        # The listing misses a file that is set aside or brought back meanwhile.
+        found |= await _list_sizes(files)
+    return dict(sorted(found.items()))
+
+
+async def _list_sizes(files: FileStore) -> dict[str, int]:
+    return {key: size async for key, size in files.list_keys()}
+
+
+def _refuse_missing(named: set[str], keys: Iterable[str], allow_missing: bool) -> tuple[str, ...]:
+    """Return the named files that have none of these keys. Raise BackupFailed unless `allow_missing`."""
+    missing = tuple(sorted(named - {get_digest(key) for key in keys}))
+    if missing and not allow_missing:
+        shown = ", ".join(missing[:_SHOWN_FILES]) + (" ..." if len(missing) > _SHOWN_FILES else "")
+        raise BackupFailed(
+            f"{len(missing)} files that runs name are not in the file store: {shown}; check RETOMA_FILES_URL and "
+            "RETOMA_HOME, or pass --allow-missing-files if you have deleted them"
+        )
+    return missing
+
+
 async def _copy_each(
-    files: FileStore, writer: ArchiveWriter, found: list[tuple[str, int]], named: set[str], report: Report
+    files: FileStore, writer: ArchiveWriter, found: Mapping[str, int], report: Report
 ) -> list[FileEntry]:
-    entries: dict[str, FileEntry] = {}
-    done, total = 0, sum(size for _, size in found)
+    """Copy the files that still exist: one that nothing names may have been deleted."""
+    entries: list[FileEntry] = []
+    done, total = 0, sum(found.values())
     written: set[str] = set()
-    for key, _ in found:
+    for key in found:
         part = await _fetch(files, key, writer.folder / "file")
-        digest = get_digest(key)
-        if part is None:  # deleted since it was listed
-            if digest in named:
-                raise BackupFailed(f"the file {digest}, which runs name, was deleted during the backup")
+        if part is None:
             continue
+        digest = get_digest(key)
         if digest is not None and digest != part.sha256:
             raise BackupFailed(
                 f"the file {digest} is damaged: its content has the SHA-256 {part.sha256}; restore it from an earlier "
@@ -213,14 +231,14 @@ async def _copy_each(
         else:
             await asyncio.to_thread(writer.add, entry.name, writer.folder / "file")
         written.add(part.sha256)
-        entries[key] = entry
+        entries.append(entry)
         done += part.size
         report("copy files", done, total)
-    return list(entries.values())
+    return entries
 
 
 async def _fetch(files: FileStore, key: str, to: Path) -> Part | None:
-    opened = await files.open_key(key)
+    opened = await files.open_in_place(key)
     if opened is None:
         return None
     with HashingFile.create(to) as file:
@@ -234,7 +252,7 @@ def _require_space(folder: Path, size: int) -> None:
     if free < size + _SPARE_BYTES:
         raise BackupFailed(
             f"the files have {size:,} bytes, but only {free:,} are free at {folder.parent}: choose another disk with "
-            "--output"
+            "--to"
         )
 
 

@@ -10,12 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from retoma.define.codec import describe_validation_error
 from retoma.errors import BackupFailed
-from retoma.files import KEY
+from retoma.files import KEY, get_digest
 
 FORMAT = 1
 MANIFEST, DATABASE, FILE_LIST, FILES = "manifest.json", "database.dump", "files.jsonl", "files/"
 MAX_BYTES = 16 << 20  # of a manifest
-_CONTENT = "content/"
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
@@ -107,8 +106,3 @@ def parse_entry(line: bytes) -> FileEntry:
     if digest is not None and digest != entry.sha256:
         raise BackupFailed(f"{FILE_LIST} is invalid: the content of {entry.key} has the digest {entry.sha256}")
     return entry
-
-
-def get_digest(key: str) -> str | None:
-    """Return the SHA-256 that a key of the file store is made of, or None if it has a key of another kind."""
-    return key.rpartition("/")[2] if key.startswith(_CONTENT) else None

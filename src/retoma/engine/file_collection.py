@@ -15,9 +15,9 @@ from retoma.files import FileStore, StoredFile
 from retoma.logs import get_logger
 from retoma.store import retention
 from retoma.store.database import Database
+from retoma.store.retention import FILE_GRACE
 
 log = get_logger(__name__)
-GRACE = timedelta(hours=24)
 PASS_INTERVAL = timedelta(hours=24)
 RUNS_PER_INDEX_BATCH = 100
 INDEX_REST_SECONDS = 0.05
@@ -27,7 +27,11 @@ FILES_PER_LOCK = 10  # while it is held, a run that names a file of the same par
 
 
 async def collect_files(
-    database: Database, stores: Collection[FileStore], *, grace: timedelta = GRACE, pause: timedelta = PASS_INTERVAL
+    database: Database,
+    stores: Collection[FileStore],
+    *,
+    grace: timedelta = FILE_GRACE,
+    pause: timedelta = PASS_INTERVAL,
 ) -> int:
     """Check the parts of these file stores that are due. Return how many files were deleted."""
     is_complete = False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,8 +13,9 @@ import asyncpg
 
 from retoma.errors import BackupFailed
 from retoma.store import migrate
-from retoma.store.database import Connection, Database
+from retoma.store.database import DATABASE_ERRORS, Connection, Database
 from retoma.store.migrate import SchemaStatus
+from retoma.store.retention import FILE_GRACE
 from retoma.store.statements import statements
 
 _SQL = statements("backups")
@@ -50,11 +51,11 @@ class Snapshot:
     async def count_rows(self) -> dict[str, int]:
         return await count_rows(self.connection)
 
-    async def list_named_files(self, tables: Collection[str]) -> set[str]:
-        """Return the SHA-256 of all files that rows of these tables name."""
+    async def list_named_files(self) -> set[str]:
+        """Return the SHA-256 of all files that rows name."""
         found = await self.connection.fetch(_SQL["list_named_files"].sql)
-        if "tenant_files" in tables:  # not in a schema of 0.1.0rc1
-            found += await self.connection.fetch(_SQL["list_granted_files"].sql)
+        if await self.connection.fetchval(_SQL["has_file_collection"].sql):
+            found += await self.connection.fetch(_SQL["list_kept_files"].sql, FILE_GRACE)
         return {row["digest"] for row in found}
 
 
@@ -68,6 +69,21 @@ async def export_snapshot(database: Database) -> AsyncIterator[Snapshot]:
             (row,) = await connection.fetch(_SQL["export_snapshot"].sql)
             yield Snapshot(connection, row["snapshot"], row["taken_at"], row["server_version"])
     finally:
+        await database.release_connection(connection)
+
+
+@asynccontextmanager
+async def keep_files(database: Database) -> AsyncIterator[None]:
+    """Keep file collection from deleting files until the block ends. It may still set them aside."""
+    refuse_pooler(database)
+    connection = await database.connect()
+    try:
+        if await connection.fetchval(_SQL["has_file_collection"].sql):
+            await connection.fetch(_SQL["keep_files"].sql)
+        yield
+    finally:
+        with suppress(*DATABASE_ERRORS):
+            await connection.fetch(_SQL["stop_keeping_files"].sql)
         await database.release_connection(connection)
 
 

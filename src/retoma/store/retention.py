@@ -24,6 +24,7 @@ from retoma.store.database import Database
 from retoma.store.statements import statements
 
 _SQL = statements("retention")
+FILE_GRACE = timedelta(hours=24)  # for which a file is kept that nothing names, in use and then set aside
 _HELD, _NEEDED = "RT007", "RT008"
 
 

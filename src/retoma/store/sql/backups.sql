@@ -32,10 +32,28 @@ select f.found[1]
   from retoma.jobs j, regexp_matches(j.output::text, '"file": ?"([0-9a-f]{64})"', 'g') as f (found)
  where position('"file"' in j.output::text) > 0;
 
--- name: list_granted_files
--- The digests of all files that tenants may name.
-select distinct encode(t.digest, 'hex') as digest
-  from retoma.tenant_files t;
+-- name: list_kept_files
+-- The digests of all files that file collection keeps because something names them, or because they were just stored.
+select encode(n.digest, 'hex') as digest
+  from retoma.file_names n
+union
+(select encode(f.digest, 'hex')
+   from retoma.tenant_files f
+ except
+ select encode(u.digest, 'hex')
+   from retoma.list_unnamed_files(array(select f.digest from retoma.tenant_files f), :grace) u);
+
+-- name: has_file_collection
+-- Not in a schema of 0.1.0rc1.
+select to_regprocedure('retoma.lock_files(int, bytea[], interval)') is not null as found;
+
+-- name: keep_files
+-- Keep all files as if this session were naming them (`lock_files`). Waits for a deletion in progress.
+select set_config('idle_session_timeout', '0', false), pg_advisory_lock_shared(retoma.file_lock(shard))
+  from generate_series(0, 255) shard;
+
+-- name: stop_keeping_files
+select pg_advisory_unlock_all();
 
 -- name: record_backup
 insert into retoma.backups (id, taken_at, completed_at, bytes, files)

@@ -13,19 +13,21 @@ begin
   held := held - dropped;
 end $$;
 
--- Release the jobs of all workers. Afterwards no id of a worker and no fence is one that the old machine has used or will use.
+-- Release the jobs of all workers. Afterwards no id of a worker and no fence is one that the old machine has used or will use. The
+-- distance is random, because the old machine may be an earlier restore of the same backup.
 create or replace function retoma.end_leases_of_old_machine() returns int language plpgsql as $$
 declare
   v_jobs int := 0;
+  v_distance int := 1000000 + (random() * 1000000)::int;
   v_worker int;
   v_workers text := pg_get_serial_sequence('retoma.workers', 'id');
 begin
   for v_worker in select id from retoma.workers where ended_at is null order by id loop
     v_jobs := v_jobs + retoma.deregister_worker(v_worker, 'interrupted', 'INTERRUPTED');
   end loop;
-  perform setval(v_workers, nextval(v_workers) + 1000000);
-  update retoma.jobs set fence = fence + 1000000 where ended_at is null;
-  update retoma.effects set fence = fence + 1000000 where done_at is null;
+  perform setval(v_workers, nextval(v_workers) + v_distance);
+  update retoma.jobs set fence = fence + v_distance where ended_at is null;
+  update retoma.effects set fence = fence + v_distance where done_at is null;
   return v_jobs;
 end $$;
 
