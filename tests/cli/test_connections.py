@@ -118,7 +118,13 @@ def test_a_terminal_is_asked_and_does_not_show_what_is_typed(shell: Terminal) ->
     mine, theirs = pty.openpty()
     command = [sys.executable, "-m", "retoma", "connections", "set", "studio"]
     process = subprocess.Popen(
-        command, cwd=shell.folder, env={**os.environ, **shell.variables}, stdin=theirs, stdout=theirs, stderr=theirs
+        command,
+        cwd=shell.folder,
+        env={**os.environ, **shell.variables},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,  # without a terminal of its own, it asks on this one
     )
     os.close(theirs)
     shown = b""

@@ -148,10 +148,17 @@ async def test_runs_of_two_tenants_reach_the_service_with_their_own_keys(
         async def text(*, llm: Llm) -> str:
             return (await llm.ask([Message("user", "hello")], model="openai/gpt-5-mini", max_tokens=10)).text
 
-        resources = {"llm": PerTenant(lambda found: next(iter(llm.configured_providers(found)), None))}
+        built: list[Any] = []
+
+        def build(found: TenantConnections) -> Any:
+            built.extend(llm.configured_providers(found)[:1])
+            return built[-1] if built else None
+
+        resources = {"llm": PerTenant(build)}
         async with open_sandbox(greeting, resources=resources, connections=[openrouter.CONNECTION]) as sandbox:
             for tenant in ("ana", "bia"):
                 await sandbox.client.connections.set("openrouter", {"api_key": f"key-of-{tenant}"}, tenant=tenant)
                 assert (await sandbox.run(greeting, tenant=tenant)).state == "completed"
-                await (await sandbox.client.get_resource("llm", tenant=tenant)).close()
+        for provider in built:
+            await provider.close()
     assert service.keys == ["key-of-ana", "key-of-bia"]
