@@ -208,7 +208,7 @@ async def test_the_token_is_not_in_errors(open_sandbox: OpenSandbox) -> None:
 async def test_a_chat_is_a_number(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(reviewed()) as sandbox:
         person = await add_person(sandbox)
-        with pytest.raises(InvalidInput, match="is a number"):
+        with pytest.raises(InvalidInput, match="must be a number"):
             await use_channel(sandbox, person, Channel.TELEGRAM, "../bot1/logOut")
 
 

@@ -17,14 +17,18 @@ from tests.server.conftest import OpenApi
 SECONDS = 3600
 HOOKS = Path(__file__).with_name("urls_for_schemathesis.py")
 # Rules that the document cannot state, so a request that is valid by it may get 422: the inputs of a schedule fit its
-# pipeline, and a currency has a rate and its date.
+# pipeline, a currency has a rate and its date, and the fields of a connection are those of its service.
 CONFIGURATION = "".join(
     f"""
 [[operations]]
 include-name = "{operation}"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
 """
-    for operation in ("POST /api/v1/schedules", "PUT /api/v1/tenants/{tenant}/money")
+    for operation in (
+        "POST /api/v1/schedules",
+        "PUT /api/v1/tenants/{tenant}/money",
+        "PUT /api/v1/connections/{tenant}/{service}",
+    )
 )
 
 
