@@ -100,6 +100,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to inject faults (default: 60)")
     parser.add_argument("--seed", type=int, default=None, help="the same seed injects the same faults")
+    parser.add_argument("--users", type=int, default=USERS, help=f"who start runs at the same time (default: {USERS})")
     parser.add_argument("--keep", action="store_true", help="keep the execution log, the logs and the database")
     parser.add_argument("--pooler", action="store_true", help="put a transaction pooler in front of the server")
     chosen = parser.parse_args()
@@ -109,23 +110,24 @@ def main() -> int:
     folder.chmod(0o755)  # the server may run as another user
     tempfile.tempdir = str(folder)  # where the workers write the execution log
     try:
-        findings = asyncio.run(Run(folder, seed, chosen.seconds, pooler=chosen.pooler).run())
+        findings = asyncio.run(Run(folder, seed, chosen.seconds, chosen.users, pooler=chosen.pooler).run())
     finally:
         if chosen.keep:
             print(f"kept: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    print_findings(findings, seed, chosen.seconds)
+    print_findings(findings, seed, chosen.seconds, chosen.users)
     return 0 if findings.is_good else 1
 
 
 class Run:
     """One chaos run, from the first process to the printed results."""
 
-    def __init__(self, folder: Path, seed: int, seconds: float, *, pooler: bool) -> None:
+    def __init__(self, folder: Path, seed: int, seconds: float, users: int, *, pooler: bool) -> None:
         self._folder = folder
         self._seed = seed
         self._seconds = seconds
+        self._users = users
         self._pooler = pooler
         self._postgres = Postgres(folder / "home")
         self._looked_at = 0
@@ -158,7 +160,7 @@ class Run:
         workers = self._workers(url)
         keeping = [asyncio.ensure_future(worker.keep()) for worker in workers]
         trouble = FaultInjector(random.Random(self._seed), proxy, self._postgres, workers, database)
-        users = Users(client, receiver, self._seed, USERS)
+        users = Users(client, receiver, self._seed, self._users)
         operator = Operator(client, users.log, self._seed + 2)
         operations = Operations(client, users.log, self._seed + 3)
         operating = asyncio.ensure_future(operations.run())
@@ -299,8 +301,8 @@ def _find_exited_workers(workers: list[WorkerProcess]) -> list[str]:
     ]
 
 
-def print_findings(findings: Findings, seed: int, seconds: float) -> None:
-    print(f"chaos run of {seconds:g} s with seed {seed}")
+def print_findings(findings: Findings, seed: int, seconds: float, users: int) -> None:
+    print(f"chaos run of {seconds:g} s with seed {seed} and {users} users")
     for what, figure in findings.figures.items():
         if isinstance(figure, dict):
             print(f"  {what}:")
