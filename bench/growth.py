@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from shutil import disk_usage
-from statistics import quantiles
+from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 
 import uvloop
@@ -217,16 +217,20 @@ async def _main(arguments: argparse.Namespace) -> None:
         for name, value in (await describe(server)).items():
             print(f"{name}: {value}")
         rig = Rig(server, arguments.scale, timeout=arguments.timeout)
-        print("\n| | jobs/s of a chain | jobs/s of single jobs | pages, p95 in ms |\n| --- | --- | --- | --- |")
-        async with rig.testbed() as stage:
-            before = await _measure_line(rig, stage, "empty", arguments.requests)
-        async with rig.testbed() as stage:
-            await fill(stage, arguments.runs)
-            after = await _measure_line(rig, stage, f"{arguments.runs:,} finished runs", arguments.requests)
-            print(f"| ratio | {after[0] / before[0]:.2f} | {after[1] / before[1]:.2f} | |")
-            for table, data, indexes in await measure_disk(stage, arguments.runs):
+        async with rig.testbed() as full:
+            await fill(full, arguments.runs)
+            name = f"{arguments.runs:,} finished runs"
+            print("\n| | jobs/s of a chain | jobs/s of single jobs | pages, p95 in ms |\n| --- | --- | --- | --- |")
+            ratios = []
+            for _ in range(arguments.rounds):  # in turn, so that a disturbance of the machine affects both
+                async with rig.testbed() as stage:
+                    before = await _measure_line(rig, stage, "empty", arguments.requests)
+                after = await _measure_line(rig, full, name, arguments.requests)
+                ratios.append([one / other for one, other in zip(after, before, strict=True)])
+            print("| median of the ratios | {:.2f} | {:.2f} | |".format(*map(median, zip(*ratios, strict=True))))
+            for table, data, indexes in await measure_disk(full, arguments.runs):
                 print(f"{table}: {data:.0f} bytes and {indexes:.0f} bytes of indexes for each run")
-            removed, per_second = await measure_removal(stage, arguments.runs // 10)
+            removed, per_second = await measure_removal(full, arguments.runs // 10)
             print(f"removal: {removed:,} runs, {per_second:.0f} runs/s")
         await server.close()
 
@@ -235,7 +239,7 @@ async def _measure_line(rig: Rig, testbed: Testbed, name: str, requests: int) ->
     chained, _ = await measure(testbed, workloads.chain, rig.count(4_000), STEPS)
     drained, _ = await measure(testbed, workloads.drain, rig.count(100_000, least=SLICES), 1)
     pages = ", ".join(f"{page} {took:.0f}" for page, took in (await measure_pages(testbed, requests)).items())
-    print(f"| {name} | {chained:.0f} | {drained:.0f} | {pages} |")
+    print(f"| {name} | {chained:.0f} | {drained:.0f} | {pages} |", flush=True)
     return chained, drained
 
 
@@ -243,6 +247,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000, help="finished runs in the database")
     parser.add_argument("--max-gb", type=float, default=10.0, help="refuse to take more disk space than this")
+    parser.add_argument("--rounds", type=int, default=3, help="each measures an empty database and the full one")
     parser.add_argument("--requests", type=int, default=20, help="for each page")
     parser.add_argument("--scale", type=float, default=0.2, help="a part of the measured runs, for a quick look")
     parser.add_argument("--timeout", type=float, default=7_200.0, help="seconds for all that one database is used for")
