@@ -159,14 +159,14 @@ async def open_snapshot(rig: Rig, testbed: Testbed) -> AsyncIterator[None]:
         yield
 
 
-BYTES_PER_RUN = 6_300  # of the chain with its indexes, measured with 100,000 runs
+BYTES_PER_RUN = {"chain": 6_300, "drain": 1_300}  # with their indexes, measured with 100,000 runs
 PAGES = {"overview": "/", "runs": "/runs", "failed runs": "/runs?state=failed", "retention": "/retention"}
 HISTORY = 100_000  # runs that are inserted by one statement
 
 
-async def fill(testbed: Testbed, runs: int) -> None:
+async def fill(testbed: Testbed, pipeline: str, runs: int) -> None:
     """Insert finished runs in slices, so the time and the log of each statement stay limited."""
-    version, tenant = await version_and_tenant(testbed, "chain")
+    version, tenant = await version_and_tenant(testbed, pipeline)
     for first in range(0, runs, HISTORY):
         for statement in (_FINISHED_RUNS, _FINISHED_JOBS, _FINISHED_EVENTS):
             sliced = statement.replace("generate_series(1, $3::int)", f"generate_series({first + 1}, $3::int)")
@@ -206,10 +206,10 @@ async def measure_disk(testbed: Testbed, runs: int) -> list[tuple[str, float, fl
 
 
 async def _main(arguments: argparse.Namespace) -> None:
-    needed, free = arguments.runs * BYTES_PER_RUN * 2, disk_usage(BENCH_FOLDER.parent).free
+    needed, free = arguments.runs * BYTES_PER_RUN[arguments.pipeline] * 2, disk_usage(BENCH_FOLDER.parent).free
     print(
-        f"{arguments.runs:,} finished runs take about {needed / 1e9:.1f} GB on disk with the log; "
-        f"{free / 1e9:.1f} GB are free"
+        f"{arguments.runs:,} finished runs of {arguments.pipeline} take about {needed / 1e9:.1f} GB on disk "
+        f"with the log; {free / 1e9:.1f} GB are free"
     )
     if needed > min(free * 0.8, arguments.max_gb * 1e9):
         raise SystemExit("not started: raise --max-gb, or ask for fewer runs")
@@ -218,7 +218,7 @@ async def _main(arguments: argparse.Namespace) -> None:
             print(f"{name}: {value}")
         rig = Rig(server, arguments.scale, timeout=arguments.timeout)
         async with rig.testbed() as full:
-            await fill(full, arguments.runs)
+            await fill(full, arguments.pipeline, arguments.runs)
             name = f"{arguments.runs:,} finished runs"
             print("\n| | jobs/s of a chain | jobs/s of single jobs | pages, p95 in ms |\n| --- | --- | --- | --- |")
             ratios = []
@@ -246,6 +246,7 @@ async def _measure_line(rig: Rig, testbed: Testbed, name: str, requests: int) ->
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000, help="finished runs in the database")
+    parser.add_argument("--pipeline", choices=BYTES_PER_RUN, default="chain", help="ten jobs for each run, or one")
     parser.add_argument("--max-gb", type=float, default=10.0, help="refuse to take more disk space than this")
     parser.add_argument("--rounds", type=int, default=3, help="each measures an empty database and the full one")
     parser.add_argument("--requests", type=int, default=20, help="for each page")

@@ -147,9 +147,13 @@ async def _until(what: str, enough: int) -> None:
             await asyncio.sleep(0.002)
 
 
-async def _main(arguments: argparse.Namespace) -> None:
+def raise_file_limit() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def _main(arguments: argparse.Namespace) -> None:
+    raise_file_limit()
     async with open_server() as made:
         for name, value in (await describe(made)).items():
             print(f"{name}: {value}")

@@ -88,12 +88,12 @@ class Server:
 
 
 @asynccontextmanager
-async def open_server() -> AsyncIterator[Server]:
+async def open_server(folder: str = "server") -> AsyncIterator[Server]:
     """Open BENCH_DATABASE_URL, or an embedded server that syncs every commit to disk."""
     if url := os.environ.get("BENCH_DATABASE_URL"):
         yield await _check_durability(Server(url))
         return
-    attached = await asyncio.to_thread(embedded.attach, BENCH_FOLDER / "server", None, SAFE | WATCHED)
+    attached = await asyncio.to_thread(embedded.attach, BENCH_FOLDER / folder, None, SAFE | WATCHED)
     try:
         yield await _check_durability(Server(attached.url))
     finally:
