@@ -65,6 +65,12 @@ def is_newer(schema: int, release: str | None) -> bool:
     return schema > list_migrations()[-1].number or _parse_release(release) > _parse_release(RELEASE)
 
 
+def get_schema_digest() -> str:
+    """Return a digest of all that `upgrade` applies to an empty database."""
+    checksums = "".join(migration.checksum for migration in list_migrations())
+    return hashlib.sha256(f"{checksums}{_functions_digest()}{RELEASE}".encode()).hexdigest()
+
+
 def list_migrations() -> list[Migration]:
     """Return all migrations of this release, in order."""
     return [_read_migration(file) for file in _sql_files(_STORE / "migrations")]

@@ -19,9 +19,15 @@ from retoma.define.isolation import check_not_importing
 from retoma.settings import Settings
 from retoma.store import embedded
 from retoma.store.database import Database
+from retoma.store.migrate import get_schema_digest
 
 # A test need not survive a power failure.
 _FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_TEMPLATE = "retoma_template_"
+_KEPT_TEMPLATES = 4
+_OLD_TEMPLATES = """
+    select datname from pg_database where datname like $1 and datdba = current_user::regrole order by oid desc offset $2
+"""
 
 
 class ScratchDatabase(Database):
@@ -63,14 +69,54 @@ async def fresh_database() -> AsyncIterator[Database]:
     check_not_importing()
     async with _server() as url:
         name = f"retoma_test_{uuid4().hex[:12]}"
-        await _execute(url, f'create database "{name}"')
+        await _create_database(url, name)
         try:
-            settings = Settings(database_url=urlunsplit(urlsplit(url)._replace(path=f"/{name}")))
-            async with await ScratchDatabase.open(settings) as database:
+            async with await _open(url, name) as database:
                 await database.upgrade()
                 yield database
         finally:
             await drop_database(url, name)
+
+
+async def _create_database(url: str, name: str) -> None:
+    """Copy the database that is the template of this schema, which is faster than the migrations.
+
+    The first database of a schema becomes its template.
+    """
+    template = f"{_TEMPLATE}{get_schema_digest()[:12]}"
+    if await _copy_database(url, template, name):
+        return
+    await _execute(url, f'create database "{name}"')
+    async with await _open(url, name) as database:
+        await database.upgrade()
+    if await _copy_database(url, name, template, "is_template true allow_connections false"):
+        await _drop_old_templates(url)
+
+
+async def _copy_database(url: str, source: str, name: str, options: str = "") -> bool:
+    """Return False if there is no such source, if connections to it are open, or if the copy already exists."""
+    try:
+        await _execute(url, f'create database "{name}" template "{source}" {options}')
+    except (
+        asyncpg.InvalidCatalogNameError,
+        asyncpg.ObjectInUseError,
+        asyncpg.DuplicateDatabaseError,
+        asyncpg.UniqueViolationError,
+    ):
+        return False
+    return True
+
+
+async def _drop_old_templates(url: str) -> None:
+    """Keep the newest, because tests of several versions of the code may use the same server."""
+    for row in await _execute(url, _OLD_TEMPLATES, f"{_TEMPLATE}%", _KEPT_TEMPLATES):
+        with suppress(asyncpg.InvalidCatalogNameError, asyncpg.ObjectInUseError):
+            await _execute(url, f'alter database "{row["datname"]}" is_template false')
+            await _execute(url, f'drop database "{row["datname"]}"')
+
+
+async def _open(url: str, name: str) -> ScratchDatabase:
+    return await ScratchDatabase.open(Settings(database_url=urlunsplit(urlsplit(url)._replace(path=f"/{name}"))))
 
 
 @asynccontextmanager
@@ -93,15 +139,17 @@ async def drop_database(url: str, name: str) -> None:
     """
     while True:
         try:
-            return await _execute(url, f'drop database "{name}" with (force)')
+            await _execute(url, f'drop database "{name}" with (force)')
+            return
         except asyncpg.InsufficientPrivilegeError:
             with suppress(asyncpg.ObjectInUseError):
-                return await _execute(url, f'drop database "{name}"')
+                await _execute(url, f'drop database "{name}"')
+                return
 
 
-async def _execute(url: str, sql: str) -> None:
+async def _execute(url: str, sql: str, *values: object) -> list[asyncpg.Record]:
     connection = await asyncpg.connect(url, statement_cache_size=0)
     try:
-        await connection.execute(sql)
+        return await connection.fetch(sql, *values)
     finally:
         await connection.close()
