@@ -40,7 +40,10 @@ class QueueTimes:
 
 @dataclass(frozen=True)
 class QueueSample:
-    """The jobs of a queue at the start of a minute, and how many its workers could run at once (`slots`)."""
+    """The jobs of a queue at the start of a minute, and how many its workers could run at once (`slots`).
+
+    A worker counts in each queue that it serves. `all_slots` is the number for the workers of all queues together.
+    """
 
     at: datetime
     queue: str
@@ -48,6 +51,7 @@ class QueueSample:
     delayed: int
     running: int
     slots: int
+    all_slots: int
 
 
 @dataclass(frozen=True)

@@ -211,6 +211,29 @@ async def test_a_queue_is_sampled_once_a_minute_for_a_day(open_pages: OpenPages)
         ]
 
 
+@pytest.mark.parametrize("query", ["", "?queue=default"])
+async def test_a_busy_worker_of_two_queues_is_fully_used(open_pages: OpenPages, query: str) -> None:
+    two = Pipeline("two")
+
+    @two.step(queue="first")
+    async def first() -> None: ...
+
+    @two.step
+    async def second() -> None: ...
+
+    async with (
+        open_pages(application=App("two", pipelines=[two])) as visitor,
+        visitor.api.sandbox.manual_worker() as worker,
+    ):
+        await visitor.client.start("two")
+        assert {each.step for each in await worker.claim(2)} == {"first", "second"}
+        database = visitor.api.sandbox.database
+        await rows(visitor.api.sandbox, "update retoma.workers set concurrency = 2")
+        await metrics.sample_queues(database, HEARTBEAT_TIMEOUT)
+        page = visible_text(await visitor.get(f"/charts{query}"))
+        assert f"Highest: {'50' if query else '100'}%." in page.partition("The share of the workers")[2]
+
+
 async def test_costs_are_summed_by_the_days_of_the_viewer(open_pages: OpenPages) -> None:
     async with open_pages() as visitor:
         await visitor.client.start("film", {})

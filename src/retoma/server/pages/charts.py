@@ -81,7 +81,7 @@ async def show_charts(context: PageContext) -> Response:
     return context.render(
         "charts.html",
         charts=[
-            *draw_queues(context, samples, since, timedelta(hours=hours)),
+            *draw_queues(context, samples, since, timedelta(hours=hours), is_one_queue=queue is not None),
             _draw_durations(context, [each for each in counters if pipeline in (None, each.pipeline)]),
             await _draw_costs(context, now),
         ],
@@ -95,9 +95,9 @@ async def show_charts(context: PageContext) -> Response:
 
 
 def draw_queues(
-    context: PageContext, samples: Iterable[QueueSample], since: datetime, span: timedelta
+    context: PageContext, samples: Iterable[QueueSample], since: datetime, span: timedelta, *, is_one_queue: bool = False
 ) -> tuple[Chart, Chart]:
-    """Draw the size of the queues and the utilisation of their workers. A point is the most of several minutes."""
+    """Draw the size of a queue, or of all, and the utilisation of the workers. A point is the most of several minutes."""
     minutes: defaultdict[datetime, list[QueueSample]] = defaultdict(list)
     for sample in samples:
         minutes[sample.at].append(sample)
@@ -105,7 +105,8 @@ def draw_queues(
     running, used = ready.copy(), ready.copy()
     for at, found in minutes.items():
         point = min(max(int((at - since) / span * POINTS), 0), POINTS - 1)
-        busy, slots = sum(each.running for each in found), sum(each.slots for each in found)
+        busy = sum(each.running for each in found)
+        slots = found[0].slots if is_one_queue else found[0].all_slots
         ready[point] = max(ready[point] or 0, sum(each.ready for each in found))
         running[point] = max(running[point] or 0, busy)
         used[point] = max(used[point] or 0, min(busy / slots, 1.0) if slots else 0.0)

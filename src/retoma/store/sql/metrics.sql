@@ -61,7 +61,7 @@ select retoma.sample_queues(:max_runs, :max_queues, :heartbeat_timeout) as sampl
 
 -- name: list_queue_samples
 -- The samples since then, of one queue or of all, in the order of time.
-select at, queue, ready, delayed, running, slots
+select at, queue, ready, delayed, running, slots, all_slots
   from retoma.queue_samples
  where at >= :since and (:queue::text is null or queue = :queue)
  order by at, queue;

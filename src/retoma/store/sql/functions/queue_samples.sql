@@ -4,14 +4,19 @@ create or replace function retoma.sample_queues(p_max_runs int, p_max_queues int
 language plpgsql as $$
 declare
   v_at timestamptz := date_trunc('minute', retoma.now());
+  v_all_slots int;
 begin
   if exists (select from retoma.queue_samples where at = v_at) then
     return false;
   end if;
   delete from retoma.queue_samples where at < v_at - interval '1 day';
-  insert into retoma.queue_samples (at, queue, ready, delayed, running, slots)
+  select coalesce(sum(w.concurrency), 0)
+    into v_all_slots
+    from retoma.workers w
+   where w.ended_at is null and w.heartbeat_at >= retoma.now() - coalesce(w.heartbeat_timeout, p_heartbeat_timeout);
+  insert into retoma.queue_samples (at, queue, ready, delayed, running, all_slots, slots)
   select v_at, q.queue, coalesce(sum(j.jobs) filter (where j.state = 'ready'), 0), coalesce(sum(j.jobs) filter (where j.state = 'delayed'), 0),
-         coalesce(sum(j.jobs) filter (where j.state = 'running'), 0),
+         coalesce(sum(j.jobs) filter (where j.state = 'running'), 0), v_all_slots,
          (select coalesce(sum(w.concurrency), 0)
             from retoma.workers w
            where w.ended_at is null and q.queue = any (w.queues)
