@@ -95,9 +95,14 @@ async def show_charts(context: PageContext) -> Response:
 
 
 def draw_queues(
-    context: PageContext, samples: Iterable[QueueSample], since: datetime, span: timedelta, *, is_one_queue: bool = False
+    context: PageContext,
+    samples: Iterable[QueueSample],
+    since: datetime,
+    span: timedelta,
+    *,
+    is_one_queue: bool = False,
 ) -> tuple[Chart, Chart]:
-    """Draw the size of a queue, or of all, and the utilisation of the workers. A point is the most of several minutes."""
+    """Draw the size of a queue, or of all, and the share of workers in use. A point is the most of several minutes."""
     minutes: defaultdict[datetime, list[QueueSample]] = defaultdict(list)
     for sample in samples:
         minutes[sample.at].append(sample)
