@@ -521,6 +521,27 @@ async def reviews_due(sandbox: Sandbox) -> None:
     await rows(sandbox, "select retoma.process_due_reviews(100)")
 
 
+async def test_a_run_that_waits_for_a_budget_is_not_derived_again_for_each_review(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(film) as sandbox, sandbox.manual_worker() as worker:
+        await set_budget(sandbox, 5)
+        run = await start(sandbox)
+        await run_next(worker)
+        await reviews_due(sandbox)
+        assert await state(sandbox, run) == "needs_review"
+        await sandbox.clock.advance(timedelta(minutes=2))
+        async with sandbox.database.connection() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            await connection.execute("create temporary table refreshed (run uuid)")
+            await connection.execute(
+                "create or replace function retoma.refresh_run_state(p_now timestamptz, p_runs uuid[]) returns void "
+                "language sql as 'insert into pg_temp.refreshed select unnest(p_runs)'"
+            )
+            assert await connection.fetchval("select retoma.process_due_reviews(100)") == 1
+            assert await connection.fetchval("select count(*) from refreshed") == 0
+            await transaction.rollback()
+
+
 async def test_a_budget_review_cannot_be_sent_back_or_edited(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(film) as sandbox, sandbox.manual_worker() as worker:
         await set_budget(sandbox, 5)
