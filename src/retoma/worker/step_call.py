@@ -66,12 +66,7 @@ class StepCall:
         self._tenant: tuple[str, list[TenantConnections]] | None = None
         self.chain, self._chain_name = _find_chain(self.resources)
         self.provider: ChainProvider | None = None
-        self.checks_before_attempt = (
-            self.chain is not None
-            or self.needs_tenant
-            or step.policy.cost_limit is not None
-            or step.estimated_cost is not None
-        )
+        self.checks_before_attempt = self.chain is not None or self.needs_tenant or step.may_charge
         self.takes_input = any(binding.kind == "input" for binding in step.bindings)
         self.takes_item = any(binding.kind == "item" for binding in step.bindings)
         self.takes_context = any(resource.name == "ctx" for resource in step.resources)
@@ -87,18 +82,20 @@ class StepCall:
             values[binding.parameter] = binding.default if value is _MISSING else value
         return values
 
-    def estimate_micros(self, claim: Claim) -> int | None:
-        """Return what this attempt is expected to cost, in millionths of a US dollar.
-
-        None without an estimate, and for a step that does not run. Raise ValueError if it is no amount.
-        """
-        if self.step.estimated_cost is None:
-            return None
+    def build_arguments_if_called(self, claim: Claim) -> Arguments | None:
+        """Return the data parameters, or None if the function will not be called."""
         try:
             data = self.build_arguments(claim)
-        except DependencyMissing:
+            return data if self.step.should_run(data) else None
+        except Exception:  # noqa: BLE001  (application code; the attempt repeats this and reports the error)
             return None
-        if not self.step.should_run(data):
+
+    def estimate_micros(self, data: Arguments) -> int | None:
+        """Return what an attempt with this data is expected to cost, in millionths of a US dollar.
+
+        None without an estimate. Raise ValueError if it is no amount.
+        """
+        if self.step.estimated_cost is None:
             return None
         estimate = self.step.estimate_cost(data)
         is_number = isinstance(estimate, int | float | Decimal) and not isinstance(estimate, bool)

@@ -187,7 +187,7 @@ class JobAttempt:
         step = self._step_call.step
         if step.policy.cost_limit is not None and (sentence := await self._explain_cost_limit(step.policy.cost_limit)):
             return build_failure_outcome(self.claim, COST_LIMIT, sentence)
-        if step.estimated_cost is not None and (prevented := await self._reserve_budget()):
+        if step.may_charge and (prevented := await self._reserve_budget()):
             return prevented
         if self._step_call.needs_tenant and (prevented := await self._bind_tenant()):
             return prevented
@@ -231,13 +231,14 @@ class JobAttempt:
         )
 
     async def _reserve_budget(self) -> Outcome | None:
-        """Reserve the estimated cost. Return an outcome if a hard budget would be passed."""
+        """Reserve the estimated cost. Return an outcome if a hard budget would be passed, or is used up."""
+        data = self._step_call.build_arguments_if_called(self.claim)
+        if data is None:
+            return None
         try:
-            estimate = self._step_call.estimate_micros(self.claim)
+            estimate = self._step_call.estimate_micros(data)
         except Exception as error:  # noqa: BLE001  (the estimate is application code)
             return build_failure_outcome(self.claim, ESTIMATE_FAILED, error)
-        if estimate is None:
-            return None
         passed = await budgets.reserve(self._runner.database, self.claim.key, estimate)
         return None if passed is None else outcomes.OverBudget(self.claim, describe_passed_budget(passed))
 

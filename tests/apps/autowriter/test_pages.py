@@ -682,3 +682,12 @@ async def test_a_failed_line_says_why_in_the_readers_language(pages: WriterPages
     shown = await pages.read(address, language)
     assert sentence in shown
     assert "ended as failed" not in shown
+
+
+async def test_an_article_over_the_budget_of_its_blog_says_so(pages: WriterPages) -> None:
+    await pages.app.client.budgets.set("saude", "month", 0)
+    run = (await pages.app.write()).id
+    shown = await pages.app.show(run)
+    assert (shown["state"], shown["error"]["code"], shown["error"]["actor"]) == ("needs_review", "BUDGET", "operator")
+    assert pages.app.writer.calls == []
+    assert "The step would exceed a budget of the blog." in await pages.read(str(run))

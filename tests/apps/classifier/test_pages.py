@@ -546,3 +546,14 @@ async def test_several_documents_are_corrected_at_once(classifier_pages: Classif
     assert re.findall(r'<tr id="d\d+" data-c="([^"]+)"', page) == ["a.txt", "b.txt", "c.txt"]
     nothing = await classifier_pages.visitor.post(f"{path}/varios", {"csrf": token, "acao": "confirmar"})
     assert "notice=nada_escolhido" in nothing.headers["location"]
+
+
+async def test_the_page_says_that_documents_wait_for_a_budget(classifier_app: ClassifierApp) -> None:
+    await classifier_app.client.budgets.set("pecas-processuais", "month", 0)
+    execution = await classifier_app.begin(await classifier_app.project())
+    await classifier_app.work(advance_clock=False)
+    assert classifier_app.standin.requests == []
+    visitor = Visitor(classifier_app.api)
+    await visitor.log_in()
+    text = visible_text(await visitor.get(f"/classificador/execucoes/{execution}", Accept_Language="en"))
+    assert "It needs your attention: the documents would exceed a budget; raise it, or decide in the reviews." in text

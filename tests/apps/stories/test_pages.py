@@ -198,3 +198,11 @@ async def test_an_unknown_topic_is_explained(visitor: StoryVisitor, monkeypatch:
     fields = {"topic": "The history of tea", "scenes": "2", "languages": "", "channel": "principal"}
     shown = await visitor.submit("/storyboard/", "/storyboard/", **fields)
     assert "needs a language model" in shown
+
+
+async def test_a_story_that_would_exceed_a_budget_says_so(visitor: StoryVisitor) -> None:
+    await visitor.app.api.client.budgets.set("principal", "month", 0)
+    story = await visitor.app.order()
+    await visitor.app.work()
+    text = visible_text(await visitor.get(f"/storyboard/{story}", Accept_Language="en"))
+    assert "A step would exceed a budget. Raise the budget, or decide the review." in text

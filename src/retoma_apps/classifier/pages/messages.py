@@ -72,6 +72,7 @@ FIELD_ERRORS = {
 # In the words of a person who classifies documents. Retoma's own messages serve for causes that are not here.
 CAUSES = {
     "delayed": N_("failed documents wait for their next attempt"),
+    "person": N_("the documents would exceed a budget; raise it, or decide in the reviews"),
     "undefined_step": N_(
         "no worker has this version of the classifier; start one: retoma worker retoma_apps.classifier"
     ),

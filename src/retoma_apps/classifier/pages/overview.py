@@ -17,7 +17,7 @@ from retoma_apps.classifier.pages.messages import CAUSES, UNKNOWN_CAUSE
 
 # Causes that can block an execution permanently, and those that only a person can fix.
 BLOCKING_CAUSES = ("no_worker", "undefined_step", "not_claimed", "provider_down", "provider_rejected")
-CAUSES_FOR_PEOPLE = ("no_worker", "undefined_step", "provider_rejected")
+CAUSES_FOR_PEOPLE = ("no_worker", "undefined_step", "provider_rejected", "person")
 TEMPORARY_CAUSES = ("pool_paused", "delayed", "pool_rate", "provider_down")
 MIN_DOCUMENTS_TO_ESTIMATE = 10  # documents
 _ENDED_EXECUTIONS = EndedRunCache[tuple[Execution, dict[str, Any] | None]]()
