@@ -1,0 +1,48 @@
+"""A plugin of pytest that runs the first tests of each file, each with the first of its parameters.
+
+It writes the functions of the database that none of them has called to the file of UNCALLED_FUNCTIONS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from retoma.store.database import Database
+
+TESTS_PER_FILE = 3
+
+# Only functions in this language are counted: the planner copies many of the others into the statements that call them.
+UNCALLED = """
+    select p.proname
+      from pg_proc p
+      join pg_language l on l.oid = p.prolang
+     where p.pronamespace = 'retoma'::regnamespace and l.lanname = 'plpgsql'
+       and not exists (select from pg_stat_user_functions f where f.funcid = p.oid)
+     order by p.proname
+"""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept: dict[str, pytest.Item] = {}
+    tests: Counter[Path] = Counter()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if name not in kept and tests[item.path] < TESTS_PER_FILE:
+            kept[name] = item
+            tests[item.path] += 1
+    chosen = set(kept.values())
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = kept.values()
+
+
+@pytest.fixture(scope="session", autouse=True)
+async def _list_uncalled_functions(database: Database) -> AsyncIterator[None]:
+    yield
+    async with database.connection() as connection:
+        found = await connection.fetch(UNCALLED)
+    Path(os.environ["UNCALLED_FUNCTIONS"]).write_text("\n".join(row["proname"] for row in found))
