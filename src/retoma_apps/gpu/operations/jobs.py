@@ -49,7 +49,9 @@ async def get_job_details(client: Client, run: Run) -> dict[str, Any]:
         "runpodJobIds": [str(each.external_id).rpartition("/")[2] for each in external_work],
         "workersReserved": sum(job.state in ("running", "parked") for job in jobs if job.step in GPU_STEPS),
         "attempts": {
-            _job_label(job): attempts for job in jobs if job.step in GPU_STEPS and (attempts := _count_attempts(job))
+            f"{job.step}:{job.item}" if job.item else job.step: attempts
+            for job in jobs
+            if job.step in GPU_STEPS and (attempts := _count_attempts(job))
         },
         "waiting": [wait.explanation for wait in waits],
         **outcome,
@@ -86,7 +88,3 @@ async def _estimate_completion(client: Client, run: Run, started_at: datetime | 
 def _count_attempts(job: Any) -> int:
     """Return the attempts. The count is decremented while the work runs externally, and incremented at its end."""
     return int(job.attempt) + int(job.state == "parked")
-
-
-def _job_label(job: Any) -> str:
-    return f"{job.step}:{job.item}" if job.item else str(job.step)
