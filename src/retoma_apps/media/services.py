@@ -9,10 +9,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from retoma import GiveUp, Settings
 from retoma.connections import TenantConnections
 from retoma.files import FileSettings, FileStore, create_file_store
-from retoma_apps.providers import speech, youtube
+from retoma_apps.providers import footage, images, llm, speech, youtube
 from retoma_apps.providers.chains import build_per_tenant, chain_providers, compose
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.llm import Usage, make_model_name
+from retoma_apps.providers.provider import Provider
 from retoma_apps.providers.speech import Speech, azure, default_voice, elevenlabs, find_speaker
 from retoma_apps.providers.topics import Topic
 from retoma_apps.providers.youtube import OpenChannel
@@ -32,6 +33,14 @@ class FilmWriter(Protocol):
     def topics(self) -> Sequence[Topic] | None: ...
 
 
+_PROVIDERS: dict[str, Sequence[type[Provider]]] = {
+    "writer": llm.PROVIDERS,
+    "speech": speech.PROVIDERS,
+    "footage": footage.PROVIDERS,
+    "images": images.PROVIDERS,
+    "youtube": youtube.PROVIDERS,
+}
+VARIABLES = {what: tuple(name for each in known for name in each.variables) for what, known in _PROVIDERS.items()}
 W = TypeVar("W", bound=FilmWriter)
 
 
@@ -113,6 +122,11 @@ class WrittenFilmServices(FilmServices, Generic[W]):
             "youtube": self.channel("").is_offline,
         }
         return tuple(name for name, is_offline in offline.items() if is_offline)
+
+    @property
+    def offline_variables(self) -> dict[str, tuple[str, ...]]:
+        """The variables that would configure a service, by the name of each that is replaced by this machine."""
+        return {service: VARIABLES[service] for service in self.offline_services}
 
     def chain_writers(self) -> Any:
         return chain_providers(
