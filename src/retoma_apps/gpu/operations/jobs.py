@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from retoma import Client
-from retoma.records import Run
+from retoma.records import Run, WaitReason
 from retoma_apps.gpu.operations.results import GPU_STEPS, format_time, get_outcome, get_started_at
 from retoma_apps.gpu.pipeline import GPU
 from retoma_apps.gpu.states import job_id, status_of
@@ -36,7 +36,7 @@ async def get_job_details(client: Client, run: Run) -> dict[str, Any]:
     done, total = _count_finished(run, jobs, external_work)
     outcome = await get_outcome(client, run, started_at)
     waits = [] if run.ended_at else await client.runs.list_waits(run.id)
-    progresses = run.state != "stuck" and not any(wait.reason == "no_worker" for wait in waits)
+    progresses = run.state != "stuck" and not any(wait.reason == WaitReason.NO_WORKER for wait in waits)
     return summary | {
         "progress": {"completed": done, "total": total, "percentage": round(100 * done / total, 2)}
         if is_in_progress
