@@ -1,4 +1,4 @@
-"""The environment of the fault tests: a database behind a proxy, worker processes, and an external ledger."""
+"""The environment of the fault tests: a database behind a proxy, worker processes, and an execution log outside it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
-from bench.chaos import farm
+from bench.chaos import fake_provider
 from bench.chaos.checker import Findings, Store, check, check_external_work, find_wrong_slots
 from bench.chaos.client import Acknowledged, UserLog
-from bench.chaos.ledger import NAME, Line, read
+from bench.chaos.execution_log import NAME, Line, read
 from bench.chaos.proxy import Proxy
 from bench.chaos.reviewer import Reviewer
 from retoma import logs
@@ -222,7 +222,7 @@ class FaultEnvironment:
             store = await Store.read(connection)
             slots = await find_wrong_slots(connection)
         findings = check(store, self.user_log, self.lines)
-        check_external_work(findings, farm.list_work(self.folder), store, at_rest=slots)
+        check_external_work(findings, fake_provider.list_work(self.folder), store, at_rest=slots)
         return findings
 
     async def check(self) -> None:
