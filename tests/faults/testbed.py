@@ -40,7 +40,7 @@ from tests.faults.application import app, release_file
 from tests.wait_timeout import WAIT_TIMEOUT
 
 LONG_TIMEOUT = 20.0  # seconds of silence or draining, of which no test waits for the end
-HEARTBEAT_TIMEOUT = 0.6  # of those who stand still or are dead; the living may be slow
+HEARTBEAT_TIMEOUT = 0.6  # of frozen and dead workers; running ones may be slow
 LEASE = timedelta(seconds=0.5)  # of a look outside
 OUTGOING_SETTINGS: dict[str, Any] = {"public_url": "http://127.0.0.1:9", "allow_hosts": "127.0.0.1"}
 # Forked from a process that has imported everything, so that a worker is there in a moment.
@@ -197,7 +197,7 @@ class FaultEnvironment:
                 )
             return not await workers.list_alive(self.database)
 
-        await wait_until(none_is_left, "all are buried")
+        await wait_until(none_is_left, "all are declared dead")
 
     async def reap_concurrently(self) -> list[tuple[int, int]]:
         """Workers that were silent for a while and are now dead, by the first of many sweepers at once."""
