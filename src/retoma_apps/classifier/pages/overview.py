@@ -15,10 +15,18 @@ from retoma_apps.classifier.operations.executions import Execution, get_executio
 from retoma_apps.classifier.pages.ended_run_cache import EndedRunCache
 from retoma_apps.classifier.pages.messages import CAUSES, UNKNOWN_CAUSE
 
-# Causes that only a person can fix, those that can block an execution permanently, and those that pass. The page only
+# Causes that can block an execution permanently, those that only a person can fix, and those that pass. The page only
 # names all others.
+BLOCKING_CAUSES = frozenset(
+    {
+        WaitReason.NO_WORKER,
+        WaitReason.UNDEFINED_STEP,
+        WaitReason.NOT_CLAIMED,
+        WaitReason.PROVIDER_DOWN,
+        WaitReason.PROVIDER_REJECTED,
+    }
+)
 CAUSES_FOR_PEOPLE = frozenset({WaitReason.NO_WORKER, WaitReason.UNDEFINED_STEP, WaitReason.PROVIDER_REJECTED})
-BLOCKING_CAUSES = CAUSES_FOR_PEOPLE | {WaitReason.NOT_CLAIMED, WaitReason.PROVIDER_DOWN}
 TEMPORARY_CAUSES = frozenset(
     {WaitReason.POOL_PAUSED, WaitReason.DELAYED, WaitReason.POOL_RATE, WaitReason.PROVIDER_DOWN}
 )
