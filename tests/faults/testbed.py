@@ -41,7 +41,7 @@ from tests.wait_timeout import WAIT_TIMEOUT
 
 LONG_TIMEOUT = 20.0  # seconds of silence or draining, of which no test waits for the end
 HEARTBEAT_TIMEOUT = 0.6  # of frozen and dead workers; running ones may be slow
-LEASE = timedelta(seconds=0.5)  # of a look outside
+LEASE = timedelta(seconds=0.5)  # of a poll of external work
 OUTGOING_SETTINGS: dict[str, Any] = {"public_url": "http://127.0.0.1:9", "allow_hosts": "127.0.0.1"}
 # Forked from a process that has imported everything, so that a worker is there in a moment.
 PROCESSES = multiprocessing.get_context("forkserver")
