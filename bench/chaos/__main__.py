@@ -18,7 +18,7 @@ from pathlib import Path
 
 import asyncpg
 
-from bench.chaos import farm, skew
+from bench.chaos import fake_provider, skew
 from bench.chaos.application import app
 from bench.chaos.callback_sender import CallbackSender
 from bench.chaos.checker import (
@@ -32,8 +32,8 @@ from bench.chaos.checker import (
     find_wrong_slots,
 )
 from bench.chaos.client import Users
+from bench.chaos.execution_log import NAME, read
 from bench.chaos.faults import OUTCOME_LOST, FaultInjector
-from bench.chaos.ledger import NAME, read
 from bench.chaos.operations import Operations, find_excess
 from bench.chaos.operator import Operator
 from bench.chaos.processes import LogSummary, Pooler, Postgres, WorkerProcess, read_logs, until
@@ -243,7 +243,7 @@ class Run:
             at_rest = await find_wrong_slots(connection)
             deliveries = await Deliveries.read(connection)
         findings = check(store, users.log, read(self._folder / NAME), trouble.kills, trouble.deafness)
-        works = farm.list_work(self._folder)
+        works = fake_provider.list_work(self._folder)
         check_external_work(findings, works, store, at_rest=at_rest, deafness=trouble.deafness)
         check_deliveries(findings, deliveries, users.log, receiver)
         findings.expect("callbacks rejected as unknown", postman.contradictions)

@@ -16,7 +16,7 @@ import asyncpg
 from bench.chaos.application import HOURS, KEPT_SECONDS, RECEIPT_STEPS, STAKE, Inputs
 from bench.chaos.checker import Findings
 from bench.chaos.client import BANK, UserLog
-from bench.chaos.ledger import Line
+from bench.chaos.execution_log import Line
 from retoma.client import Client
 from retoma.errors import DatabaseUnavailable, RunRemoved
 from retoma.store.database import Connection, Database

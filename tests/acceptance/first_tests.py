@@ -5,6 +5,7 @@ It writes the functions of the database that none of them has called to the file
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -45,4 +46,5 @@ async def _list_uncalled_functions(database: Database) -> AsyncIterator[None]:
     yield
     async with database.connection() as connection:
         found = await connection.fetch(UNCALLED)
-    Path(os.environ["UNCALLED_FUNCTIONS"]).write_text("\n".join(row["proname"] for row in found))
+    names = "\n".join(row["proname"] for row in found)
+    await asyncio.to_thread(Path(os.environ["UNCALLED_FUNCTIONS"]).write_text, names)

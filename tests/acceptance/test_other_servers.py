@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(2400)  # each runs a thousand tests, one after 
 PROJECT = Path(__file__).parents[2]
 WORKERS = ["tests/worker", "tests/store/test_migrate.py"]
 PLUGINS = ["-p", "no:cacheprovider", "-p", "tests.acceptance.first_tests"]
-IN_CHILDREN = "--ignore=tests/worker/test_isolation.py"  # what goes on there, no server changes
+IN_CHILDREN = "--ignore=tests/worker/test_isolation.py"  # no server changes what happens there
 
 
 def test_workers_work_on_postgresql_15_without_the_features_a_pooler_blocks() -> None:

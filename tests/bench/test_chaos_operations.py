@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from bench.chaos.application import CHIME, HOURS
 from bench.chaos.client import BANK
-from bench.chaos.ledger import Line
+from bench.chaos.execution_log import Line
 from bench.chaos.operations import find_excess, find_lost_charges, find_overlaps, find_wrong_due_times
 from retoma import Context, Pipeline
 from tests.conftest import OpenSandbox

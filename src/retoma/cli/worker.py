@@ -105,7 +105,7 @@ def worker(
     """
     settings = read_settings()
     loaded = application.load(app, settings)
-    queues = _parse_queues(queue or [])
+    queues = list(dict.fromkeys(name for part in queue or [] for name in part.split(",") if name))
     _warn_unknown_queues(queues, loaded.queues)
     if autoscale and (cpus_per_job or memory_per_job):
         raise typer.BadParameter("with --autoscale, use --cpus-per-worker and --memory-per-worker")
@@ -248,10 +248,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def _parse_queues(parts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(name for part in parts for name in part.split(",") if name))
 
 
 def _warn_unknown_queues(queues: Iterable[str], known: list[str]) -> None:

@@ -23,8 +23,8 @@ _FIELD = re.compile(r"[a-z][a-z0-9_]{0,49}")
 class ConnectionField:
     """A field of a connection. `title` and `help` are English, marked with `N_` for translation.
 
-    A `secret` is encrypted and never shown again. A `url` is where the secrets are sent: whoever changes it must enter
-    the secrets again.
+    A `secret` is encrypted and never shown again. A `url` is where the secrets are sent: a person who changes it
+    must enter the secrets again.
     """
 
     name: str

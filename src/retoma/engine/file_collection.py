@@ -1,8 +1,8 @@
 """Delete stored files that nothing names any more.
 
 A file is found by reading the store, part by part. It is set aside if nothing names it and it was stored at least a
-grace time ago, and deleted another grace time later. Whoever needs it meanwhile brings it back: an upload that found it
-stored, or a run that started at the same moment. Only the deletion needs a lock, against runs that name it just then.
+grace time ago, and deleted another grace time later. Until then, an upload that found it stored, or
+a run that started at the same moment, brings it back. Only the deletion needs a lock, against runs that name it then.
 """
 
 from __future__ import annotations

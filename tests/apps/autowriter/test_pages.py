@@ -609,7 +609,7 @@ async def test_pages_need_a_login_and_forms_their_token(pages: WriterPages) -> N
 async def test_without_a_model_the_preview_refuses_lines_that_cannot_be_written(
     pages: WriterPages, language: str, sentence: str
 ) -> None:
-    pages.app.writer.name = "offline"
+    pages.app.writer.is_offline = True
     for page in ("new", "imports"):
         assert "coffee (English), sleep (English), café" in await pages.read(page)
     preview = await pages.upload(LINE, LINE.replace("Café e cafeína", "Chá verde"))
@@ -633,7 +633,7 @@ async def test_without_a_model_the_preview_refuses_lines_that_cannot_be_written(
 async def test_without_a_model_the_form_refuses_a_theme_that_cannot_be_written(
     pages: WriterPages, language: str, sentence: str
 ) -> None:
-    pages.app.writer.name = "offline"
+    pages.app.writer.is_offline = True
     token = token_of(await pages.visitor.get("/articles/imports"))
     fields = {**ARTICLE_FORM, "csrf": token, "theme": "Chá verde"}
     answer = await pages.visitor.post("/articles/new", fields, Accept_Language=language)

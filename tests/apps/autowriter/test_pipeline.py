@@ -135,7 +135,7 @@ async def test_a_theme_without_facts_is_refused_with_the_variable_to_set(writer_
 
 
 async def test_without_a_model_a_theme_without_facts_is_refused_at_the_request(writer_app: WriterApp) -> None:
-    writer_app.writer.name = "offline"
+    writer_app.writer.is_offline = True
     body = make_request(theme="Direito tributário").model_dump(mode="json")
     answer = await writer_app.api.post("/autowriter/jobs", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "NO_MODEL")
@@ -146,7 +146,7 @@ async def test_without_a_model_a_theme_without_facts_is_refused_at_the_request(w
 async def test_an_article_that_exists_is_returned_though_no_model_is_configured(writer_app: WriterApp) -> None:
     body = make_request(theme="Direito tributário").model_dump(mode="json")
     first = await writer_app.api.post("/autowriter/jobs", json=body)
-    writer_app.writer.name = "offline"
+    writer_app.writer.is_offline = True
     again = await writer_app.api.post("/autowriter/jobs", json=body)
     assert (again.status_code, again.json()["job_id"]) == (202, first.json()["job_id"])
 

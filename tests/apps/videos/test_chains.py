@@ -1,4 +1,4 @@
-"""A video whose language model or image service fails goes on with the next one."""
+"""A video whose language model or image service fails continues with the next one."""
 
 from __future__ import annotations
 

@@ -503,7 +503,7 @@ async def test_retried_jobs_are_counted_as_listed_and_their_errors_are_not_red(o
     @shaky.each(names)
     def third_time(name: str, *, ctx: Context) -> str:
         if ctx.attempt < 3:
-            raise OSError("the disk is away")
+            raise OSError("the disk is unreachable")
         return name
 
     async with open_pages(application=App("test", pipelines=[shaky])) as visitor:
@@ -511,5 +511,5 @@ async def test_retried_jobs_are_counted_as_listed_and_their_errors_are_not_red(o
         await visitor.api.sandbox.work()
         page = await visitor.get(f"/runs/{run.id}")
         assert re.search(r"Retried jobs\s+2\s", visible_text(page))
-        assert page.text.count('class="wrapany dim">OSError: the disk is away') == 2
+        assert page.text.count('class="wrapany dim">OSError: the disk is unreachable') == 2
         assert "errline" not in page.text

@@ -257,7 +257,7 @@ def _build_choices(context: PageContext, counts: Sequence[InboxCount]) -> dict[s
 
 def _find_later(context: PageContext, entries: Sequence[InboxEntry], offset: int) -> dict[str, Any]:
     """Return where the next part of the list begins. Open reviews leave the list as they are decided, so only the last
-    one says where it went on; its offset is only the number that is shown."""
+    one says where it continues; its offset is only the number that is shown."""
     return {"offset": offset + PAGE_SIZE, "after": entries[-1].id if _shows_open(context) else None}
 
 

@@ -220,7 +220,7 @@ function post(form, action) {
 
 const isJson = (answer) => answer.ok && answer.headers.get("content-type")?.startsWith("application/json");
 
-// Goes on to the next review of the list; then to what follows the list, to what was skipped in it, and to all that is left.
+// Opens the next review of the list; then to what follows the list, to what was skipped in it, and to all that is left.
 async function goOn(review, state) {
   const number = ++shown;
   const passed = listPassed(review);

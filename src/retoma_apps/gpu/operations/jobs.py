@@ -36,7 +36,9 @@ async def get_job_details(client: Client, run: Run) -> dict[str, Any]:
     done, total = _count_finished(run, jobs, external_work)
     outcome = await get_outcome(client, run, started_at)
     waits = [] if run.ended_at else await client.runs.list_waits(run.id)
-    progresses = run.state not in ("stuck", "needs_review") and not any(wait.reason == "no_worker" for wait in waits)
+    progresses = run.state not in ("stuck", "needs_review") and not any(
+        wait.reason == WaitReason.NO_WORKER for wait in waits
+    )
     return summary | {
         "progress": {"completed": done, "total": total, "percentage": round(100 * done / total, 2)}
         if is_in_progress
@@ -49,7 +51,9 @@ async def get_job_details(client: Client, run: Run) -> dict[str, Any]:
         "runpodJobIds": [str(each.external_id).rpartition("/")[2] for each in external_work],
         "workersReserved": _count_workers(jobs, waits),
         "attempts": {
-            _job_label(job): attempts for job in jobs if job.step in GPU_STEPS and (attempts := _count_attempts(job))
+            f"{job.step}:{job.item}" if job.item else job.step: attempts
+            for job in jobs
+            if job.step in GPU_STEPS and (attempts := _count_attempts(job))
         },
         "waiting": [wait.explanation for wait in waits],
         **outcome,
@@ -92,7 +96,3 @@ async def _estimate_completion(client: Client, run: Run, started_at: datetime | 
 def _count_attempts(job: Any) -> int:
     """Return the attempts. The count is decremented while the work runs externally, and incremented at its end."""
     return int(job.attempt) + int(job.state == "parked")
-
-
-def _job_label(job: Any) -> str:
-    return f"{job.step}:{job.item}" if job.item else str(job.step)

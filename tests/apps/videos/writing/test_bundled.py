@@ -12,7 +12,7 @@ from retoma_apps.media.models import Language
 from retoma_apps.providers.topics import find_topic, list_topics
 from retoma_apps.videos.models import Script
 from retoma_apps.videos.steps.writing.bundled import BundledWriter, can_follow
-from retoma_apps.videos.steps.writing.port import Writer
+from retoma_apps.videos.steps.writing.port import Writer, WritingRequest
 from retoma_apps.videos.steps.writing.quality import assess_quality
 from tests.apps.videos.writing.texts import make_brief, make_fact
 
@@ -25,8 +25,8 @@ async def make_script(
     topic: str = COFFEE, language: Language = "en", seconds: int = 60, feedback_history: Sequence[str] = ()
 ) -> Script:
     brief = make_brief(topic, language, seconds)
-    found = await WRITER.research(brief, [], feedback_history)
-    return await WRITER.script(brief, found, feedback_history=feedback_history, previous=None)
+    found = await WRITER.research(WritingRequest(brief, [], feedback_history))
+    return await WRITER.script(WritingRequest(brief, found, feedback_history))
 
 
 @pytest.mark.parametrize(("topic", "language"), TOPICS)
@@ -67,21 +67,21 @@ async def test_a_script_cites_only_the_facts_of_its_scenes() -> None:
     short, long = await make_script(seconds=25), await make_script(seconds=300)
     assert set(short.facts) < set(long.facts)
     stranger = make_fact("O xadrez tem sessenta e quatro casas.")
-    script = await WRITER.script(make_brief(COFFEE, "en"), [stranger], feedback_history=[], previous=None)
+    script = await WRITER.script(WritingRequest(make_brief(COFFEE, "en"), [stranger]))
     assert (script.facts, script.sources, script.quality.passed) == ([], [], False)
 
 
 @pytest.mark.parametrize(("topic", "language"), [("Xadrez", "pt-BR"), (FIXED_INCOME, "en"), (COFFEE, "pt-BR")])
 async def test_another_topic_needs_a_language_model(topic: str, language: Language) -> None:
     with pytest.raises(GiveUp, match="needs a language model: set OPENROUTER_API_KEY, or choose one of") as raised:
-        await WRITER.research(make_brief(topic, language), [], [])
+        await WRITER.research(WritingRequest(make_brief(topic, language)))
     assert raised.value.code == "NEEDS_LANGUAGE_MODEL"
     assert all(each.title in str(raised.value) for each in list_topics(language))
 
 
 async def test_research_returns_only_new_facts() -> None:
-    first = await WRITER.research(make_brief("Café"), [], [])
-    again = await WRITER.research(make_brief("CAFE"), first[:2], [])
+    first = await WRITER.research(WritingRequest(make_brief("Café")))
+    again = await WRITER.research(WritingRequest(make_brief("CAFE"), first[:2]))
     assert len(first) > 2
     assert again == first[2:]
 

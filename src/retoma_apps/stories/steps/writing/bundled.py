@@ -8,12 +8,12 @@ from retoma import GiveUp
 from retoma.errors import InvalidInput
 from retoma.translations import N_
 from retoma_apps.media.script_texts import SCRIPT_TEXTS
+from retoma_apps.media.services import UsageCallback
 from retoma_apps.media.spoken_text import split_sentences, word_count
 from retoma_apps.providers import llm
 from retoma_apps.providers.provider import format_variables
 from retoma_apps.providers.topics import Topic, TopicScene, find_scene, find_topic, find_translation, list_topics
 from retoma_apps.stories.models import Brief, Metadata, Scene, Texts
-from retoma_apps.stories.steps.writing.port import UsageCallback
 
 _NEEDS_MODEL = N_(
     "the topic “%(topic)s” needs a language model: set %(variables)s, or choose one of the topics that come with "

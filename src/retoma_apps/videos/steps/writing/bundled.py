@@ -14,13 +14,14 @@ from retoma.translations import N_
 from retoma_apps.media.content_words import content_words
 from retoma_apps.media.models import Language
 from retoma_apps.media.script_texts import SCRIPT_TEXTS
+from retoma_apps.media.services import UsageCallback
 from retoma_apps.media.spoken_text import fold, seconds_for_words, word_count, words_for_seconds
 from retoma_apps.providers import llm
 from retoma_apps.providers.provider import format_variables
 from retoma_apps.providers.topics import Topic, TopicScene, find_topic, list_topics
 from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
 from retoma_apps.videos.steps.writing.drafts import build_script, select_new_facts
-from retoma_apps.videos.steps.writing.port import UsageCallback
+from retoma_apps.videos.steps.writing.port import WritingRequest
 
 SHORTER_FACTOR, LONGER_FACTOR = 0.7, 1.4
 _LENGTH_TOLERANCE = 1.15  # a little over the target length is better than a gap
@@ -61,31 +62,17 @@ class BundledWriter:
     def topics(self) -> Sequence[Topic] | None:
         return list_topics()
 
-    async def research(
-        self,
-        brief: Brief,
-        known: Sequence[Fact],
-        feedback_history: Sequence[str],
-        *,
-        on_usage: UsageCallback | None = None,
-    ) -> list[Fact]:
-        topic = _get_topic(brief)
+    async def research(self, request: WritingRequest, *, on_usage: UsageCallback | None = None) -> list[Fact]:
+        topic = _get_topic(request.brief)
         facts = [Fact(text=fact.text, source=_to_source(topic, fact.source)) for fact in topic.facts]
-        return select_new_facts(facts, known)
+        return select_new_facts(facts, request.facts)
 
-    async def script(
-        self,
-        brief: Brief,
-        facts: Sequence[Fact],
-        *,
-        feedback_history: Sequence[str],
-        previous: Script | None,
-        on_usage: UsageCallback | None = None,
-    ) -> Script:
+    async def script(self, request: WritingRequest, *, on_usage: UsageCallback | None = None) -> Script:
+        brief, feedback_history = request.brief, request.feedback_history
         topic = _get_topic(brief)
         scenes = _choose_scenes(topic, brief.seconds, feedback_history)
         told = {fold(fact.text) for scene in scenes for fact in scene.facts}
-        used = [fact for fact in facts if fold(fact.text) in told]
+        used = [fact for fact in request.facts if fold(fact.text) in told]
         return build_script(
             brief,
             seconds=round(seconds_for_words(_target_word_count(brief.seconds, feedback_history))),
