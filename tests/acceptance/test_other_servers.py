@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(2400)  # each runs a thousand tests, one after 
 
 PROJECT = Path(__file__).parents[2]
 WORKERS = ["tests/worker", "tests/store/test_migrate.py"]
-PLUGINS = ["-p", "no:cacheprovider", "-p", "tests.acceptance.first_tests"]
+PLUGINS = ["-p", "no:cacheprovider", "-p", "tests.acceptance.sample_of_tests"]
 IN_CHILDREN = "--ignore=tests/worker/test_isolation.py"  # no server changes what happens there
 
 

@@ -1,4 +1,4 @@
-"""A plugin of pytest that runs the first tests of each file, each with the first of its parameters.
+"""A plugin of pytest that runs a few tests of each file, each with the first of its parameters.
 
 It writes the functions of the database that none of them has called to the file of UNCALLED_FUNCTIONS.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -29,16 +29,19 @@ UNCALLED = """
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept: dict[str, pytest.Item] = {}
-    tests: Counter[Path] = Counter()
+    by_file: defaultdict[Path, dict[str, pytest.Item]] = defaultdict(dict)
     for item in items:
-        name = item.nodeid.partition("[")[0]
-        if name not in kept and tests[item.path] < TESTS_PER_FILE:
-            kept[name] = item
-            tests[item.path] += 1
-    chosen = set(kept.values())
+        by_file[item.path].setdefault(item.nodeid.partition("[")[0], item)
+    kept = [item for tests in by_file.values() for item in _select_evenly(list(tests.values()))]
+    chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = kept.values()
+    items[:] = kept
+
+
+def _select_evenly(tests: list[pytest.Item]) -> list[pytest.Item]:
+    if len(tests) <= TESTS_PER_FILE:
+        return tests
+    return [tests[number * (len(tests) - 1) // (TESTS_PER_FILE - 1)] for number in range(TESTS_PER_FILE)]
 
 
 @pytest.fixture(scope="session", autouse=True)
