@@ -386,20 +386,26 @@ def _format_step(step: StepProgress, details: ArticleDetails) -> Mapping[str, An
         "providers": details.list_providers_of(step.step),
         "models": details.list_models_of(step.step),
         "failed_attempts": [_format_failure(each) for each in details.failures if each.step == step.step],
+        "successful_attempts": [_format_attempt(each) for each in details.successes if each.step == step.step],
     }
 
 
 def _format_failure(event: Event) -> dict[str, Any]:
     error = event.data
+    return _format_attempt(event) | {
+        "code": standard_code(str(error.get("code") or "ERROR")),
+        "message": error.get("message"),
+        "next_provider": error.get("next_provider"),
+    }
+
+
+def _format_attempt(event: Event) -> dict[str, Any]:
     return {
         "item": event.item or None,
         "revision": event.revision,
         "attempt": event.attempt,
         "at": event.at.isoformat(),
-        "code": standard_code(str(error.get("code") or "ERROR")),
-        "message": error.get("message"),
-        "provider": error.get("provider"),
-        "next_provider": error.get("next_provider"),
+        "provider": (event.data or {}).get("provider"),
     }
 
 
