@@ -39,6 +39,7 @@ from retoma_apps.autowriter.operations.details import (
     get_summary,
 )
 from retoma_apps.autowriter.operations.notifications import receive_notification, refresh_events
+from retoma_apps.autowriter.operations.overview import find_article_runs
 from retoma_apps.autowriter.pipeline import article
 from retoma_apps.autowriter.schemas import (
     BlogDetails,
@@ -130,12 +131,10 @@ async def list_jobs(
     before: UUID | None = None,
     limit: Limit = 20,
 ) -> dict[str, Any]:
-    runs = await articles.list_article_runs(by.client, blog_id=blog_id, state=state, before=before, limit=limit)
+    """With `state`, a page may have fewer articles than `limit` although `next` leads to more."""
+    runs, before = await find_article_runs(by.client, blog_id=blog_id, state=state, before=before, limit=limit)
     found = [await get_summary(by.client, run) for run in runs]
-    return {
-        "jobs": [_format_summary(each) for each in found if state in (None, each.state)],
-        "next": str(runs[-1].id) if len(runs) == limit else None,
-    }
+    return {"jobs": [_format_summary(each) for each in found], "next": None if before is None else str(before)}
 
 
 @job_router.get("/jobs/{job:uuid}", summary="Show an article with its results so far", response_model=JobDetails)
