@@ -415,6 +415,7 @@ async def _format_import(by: Principal, run: Run) -> dict[str, Any]:
         "state": run.state,
         "lines": {str(state): count for state, count in progress.totals.states.items()},
         "needs_review": progress.in_review,
+        "cost_micros": await imports.get_import_cost(by.client, run),
         "skipped_lines": run.input["skipped_lines"],
         "created_at": run.created_at.isoformat(),
         "end_time": _format_time(run.ended_at),

@@ -174,6 +174,7 @@ class ImportDetails(BaseModel):
     needs_review: int = Field(
         description="How many of the articles that it started wait for a decision. Their lines count as running."
     )
+    cost_micros: int = Field(description="Millionths of a US dollar, of the articles that it started.")
     skipped_lines: list[int]
     created_at: Timestamp
     end_time: Timestamp | None

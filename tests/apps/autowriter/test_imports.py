@@ -23,8 +23,8 @@ from retoma_apps.autowriter.pipeline import LLM_POOL
 from retoma_apps.autowriter.steps.csv_file import MAX_ROWS, ParsedFile, parse_csv
 from retoma_apps.providers.llm.errors import LlmUnavailable
 from tests.apps.autowriter.samples import HEADER, LINE, REQUEST, make_request
-from tests.apps.autowriter.writer_app import WriterApp
-from tests.server.pages.visitor import Visitor
+from tests.apps.autowriter.writer_app import COST, WriterApp
+from tests.server.pages.visitor import Visitor, visible_text
 
 OTHER_LINE = LINE.replace("400", "390")
 FEW = 10  # statements that loops of the server may send meanwhile
@@ -205,6 +205,19 @@ def count_statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     with monkeypatch.context() as patch:
         patch.setattr(connection, "_execute", execute)
         yield statements
+
+
+async def test_an_import_shows_the_cost_of_the_articles_that_it_started(writer_app: WriterApp) -> None:
+    await writer_app.write()  # it was paid for before
+    _, started = await upload(writer_app, f"{HEADER}\n{LINE}\n{OTHER_LINE}\n")
+    assert started["cost_micros"] == 0
+    await writer_app.work()
+    cost = 9 * COST
+    assert (await show(writer_app, started))["cost_micros"] == cost
+    visitor = Visitor(writer_app.api)
+    await visitor.log_in()
+    page = visible_text(await visitor.get(f"/articles/imports/{started['import_id']}"))
+    assert f"US$ {cost / 1_000_000:.4f}".rstrip("0") in " ".join(page.split())
 
 
 async def test_a_failed_article_fails_its_line_and_no_other(writer_app: WriterApp) -> None:
