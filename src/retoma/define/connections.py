@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from retoma.define.provider_chain import ProviderChain
-from retoma.define.resources import PerWorker
+from retoma.define.provider_chain import ProviderChain, SingleProvider
 from retoma.errors import DefinitionError
 
 FieldKind = Literal["secret", "text", "url"]
@@ -134,10 +133,15 @@ def get_default(resource: Any) -> Any:
 
 def check_resource(name: str, resource: Any) -> None:
     """Raise DefinitionError if a tenant's resource is where none can be."""
-    nested = [each for _, each in resource] if isinstance(resource, ProviderChain) else []
-    if isinstance(resource, PerWorker) or not any(isinstance(each, PerTenant) for each in nested):
-        return
-    raise DefinitionError(
-        f"the resource {name!r} is a ProviderChain with a PerTenant in it; "
-        "use a PerTenant whose build returns the chain"
-    )
+    match resource:
+        case ProviderChain():
+            nested, kind = [each for _, each in resource], "chain"
+        case SingleProvider():
+            nested, kind = [resource.provider], "provider"
+        case _:
+            return
+    if any(isinstance(each, PerTenant) for each in nested):
+        raise DefinitionError(
+            f"the resource {name!r} is a {type(resource).__name__} with a PerTenant in it; "
+            f"use a PerTenant whose build returns the {kind}"
+        )

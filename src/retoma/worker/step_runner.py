@@ -191,15 +191,15 @@ class JobAttempt:
             return prevented
         if self._step_call.needs_tenant and (prevented := await self._bind_tenant()):
             return prevented
-        if self._step_call.chain is None:
-            return None
-        chosen = await choose_provider(self._runner.database, self._runner.breakers, self._step_call, self.claim)
-        if isinstance(chosen, Wait):
-            return outcomes.Returned(self.claim, chosen.delay, NO_PROVIDER)
-        self._step_call = self._step_call.with_provider(chosen)
-        self._runner.context_backends.attempt_providers.add(self.claim, chosen.name)
-        if self.span is not None:
-            self.span.provider = chosen.name
+        if self._step_call.chain is not None:
+            chosen = await choose_provider(self._runner.database, self._runner.breakers, self._step_call, self.claim)
+            if isinstance(chosen, Wait):
+                return outcomes.Returned(self.claim, chosen.delay, NO_PROVIDER)
+            self._step_call = self._step_call.with_provider(chosen)
+        if (name := self._step_call.provider_name) is not None:
+            self._runner.context_backends.attempt_providers.add(self.claim, name)
+            if self.span is not None:
+                self.span.provider = name
         return None
 
     async def _bind_tenant(self) -> Outcome | None:
@@ -259,7 +259,7 @@ class JobAttempt:
             previous_result=json.loads(previous_work.previous_result)
             if previous_work and previous_work.previous_result
             else None,
-            provider=None if self._step_call.provider is None else self._step_call.provider.name,
+            provider=self._step_call.provider_name,
             traceparent=None if self.span is None else self.span.context.traceparent,
             paths=await self._fetch_paths(),
             backend=self._runner.context_backends.create(claim, self._step_call),
