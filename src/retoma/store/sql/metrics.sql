@@ -146,7 +146,22 @@ select p.name, p.capacity, coalesce(h.used, 0)::int as used, coalesce(w.waiting,
 -- Outcomes of the runs of a pipeline that ended since then or are open. An open run counts with the steps that it finished
 -- since then, and with its duration if only the excluded steps are left. The duration leaves out open reviews, the excluded
 -- steps from when their dependencies had ended, and the time between an end and the rerun that followed it.
-with counted as (
+with versions as materialized (
+  -- Ids are in the order of time, so only runs created up to a day before are read, and those that took longer. The second day is
+  -- for clients whose clock is wrong.
+  select g.id, retoma.first_run_id_since(:since::timestamptz - interval '2 days') as first_run from retoma.versions g where g.pipeline = :pipeline
+), recent as materialized (
+  select r.id
+    from versions g,
+         lateral (select n.id from retoma.runs n
+                   where n.version = g.id and n.id >= g.first_run and n.ended_at >= :since
+                   union all
+                  select n.id from retoma.runs n
+                   where n.version = g.id and n.id < g.first_run and n.ended_at >= :since
+                     and n.ended_at - n.created_at > interval '1 day'
+                   union all
+                  select n.id from retoma.runs n where n.version = g.id and n.ended_at is null offset 0) r
+), counted as (
   select r.id, r.revision, r.version, greatest(r.created_at, r.run_at) as started_at, r.ended_at, r.state = 'failed' as has_failed,
          case
            when r.state = 'completed' then r.ended_at
@@ -155,10 +170,8 @@ with counted as (
                from retoma.current_jobs(r.id) j
              having bool_and(j.step = any (:excluded_steps::text[]) or j.state in ('succeeded', 'skipped')))
          end as done_at
-    from retoma.runs r
-    join retoma.versions g on g.id = r.version
-   where g.pipeline = :pipeline and (r.ended_at >= :since or r.ended_at is null)
-     and (:tenants::int[] is null or r.tenant = any (:tenants))
+    from recent n,
+         lateral (select * from retoma.runs r where r.id = n.id and (:tenants::int[] is null or r.tenant = any (:tenants)) offset 0) r
 ), done as (
   select c.id, c.revision, c.version, c.started_at, c.done_at
     from counted c

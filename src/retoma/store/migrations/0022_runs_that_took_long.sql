@@ -1,0 +1,4 @@
+-- Adds an index of the runs that ended more than a day after their creation, for the metrics of a pipeline. Blocks writes to runs while
+-- it reads that table once: some seconds for millions of runs. Most runs end sooner, and cost no write to it.
+
+create index slow_runs_by_end on retoma.runs (version, ended_at) where ended_at - created_at > interval '1 day';
