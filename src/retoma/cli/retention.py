@@ -130,7 +130,8 @@ def erase(
 
 def _describe_preview(found: RetentionPreview) -> str:
     least = "" if found.is_complete else "at least "
-    return f"would remove {least}{found.runs:,} runs, {format_bytes(found.bytes)}"
+    runs = f"{least}{found.runs:,} runs, {format_bytes(found.bytes)}"
+    return f"would remove {runs}, and then {found.files:,} files, {format_bytes(found.file_bytes)}"
 
 
 def format_bytes(size: Any) -> str:

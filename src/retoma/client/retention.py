@@ -86,11 +86,9 @@ class Retention(Namespace):
             raise NotFound(f"there is no rule of retention for {name}")
 
     async def preview(self) -> RetentionPreview:
-        """Return what would be removed now, and about how many bytes of the database it takes. Changes nothing."""
+        """Return what would be removed now, and about how many bytes of the database and of files. Changes nothing."""
         self._core.require_all_tenants()
-        groups = await retention.preview(self._database, self._core.retention, MAX_PREVIEWED)
-        runs = sum(group.runs for group in groups)
-        return RetentionPreview(runs, sum(group.bytes for group in groups), groups, runs < MAX_PREVIEWED)
+        return await retention.preview(self._database, self._core.retention, MAX_PREVIEWED)
 
     async def run(self) -> int:
         """Remove all runs that are due now, without waiting for the next pass of a worker. Return how many.

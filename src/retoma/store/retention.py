@@ -13,6 +13,7 @@ from retoma.errors import RunBusy, RunHeld
 from retoma.records import (
     ExpiredRuns,
     FinalClass,
+    RetentionPreview,
     RetentionRule,
     RetentionTotals,
     RunHold,
@@ -78,10 +79,17 @@ async def remove_rule(database: Database, *, pipeline: str | None, tenant: int |
     return bool(await database.find_value(_SQL["remove_rule"], **values))
 
 
-async def preview(database: Database, times: RetentionTimes, limit: int) -> list[ExpiredRuns]:
-    """Return what would be removed now, by pipeline and class; at most `limit` runs of each version are checked."""
+async def preview(database: Database, times: RetentionTimes, limit: int) -> RetentionPreview:
+    """Return what would be removed now; at most `limit` runs of each version are checked."""
     rows = await database.fetch(_SQL["preview"], keep=times.ended, keep_failed=times.failed, limit=limit)
-    return [ExpiredRuns(**{**row, "final_class": FinalClass(row["final_class"])}) for row in rows]
+    (total,) = [row for row in rows if row["pipeline"] is None]
+    groups = [
+        ExpiredRuns(row["pipeline"], FinalClass(row["final_class"]), row["runs"], row["bytes"], row["oldest_end"])
+        for row in rows
+        if row is not total
+    ]
+    of_all = ("runs", "bytes", "files", "file_bytes", "is_complete")
+    return RetentionPreview(groups=groups, **{name: total[name] for name in of_all})
 
 
 async def hold_run(database: Database, run: UUID, tenant: int | None, by: str, reason: str) -> bool:
