@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bench import growth
+from bench import growth, row_sizes
 from bench.server import Server
 from bench.testbed import Rig
 from retoma.store.database import Database
@@ -53,3 +53,10 @@ def test_five_million_runs_of_one_step_are_allowed(capsys: pytest.CaptureFixture
 def test_too_many_runs_are_refused_with_what_they_need(free_gb: float, expected: str) -> None:
     with pytest.raises(SystemExit, match=expected):
         growth.check_disk(5_000_000, "chain", growth.MAX_GB, free_gb)
+
+
+async def test_rows_of_every_kind_are_measured(rig: Rig) -> None:
+    async with rig.testbed() as stage:
+        measured = await row_sizes.measure_rows(stage, 200)
+    assert {"charges", "deliveries", "reviews", "external_work", "effects", "file_names", "start_keys"} <= set(measured)
+    assert all(data > 0 and indexes >= 0 for data, indexes in measured.values())
