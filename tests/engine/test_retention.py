@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from retoma import Context, File, GiveUp, Items, Pipeline, Webhook
 from retoma.engine.retention import remove_due
 from retoma.errors import InvalidInput, KeyReused, NotFound, RunBusy, RunHeld, RunRemoved
-from retoma.records import ChargeTotal, FinalClass, InboundEvent
+from retoma.records import ChargeTotal, Erasure, FinalClass, InboundEvent
 from retoma.reviews import Decision
 from retoma.settings import RetentionTimes
 from retoma.store import retention
@@ -350,7 +350,7 @@ async def test_child_runs_are_kept_as_long_as_their_parent(open_sandbox: OpenSan
 async def test_erasing_a_run_erases_its_children(open_sandbox: OpenSandbox) -> None:
     async with Writing().open(open_sandbox) as sandbox:
         run = (await sandbox.run("batch", Topics(topics=["tea", "coffee"]))).id
-        assert await sandbox.client.retention.erase_run(run) == 3
+        assert await sandbox.client.retention.erase_run(run) == Erasure(runs=3, files=0)
         assert await value(sandbox, "select count(*) from retoma.jobs") == 0
 
 
@@ -369,13 +369,13 @@ async def test_one_tenant_is_erased_at_once(open_sandbox: OpenSandbox) -> None:
             await sandbox.run("order", tenant="blog", key=f"blog {number}")
         await sandbox.client.tenants.set_profile("blog", {"name": "Ana"})
         spent = await sandbox.client.costs.get_spent("blog")
-        assert await sandbox.client.retention.erase_tenant("blog") == 3
+        assert await sandbox.client.retention.erase_tenant("blog") == Erasure(runs=3, files=0)
         assert await exists(sandbox, kept)
         assert await sandbox.client.costs.get_spent("blog") == spent
         assert await value(sandbox, "select count(*) from retoma.start_keys") == 1
         assert await sandbox.client.tenants.list_profiles() == []
         entries = await sandbox.client.audit.list(action="tenant.erase")
-        assert [(entry.object_id, entry.after) for entry in entries] == [("blog", {"runs": 3})]
+        assert [(entry.object_id, entry.after) for entry in entries] == [("blog", {"runs": 3, "files": 0})]
 
 
 async def test_the_events_of_other_systems_about_a_tenant_are_erased(open_sandbox: OpenSandbox) -> None:
@@ -494,6 +494,15 @@ def build_scans() -> Pipeline:
 
 def make_file(content: str, size: int) -> dict[str, Any]:
     return {"file": sha256(content.encode()).hexdigest(), "name": f"{content}.txt", "size": size}
+
+
+async def test_an_erasure_counts_the_files_that_no_run_names_any_more(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_scans()) as sandbox:
+        run = (await sandbox.run("scan", {"pages": [make_file("a", 10), make_file("b", 20)]})).id
+        await sandbox.run("scan", {"pages": [make_file("b", 20)]}, tenant="blog")
+        await sandbox.run("scan", {"pages": [make_file("b", 20), make_file("c", 30)]}, tenant="blog")
+        assert await sandbox.client.retention.erase_run(run) == Erasure(runs=1, files=1)
+        assert await sandbox.client.retention.erase_tenant("blog") == Erasure(runs=2, files=2)
 
 
 async def test_a_preview_that_checked_too_few_runs_says_so(open_sandbox: OpenSandbox) -> None:

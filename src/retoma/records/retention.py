@@ -67,6 +67,17 @@ class RunHold:
 
 
 @dataclass(frozen=True)
+class Erasure:
+    """What was erased at once. The files are deleted by workers and servers, unless something other than a run names
+    them."""
+
+    runs: int
+    files: Annotated[
+        int, Field(description="Files that no run names any more: they are deleted within three days, not at once.")
+    ]
+
+
+@dataclass(frozen=True)
 class RunRemoval:
     """How many runs of a pipeline and a tenant were removed on a day of UTC: `expired` by a rule, or `erased`."""
 

@@ -11,6 +11,7 @@ import asyncpg
 
 from retoma.errors import RunBusy, RunHeld
 from retoma.records import (
+    Erasure,
     ExpiredRuns,
     FinalClass,
     RetentionPreview,
@@ -108,19 +109,19 @@ async def list_holds(
     return await database.fetch_records(RunHold, _SQL["list_holds"], run=run, tenants=tenants, limit=limit)
 
 
-async def erase_run(database: Database, run: UUID, tenant: int | None) -> int | None:
-    """Return how many runs were erased, child runs included, or None if there is no such run."""
+async def erase_run(database: Database, run: UUID, tenant: int | None) -> Erasure | None:
+    """Return what was erased, child runs included, or None if there is no such run."""
     try:
-        erased: int | None = await database.fetch_value(_SQL["erase_run"], run=run, tenant=tenant)
+        row = await database.fetch_one(_SQL["erase_run"], run=run, tenant=tenant)
     except asyncpg.PostgresError as error:
         raise _translate_error(error) from error
-    return erased
+    return None if row["runs"] is None else Erasure(**row)
 
 
-async def erase_runs_of_tenant(database: Database, tenant: int, limit: int) -> int:
-    """Erase the next runs of a tenant; return 0 if none is left."""
+async def erase_runs_of_tenant(database: Database, tenant: int, limit: int) -> Erasure:
+    """Erase the next runs of a tenant; there were 0 if none is left."""
     try:
-        return int(await database.fetch_value(_SQL["erase_runs_of_tenant"], tenant=tenant, limit=limit))
+        return Erasure(**await database.fetch_one(_SQL["erase_runs_of_tenant"], tenant=tenant, limit=limit))
     except asyncpg.PostgresError as error:
         raise _translate_error(error) from error
 

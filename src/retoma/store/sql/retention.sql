@@ -98,10 +98,10 @@ select h.run, t.name as tenant, v.pipeline, r.title, h.held_by, h.held_at, h.rea
  limit :limit;
 
 -- name: erase_run
-select retoma.erase_run(:run, :tenant) as erased;
+select o_runs as runs, o_files as files from retoma.erase_run(:run, :tenant);
 
 -- name: erase_runs_of_tenant
-select retoma.erase_runs_of_tenant(:tenant, :limit) as erased;
+select o_runs as runs, o_files as files from retoma.erase_runs_of_tenant(:tenant, :limit);
 
 -- name: find_tenant_obstacle
 -- Why the runs of a tenant cannot be erased: one that is held, or one that has not ended.
