@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -211,6 +213,28 @@ async def test_old_runs_are_not_read_however_long_a_recent_one_took(open_sandbox
     assert (found["ended"], found["steps"]) == (4, 4 * 3 + 1)
     assert read.whole_tables.keys().isdisjoint({"runs", "jobs"})
     assert sum(read.entries.values()) <= 3 * FEW, str(read.entries)
+
+
+async def test_the_work_grows_with_the_number_of_runs_and_not_with_its_square(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_film([])) as sandbox:
+        await run_film(sandbox, minutes(1))
+        await rows(sandbox, OLD_RUNS, 500)
+        since = await sandbox.clock.now() - timedelta(days=60)
+        statement = statements("metrics")["get_pipeline_metrics"]
+        values = {"pipeline": "film", "since": since, "excluded_steps": ["publication"], "tenants": None}
+        async with sandbox.database.connection() as connection:
+            await connection.execute("analyze retoma.runs, retoma.jobs")
+            plan = await connection.fetchval(
+                f"explain (analyze, timing off, format json) {statement.sql}", *statement.bind(values)
+            )
+    assert count_rows(json.loads(plan)[0]["Plan"]) < 501 * 50
+
+
+def count_rows(plan: dict[str, Any]) -> int:
+    """Return how many rows the nodes of a plan have read or computed."""
+    removed = sum(count for name, count in plan.items() if name.startswith("Rows Removed"))
+    own = (plan["Actual Rows"] + removed) * plan["Actual Loops"]
+    return int(own) + sum(count_rows(each) for each in plan.get("Plans", []))
 
 
 # Copies of a run that ended 40 days ago, except one, which was as long ago created and ended now.

@@ -177,29 +177,32 @@ with versions as materialized (
     from counted c
    where c.done_at >= :since
 ), aside as (
-  select e.id as run, v.opened_at as first_at, coalesce(v.applied_at, v.ended_at) as last_at
+  select e.id, e.started_at, e.done_at, v.opened_at as first_at, coalesce(v.applied_at, v.ended_at) as last_at
     from done e
     join retoma.reviews v on v.run = e.id
    where v.planned
   union all
-  select e.id, greatest(j.created_at, max(n.ended_at)), j.ended_at
+  select e.id, e.started_at, e.done_at, greatest(j.created_at, max(n.ended_at)), j.ended_at
     from done e
     join retoma.jobs j on j.run = e.id and j.step = any (:excluded_steps::text[]) and j.attempt > 0
     left join retoma.edges g on g.version = e.version and g.to_step = j.step
     left join retoma.jobs n on n.run = e.id and n.step = g.from_step and n.revision <= j.revision
-   group by e.id, j.step, j.item, j.revision, j.created_at, j.ended_at
+   group by e.id, e.started_at, e.done_at, j.step, j.item, j.revision, j.created_at, j.ended_at
   union all
-  select e.id, v.at, (select n.at from retoma.events n where n.run = v.run and n.id > v.id order by n.id limit 1)
+  select e.id, e.started_at, e.done_at, v.at, (select n.at from retoma.events n where n.run = v.run and n.id > v.id order by n.id limit 1)
     from done e
     join retoma.events v on v.run = e.id
    where e.revision > 1 and v.kind = 'end'
-), took as (
-  select extract(epoch from e.done_at - e.started_at - coalesce((
-           select sum(upper(span) - lower(span))
-             from (select unnest(range_agg(tstzrange(a.first_at, a.last_at)) * tstzmultirange(tstzrange(e.started_at, e.done_at)))
-                     from aside a
-                    where a.run = e.id and a.last_at > a.first_at) as spans (span)), '0'))::float as seconds
+  union all
+  -- Each run, also one with nothing to leave out: a join of the two would compare each run with each other one.
+  select e.id, e.started_at, e.done_at, null, null
     from done e
+), took as (
+  select extract(epoch from t.done_at - t.started_at - coalesce((select sum(upper(span) - lower(span)) from unnest(t.aside) as spans (span)), '0'))::float as seconds
+    from (select a.started_at, a.done_at,
+                 range_agg(case when a.last_at > a.first_at then tstzrange(a.first_at, a.last_at) end) * tstzmultirange(tstzrange(a.started_at, a.done_at)) as aside
+            from aside a
+           group by a.id, a.started_at, a.done_at) t
 ), counted_steps as (
   select count(*) as steps, count(*) filter (where j.failures > 0 or j.worker_deaths > 0) as retried
     from counted e
