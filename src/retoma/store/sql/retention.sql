@@ -54,9 +54,12 @@ with recursive checked as materialized (
     from needed n
     join expired e on e.parent = n.run
 ), removable as materialized (
-  select e.* from expired e left join needed n on n.run = e.run where n.run is null
+  -- `distinct`, because the planner expects billions of rows of the recursion otherwise.
+  select e.* from expired e left join (select distinct run from needed) n on n.run = e.run where n.run is null
 ), sample as materialized (
-  select array(select run from removable order by md5(run::text) limit 200) as runs
+  select retoma.measure_runs(s.runs) / cardinality(s.runs) as bytes
+    from (select array(select run from removable order by md5(run::text) limit 200) as runs offset 0) s
+   where cardinality(s.runs) > 0
 ), named as materialized (
   select distinct n.digest from removable e join retoma.file_names n on n.run = e.run
 ), kept as (
@@ -69,12 +72,11 @@ with recursive checked as materialized (
   select retoma.find_file_size(f.digest) as size from (select digest from files order by digest limit 200) f
 )
 select e.pipeline, e.final_class, count(*) as runs, min(e.ended_at) as oldest_end,
-       coalesce(count(*) * max(retoma.measure_runs(s.runs) / cardinality(s.runs)), 0)::bigint as bytes,
+       coalesce(count(*) * (select bytes from sample), 0)::bigint as bytes,
        (select count(*) from files) as files,
        coalesce((select count(*) from files) * (select avg(size) from file_sizes), 0)::bigint as file_bytes,
        (select coalesce(bool_and(c.runs < :limit), true) from (select count(*) as runs from checked group by version) c) as is_complete
   from removable e
- cross join (select runs from sample) s
  group by grouping sets ((e.pipeline, e.final_class), ())
  order by 1, 2;
 
