@@ -11,8 +11,10 @@ import asyncpg
 
 from retoma.errors import RunBusy, RunHeld
 from retoma.records import (
+    Erasure,
     ExpiredRuns,
     FinalClass,
+    RetentionPreview,
     RetentionRule,
     RetentionTotals,
     RunHold,
@@ -78,10 +80,17 @@ async def remove_rule(database: Database, *, pipeline: str | None, tenant: int |
     return bool(await database.find_value(_SQL["remove_rule"], **values))
 
 
-async def preview(database: Database, times: RetentionTimes, limit: int) -> list[ExpiredRuns]:
-    """Return what would be removed now, by pipeline and class; at most `limit` runs of each version are checked."""
+async def preview(database: Database, times: RetentionTimes, limit: int) -> RetentionPreview:
+    """Return what would be removed now; at most `limit` runs of each version are checked."""
     rows = await database.fetch(_SQL["preview"], keep=times.ended, keep_failed=times.failed, limit=limit)
-    return [ExpiredRuns(**{**row, "final_class": FinalClass(row["final_class"])}) for row in rows]
+    (total,) = [row for row in rows if row["pipeline"] is None]
+    groups = [
+        ExpiredRuns(row["pipeline"], FinalClass(row["final_class"]), row["runs"], row["bytes"], row["oldest_end"])
+        for row in rows
+        if row is not total
+    ]
+    of_all = ("runs", "bytes", "files", "file_bytes", "is_complete")
+    return RetentionPreview(groups=groups, **{name: total[name] for name in of_all})
 
 
 async def hold_run(database: Database, run: UUID, tenant: int | None, by: str, reason: str) -> bool:
@@ -100,19 +109,19 @@ async def list_holds(
     return await database.fetch_records(RunHold, _SQL["list_holds"], run=run, tenants=tenants, limit=limit)
 
 
-async def erase_run(database: Database, run: UUID, tenant: int | None) -> int | None:
-    """Return how many runs were erased, child runs included, or None if there is no such run."""
+async def erase_run(database: Database, run: UUID, tenant: int | None) -> Erasure | None:
+    """Return what was erased, child runs included, or None if there is no such run."""
     try:
-        erased: int | None = await database.fetch_value(_SQL["erase_run"], run=run, tenant=tenant)
+        row = await database.fetch_one(_SQL["erase_run"], run=run, tenant=tenant)
     except asyncpg.PostgresError as error:
         raise _translate_error(error) from error
-    return erased
+    return None if row["runs"] is None else Erasure(**row)
 
 
-async def erase_runs_of_tenant(database: Database, tenant: int, limit: int) -> int:
-    """Erase the next runs of a tenant; return 0 if none is left."""
+async def erase_runs_of_tenant(database: Database, tenant: int, limit: int) -> Erasure:
+    """Erase the next runs of a tenant; there were 0 if none is left."""
     try:
-        return int(await database.fetch_value(_SQL["erase_runs_of_tenant"], tenant=tenant, limit=limit))
+        return Erasure(**await database.fetch_one(_SQL["erase_runs_of_tenant"], tenant=tenant, limit=limit))
     except asyncpg.PostgresError as error:
         raise _translate_error(error) from error
 

@@ -88,6 +88,17 @@ async def test_a_schedule_is_paused_resumed_triggered_and_deleted_on_its_page(op
         assert "The schedule is deleted." in await submit(visitor, path, "delete")
 
 
+async def test_the_history_has_no_link_to_a_run_that_was_removed(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        schedule = await visitor.client.schedules.create("hourly", "film", every=3600)
+        kept, removed = [(await visitor.client.schedules.trigger(schedule.id)).id for _ in range(2)]
+        await visitor.client.runs.cancel(removed)
+        await visitor.client.retention.erase_run(removed)
+        page = await visitor.get(f"/schedules/{schedule.id}")
+        assert (f"/runs/{kept}" in page.text, f"/runs/{removed}" in page.text) == (True, False)
+        assert "removed" in visible_text(page)
+
+
 async def test_a_schedule_of_the_code_has_no_button_to_delete_it(open_pages: OpenPages) -> None:
     declared = App("films", pipelines=list(app.own_pipelines.values()), schedules=[Schedule("daily", "film", every=60)])
     async with open_pages(application=declared) as visitor:

@@ -70,6 +70,7 @@ OPERATIONS = (
 # The outcome of an action, by the name that the address of the next page carries.
 NOTICES = {
     "cancelled": N_("The run is being cancelled."),
+    "run_erased": N_("The run is erased. Files that only it referred to are deleted within three days."),
     "resumed": N_("The run has been resumed."),
     "resumed_no_worker": N_(
         "The run is resumed, but no worker is running for it. It continues when you start one: retoma worker APP"

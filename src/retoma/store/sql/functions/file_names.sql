@@ -116,24 +116,35 @@ begin
   return v_shard;
 end $$;
 
+-- The files that a profile, a draft, a fact or an event from another system names.
+create or replace function retoma.list_files_named_by_people() returns table (digest bytea) stable language sql as $$
+  select f.digest
+    from (select p.value::text from retoma.profiles p
+          union all
+          select d.draft::text from retoma.review_drafts d
+          union all
+          select t.source::text from retoma.tenant_facts t
+          union all
+          select i.body::text from retoma.inbound_events i) as d (value), retoma.find_digests(d.value) f
+   where position('"file"' in d.value) > 0;
+$$;
+
 -- Those of these files that nothing names: no run, no profile or draft, and no tenant that stored it within `p_grace`.
 create or replace function retoma.list_unnamed_files(p_digests bytea[], p_grace interval) returns table (digest bytea) stable language sql as $$
   with named_by_people as materialized (
-    select f.digest
-      from (select p.value::text from retoma.profiles p
-            union all
-            select d.draft::text from retoma.review_drafts d
-            union all
-            select t.source::text from retoma.tenant_facts t
-            union all
-            select i.body::text from retoma.inbound_events i) as d (value), retoma.find_digests(d.value) f
-     where position('"file"' in d.value) > 0
+    select p.digest from retoma.list_files_named_by_people() p
   )
   select g.digest
     from unnest(p_digests) as g (digest)
    where not exists (select from retoma.file_names n where n.digest = g.digest)
      and not exists (select from named_by_people n where n.digest = g.digest)
      and not exists (select from retoma.tenant_files f where f.digest = g.digest and f.granted_at > retoma.now() - p_grace);
+$$;
+
+-- The size of a file in bytes by the data of a run that names it, or null if it does not say.
+create or replace function retoma.find_file_size(p_digest bytea) returns bigint stable language sql as $$
+  select max(substring(d.value from '"file": ?"' || encode(p_digest, 'hex') || '"[^{}]*"size": ?([0-9]{1,15})\M')::bigint)
+    from (select n.run from retoma.file_names n where n.digest = p_digest limit 1) n, retoma.list_data_with_files(n.run) d;
 $$;
 
 -- Begin to delete these files of one shard: returns those that nothing names. Until the commit nothing can name another one of them.

@@ -118,13 +118,54 @@ create or replace function retoma.delete_run_rows(p_runs uuid[]) returns void la
   delete from retoma.runs where id = any (p_runs);
 $$;
 
--- About how many bytes a run takes in the database: its rows, with the share of the indexes and of free space.
-create or replace function retoma.measure_run(p_run uuid) returns double precision stable language sql as $$
-  select 2.0 * (
-    (select sum(pg_column_size(r.*)) from retoma.runs r where r.id = p_run)
-    + coalesce((select sum(pg_column_size(j.*)) from retoma.jobs j where j.run = p_run), 0)
-    + coalesce((select sum(pg_column_size(e.*)) from retoma.events e where e.run = p_run), 0)
-    + coalesce((select sum(pg_column_size(c.*)) from retoma.charges c where c.run = p_run), 0)
-    + coalesce((select sum(pg_column_size(v.*)) from retoma.reviews v where v.run = p_run), 0)
-    + coalesce((select sum(pg_column_size(d.*)) from retoma.deliveries d where d.run = p_run), 0));
+-- Runs that `can_remove` keeps whatever the rules say, except for their parents and for jobs that have not ended.
+create or replace function retoma.list_needed_runs() returns table (run uuid) stable language sql as $$
+  select h.run from retoma.run_holds h
+   union
+  select (c.parent).run from retoma.runs c where c.parent is not null and c.ended_at is null
+   union
+  select o.run from retoma.external_work o where o.ended_at is null
+   union
+  select d.run from retoma.deliveries d where d.ended_at is null
+   union
+  select e.run from retoma.pending_webhook_events e
+   union
+  select e.run from retoma.effects e where e.next_at is not null;
+$$;
+
+-- About how many bytes these runs take in the database: their rows, which take 8 bytes more in a page, with the free space that each table
+-- is created with and the share of its indexes.
+create or replace function retoma.measure_runs(p_runs uuid[]) returns double precision stable language sql as $$
+  select sum(t.bytes * 100 / f.fillfactor * pg_total_relation_size(t.name) / pg_table_size(t.name))
+    from (select 'retoma.runs'::regclass as name, sum(pg_column_size(r.*) + 8) as bytes from retoma.runs r where r.id = any (p_runs)
+           union all
+          select 'retoma.jobs', sum(pg_column_size(j.*) + 8) from retoma.jobs j where j.run = any (p_runs)
+           union all
+          select 'retoma.events', sum(pg_column_size(e.*) + 8) from retoma.events e where e.run = any (p_runs)
+           union all
+          select 'retoma.charges', sum(pg_column_size(c.*) + 8) from retoma.charges c where c.run = any (p_runs)
+           union all
+          select 'retoma.attempt_providers', sum(pg_column_size(a.*) + 8) from retoma.attempt_providers a where a.run = any (p_runs)
+           union all
+          select 'retoma.reviews', sum(pg_column_size(v.*) + 8) from retoma.reviews v where v.run = any (p_runs)
+           union all
+          select 'retoma.effects', sum(pg_column_size(e.*) + 8) from retoma.effects e where e.run = any (p_runs)
+           union all
+          select 'retoma.external_work', sum(pg_column_size(o.*) + 8) from retoma.external_work o where o.run = any (p_runs)
+           union all
+          select 'retoma.callbacks', sum(pg_column_size(c.*) + 8) from retoma.callbacks c where c.run = any (p_runs)
+           union all
+          select 'retoma.file_names', sum(pg_column_size(f.*) + 8) from retoma.file_names f where f.run = any (p_runs)
+           union all
+          select 'retoma.run_webhooks', sum(pg_column_size(w.*) + 8) from retoma.run_webhooks w where w.run = any (p_runs)
+           union all
+          select 'retoma.deliveries', sum(pg_column_size(d.*) + 8) from retoma.deliveries d where d.run = any (p_runs)
+           union all
+          select 'retoma.delivery_attempts', sum(pg_column_size(a.*) + 8)
+            from retoma.deliveries d
+            join retoma.delivery_attempts a on a.delivery = d.id
+           where d.run = any (p_runs)) t
+    join pg_class c on c.oid = t.name,
+         lateral (select coalesce(max(o.option_value::int), 100) as fillfactor from pg_options_to_table(c.reloptions) o where o.option_name = 'fillfactor') f
+   where t.bytes > 0;
 $$;

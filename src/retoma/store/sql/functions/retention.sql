@@ -69,13 +69,15 @@ returns table (runs uuid[], last uuid, checked int) stable language sql as $$
          (select count(*)::int from checked);
 $$;
 
--- Remove one run and its child runs at once, whatever the rules say. Returns how many, or null if the tenant has no such run. Raises
--- RT002 for a run that has not ended, and RT007 for one that is held.
-create or replace function retoma.erase_run(p_run uuid, p_tenant int) returns int language plpgsql as $$
+-- Remove one run and its child runs at once, whatever the rules say. Returns how many, or null if the tenant has no such run, and of how
+-- many files they were the last runs to name them. Raises RT008 for a run that has not ended, and RT007 for one that is held.
+create or replace function retoma.erase_run(p_run uuid, p_tenant int, out o_runs int, out o_files int) language plpgsql as $$
 declare
   v_runs uuid[] := retoma.list_descendants(p_run, p_tenant);
 begin
-  return case when v_runs <> '{}' then retoma.erase_runs(v_runs) end;
+  if v_runs <> '{}' then
+    select e.o_runs, e.o_files into o_runs, o_files from retoma.erase_runs(v_runs) e;
+  end if;
 end $$;
 
 create or replace function retoma.list_descendants(p_run uuid, p_tenant int) returns uuid[] stable language sql as $$
@@ -88,20 +90,23 @@ create or replace function retoma.list_descendants(p_run uuid, p_tenant int) ret
   select array(select id from family);
 $$;
 
--- Erase the next runs of a tenant, and return how many; 0 if none is left.
-create or replace function retoma.erase_runs_of_tenant(p_tenant int, p_limit int) returns int language plpgsql as $$
+-- Erase the next runs of a tenant, and return how many, 0 if none is left, and of how many files they were the last runs to name them.
+create or replace function retoma.erase_runs_of_tenant(p_tenant int, p_limit int, out o_runs int, out o_files int) language plpgsql as $$
 begin
-  return retoma.erase_runs(array(select r.id from retoma.runs r where r.tenant = p_tenant order by r.id limit p_limit));
+  select e.o_runs, e.o_files into o_runs, o_files
+    from retoma.erase_runs(array(select r.id from retoma.runs r where r.tenant = p_tenant order by r.id limit p_limit)) e;
 end $$;
 
-create or replace function retoma.erase_runs(p_runs uuid[]) returns int language plpgsql as $$
+create or replace function retoma.erase_runs(p_runs uuid[], out o_runs int, out o_files int) language plpgsql as $$
 declare
+  v_digests bytea[] := array(select distinct n.digest from retoma.file_names n where n.run = any (p_runs));
   v_removed uuid[] := retoma.remove_runs(p_runs, 'erased');
 begin
   if cardinality(v_removed) < cardinality(p_runs) then
     perform retoma.explain_left_runs(array(select unnest(p_runs) except select unnest(v_removed)));
   end if;
-  return cardinality(v_removed);
+  o_runs := cardinality(v_removed);
+  o_files := (select count(*) from unnest(v_digests) as g (digest) where not exists (select from retoma.file_names n where n.digest = g.digest));
 end $$;
 
 -- Raise why these runs could not be erased.
