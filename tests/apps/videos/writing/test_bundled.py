@@ -135,6 +135,64 @@ def test_a_note_is_followed_only_if_all_of_it_changes_the_script(note: str, foll
     assert can_follow(note, topic, 60, []) is follows
 
 
+@pytest.mark.parametrize(
+    ("note", "topic"),
+    [
+        ("Não fale dos cinco passos", FIXED_INCOME),
+        ("Não inclua LCI e LCA", FIXED_INCOME),
+        ("Sem o Tesouro Selic, por favor", FIXED_INCOME),
+        ("Remova o FGC e fale do Tesouro Selic", FIXED_INCOME),
+        ("Mais curto, e tire o FGC", FIXED_INCOME),
+        ("Deixe o Tesouro Selic de fora", FIXED_INCOME),
+        ("Menos sobre LCI e LCA", FIXED_INCOME),
+        ("Só fale de LCI e LCA", FIXED_INCOME),
+        ("Os cinco passos estão errados", FIXED_INCOME),
+        ("O Tesouro Selic não é para reserva: está errado", FIXED_INCOME),
+        ("A Selic é definida a cada 30 dias", FIXED_INCOME),
+        ("Explique LCI e LCA com exemplos de valores", FIXED_INCOME),
+        ("Por que vocês mentiram sobre LCI?", FIXED_INCOME),
+        ("Deixe a parte de LCI e LCA mais curta", FIXED_INCOME),
+        ("Do not mention caffeine", COFFEE),
+        ("Don’t talk about caffeine", COFFEE),
+        ("No caffeine, please", COFFEE),
+        ("without the growers", COFFEE),
+        ("Remove the part about Brazil and Vietnam", COFFEE),
+        ("Drop Brazil", COFFEE),
+        ("less about caffeine", COFFEE),
+        ("Too much about caffeine", COFFEE),
+        ("tell only about caffeine", COFFEE),
+        ("The caffeine is wrong", COFFEE),
+        ("Wrong: caffeine does not come from the bean", COFFEE),
+        ("Make the part about caffeine shorter", COFFEE),
+    ],
+)
+async def test_a_note_that_asks_for_anything_else_is_not_followed(note: str, topic: str) -> None:
+    bundled = find_topic(topic)
+    assert bundled is not None
+    assert not can_follow(note, bundled, 60, [])
+    language: Language = "en" if topic == COFFEE else "pt-BR"
+    script = await make_script(topic, language, feedback_history=[note])
+    assert script.text == (await make_script(topic, language)).text
+    assert script.not_understood == [note]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "Fale dos cinco passos, por favor",
+        "Inclua o que vale para LCI e LCA",
+        "Mais curto, e fale do Tesouro Selic",
+        "Quero muito mais longo",
+        "Fale mais sobre a Selic e a reserva de emergência",
+        "conte sobre o pós-fixado",
+    ],
+)
+def test_a_note_that_only_asks_for_a_length_or_a_scene_is_followed(note: str) -> None:
+    topic = find_topic(FIXED_INCOME)
+    assert topic is not None
+    assert can_follow(note, topic, 25, [])
+
+
 def test_a_script_that_has_all_scenes_cannot_get_longer() -> None:
     topic = find_topic(COFFEE, "en")
     assert topic is not None
