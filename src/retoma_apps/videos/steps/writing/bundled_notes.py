@@ -16,6 +16,7 @@ SHORTER_FACTOR, LONGER_FACTOR = 0.7, 1.4
 _DEGREE = r"\b(?:(?:um pouco|bem|muito|a (?:little|bit)|much) )?"
 _SHORTER = re.compile(rf"{_DEGREE}(?:mais (?:curt[oa]|breve)|menor|encurt\w+|short(?:er|en)|briefer)\b")
 _LONGER = re.compile(rf"{_DEGREE}(?:mais (?:long[oa]|compridos?)|maior|along\w+|longer|lengthen)\b")
+_TIMECODE = re.compile(r"^[\d:.]+(?:-[\d:.]+)?(?= )", re.MULTILINE)
 _CLAUSE_END = re.compile(r"[.,;:!?\n]+|\b(?:e|and)\b")
 _REFUSAL = re.compile(
     r"\b(?:nao|nem|nunca|jamais|nada|nenhum\w*|sem|menos|demais|muit[oa]s?|exceto|fora|so|somente|apenas|antes|depois|"
@@ -45,7 +46,7 @@ class Request:
 
 def understand_note(note: str, topic: Topic) -> Request | None:
     """Return what the note asks for, or None if it is empty or if any of it is not understood."""
-    clauses = [fold(clause) for clause in _CLAUSE_END.split(note.casefold())]
+    clauses = [fold(clause) for clause in _CLAUSE_END.split(_TIMECODE.sub("", note.casefold()))]
     lengths = [clause for clause in clauses if _SHORTER.search(clause) or _LONGER.search(clause)]
     left = " ".join(_LONGER.sub("", _SHORTER.sub("", clause)) for clause in clauses)
     subject = _find_subject(left)
