@@ -104,7 +104,22 @@ async def test_the_button_publishes_once(visitor: StoryVisitor) -> None:
     assert str(review.decided_by) in shown
 
 
-@pytest.mark.parametrize("wrong", [{"thumbnail": "0"}, {"thumbnail": "9"}, {"title": "Tea\0"}, {"title": "a\nb"}])
+async def test_the_form_changes_the_description_and_the_tags(visitor: StoryVisitor) -> None:
+    story = await visitor.app.order_until_review("Tea")
+    address = f"/storyboard/{story}"
+    page = await visitor.get(address)
+    assert 'name="description"' in page.text
+    assert 'name="tags"' in page.text
+    texts = {"title": "Tea", "description": "Leaves.\r\nWater.", "tags": "green tea\r\n\r\n leaves "}
+    await visitor.submit(address, f"{address}/publish", seen="1", thumbnail="1", new_video="0", **texts)
+    await visitor.app.work()
+    (video,) = await visitor.app.channel.videos()
+    assert (video.description, video.tags[-2:]) == ("Leaves.\nWater.", ("green tea", "leaves"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"thumbnail": "0"}, {"thumbnail": "9"}, {"title": "Tea\0"}, {"title": "a\nb"}, {"tags": "x" * 61}]
+)
 async def test_a_form_that_names_nothing_to_publish_is_refused(visitor: StoryVisitor, wrong: dict[str, str]) -> None:
     story = await visitor.app.order_until_review("Tea")
     address = f"/storyboard/{story}"

@@ -788,7 +788,7 @@ async def test_a_script_review_has_the_whole_script_and_its_quality_report(
     assert [issue["code"] for issue in data["quality_report"]["issues"]] == ([] if passed else ["much_too_short"])
 
 
-@pytest.mark.parametrize(("seconds", "count"), [(25, 3), (120, 12)])
+@pytest.mark.parametrize(("seconds", "count"), [(25, 4), (120, 14)])
 async def test_a_script_review_counts_the_facts_that_the_script_uses(
     video_app: FastVideoApp, seconds: int, count: int
 ) -> None:

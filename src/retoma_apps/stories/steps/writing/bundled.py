@@ -107,10 +107,16 @@ def _choose_scenes(topic: Topic, count: int) -> list[TopicScene]:
 
 
 def _split_scenes(scenes: Sequence[TopicScene], count: int) -> list[tuple[TopicScene, list[str]]]:
-    """Return the sentences of each part of each scene. The longest parts are split until there are `count`."""
+    """Return the sentences of each part of each scene. The longest parts are split until there are `count`.
+
+    A picture of one number is not split: its second part would show nothing new.
+    """
     parts = [(scene, split_sentences(scene.text)) for scene in scenes]
     while len(parts) < count:
-        lengths = [word_count(" ".join(sentences)) if len(sentences) > 1 else 0 for _, sentences in parts]
+        lengths = [
+            word_count(" ".join(sentences)) if len(sentences) > 1 and scene.picture.kind != "number" else 0
+            for scene, sentences in parts
+        ]
         longest = lengths.index(max(lengths))
         if not lengths[longest]:
             break
