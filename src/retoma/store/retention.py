@@ -40,9 +40,8 @@ async def remove_expired_runs(
 
 async def delete_old_rows(database: Database, times: RetentionTimes, limit: int) -> int:
     """Delete keys of removed runs, entries of the audit log and other rows that are old enough."""
-    return int(
-        await database.fetch_value(_SQL["delete_old_rows"], keep_keys=times.keys, keep_audit=times.audit, limit=limit)
-    )
+    kept = {"keep_keys": times.keys, "keep_audit": times.audit, "keep_inbound": times.inbound}
+    return int(await database.fetch_value(_SQL["delete_old_rows"], limit=limit, **kept))
 
 
 async def list_rules(database: Database) -> list[RetentionRule]:
