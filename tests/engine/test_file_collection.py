@@ -192,6 +192,26 @@ async def test_a_start_that_names_a_file_holds_up_its_deletion(store: FileSandbo
     assert store.list_paths() == ["content"]
 
 
+async def test_a_profile_that_is_being_saved_holds_up_the_deletion(store: FileSandbox) -> None:
+    """Two connections: the profile is not committed when the deletion asks."""
+    saved = await store.save()
+    await store.client.tenants.set_profile("blog", {})
+    store.age()
+    await store.collect()
+    store.age()
+    shard = int(saved.file[:2], 16)
+    database = store.sandbox.database
+    async with database.connection() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("update retoma.profiles set value = $1", saved.model_dump_json())
+        assert await delete_set_aside(database, store.files, shard, GRACE) == 0
+        assert store.list_paths() == ["aside"]
+        await transaction.commit()
+    await collect_shard(database, store.files, shard, GRACE)
+    assert store.list_paths() == ["content"]
+
+
 async def test_a_start_waits_while_the_file_that_it_names_is_deleted(store: FileSandbox) -> None:
     """Otherwise it could commit between the last look and the deletion."""
     saved = await store.save()

@@ -25,3 +25,19 @@ alter table retoma.retention_progress add column charges_checked_to uuid;
 
 -- It has one more parameter now.
 drop function if exists retoma.delete_old_rows(interval, interval, int);
+
+-- The digests of the files that a text of JSON names. Part of indexes: it must never return anything else for the same text.
+create function retoma.list_digests(p_text text) returns bytea[] immutable parallel safe language sql as $$
+  select array(select decode(f.found[1], 'hex') from regexp_matches(p_text, '"file": ?"([0-9a-f]{64})"', 'g') as f (found));
+$$;
+
+-- The files that are named outside runs, so that the collection of files reads none of these rows. Without a list of pending entries,
+-- which each search would read.
+create index profiles_by_file on retoma.profiles using gin (retoma.list_digests(value::text)) with (fastupdate = off)
+  where position('"file"' in value::text) > 0;
+create index review_drafts_by_file on retoma.review_drafts using gin (retoma.list_digests(draft::text)) with (fastupdate = off)
+  where position('"file"' in draft::text) > 0;
+create index tenant_facts_by_file on retoma.tenant_facts using gin (retoma.list_digests(source::text)) with (fastupdate = off)
+  where position('"file"' in source::text) > 0;
+create index inbound_events_by_file on retoma.inbound_events using gin (retoma.list_digests(body::text)) with (fastupdate = off)
+  where position('"file"' in body::text) > 0;
