@@ -192,6 +192,33 @@ async def test_a_start_that_names_a_file_holds_up_its_deletion(store: FileSandbo
     assert store.list_paths() == ["content"]
 
 
+async def test_a_fork_that_shares_a_file_holds_up_its_deletion(store: FileSandbox) -> None:
+    """Two connections: the fork has not committed when the deletion asks, and nothing else names the file any more."""
+    saved = await store.save()
+    letter = Letter(letter=saved).model_dump_json()
+    source, fork = (await store.sandbox.run("post", {"letter": saved})).id, UUID(int=7)
+    await store.files.set_aside(saved.file)
+    store.age()
+    await store.sandbox.clock.advance(2 * DAY)
+    database, shard = store.sandbox.database, int(saved.file[:2], 16)
+    async with database.connection() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(
+            "select retoma.fork_run($1, null, 'Ana', $2, $3, null, '{}', $4)", source, fork, letter, KEY
+        )
+        async with database.connection() as erasing:  # the erasure itself waits for the fork
+            await erasing.execute("delete from retoma.file_names where run = $1", source)
+        assert await delete_set_aside(database, store.files, shard, GRACE) == 0
+        await transaction.commit()
+    await store.client.retention.erase_run(source)
+    assert await store.collect_twice() == 0
+    assert store.list_paths() == ["content"]
+
+
+KEY = '{"key": "a fork", "digest": "00"}'
+
+
 async def test_a_profile_that_is_being_saved_holds_up_the_deletion(store: FileSandbox) -> None:
     """Two connections: the profile is not committed when the deletion asks."""
     saved = await store.save()
