@@ -311,6 +311,28 @@ async def test_no_file_is_deleted_before_all_runs_are_indexed(store: FileSandbox
     assert await value(store.sandbox, "select retoma.claim_file_shard('0')") is None
 
 
+LOCK_RETENTION = "select retoma.try_lock_retention()"
+
+
+async def test_files_are_collected_while_another_process_removes_runs(store: FileSandbox) -> None:
+    await store.save()
+    store.age()
+    assert await retention.index_files(store.sandbox.database, limit=100)
+    async with store.sandbox.database.connection() as removing, removing.transaction(), asyncio.timeout(10):
+        assert await removing.fetchval(LOCK_RETENTION)
+        await collect_files(store.sandbox.database, [store.files])
+    assert store.list_paths() == ["aside"]
+
+
+async def test_files_are_left_while_another_process_lists_those_of_earlier_runs(store: FileSandbox) -> None:
+    await store.save()
+    store.age()
+    async with store.sandbox.database.connection() as listing, listing.transaction(), asyncio.timeout(10):
+        assert await listing.fetchval(LOCK_RETENTION)
+        assert await collect_files(store.sandbox.database, [store.files]) == 0
+    assert store.list_paths() == ["content"]
+
+
 async def test_a_pass_checks_every_part_of_the_store_once_a_day(store: FileSandbox) -> None:
     await store.save()
     store.age()

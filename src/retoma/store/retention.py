@@ -133,9 +133,11 @@ async def erase_tenant_rows(database: Database, tenant: int) -> None:
         raise _translate_error(error) from error
 
 
-async def index_files(database: Database, limit: int) -> bool:
-    """Record the files of the next runs of earlier releases. Return whether all are recorded."""
-    return bool(await database.fetch_value(_SQL["index_files"], limit=limit))
+async def index_files(database: Database, limit: int) -> bool | None:
+    """Record the files of the next runs of earlier releases. Return whether all are recorded, None if another process
+    holds the lock of retention."""
+    is_complete: bool | None = await database.fetch_value(_SQL["index_files"], limit=limit)
+    return is_complete
 
 
 async def claim_file_shard(database: Database, pause: timedelta) -> int | None:

@@ -76,20 +76,20 @@ begin
   end loop;
 end $$;
 
--- Record the files of runs from before the list was kept, `p_limit` runs at a time. Returns whether all are recorded.
+-- Record the files of runs from before the list was kept, `p_limit` runs at a time. Returns whether all are recorded, or null if another
+-- process is recording them, or removing runs.
 create or replace function retoma.index_files(p_limit int) returns boolean language plpgsql as $$
 declare
   v_progress retoma.retention_progress;
   v_runs uuid[];
   v_run uuid;
 begin
-  if not retoma.try_lock_retention() then
-    return false;
+  if exists (select from retoma.retention_progress p where p.indexed_at is not null) then
+    return true;
+  elsif not retoma.try_lock_retention() then
+    return null;
   end if;
   select * into v_progress from retoma.retention_progress;
-  if v_progress.indexed_at is not null then
-    return true;
-  end if;
   v_runs := array(select r.id from retoma.runs r where v_progress.indexed_to is null or r.id > v_progress.indexed_to order by r.id limit p_limit);
   foreach v_run in array v_runs loop
     perform retoma.record_file_names(v_run, d.value) from retoma.list_data_with_files(v_run) d;
