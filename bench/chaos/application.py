@@ -8,6 +8,7 @@ import signal
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,8 +16,10 @@ from pydantic import BaseModel
 from bench.chaos import chance, execution_log, fake_provider
 from bench.chaos.chance import child_nonce, mix
 from bench.chaos.fake_provider import FakeProvider
-from retoma import App, Context, GiveUp, Items, Pipeline, Pool, Retry, fixed_delay, minutes, seconds
+from retoma import App, Context, File, GiveUp, Items, Pipeline, Pool, Retry, fixed_delay, minutes, seconds
+from retoma import files as file_store
 from retoma.errors import RateLimited
+from retoma.files import FileSettings, FileStore, create_file_store
 from retoma.schedules import Schedule
 from retoma.webhooks import sender
 from retoma.worker import external_work_poller
@@ -26,6 +29,7 @@ if lease := os.environ.get("CHAOS_LEASE"):
     # Nothing here takes half a minute to respond, so polls and deliveries of a dead process are retried soon.
     external_work_poller.LEASE = sender.LEASE = timedelta(seconds=float(lease))
     sender.TIMEOUT = float(lease) / 2
+file_store.FRESH_FOR = timedelta(days=-1)  # the grace time is short, and some clocks are wrong: store all content again
 
 
 class Inputs(BaseModel):
@@ -40,6 +44,13 @@ class StepOutput:
     value: int
     attempt: int
     token: str
+
+
+@dataclass
+class Scanned(StepOutput):
+    """A result with a file."""
+
+    file: File
 
 
 @dataclass
@@ -487,14 +498,23 @@ async def volume(story: Items[StepOutput], *, ctx: Context) -> StepOutput:
     return await work(ctx, story)
 
 
+async def scan(ctx: Context, nonce: str) -> Scanned:
+    """Work, with a file as result: half of the results have a file of their own, the others share a few."""
+    number = mix(nonce)
+    page = nonce if number % 2 else number % SHARED_PAGES
+    file = await ctx.save_file(f"page {page}".encode(), "page.txt")
+    return Scanned(**vars(await work(ctx, nonce)), file=file)
+
+
+SHARED_PAGES = 100
 KEPT_SECONDS = 10  # after the end of a receipt
 receipt = Pipeline("receipt", inputs=Inputs, retry=PATIENT, retention=seconds(KEPT_SECONDS))
 
 
 @receipt.step
-async def entered(nonce: str, *, ctx: Context) -> StepOutput:
+async def entered(nonce: str, *, ctx: Context) -> Scanned:
     ctx.charge("office", "receipt", micros=1)
-    return await work(ctx, nonce)
+    return await scan(ctx, nonce)
 
 
 @receipt.step
@@ -523,8 +543,14 @@ bell = Pipeline("bell", inputs=Inputs, retry=PATIENT)
 
 
 @bell.step
-async def rung(nonce: str, *, ctx: Context) -> StepOutput:
-    return await work(ctx, nonce)
+async def rung(nonce: str, *, ctx: Context) -> Scanned:
+    return await scan(ctx, nonce)
+
+
+def open_files() -> FileStore | None:
+    """Open the file store of a chaos run; other tests that use these pipelines have none."""
+    folder = os.environ.get("CHAOS_FILES")
+    return create_file_store(FileSettings(home=Path(folder))) if folder else None
 
 
 RUNG: dict[str, Any] = {"nonce": "{{ schedule }} {{ due_at }}", "size": 0}
@@ -556,5 +582,6 @@ app = App(
         bell,
     ],
     schedules=[HOURS, CHIME],
+    files=open_files(),
     resources={"provider": FakeProvider()},
 )

@@ -163,6 +163,68 @@ async def test_costs_are_the_same_after_the_removal(open_sandbox: OpenSandbox) -
         assert await value(sandbox, "select count(*) from retoma.charges") == 3
 
 
+async def test_a_charge_that_arrives_after_its_run_was_erased_is_rolled_up(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_pipeline()) as sandbox:
+        kept = (await sandbox.run("order", tenant="blog")).id
+        erased = (await sandbox.run("order", tenant="blog")).id
+        await sandbox.client.retention.erase_run(erased)
+        await rows(sandbox, LATE_CHARGE, erased, kept)
+        spent = await sandbox.client.costs.get_totals(by=("tenant", "step", "provider", "resource"))
+        await remove(sandbox)
+        assert {row["run"] for row in await rows(sandbox, "select run from retoma.charges")} == {kept}
+        assert await sandbox.client.costs.get_totals(by=("tenant", "step", "provider", "resource")) == spent
+
+
+LATE_CHARGE = """
+insert into retoma.charges (id, run, step, item, revision, attempt, tenant, at, provider, resource, micros)
+select gen_random_uuid(), $1, c.step, c.item, c.revision, c.attempt + 1, c.tenant, c.at, c.provider, c.resource, 7
+  from retoma.charges c where c.run = $2
+returning id
+"""
+
+
+async def test_every_run_with_charges_is_checked_in_turn(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_pipeline()) as sandbox:
+        runs = [(await sandbox.run("order")).id for _ in range(5)]
+        await sandbox.client.retention.erase_run(runs[3])
+        await rows(sandbox, LATE_CHARGE, runs[3], runs[0])
+        found = [await value(sandbox, "select retoma.remove_orphaned_charges(2)") for _ in range(5)]
+        assert found == [0, 1, 0, 0, 0]
+        await rows(sandbox, LATE_CHARGE, runs[3], runs[0])
+        assert sum([await value(sandbox, "select retoma.remove_orphaned_charges(2)") for _ in range(3)]) == 1
+
+
+async def test_costs_of_removed_runs_are_known_by_the_day_after_13_months(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_pipeline()) as sandbox:
+        for _ in range(3):
+            await sandbox.run("order", tenant="blog")
+            await sandbox.clock.advance(timedelta(hours=5))
+        await sandbox.clock.advance(100 * DAY)
+        assert await remove(sandbox) == 3
+        by_day = await sandbox.client.costs.get_totals(by=("step", "provider", "resource", "day"))
+        assert await value(sandbox, "select count(*) from retoma.charge_rollups") == 6
+        await sandbox.clock.advance(200 * DAY)
+        await remove(sandbox)
+        assert await value(sandbox, "select count(*) from retoma.charge_rollups") == 6
+        await sandbox.clock.advance(100 * DAY)
+        await remove(sandbox)
+        assert await value(sandbox, "select count(*) from retoma.charge_rollups") == 2 * len({e.day for e in by_day})
+        assert await sandbox.client.costs.get_totals(by=("step", "provider", "resource", "day")) == by_day
+
+
+async def test_rollups_are_not_compacted_while_a_removal_adds_to_them(open_sandbox: OpenSandbox) -> None:
+    """Two connections: otherwise each could wait for a row of the other."""
+    async with open_sandbox(build_pipeline()) as sandbox:
+        old = (await sandbox.run("order")).id
+        await sandbox.client.retention.erase_run(old)
+        run = (await sandbox.run("order")).id
+        compact = "select retoma.compact_charge_rollups(retoma.now() + interval '1 day', 100)"
+        async with sandbox.database.connection() as removing, removing.transaction():
+            await removing.execute("select retoma.remove_runs(array[$1::uuid], 'erased')", run)
+            assert await value(sandbox, compact) == 0
+        assert await value(sandbox, compact) == 2
+
+
 async def test_the_metrics_of_reviewers_are_the_same_after_the_removal(open_sandbox: OpenSandbox) -> None:
     pipeline = build_pipeline()
     pipeline.review("approved", of="sent", send_back_to="sent")
@@ -386,6 +448,7 @@ async def test_the_events_of_other_systems_about_a_tenant_are_erased(open_sandbo
         await inbound.record("post 8", InboundEvent("e-1", 1, {"author": "Bia"}), tenant="other")
         await sandbox.client.retention.erase_tenant("blog")
         assert await inbound.list("post 7") == []
+        assert await value(sandbox, "select array_agg(stream) from retoma.inbound_streams") == ["post 8"]
         assert [event.body for event in await inbound.list("post 8")] == [{"author": "Bia"}]
 
 

@@ -33,11 +33,14 @@ async def collect_files(
     grace: timedelta = FILE_GRACE,
     pause: timedelta = PASS_INTERVAL,
 ) -> int:
-    """Check the parts of these file stores that are due. Return how many files were deleted."""
-    is_complete = False
-    while not is_complete:
-        is_complete = await retention.index_files(database, RUNS_PER_INDEX_BATCH)
-        await asyncio.sleep(0 if is_complete else INDEX_REST_SECONDS)
+    """Check the parts of these file stores that are due. Return how many files were deleted.
+
+    Check none while another process lists the files of runs of earlier releases.
+    """
+    while not (is_complete := await retention.index_files(database, RUNS_PER_INDEX_BATCH)):
+        if is_complete is None:
+            return 0
+        await asyncio.sleep(INDEX_REST_SECONDS)
     deleted = 0
     for _ in range(SHARDS):
         shard = await retention.claim_file_shard(database, pause)

@@ -42,9 +42,8 @@ async def remove_expired_runs(
 
 async def delete_old_rows(database: Database, times: RetentionTimes, limit: int) -> int:
     """Delete keys of removed runs, entries of the audit log and other rows that are old enough."""
-    return int(
-        await database.fetch_value(_SQL["delete_old_rows"], keep_keys=times.keys, keep_audit=times.audit, limit=limit)
-    )
+    kept = {"keep_keys": times.keys, "keep_audit": times.audit, "keep_inbound": times.inbound}
+    return int(await database.fetch_value(_SQL["delete_old_rows"], limit=limit, **kept))
 
 
 async def list_rules(database: Database) -> list[RetentionRule]:
@@ -143,9 +142,11 @@ async def erase_tenant_rows(database: Database, tenant: int) -> None:
         raise _translate_error(error) from error
 
 
-async def index_files(database: Database, limit: int) -> bool:
-    """Record the files of the next runs of earlier releases. Return whether all are recorded."""
-    return bool(await database.fetch_value(_SQL["index_files"], limit=limit))
+async def index_files(database: Database, limit: int) -> bool | None:
+    """Record the files of the next runs of earlier releases. Return whether all are recorded, None if another process
+    holds the lock of retention."""
+    is_complete: bool | None = await database.fetch_value(_SQL["index_files"], limit=limit)
+    return is_complete
 
 
 async def claim_file_shard(database: Database, pause: timedelta) -> int | None:

@@ -3,7 +3,7 @@ select o_state as state, o_removed as removed
   from retoma.remove_expired_runs(:keep, :keep_failed, :limit, :jobs, :pause);
 
 -- name: delete_old_rows
-select retoma.delete_old_rows(:keep_keys, :keep_audit, :limit) as deleted;
+select retoma.delete_old_rows(:keep_keys, :keep_audit, :keep_inbound, :limit) as deleted;
 
 -- name: list_rules
 select r.pipeline, t.name as tenant, r.final_class, r.keep, r.set_by, r.set_at

@@ -52,16 +52,19 @@ begin
   end if;
 end $$;
 
--- Add what these runs have cost to the hours in which it was recorded.
+-- Delete the charges of these runs, and add them to the hours in which they were recorded, in one statement: a charge that arrives
+-- meanwhile stays, for `remove_orphaned_charges`.
 create or replace function retoma.roll_up_charges(p_runs uuid[]) returns void language sql as $$
+  with removed as (
+    delete from retoma.charges where run = any (p_runs) returning *
+  )
   insert into retoma.charge_rollups as t
     (hour, tenant, pipeline, step, provider, resource, charges, tokens_in, tokens_out, units, micros, unpriced)
-  select date_trunc('hour', c.at, 'UTC'), c.tenant, v.pipeline, c.step, c.provider, c.resource, count(*), sum(c.tokens_in), sum(c.tokens_out),
+  select date_trunc('hour', c.at, 'UTC'), c.tenant, coalesce(v.pipeline, ''), c.step, c.provider, c.resource, count(*), sum(c.tokens_in), sum(c.tokens_out),
          sum(c.units), coalesce(sum(c.micros), 0), count(*) filter (where c.micros is null)
-    from retoma.charges c
-    join retoma.runs r on r.id = c.run
-    join retoma.versions v on v.id = r.version
-   where c.run = any (p_runs)
+    from removed c
+    left join retoma.runs r on r.id = c.run
+    left join retoma.versions v on v.id = r.version
    group by 1, 2, 3, 4, 5, 6
    order by 2, 1, 3, 4, 5, 6
       on conflict (tenant, hour, pipeline, step, provider, resource) do update
@@ -108,7 +111,6 @@ create or replace function retoma.delete_run_rows(p_runs uuid[]) returns void la
   delete from retoma.attempt_providers where run = any (p_runs);
   delete from retoma.budget_reservations where run = any (p_runs);
   delete from retoma.budget_warnings where run = any (p_runs);
-  delete from retoma.charges where run = any (p_runs);
   delete from retoma.pending_reruns where run = any (p_runs);
   delete from retoma.stuck_runs where run = any (p_runs);
   delete from retoma.holdings where run = any (p_runs);

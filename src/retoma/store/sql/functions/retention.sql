@@ -141,6 +141,8 @@ begin
   delete from retoma.tenant_facts where tenant = p_tenant;
   delete from retoma.tenant_files where tenant = p_tenant;
   delete from retoma.inbound_events where tenant = p_tenant;
+  delete from retoma.inbound_streams s where s.tenant = p_tenant
+     and not exists (select from retoma.inbound_events e where e.app = s.app and e.stream = s.stream);
   delete from retoma.endpoints where tenant = p_tenant;
   delete from retoma.webhook_secrets where tenant = p_tenant;
   delete from retoma.retention_rules where tenant = p_tenant;
@@ -169,8 +171,10 @@ begin
 end $$;
 
 -- Delete rows that nothing needs any more, at most `p_limit` of each kind: keys whose runs were removed, entries of the audit log, bulk
--- actions and workers that ended, links of accounts that expired, and figures. Returns how many. Null keeps for ever.
-create or replace function retoma.delete_old_rows(p_keep_keys interval, p_keep_audit interval, p_limit int) returns int language plpgsql as $$
+-- actions and workers that ended, links of accounts that expired, figures, events of other systems, and what `old_rows.sql` lists.
+-- Returns how many. Null keeps for ever.
+create or replace function retoma.delete_old_rows(p_keep_keys interval, p_keep_audit interval, p_keep_inbound interval, p_limit int)
+returns int language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
   v_count int;
@@ -202,5 +206,9 @@ begin
        and not exists (select from retoma.worker_stacks s where s.worker = w.id) limit p_limit));
   delete from retoma.account_links where expires_at < v_now - interval '30 days';
   delete from retoma.run_removals where day < (v_now - interval '400 days')::date;
-  return v_total;
+  v_total := v_total + retoma.remove_inbound_events(v_now, v_now - p_keep_inbound, p_limit)
+           + retoma.remove_orphaned_charges(p_limit)
+           + retoma.delete_old_records(v_now, p_limit);
+  -- Last, because it locks the table.
+  return v_total + retoma.compact_charge_rollups(date_trunc('day', v_now - interval '13 months', 'UTC'), p_limit);
 end $$;
