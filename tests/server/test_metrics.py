@@ -31,7 +31,6 @@ from tests.server.api import ELSEWHERE, Api, an_api, film
 from tests.server.conftest import OpenApi
 from tests.wait_timeout import WAIT_TIMEOUT
 
-
 AGE_OF_BACKUP = "retoma_last_backup_age_seconds"
 
 
