@@ -54,7 +54,8 @@ class ConnectionType:
     `test(values)` tries the credentials without a cost or a change, and returns what it reached; it raises an error
     that says what to do. With no values it tries those of the environment. `variables` are the environment variables
     that are used without a connection. With `has_accounts` there can be a connection for each account or site, by name.
-    Without `fields`, the service is configured by settings alone, and can only be tested.
+    Without `fields`, the service is configured by settings alone, and can only be tested. `is_required` means that the
+    application cannot do its work in another way, such as offline: `retoma doctor` warns if the service is missing.
     """
 
     service: str
@@ -65,6 +66,7 @@ class ConnectionType:
     has_accounts: bool = False
     consent: Consent | None = None
     help: str = ""
+    is_required: bool = False
 
     def __post_init__(self) -> None:
         names = [each.name for each in self.fields]
