@@ -336,7 +336,7 @@ class ExternalWorkRules:
     def send_callback(self, which: int) -> None:
         token = choose(list(self.tokens), which)
         job, answer = self.tokens[token]
-        assert self.wait(external_work.record_callback(self.database, token, "{}")) == answer
+        assert self.wait(external_work.record_callback(self.database, token, "{}")).answer == answer
         if answer == "taken":
             self.tokens[token] = job, "repeated"
             job.resources.has_callback = True

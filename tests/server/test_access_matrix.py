@@ -44,6 +44,7 @@ FIELDS = {
     "/runs/{run}/rerun": {"what": "stale"},
     "/runs/{run}/resolve-orphan": {"step": "cut", "effect": "order", "resolution": "nothing_found"},
     "/schedules/new": {"name": "new", "pipeline": "film", "tenant": OWN, "time_zone": "UTC", "every": "1"},
+    "/schedules/{schedule}/edit": {"revision": "1", "title": "Edited"},
     "/pools": {"pool": "gpu", "capacity": "1"},
     **{f"/queues/{action}": {"queue": "default", "capacity": "3"} for action in ("limit", "pause", "resume")},
     "/workers": {"worker": "1"},

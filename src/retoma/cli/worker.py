@@ -173,17 +173,17 @@ async def _run_worker(
 @asynccontextmanager
 async def _send_and_schedule(app: App, database: Database, settings: Settings) -> AsyncIterator[None]:
     """Send webhooks and notifications and start scheduled runs while the block runs, then wait for the responses."""
-    guard = Guard.from_settings(settings)
+    guard, keyring = Guard.from_settings(settings), Keyring.from_settings(settings)
     client = Client(
         app,
         database,
         guard,
         heartbeat_timeout=settings.heartbeat_timeout,
         retention=settings.retention,
-        keyring=Keyring.from_settings(settings),
+        keyring=keyring,
     )
     await _warn_refused_hosts(client, guard)
-    async with HttpClient(guard) as outgoing, open_sender(app, database, settings, outgoing) as notifications:
+    async with HttpClient(guard) as outgoing, open_sender(app, database, settings, outgoing, keyring) as notifications:
         await notifications.register()
         senders = (Sender(client, settings, outgoing), notifications)
         sending = [asyncio.create_task(sender.run()) for sender in senders]

@@ -97,7 +97,9 @@ class RetentionTotals:
     removed_runs: int
     removed_files: int
     removed_file_bytes: int
-    pass_ended_at: Annotated[datetime | None, Field(description="Null: a pass is in progress.")]
+    pass_ended_at: Annotated[
+        datetime | None, Field(description="When the last pass over all runs ended. Null: none has.")
+    ]
     files_checked_at: datetime | None
     indexed_at: Annotated[
         datetime | None, Field(description="When the files of all runs were indexed; no file is removed before.")

@@ -110,6 +110,7 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
         "/schedules",
         "/schedules/new?cron=0+3+*+*+*&time_zone=Europe/Lisbon",
         f"/schedules/{schedule.id}",
+        f"/schedules/{schedule.id}/edit",
         "/bulk-actions",
         "/bulk-actions/new",
         "/bulk-actions/new?kind=redeliver",

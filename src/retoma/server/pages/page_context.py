@@ -91,6 +91,7 @@ NOTICES = {
     "retried_now": N_("The job starts now."),
     "bulk_aborted": N_("Aborted. What is done stays done; the rest was left alone."),
     "schedule_created": N_("The schedule is created."),
+    "schedule_changed": N_("The schedule has been changed."),
     "schedule_paused": N_("The schedule is paused. It starts nothing until you resume it."),
     "schedule_resumed": N_("The schedule starts runs again."),
     "schedule_triggered": N_("The schedule has started this run."),

@@ -130,6 +130,17 @@ select count(*) filter (where state = 'due') as due, count(*) filter (where stat
   from retoma.deliveries
  where ended_at is null and (:tenants::int[] is null or tenant = any (:tenants));
 
+-- name: get_upkeep
+-- The ages of the last backup and of the last pass of retention, and what a restore holds back. It is counted only in a database that
+-- was restored. Until the first pass has ended, its age is that of the migration that created its table.
+select (select retoma.now() - max(b.taken_at) from retoma.backups b) as backup_age,
+       (select retoma.now() - coalesce(p.pass_ended_at, m.applied_at)
+          from retoma.retention_progress p
+          join retoma.migrations m on m.number = 14) as retention_pass_age,
+       coalesce((select c.webhooks + c.notifications
+                   from retoma.count_held() c
+                  where exists (select from retoma.restores)), 0) as held;
+
 -- name: list_pool_metrics
 -- The slots of each pool, the jobs that wait for them, and how long ago one last got its slots.
 select p.name, p.capacity, coalesce(h.used, 0)::int as used, coalesce(w.waiting, 0)::int as waiting,

@@ -1,5 +1,5 @@
 -- Remove the next runs that have been kept long enough: at most `p_limit`, and no more after `p_jobs` jobs. Only one process does it at a
--- time, and each call continues where the last one stopped. Returns `working`, `idle` between two passes, or `busy` if another
+-- time, and each call continues where the last one stopped: between two passes, its version is 0. Returns `working`, `idle` between two passes, or `busy` if another
 -- process does it.
 create or replace function retoma.remove_expired_runs(
   p_default interval, p_default_failed interval, p_limit int, p_jobs int, p_pause interval, out o_state text, out o_removed int)
@@ -16,13 +16,9 @@ begin
     return;
   end if;
   select * into v_progress from retoma.retention_progress;
-  if v_progress.pass_ended_at > v_now - p_pause then
+  if v_progress.version = 0 and v_progress.pass_ended_at > v_now - p_pause then
     o_state := 'idle';
     return;
-  elsif v_progress.pass_ended_at is not null then
-    v_progress.version := 0;
-    v_progress.after_run := null;
-    v_progress.pass_ended_at := null;
   end if;
   o_state := 'working';
   for round in 1..100 loop
