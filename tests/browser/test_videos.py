@@ -74,6 +74,9 @@ async def send_back(page: Page, step: str) -> None:
         await page.locator("input[name=items]").first.check()
     if step == "audio_review":
         await comment_on_two_rows(page, NOTES[step])
+    if step == "final_review":
+        await expect_thumbnails_as_on_youtube(page)
+        await expect_the_film_beside_its_comments(page)
     await page.locator("[data-do=send_back]").click()
     if step == "final_review":
         await page.locator("input[value=thumbnail_gen]").check()
@@ -98,6 +101,23 @@ async def comment_on_two_rows(page: Page, text: str) -> None:
         f"\N{LEFT DOUBLE QUOTATION MARK}{spoken}\N{RIGHT DOUBLE QUOTATION MARK}"
     )
     await expect(entries.locator("[data-text]")).to_have_text(text)
+
+
+async def expect_the_film_beside_its_comments(page: Page) -> None:
+    """Whoever writes a comment sees the film."""
+    composer = page.locator("[data-composer]")
+    await page.locator("#thumbnails").scroll_into_view_if_needed()
+    await page.locator("#review-title").click()
+    await page.keyboard.press("c")
+    await expect(composer.locator("[data-text-input]")).to_be_focused()
+    await expect(composer).to_be_in_viewport(ratio=1)
+    await expect(page.locator("video#film")).to_be_in_viewport(ratio=1)
+    assert not await composer.evaluate(IS_COVERED)
+
+
+async def expect_thumbnails_as_on_youtube(page: Page) -> None:
+    widths = await page.locator(".thumb .frame-16").evaluate_all("frames => frames.map(each => each.clientWidth)")
+    assert widths == [360] * 3
 
 
 async def approve(page: Page, step: str) -> None:
@@ -180,6 +200,11 @@ AWAIT_SCROLLING = """read => {
 IS_READ = """script => {
     const bottom = script.querySelector(".script > :last-child").getBoundingClientRect().bottom;
     return bottom <= document.getElementById("read").getBoundingClientRect().bottom + 1;
+}"""
+IS_COVERED = """composer => {
+    const film = document.querySelector("[data-player]").getBoundingClientRect();
+    const { left, top } = composer.getBoundingClientRect();
+    return left < film.right && top < film.bottom;
 }"""
 # Gives what is said there, on one line.
 MOVE_TO_TWO_ROWS = """async audio => {

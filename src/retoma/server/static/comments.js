@@ -73,6 +73,7 @@ class Comments {
 
   // The moment is that of the first letter: the recording pauses there.
   begin() {
+    this.panel.querySelector("[data-composer]").scrollIntoView({ block: "nearest" }); // all of it, not only the field
     const media = this.player?.media ?? findPlayed();
     media?.pause();
     if (this.takesTimes && this.start === null && !this.quote) this.start = media?.currentTime ?? 0;
