@@ -157,6 +157,7 @@ async def show_audit_log(context: PageContext) -> Response:
         "audit.html",
         entries=page,
         next=page[-1].id if len(found) > PAGE_SIZE else None,
+        tenants=await context.client.tenants.list_names(),
         actors=await context.client.audit.list_actors(),
         object_kinds={kind: context.translate(name) for kind, name in OBJECT_KINDS.items()},
         actions=[(action, _name_action(context, action)) for action in AuditAction],
