@@ -514,3 +514,14 @@ async def test_retried_jobs_are_counted_as_listed_and_their_errors_are_not_red(o
         assert re.search(r"Retried jobs\s+2\s", visible_text(page))
         assert page.text.count('class="wrapany dim">OSError: the disk is unreachable') == 2
         assert "errline" not in page.text
+
+
+async def test_a_tenant_is_chosen_from_those_that_exist(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        for tenant in ("blog", "shop"):
+            await visitor.client.start("film", {"topic": "tea"}, tenant=tenant)
+        for path in ("/runs", "/deliveries", "/reviewers", "/audit"):
+            page = (await visitor.get(f"{path}?tenant=shop")).text
+            (select,) = re.findall(r'<select name="tenant".*?</select>', page)
+            options = re.findall(r"<option( selected)?>([^<]*)</option>", select)
+            assert options == [("", "blog"), (" selected", "shop")], path

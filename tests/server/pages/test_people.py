@@ -177,3 +177,8 @@ async def test_history_names_the_person(open_pages: OpenPages) -> None:
         await submit(visitor, f"/runs/{run.id}", f"/runs/{run.id}/cancel")
         authors = [(event.data or {}).get("by") for event in await visitor.client.runs.list_events(run.id)]
         assert "Ana" in authors
+
+
+async def test_a_server_without_accounts_says_how_to_begin(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        assert "Nobody has an account yet" in visible_text(await visitor.get("/people"))
