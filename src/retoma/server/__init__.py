@@ -18,6 +18,7 @@ from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
 from retoma.server.pages.review_summary import build_file_url
 from retoma.server.pages.stuck_episodes import StuckEpisode, find_fatal_episode, list_stuck_episodes
+from retoma.server.pages.text_changes import Piece, align_entries, compare_texts
 from retoma.server.pages.waits import describe_resolution
 from retoma.server.principal import Principal, public, require_scope, require_scope_or_link
 from retoma.server.problems import Problem, ProblemRoute, document_binary, document_problems, to_problem
@@ -28,11 +29,14 @@ __all__ = [
     "BadgeStyle",
     "Page",
     "PageContext",
+    "Piece",
     "Principal",
     "Problem",
     "ProblemRoute",
     "StuckEpisode",
+    "align_entries",
     "build_file_url",
+    "compare_texts",
     "describe_resolution",
     "diff_results",
     "document_binary",

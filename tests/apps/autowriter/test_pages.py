@@ -459,6 +459,31 @@ async def test_a_reviewer_sees_the_article_the_findings_and_what_decisions_do(pa
     assert re.search(r"Tamanho Alerta o corpo tem \d+ palavras, mas foram pedidas 700", portuguese)
 
 
+async def test_a_reviewer_of_a_rewritten_article_sees_first_which_words_changed(pages: WriterPages) -> None:
+    run = (await pages.app.write(make_request(word_count=700))).id
+    before = (await pages.app.get_results(run))["content_created"]["conclusion"][0]
+    pages.app.writer.changes = {"Content": {"conclusion": ["Uma xícara basta."]}}
+    await pages.app.decide(run, "send_back", to="content_created", notes="mais curto")
+    text = await pages.read_review(run)
+    assert "since revision 1" in text
+    changed = text.partition("What changed")[2].partition("Findings of the quality checks")[0]
+    assert "added: Uma xícara basta." in changed
+    assert f"removed: {before.split()[0]}" in changed
+    assert "Meta data" not in changed  # unchanged parts are left out
+    assert "No visible changes" not in text
+    assert "desde a versão 1" in await pages.read_review(run, "pt")
+
+
+async def test_a_reviewer_of_new_images_sees_them_beside_the_earlier_ones(pages: WriterPages) -> None:
+    pages.app.pictures.errors = {"": [ImageUnavailable("busy", "IMAGE_UNAVAILABLE")] * 6}
+    run = (await pages.app.write()).id
+    missing = (await pages.app.get_results(run))["published_wp"]["missing_images"]
+    pages.app.pictures.errors = {"larga": [ImageUnavailable("busy", "IMAGE_UNAVAILABLE")] * 3}
+    await pages.app.decide(run, "send_back", to="images_resolved", items=missing)
+    text = await pages.read_review(run)
+    assert re.search(r"What changed since revision 1 Image: inline-planta revision 1 no image revision 2 Compare", text)
+
+
 async def test_a_reviewer_of_a_missing_image_sees_which(pages: WriterPages) -> None:
     pages.app.pictures.errors = {"": [ImageUnavailable("busy", "IMAGE_UNAVAILABLE")] * 6}
     run = (await pages.app.write()).id

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
+from retoma import Pipeline
+from retoma.records import Subject
 from retoma.server.pages import forms, text_changes
 from retoma.server.pages.result_changes import list_changes
+from retoma.server.pages.review_changes import list_step_changes
 from retoma.server.pages.text_changes import Pair, Piece, align_entries, compare_texts
 
 
@@ -107,3 +112,20 @@ def test_only_the_first_words_decide_whether_entries_are_similar(monkeypatch: py
     before, now = ([f"{word} " * 5_000] for word in ("one two three", "one two four"))
     (found,) = list_changes(before, now, None)
     assert (found.kind, max(counted)) == ("text", text_changes.MAX_SIMILARITY_WORDS)
+
+
+def test_a_result_whose_changes_are_hidden_is_not_called_the_same() -> None:
+    pipeline = Pipeline("p", Part)
+
+    @pipeline.step
+    def result(text: str) -> Result:
+        return Result(title=text)
+
+    context: Any = SimpleNamespace(find_pipeline=lambda _: pipeline, gettext=str)
+    review: Any = SimpleNamespace(pipeline="p")
+
+    def list_steps(words: int) -> list[str]:
+        before, now = ({"result": Subject("result", at, {"words": count})} for at, count in ((1, 4), (2, words)))
+        return [each.step for each in list_step_changes(context, review, now, before)]
+
+    assert (list_steps(5), list_steps(4)) == ([], ["result"])

@@ -40,8 +40,11 @@ class Request:
 def list_step_changes(
     context: PageContext, review: Review, subjects: Mapping[str, Subject], previous: Mapping[str, Subject]
 ) -> list[StepChanges]:
-    """List the changes of each subject that has a previous revision, also of those that stayed the same."""
-    return [
+    """List the changes of each subject that has a previous revision, also of those that stayed the same.
+
+    A subject whose fields that changed are all hidden is left out: a reader cannot be told that it is the same.
+    """
+    found = [
         StepChanges(
             step,
             previous[step].revision,
@@ -50,6 +53,7 @@ def list_step_changes(
         for step, subject in subjects.items()
         if step in previous
     ]
+    return [each for each in found if each.changes or previous[each.step].value == subjects[each.step].value]
 
 
 def compare_results(context: PageContext, pipeline: str, step: str, before: Any, now: Any) -> list[Change]:

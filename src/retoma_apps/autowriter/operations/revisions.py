@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 
 from retoma import Client
 from retoma.records import Run
-from retoma_apps.autowriter.models import Content, Headings, Image
+from retoma_apps.autowriter.models import Content, Faq, Headings, Image
 
-Part = Literal["title", "meta", "headings", "body"]
+Part = Literal["title", "meta", "headings", "body", "faq"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
@@ -44,3 +44,7 @@ def _list_lines(part: Part, results: Mapping[str, Any]) -> list[str]:
         case "body":
             found = results.get("content_created")
             return Content.model_validate(found).paragraphs if found else []
+        case "faq":
+            found = results.get("faq_created")
+            questions = Faq.model_validate(found).questions if found else []
+            return [text for each in questions for text in (each.question, each.answer)]

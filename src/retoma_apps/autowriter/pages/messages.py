@@ -192,6 +192,7 @@ PART_NAMES = {
     "meta": N_("Meta data"),
     "headings": N_("Headings"),
     "body": N_("Body"),
+    "faq": N_("Questions and answers"),
 }
 
 

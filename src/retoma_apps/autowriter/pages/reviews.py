@@ -1,4 +1,4 @@
-"""What reviewers of an article see: the article as it is now."""
+"""What reviewers of an article see: the article as it is now, and what changed since they saw it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from retoma.server import PageContext, build_file_url
 from retoma_apps.autowriter.models import ArticleRequest, Finding
 from retoma_apps.autowriter.operations.preview import build_preview
 from retoma_apps.autowriter.pages import messages
+from retoma_apps.autowriter.pages.article_changes import find_changes
 from retoma_apps.autowriter.pages.article_html import render_article
 from retoma_apps.autowriter.pages.common import get_common_values, get_safe_link
 
@@ -20,6 +21,8 @@ REVIEW_TEMPLATES = {
     "image_review": "autowriter_image_review.html",
     "published_wp": "autowriter_post_review.html",
 }
+_REVIEWED_STEPS = {"quality_gate_passed": "quality_checked", "image_review": "published_wp"}
+"""The step under review. A step that asks for help is compared with its own last success."""
 
 
 async def get_review_values(context: PageContext, review: Review) -> Mapping[str, Any]:
@@ -31,6 +34,10 @@ async def get_review_values(context: PageContext, review: Review) -> Mapping[str
     return {name: value for name, value in common.items() if name != "now"} | {
         "request": request,
         "preview": preview,
+        "changes": await find_changes(
+            context.client, run, _REVIEWED_STEPS.get(review.step, review.step), review.revision
+        ),
+        "part_name": lambda part: context.translate(messages.PART_NAMES[part]),
         "body": await asyncio.to_thread(render_article, preview.html, preview.images, partial(build_file_url, run)),
         "safe_link": get_safe_link,
         "check_name": lambda check: context.translate(messages.CHECK_NAMES[check]),
