@@ -66,6 +66,13 @@ async def test_a_review_shows_texts_images_and_recordings(visitor: Visitor) -> N
     assert "due in 2 hr" in visible_text(page)
 
 
+async def test_a_run_says_once_that_it_waits_for_a_review(visitor: Visitor) -> None:
+    review = await start_until_review(visitor.api.sandbox)
+    page = visible_text(await visitor.get(f"/runs/{review.run}"))
+    assert "Waiting for review: draft_review" in page
+    assert "Why is it waiting?" not in page
+
+
 async def test_hostile_text_in_a_reviewed_result_is_escaped(visitor: Visitor) -> None:
     first = await start_until_review(visitor.api.sandbox, topic=EVERYTHING)
     await visitor.client.reviews.decide(first.id, Decision("send_back", by=EVERYTHING, notes=EVERYTHING))
