@@ -14,10 +14,10 @@ import pytest
 
 from tests.acceptance.servers import pgbouncer, postgresql_15
 
-pytestmark = pytest.mark.timeout(2400)  # each runs hundreds of tests, one after the other
+pytestmark = pytest.mark.timeout(2400)  # it runs hundreds of tests, one after the other
 
 PROJECT = Path(__file__).parents[2]
-ENGINE = ["tests/engine", "tests/worker", "tests/webhooks", "tests/notifications", "tests/identity"]
+SERVER_ONLY = ["tests/webhooks", "tests/notifications", "tests/identity"]  # some ask for the process of a connection
 NO_SERVER_MATTERS = "--ignore=tests/worker/test_isolation.py"  # for what happens in a child process
 
 # tests/backups/test_drill.py restores to a PostgreSQL 15.
@@ -34,17 +34,13 @@ CALLED_BY_A_RESTORE = {
 SIMPLE = {"delete_audit_entries", "record_files_of_row", "refuse_event_change", "remove_role", "take_ended_runs"}
 
 
-def test_migrations_and_workers_need_no_pooler_and_no_newer_postgresql(tmp_path: Path) -> None:
-    with postgresql_15() as port:
-        run_tests("tests/worker", on=port, folder=tmp_path)
-        run_tests("tests/store/test_migrate.py", on=port)
-
-
-def test_the_engine_works_on_postgresql_15_behind_a_transaction_pooler(tmp_path: Path) -> None:
-    with postgresql_15() as server, pgbouncer(server) as port:
-        uncalled = run_tests(*ENGINE, on=port, folder=tmp_path)
-        run_tests("tests/store/test_migrate.py", on=port)
-    assert set(uncalled) <= CALLED_BY_A_RESTORE | SIMPLE
+def test_the_engine_works_on_postgresql_15_also_behind_a_transaction_pooler(tmp_path: Path) -> None:
+    with postgresql_15() as server, pgbouncer(server) as pooler:
+        direct = run_tests("tests/worker", *SERVER_ONLY, on=server, folder=tmp_path)
+        pooled = run_tests("tests/engine", "tests/worker", on=pooler, folder=tmp_path)
+        for port in (server, pooler):
+            run_tests("tests/store/test_migrate.py", on=port)
+    assert set(direct) & set(pooled) <= CALLED_BY_A_RESTORE | SIMPLE
 
 
 def run_tests(*tests: str, on: int, folder: Path | None = None) -> list[str]:

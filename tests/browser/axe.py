@@ -20,13 +20,13 @@ SECONDS = 300
 
 async def find_violations(page: Page) -> list[str]:
     """Return each rule that the page violates, with the first element that does."""
-    await page.evaluate(_load_source())
+    await page.evaluate(load_source())
     found: dict[str, Any] = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found["violations"]]
 
 
 @cache
-def _load_source() -> str:
+def load_source() -> str:
     """Return the program, installed by npm into the temporary folder, or skip the test."""
     npm = shutil.which("npm")
     if not os.environ.get(ASKED_BY):

@@ -104,7 +104,7 @@ async def comment_on_two_rows(page: Page, text: str) -> None:
 
 
 async def expect_the_film_beside_its_comments(page: Page) -> None:
-    """Whoever writes a comment sees the film."""
+    """A reviewer who writes a comment sees the film."""
     composer = page.locator("[data-composer]")
     await page.locator("#thumbnails").scroll_into_view_if_needed()
     await page.locator("#review-title").click()

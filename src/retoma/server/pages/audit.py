@@ -170,7 +170,7 @@ async def show_audit_log(context: PageContext) -> Response:
         describe_action=lambda entry: _name_action(context, entry.action),
         link_to_object=link_to_object,
         review_titles=await _find_review_titles(context, page),
-        find_outcome=lambda entry: _OUTCOMES.get((entry.after or {}).get("decision", "")),
+        find_outcome=lambda entry: _OUTCOMES.get(str((entry.after or {}).get("decision"))),
         query=query,
         filtered=any(value is not None for value in wanted.values()) or before is not None,
         now=await context.client.now(),
