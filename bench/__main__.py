@@ -108,7 +108,7 @@ def _prepare_peers(peers: list[str], results: Results) -> list[str]:
 async def _measure(rig: Rig, name: str, number: int, results: Results) -> None:
     try:
         samples = await MEASURES[name].take(rig)
-    except Exception as error:  # noqa: BLE001  (it is told, and the others go on)
+    except Exception as error:  # noqa: BLE001  (it is reported, and the others continue)
         why = f"not done after {rig.timeout:g} s" if isinstance(error, TimeoutError) else f"{error!r}"
         results.troubles[f"{name}, round {number}"] = why
         _print_line(f"round {number}: {name}: {why}")

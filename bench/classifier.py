@@ -46,6 +46,7 @@ class InstantLlm:
     """A model that takes no time, so only our own overhead is measured."""
 
     name = "instant"
+    is_offline = False
 
     async def ask(self, messages: Sequence[Message], *, model: str, **_: Any) -> Reply:
         answer = {"rotulo": KINDS[0], "confianca": 1.0, "justificativa": ""}

@@ -7,9 +7,11 @@ speed, pages and the removal of runs with those of an empty database.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from shutil import disk_usage
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
@@ -29,48 +31,56 @@ from retoma.store.database import Database
 
 TABLES = ("runs", "jobs", "events")
 SLICES = 10
+RUNS_PER_STATEMENT = 100_000
 
-# Ids below those of any run that is started now.
-_ID = "('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid"
+HISTORY_START = timedelta(days=30)  # before now; the runs are spread over all of it except the last day
+
+# The ids have the order of time, as the engine's have, and are below those of any run that is started now. `$5` is the
+# start of the history, and `$6` the seconds between two runs.
+_ID = "(lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '70008000' || lpad(to_hex(n), 12, '0'))::uuid"
+_SERIES = """generate_series($3::int, $4::int) n,
+       lateral (select $5::timestamptz + make_interval(secs => n * $6::float) as at) t"""
 
 _FINISHED_RUNS = f"""
 insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at, ended_at)
 select {_ID}, $1, $2, 'completed', 0, '{{"n": 1, "payload": ""}}', at, at, at + interval '1 second'
-  from generate_series(1, $3::int) n, lateral (select now() - interval '30 days' + n * interval '1 second' as at) t
+  from {_SERIES}
 """
 _FINISHED_JOBS = f"""
 insert into retoma.jobs (run, rank, version, tenant, revision, worker, fence, attempt, state, step, queue,
                          created_at, started_at, ended_at, output)
 select {_ID}, n, $2, $1, 1, 1, 1, 1, 'succeeded', s.step, s.queue, at, at, at, '1'
-  from generate_series(1, $3::int) n, retoma.steps s,
-       lateral (select now() - interval '30 days' + n * interval '1 second' as at) t
+  from {_SERIES}, retoma.steps s
  where s.version = $2
 """
 _FINISHED_EVENTS = f"""
 insert into retoma.events (run, at, revision, attempt, worker, kind, step, item, data)
 select {_ID}, at, 1, 1, 1, kind, case when kind = 'result' then step end, '',
        case when kind = 'end' then '{{"state": "completed"}}'::json end
-  from generate_series(1, $3::int) n,
+  from {_SERIES},
        (select 'result' as kind, step from retoma.steps where version = $2
-        union all values ('start', ''), ('end', '')) e,
-       lateral (select now() - interval '30 days' + n * interval '1 second' as at) t
+        union all values ('start', ''), ('end', '')) e
  where $1::int is not null
 """
 _SCHEDULED_RUNS = f"""
 insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at)
 select {_ID}, $1, $2, 'pending', 1, '{{"n": 1, "payload": ""}}', now(), now() + interval '1 day' + n * interval '1 ms'
-  from generate_series(1, $3::int) n
+  from {_SERIES}
 """
 _SCHEDULED_JOBS = f"""
 insert into retoma.jobs (run, rank, version, tenant, revision, state, step, queue, created_at, ready_at)
 select {_ID}, n, $2, $1, 1, 'ready', s.step, s.queue, now(), now() + interval '1 day' + n * interval '1 ms'
-  from generate_series(1, $3::int) n, retoma.steps s
+  from {_SERIES}, retoma.steps s
  where s.version = $2 and s.dependency_count = 0
 """
 _SCHEDULED_EVENTS = f"""
 insert into retoma.events (run, at, revision, kind)
-select {_ID}, now(), 1, 'start' from generate_series(1, $3::int) n where $1::int is not null and $2::int is not null
+select {_ID}, now(), 1, 'start'
+  from {_SERIES}
+ where $1::int is not null and $2::int is not null
 """
+FINISHED = (_FINISHED_RUNS, _FINISHED_JOBS, _FINISHED_EVENTS)
+SCHEDULED = (_SCHEDULED_RUNS, _SCHEDULED_JOBS, _SCHEDULED_EVENTS)
 _CURVE = """
 select slice, count(*) / nullif(extract(epoch from max(ended_at) - min(before)), 0) as per_second
   from (select ended_at, ntile($2) over (order by ended_at) as slice,
@@ -87,15 +97,13 @@ async def empty(rig: Rig) -> Samples:
 
 async def finished(rig: Rig) -> Samples:
     async with rig.testbed() as stage:
-        statements = (_FINISHED_RUNS, _FINISHED_JOBS, _FINISHED_EVENTS)
-        await insert_history(stage, "chain", rig.count(100_000), statements)
+        await insert_history(stage, "chain", rig.count(100_000), FINISHED)
         return await measure_both(rig, stage, "finished")
 
 
 async def scheduled(rig: Rig) -> Samples:
     async with rig.testbed() as stage:
-        statements = (_SCHEDULED_RUNS, _SCHEDULED_JOBS, _SCHEDULED_EVENTS)
-        await insert_history(stage, "drain", rig.count(1_000_000), statements)
+        await insert_history(stage, "drain", rig.count(1_000_000), SCHEDULED)
         return await measure_both(rig, stage, "scheduled")
 
 
@@ -134,14 +142,23 @@ async def measure(testbed: Testbed, pipeline: Pipeline, runs: int, steps: int) -
 
 async def insert_history(testbed: Testbed, pipeline: str, count: int, statements: tuple[str, ...]) -> None:
     """Insert history as the engine would have left it: counted in the metrics, and vacuumed once."""
-    (version, tenant) = await version_and_tenant(testbed, pipeline)
-    for statement in statements:
-        await testbed.connection.execute(statement, tenant, version, count)
-    for table in TABLES:
-        await testbed.connection.execute(f"vacuum analyze retoma.{table}")
+    await insert_rows(testbed, pipeline, count, statements)
     for _ in range(3):  # each continues where the previous one ended
         await testbed.connection.execute("select retoma.update_metric_counters($1)", 2 * count)
     await testbed.connection.execute("checkpoint")
+
+
+async def insert_rows(testbed: Testbed, pipeline: str, count: int, statements: tuple[str, ...]) -> None:
+    """Insert runs in slices, so the time and the log of each statement stay limited. Vacuum the tables."""
+    version, tenant = await version_and_tenant(testbed, pipeline)
+    start = datetime.now(UTC) - HISTORY_START
+    interval = (HISTORY_START - timedelta(days=1)) / count
+    for first in range(1, count + 1, RUNS_PER_STATEMENT):
+        last = min(first + RUNS_PER_STATEMENT - 1, count)
+        for statement in statements:
+            await testbed.connection.execute(statement, tenant, version, first, last, start, interval.total_seconds())
+    for table in TABLES:
+        await testbed.connection.execute(f"vacuum analyze retoma.{table}")
 
 
 async def version_and_tenant(testbed: Testbed, pipeline: str) -> tuple[int, int]:
@@ -160,31 +177,49 @@ async def open_snapshot(rig: Rig, testbed: Testbed) -> AsyncIterator[None]:
 
 
 BYTES_PER_RUN = {"chain": 6_300, "drain": 1_300}  # with their indexes, measured with 100,000 runs
-PAGES = {"overview": "/", "runs": "/runs", "failed runs": "/runs?state=failed", "retention": "/retention"}
-HISTORY = 100_000  # runs that are inserted by one statement
+MAX_GB = 15.0  # enough for 5 million runs of `drain`
+PAGES = {
+    "overview": "/",
+    "runs": "/runs",
+    "failed runs": "/runs?state=failed",
+    "a run": "/runs/{run}",  # the oldest
+    "reviews": "/reviews",
+    "charts": "/charts",
+    "budgets": "/budgets",
+    "audit log": "/audit",
+    "retention": "/retention",
+}
 
 
 async def fill(testbed: Testbed, pipeline: str, runs: int) -> None:
-    """Insert finished runs in slices, so the time and the log of each statement stay limited."""
-    version, tenant = await version_and_tenant(testbed, pipeline)
-    for first in range(0, runs, HISTORY):
-        for statement in (_FINISHED_RUNS, _FINISHED_JOBS, _FINISHED_EVENTS):
-            sliced = statement.replace("generate_series(1, $3::int)", f"generate_series({first + 1}, $3::int)")
-            await testbed.connection.execute(sliced, tenant, version, min(first + HISTORY, runs))
-    for table in TABLES:
-        await testbed.connection.execute(f"vacuum analyze retoma.{table}")
+    """Insert finished runs, without the time that it takes to count their events."""
+    await insert_rows(testbed, pipeline, runs, FINISHED)
     await testbed.connection.execute("update retoma.metric_cursor set through = (select max(id) from retoma.events)")
     await testbed.connection.execute("checkpoint")
+
+
+def check_disk(runs: int, pipeline: str, max_gb: float, free_gb: float) -> None:
+    """Print how much disk space these runs take. Exit if that is more than `max_gb`, or most of the free space."""
+    needed = math.ceil(runs * BYTES_PER_RUN[pipeline] * 2 / 1e8) / 10
+    print(
+        f"{runs:,} finished runs of {pipeline} take about {needed:.1f} GB on disk with the log; "
+        f"{free_gb:.1f} GB are free"
+    )
+    if needed > free_gb * 0.8:
+        raise SystemExit(f"not started: {needed / 0.8:.1f} GB must be free, or ask for fewer runs")
+    if needed > max_gb:
+        raise SystemExit(f"not started: pass --max-gb {needed:.1f}, or ask for fewer runs")
 
 
 async def measure_pages(testbed: Testbed, requests: int) -> dict[str, float]:
     """Return the 95th percentile of the time to first byte of each page, in milliseconds."""
     from bench.pages import open_visitor, times  # which imports this module
 
+    run = await testbed.connection.fetchval("select id from retoma.runs order by id limit 1")
     with TemporaryDirectory(prefix="retoma-bench-") as home:
         async with open_visitor(testbed, "bench.workloads:app", home) as client:
             return {
-                name: quantiles(await times(client, path, requests), n=20, method="inclusive")[18]
+                name: quantiles(await times(client, path.format(run=run), requests), n=20, method="inclusive")[18]
                 for name, path in PAGES.items()
             }
 
@@ -206,13 +241,7 @@ async def measure_disk(testbed: Testbed, runs: int) -> list[tuple[str, float, fl
 
 
 async def _main(arguments: argparse.Namespace) -> None:
-    needed, free = arguments.runs * BYTES_PER_RUN[arguments.pipeline] * 2, disk_usage(BENCH_FOLDER.parent).free
-    print(
-        f"{arguments.runs:,} finished runs of {arguments.pipeline} take about {needed / 1e9:.1f} GB on disk "
-        f"with the log; {free / 1e9:.1f} GB are free"
-    )
-    if needed > min(free * 0.8, arguments.max_gb * 1e9):
-        raise SystemExit("not started: raise --max-gb, or ask for fewer runs")
+    check_disk(arguments.runs, arguments.pipeline, arguments.max_gb, disk_usage(BENCH_FOLDER.parent).free / 1e9)
     async with open_server() as server:
         for name, value in (await describe(server)).items():
             print(f"{name}: {value}")
@@ -247,7 +276,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000, help="finished runs in the database")
     parser.add_argument("--pipeline", choices=BYTES_PER_RUN, default="chain", help="ten jobs for each run, or one")
-    parser.add_argument("--max-gb", type=float, default=10.0, help="refuse to take more disk space than this")
+    parser.add_argument("--max-gb", type=float, default=MAX_GB, help="refuse to take more disk space than this")
     parser.add_argument("--rounds", type=int, default=3, help="each measures an empty database and the full one")
     parser.add_argument("--requests", type=int, default=20, help="for each page")
     parser.add_argument("--scale", type=float, default=0.2, help="a part of the measured runs, for a quick look")

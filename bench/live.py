@@ -161,7 +161,7 @@ async def _main(arguments: argparse.Namespace) -> None:
         await made.close()
     print(
         f"{figures.watchers:,} watchers on one process: {figures.kilobytes_each:.1f} kB each, "
-        f"{figures.opened_per_second:,.0f} opened a second; all have heard of a start after "
+        f"{figures.opened_per_second:,.0f} opened a second; all have received a start after "
         f"{median(figures.delays):.2f} s (worst {max(figures.delays):.2f} s)"
     )
 

@@ -25,7 +25,7 @@ import uvloop
 from bench import workloads
 from bench.api import read_address
 from bench.classifier import CONCURRENCY, WAIT_TIMEOUT, InstantLlm, worker_processes
-from bench.growth import _FINISHED_EVENTS, _FINISHED_JOBS, _FINISHED_RUNS, insert_history
+from bench.growth import FINISHED, insert_history
 from bench.machine import describe
 from bench.server import ROOT, open_server
 from bench.testbed import Rig, Testbed
@@ -53,7 +53,7 @@ async def fill_database(rig: Rig, testbed: Testbed) -> UUID:
         await testbed.wait_for_end(fan, 0.05)
     await testbed.client.start_many(workloads.drain, [{}] * 10, tenant="a small one")
     await testbed.client.start_many(workloads.drain, [{}] * count)
-    await insert_history(testbed, "drain", count, (_FINISHED_RUNS, _FINISHED_JOBS, _FINISHED_EVENTS))
+    await insert_history(testbed, "drain", count, FINISHED)
     return fan
 
 

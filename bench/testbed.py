@@ -84,7 +84,7 @@ class Testbed:
         if done["jobs"] != jobs or done["others"]:
             raise RuntimeError(
                 f"{jobs} jobs should have succeeded at once; there are {done['jobs']}, and {done['others']} did not: "
-                "if a worker was declared dead, the machine stood still for seconds"
+                "if a worker was declared dead, the machine was frozen for seconds"
             )
         return Work(
             jobs,

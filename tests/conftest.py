@@ -114,6 +114,7 @@ EMPTIED_TABLES = (
     "budgets",
     "connections",
     "inbound_events",
+    "inbound_streams",
     "tenant_facts",
     "tenant_files",
     "prices",

@@ -6,7 +6,7 @@ import os
 import socket
 from itertools import count
 
-# Below those that the system gives to whoever asks for any, and a part of its own for each process of tests.
+# Below those that the system gives to programs that ask for any, and a part of its own for each process of tests.
 FIRST, PORTS, PROCESSES = 20_000, 500, 24
 _numbers = count(os.getpid())
 

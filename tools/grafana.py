@@ -186,6 +186,14 @@ def runs() -> list[Panel]:
             unit="s",
         ),
         graph(
+            "Age of the last backup and of the last retention pass",
+            [
+                ("backup", "max(retoma_last_backup_age_seconds)"),
+                ("retention", "max(retoma_retention_pass_age_seconds)"),
+            ],
+            unit="s",
+        ),
+        graph(
             "Orphaned effects",
             [("{{pipeline}}", 'max by (pipeline) (retoma_orphaned_effects{pipeline=~"$pipeline"})')],
         ),
@@ -289,6 +297,7 @@ def deliveries() -> list[Panel]:
         ),
         stat("Dead letters", [("", "max(retoma_dead_deliveries)")]),
         stat("Disabled endpoints", [("", "max(retoma_disabled_endpoints)")]),
+        stat("Held since a restore", [("", "max(retoma_held_deliveries)")]),
     ]
 
 

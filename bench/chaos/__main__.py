@@ -13,12 +13,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
 from math import inf
 from pathlib import Path
 
 import asyncpg
 
-from bench.chaos import farm, skew
+from bench.chaos import fake_provider, skew
 from bench.chaos.application import app
 from bench.chaos.callback_sender import CallbackSender
 from bench.chaos.checker import (
@@ -32,21 +33,23 @@ from bench.chaos.checker import (
     find_wrong_slots,
 )
 from bench.chaos.client import Users
+from bench.chaos.execution_log import NAME, read
 from bench.chaos.faults import OUTCOME_LOST, FaultInjector
-from bench.chaos.ledger import NAME, read
-from bench.chaos.operations import Operations, find_excess
+from bench.chaos.operations import Operations, find_excess, find_missing_files
 from bench.chaos.operator import Operator
-from bench.chaos.processes import LogSummary, Pooler, Postgres, WorkerProcess, read_logs, until
+from bench.chaos.processes import FILES_HOME, LogSummary, Pooler, Postgres, WorkerProcess, read_logs, until
 from bench.chaos.proxy import Proxy
 from bench.chaos.receiver import Deliveries, Receiver
 from bench.chaos.reviewer import Reviewer
 from retoma.client import Client
+from retoma.files import FileSettings, create_file_store
 from retoma.outgoing import LOOPBACK, Guard
 from retoma.settings import Settings
 from retoma.store.database import Database
 
 WORKERS = 3
 USERS = 16
+RECENT = timedelta(minutes=1)  # runs whose files are checked during the run; all are checked at the end
 LONGEST_STALL = 90.0  # in seconds, while what is left is drained
 FEWEST_RUNS_PER_SECOND = 2
 SHORT, LONG = (
@@ -68,6 +71,7 @@ REQUIRED_COUNTS = (
     "callbacks accepted",
     "actions repeated with their keys",
     "runs removed by retention",
+    "files deleted",
     "starts refused because their run was removed",
     "scheduled runs",
     "times that the budget was raised",
@@ -130,10 +134,12 @@ class Run:
         self._users = users
         self._pooler = pooler
         self._postgres = Postgres(folder / "home")
+        self._files = create_file_store(FileSettings(home=folder / FILES_HOME))
         self._looked_at = 0
         self._wrong_counters: list[str] = []
         self._wrong_slots: list[str] = []
         self._excess: list[str] = []
+        self._missing_files: list[str] = []
         self._undrained = 0
 
     async def run(self) -> Findings:
@@ -162,7 +168,7 @@ class Run:
         trouble = FaultInjector(random.Random(self._seed), proxy, self._postgres, workers, database)
         users = Users(client, receiver, self._seed, self._users)
         operator = Operator(client, users.log, self._seed + 2)
-        operations = Operations(client, users.log, self._seed + 3)
+        operations = Operations(client, database, self._files, users.log, self._seed + 3)
         operating = asyncio.ensure_future(operations.run())
         walking = asyncio.gather(postman.run(), editor.run(), operator.run())
         try:
@@ -216,6 +222,7 @@ class Run:
                 self._wrong_counters += wrong
                 self._wrong_slots += await find_wrong_slots(connection)
                 self._excess += await find_excess(connection)
+                self._missing_files += await find_missing_files(connection, self._files, newest=RECENT)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 pass
             finally:
@@ -243,7 +250,7 @@ class Run:
             at_rest = await find_wrong_slots(connection)
             deliveries = await Deliveries.read(connection)
         findings = check(store, users.log, read(self._folder / NAME), trouble.kills, trouble.deafness)
-        works = farm.list_work(self._folder)
+        works = fake_provider.list_work(self._folder)
         check_external_work(findings, works, store, at_rest=at_rest, deafness=trouble.deafness)
         check_deliveries(findings, deliveries, users.log, receiver)
         findings.expect("callbacks rejected as unknown", postman.contradictions)
@@ -257,6 +264,7 @@ class Run:
         findings.expect("inconsistent slots during the run", self._wrong_slots)
         findings.expect("inconsistent counters during the run", self._wrong_counters)
         findings.expect("budgets that were exceeded", self._excess)
+        findings.expect("runs that named a missing file", self._missing_files)
         findings.expect("workers that exited unexpectedly", _find_exited_workers(workers))
         findings.expect("unhandled errors", said.errors)
         trouble.hits["workers with a clock an hour off"] += sum(worker.skewed for worker in workers)

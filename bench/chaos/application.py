@@ -8,15 +8,18 @@ import signal
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from bench.chaos import chance, farm, ledger
+from bench.chaos import chance, execution_log, fake_provider
 from bench.chaos.chance import child_nonce, mix
-from bench.chaos.farm import Farm
-from retoma import App, Context, GiveUp, Items, Pipeline, Pool, Retry, fixed_delay, minutes, seconds
+from bench.chaos.fake_provider import FakeProvider
+from retoma import App, Context, File, GiveUp, Items, Pipeline, Pool, Retry, fixed_delay, minutes, seconds
+from retoma import files as file_store
 from retoma.errors import RateLimited
+from retoma.files import FileSettings, FileStore, create_file_store
 from retoma.schedules import Schedule
 from retoma.webhooks import sender
 from retoma.worker import external_work_poller
@@ -26,6 +29,7 @@ if lease := os.environ.get("CHAOS_LEASE"):
     # Nothing here takes half a minute to respond, so polls and deliveries of a dead process are retried soon.
     external_work_poller.LEASE = sender.LEASE = timedelta(seconds=float(lease))
     sender.TIMEOUT = float(lease) / 2
+file_store.FRESH_FOR = timedelta(days=-1)  # the grace time is short, and some clocks are wrong: store all content again
 
 
 class Inputs(BaseModel):
@@ -40,6 +44,13 @@ class StepOutput:
     value: int
     attempt: int
     token: str
+
+
+@dataclass
+class Scanned(StepOutput):
+    """A result with a file."""
+
+    file: File
 
 
 @dataclass
@@ -59,28 +70,28 @@ def value_of(result: Any) -> object:
 
 
 def record_success(ctx: Context, token: str, *inputs: Any, pid: int = 0) -> StepOutput:
-    ledger.write(ctx, pid or os.getpid(), token, "ended")
+    execution_log.write(ctx, pid or os.getpid(), token, "ended")
     return StepOutput(mix(ctx.step, ctx.item, *map(value_of, inputs)), ctx.attempt, token)
 
 
 def record_parts(ctx: Context, token: str, size: int) -> list[Part]:
-    ledger.write(ctx, os.getpid(), token, "ended")
+    execution_log.write(ctx, os.getpid(), token, "ended")
     return [Part(f"{ctx.step}-{number}", ctx.attempt, token) for number in range(size)]
 
 
 def record_failure(ctx: Context, error: Exception) -> Exception:
-    ledger.write(ctx, os.getpid(), ledger.record_start(ctx, os.getpid()), "failed")
+    execution_log.write(ctx, os.getpid(), execution_log.record_start(ctx, os.getpid()), "failed")
     return error
 
 
 async def work(ctx: Context, *inputs: Any) -> StepOutput:
-    token = ledger.record_start(ctx, os.getpid())
+    token = execution_log.record_start(ctx, os.getpid())
     await asyncio.sleep(chance.pace(ctx.run, ctx.step, ctx.item))
     return record_success(ctx, token, *inputs)
 
 
 def work_in_thread(ctx: Context, *inputs: Any) -> StepOutput:
-    token = ledger.record_start(ctx, os.getpid())
+    token = execution_log.record_start(ctx, os.getpid())
     time.sleep(chance.pace(ctx.run, ctx.step, ctx.item))
     return record_success(ctx, token, *inputs)
 
@@ -113,7 +124,7 @@ album = Pipeline("album", inputs=Inputs, retry=PATIENT)
 
 @album.step
 async def tracks(size: int, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), size)
 
 
 @album.each(tracks, key="name")
@@ -161,12 +172,12 @@ film = Pipeline("film", inputs=Inputs, retry=PATIENT)
 
 @film.step
 async def scenes(size: int, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), size)
 
 
 @film.step
 async def languages(nonce: str, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), 2)
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), 2)
 
 
 @film.each(scenes, languages, key=["name", "name"])
@@ -184,7 +195,7 @@ gallery = Pipeline("gallery", inputs=Inputs, retry=PATIENT)
 
 @gallery.step
 async def motifs(size: int, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), size)
 
 
 @gallery.step
@@ -207,9 +218,9 @@ weather = Pipeline("weather", inputs=Inputs, retry=PATIENT)
 
 @weather.step(timeout=seconds(0.6))
 async def stations(size: int, *, ctx: Context) -> list[Part]:
-    token = ledger.record_start(ctx, os.getpid())
+    token = execution_log.record_start(ctx, os.getpid())
     if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
-        ledger.write(ctx, os.getpid(), token, "failed")
+        execution_log.write(ctx, os.getpid(), token, "failed")
         await asyncio.sleep(600)  # its timeout ends it
     return record_parts(ctx, token, size)
 
@@ -218,7 +229,7 @@ async def stations(size: int, *, ctx: Context) -> list[Part]:
 async def measured(station: Part, *, ctx: Context) -> StepOutput:
     if chance.stumbles(ctx.run, ctx.step, ctx.item, ctx.attempt):
         raise record_failure(ctx, OSError("the station does not answer"))
-    token = ledger.record_start(ctx, os.getpid())
+    token = execution_log.record_start(ctx, os.getpid())
     if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
         time.sleep(0.4)  # noqa: ASYNC251  (a mistake that people make: it blocks the worker's loop)
     return record_success(ctx, token, station)
@@ -228,7 +239,7 @@ async def measured(station: Part, *, ctx: Context) -> StepOutput:
 async def forecast(measured: Items[StepOutput], *, ctx: Context) -> StepOutput:
     if chance.stumbles(ctx.run, ctx.step, ctx.item, ctx.attempt):
         raise record_failure(ctx, OSError("not now"))
-    token = ledger.record_start(ctx, os.getpid())
+    token = execution_log.record_start(ctx, os.getpid())
     return record_success(ctx, token, measured)
 
 
@@ -237,7 +248,7 @@ menu = Pipeline("menu", inputs=Inputs, retry=PATIENT)
 
 @menu.step
 async def guests(size: int, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), size)
 
 
 @menu.step(when=lambda nonce: chance.is_wanted(nonce, "dessert"))
@@ -270,7 +281,7 @@ trial = Pipeline("trial", inputs=Inputs, retry=PATIENT)
 
 @trial.step
 async def evidence(size: int, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), size)
 
 
 @trial.each(evidence, key="name")
@@ -321,15 +332,15 @@ laboratory = Pipeline("laboratory", inputs=Inputs, retry=PATIENT)
 
 @laboratory.step
 async def samples(size: int, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), min(size, 3))
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), min(size, 3))
 
 
 @laboratory.each(samples, key="name", isolation="process", timeout=seconds(20))
 def assay(sample: Part, *, ctx: Context) -> StepOutput:
     worker = os.getppid()
-    token = ledger.record_start(ctx, worker)
+    token = execution_log.record_start(ctx, worker)
     if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt):
-        ledger.write(ctx, worker, token, "failed")
+        execution_log.write(ctx, worker, token, "failed")
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(chance.pace(ctx.run, ctx.step, ctx.item))
     return record_success(ctx, token, sample, pid=worker)
@@ -341,34 +352,34 @@ async def report(assay: Items[StepOutput], *, ctx: Context) -> StepOutput:
 
 
 rendering = Pipeline("rendering", inputs=Inputs, retry=PATIENT)
-machines = Pool(farm.POOL, capacity=farm.CAPACITY)
+machines = Pool(fake_provider.POOL, capacity=fake_provider.CAPACITY)
 
 
 @rendering.step
 async def shots(size: int, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), min(size, 3))
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), min(size, 3))
 
 
-async def rendered(farm: Farm, ctx: Context) -> Any:
+async def rendered(provider: FakeProvider, ctx: Context) -> Any:
     return await ctx.external(
-        lambda: farm.submit(ctx),
-        find=farm.find,
-        poll=farm.status,
-        cancel=farm.cancel,
+        lambda: provider.submit(ctx),
+        find=provider.find,
+        poll=provider.status,
+        cancel=provider.cancel,
         poll_interval=seconds(0.3),
         queue_timeout=seconds(1.5),
         total_timeout=minutes(2),
     )
 
 
-@rendering.each(shots, key="name", pool=machines, slots=farm.SLOTS["clip"])
-async def clip(shot: Part, *, farm: Farm, ctx: Context) -> StepOutput:
-    return await work(ctx, shot, await rendered(farm, ctx))
+@rendering.each(shots, key="name", pool=machines, slots=fake_provider.SLOTS["clip"])
+async def clip(shot: Part, *, provider: FakeProvider, ctx: Context) -> StepOutput:
+    return await work(ctx, shot, await rendered(provider, ctx))
 
 
-@rendering.step(pool=machines, slots=farm.SLOTS["poster"])
-async def poster(nonce: str, *, farm: Farm, ctx: Context) -> StepOutput:
-    return await work(ctx, nonce, await rendered(farm, ctx))
+@rendering.step(pool=machines, slots=fake_provider.SLOTS["poster"])
+async def poster(nonce: str, *, provider: FakeProvider, ctx: Context) -> StepOutput:
+    return await work(ctx, nonce, await rendered(provider, ctx))
 
 
 @rendering.step
@@ -380,9 +391,11 @@ correspondence = Pipeline("correspondence", inputs=Inputs, retry=PATIENT)
 
 
 @correspondence.step
-async def letter(nonce: str, *, farm: Farm, ctx: Context) -> StepOutput:
+async def letter(nonce: str, *, provider: FakeProvider, ctx: Context) -> StepOutput:
     """External work that ends by its callback only; it is not polled."""
-    answer = await ctx.external(lambda: farm.submit(ctx), find=farm.find, cancel=farm.cancel, total_timeout=minutes(10))
+    answer = await ctx.external(
+        lambda: provider.submit(ctx), find=provider.find, cancel=provider.cancel, total_timeout=minutes(10)
+    )
     return await work(ctx, nonce, answer)
 
 
@@ -396,13 +409,13 @@ voyage = Pipeline("voyage", inputs=Inputs, retry=PATIENT)
 
 @voyage.step
 async def ports(size: int, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), min(size, 3))
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), min(size, 3))
 
 
 @voyage.each(ports, key="name")
-async def ship(port: Part, *, farm: Farm, ctx: Context) -> StepOutput:
-    """Start something that nobody polls: it goes on until it is cancelled."""
-    await ctx.once("hire", lambda: farm.submit(ctx), find=farm.find, cancel=farm.cancel)
+async def ship(port: Part, *, provider: FakeProvider, ctx: Context) -> StepOutput:
+    """Start something that nobody polls: it continues until it is cancelled."""
+    await ctx.once("hire", lambda: provider.submit(ctx), find=provider.find, cancel=provider.cancel)
     if chance.fails(ctx.run, ctx.step, ctx.item):
         raise record_failure(ctx, GiveUp("the ship leaks", code="LEAK"))
     return await work(ctx, port)
@@ -443,7 +456,7 @@ press = Pool("press", capacity=4, rate=60, burst=10)
 
 @printing.step
 async def pages(size: int, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), size)
 
 
 @printing.step(pool=press, slots=3)
@@ -453,7 +466,7 @@ async def cover(nonce: str, *, ctx: Context) -> StepOutput:
 
 @printing.each(pages, key="name", pool=press)
 async def page(sheet: Part, *, ctx: Context) -> StepOutput:
-    if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt) and farm.is_first(ctx.effect_key):
+    if chance.trips(ctx.run, ctx.step, ctx.item, ctx.attempt) and fake_provider.is_first(ctx.effect_key):
         raise RateLimited(0.2)
     if chance.fails(ctx.run, ctx.step, ctx.item):
         raise record_failure(ctx, GiveUp("the paper is torn", code="TORN"))
@@ -470,7 +483,7 @@ anthology = Pipeline("anthology", inputs=Inputs, retry=PATIENT)
 
 @anthology.step
 async def authors(size: int, *, ctx: Context) -> list[Part]:
-    return record_parts(ctx, ledger.record_start(ctx, os.getpid()), size)
+    return record_parts(ctx, execution_log.record_start(ctx, os.getpid()), size)
 
 
 @anthology.each(authors, key="name")
@@ -485,14 +498,23 @@ async def volume(story: Items[StepOutput], *, ctx: Context) -> StepOutput:
     return await work(ctx, story)
 
 
+async def scan(ctx: Context, nonce: str) -> Scanned:
+    """Work, with a file as result: half of the results have a file of their own, the others share a few."""
+    number = mix(nonce)
+    page = nonce if number % 2 else number % SHARED_PAGES
+    file = await ctx.save_file(f"page {page}".encode(), "page.txt")
+    return Scanned(**vars(await work(ctx, nonce)), file=file)
+
+
+SHARED_PAGES = 100
 KEPT_SECONDS = 10  # after the end of a receipt
 receipt = Pipeline("receipt", inputs=Inputs, retry=PATIENT, retention=seconds(KEPT_SECONDS))
 
 
 @receipt.step
-async def entered(nonce: str, *, ctx: Context) -> StepOutput:
+async def entered(nonce: str, *, ctx: Context) -> Scanned:
     ctx.charge("office", "receipt", micros=1)
-    return await work(ctx, nonce)
+    return await scan(ctx, nonce)
 
 
 @receipt.step
@@ -521,8 +543,14 @@ bell = Pipeline("bell", inputs=Inputs, retry=PATIENT)
 
 
 @bell.step
-async def rung(nonce: str, *, ctx: Context) -> StepOutput:
-    return await work(ctx, nonce)
+async def rung(nonce: str, *, ctx: Context) -> Scanned:
+    return await scan(ctx, nonce)
+
+
+def open_files() -> FileStore | None:
+    """Open the file store of a chaos run; other tests that use these pipelines have none."""
+    folder = os.environ.get("CHAOS_FILES")
+    return create_file_store(FileSettings(home=Path(folder))) if folder else None
 
 
 RUNG: dict[str, Any] = {"nonce": "{{ schedule }} {{ due_at }}", "size": 0}
@@ -554,5 +582,6 @@ app = App(
         bell,
     ],
     schedules=[HOURS, CHIME],
-    resources={"farm": Farm()},
+    files=open_files(),
+    resources={"provider": FakeProvider()},
 )

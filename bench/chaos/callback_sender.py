@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bench.chaos import farm
+from bench.chaos import fake_provider
 from bench.chaos.chance import chance
 from retoma.client import Client
 from retoma.errors import DatabaseUnavailable, RetomaError
@@ -28,20 +28,22 @@ class CallbackSender:
         """Until cancelled."""
         while True:
             # Polled work may have a callback too: there it is only a hint.
-            await asyncio.gather(*(self._send(work) for work in farm.list_work(self._folder) if self._is_due(work)))
+            await asyncio.gather(
+                *(self._send(work) for work in fake_provider.list_work(self._folder) if self._is_due(work))
+            )
             await asyncio.sleep(SECONDS_BETWEEN_ROUNDS)
 
-    def _is_due(self, work: farm.Work) -> bool:
+    def _is_due(self, work: fake_provider.Work) -> bool:
         if work.external_id in self._done or work.callback is None:
             return False
-        return work.step in farm.CALLS_BACK or chance("called", work.external_id) < 0.3
+        return work.step in fake_provider.CALLS_BACK or chance("called", work.external_id) < 0.3
 
-    async def _send(self, work: farm.Work) -> None:
+    async def _send(self, work: fake_provider.Work) -> None:
         token = (work.callback or "").rpartition("/")[2]
         work.record("called_back")
         try:
             for _ in range(1 + (chance("called twice", work.external_id) < 0.3)):
-                taken = await self._client.external_work.record_callback(token, farm.result_of(work.key))
+                taken = await self._client.external_work.record_callback(token, fake_provider.result_of(work.key))
                 self.delivered += taken
                 self.repeated += not taken
         except DatabaseUnavailable:

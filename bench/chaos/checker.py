@@ -14,11 +14,11 @@ from uuid import UUID
 
 import asyncpg
 
-from bench.chaos import farm, model
+from bench.chaos import fake_provider, model
 from bench.chaos.application import RECEIPT_STEPS
 from bench.chaos.client import UserLog
+from bench.chaos.execution_log import Key, Line
 from bench.chaos.faults import Kill, UnreachablePeriod
-from bench.chaos.ledger import Key, Line
 from bench.chaos.receiver import (
     Deliveries,
     Receiver,
@@ -134,13 +134,13 @@ async def find_wrong_counters(connection: Connection) -> tuple[int, list[str]]:
 async def find_wrong_slots(connection: Connection) -> list[str]:
     """Return where pools and external work contradict the jobs at this moment."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        rows = await connection.fetch(_SLOTS, farm.MOST)
+        rows = await connection.fetch(_SLOTS, fake_provider.MOST)
     return [f"{row['what']}: {row['step']}:{row['item']} in {row['run']}" for row in rows]
 
 
 def check_external_work(
     findings: Findings,
-    works: Sequence[farm.Work],
+    works: Sequence[fake_provider.Work],
     store: Store,
     *,
     at_rest: Sequence[str],
@@ -153,8 +153,8 @@ def check_external_work(
     """
     strays = {work for work in works if _is_stray(work, deafness)}
     poison = {":".join(map(str, key)) for key, job in store.jobs.items() if job["state"] == "quarantined"}
-    doubled = farm.find_duplicates(works)
-    most = farm.most_slots_at_once(work for work in works if work not in strays and work.key not in poison)
+    doubled = fake_provider.find_duplicates(works)
+    most = fake_provider.most_slots_at_once(work for work in works if work not in strays and work.key not in poison)
     findings.expect("leaked or missing slots", at_rest)
     findings.expect(
         "duplicate submissions, not by a paused worker",
@@ -164,10 +164,10 @@ def check_external_work(
             if later not in strays and former not in strays
         ],
     )
-    findings.expect("more external work than slots", [f"{most} slots at a time"] if most > farm.MOST else [])
+    findings.expect("more external work than slots", [f"{most} slots at a time"] if most > fake_provider.MOST else [])
     findings.expect(
         "submissions that were never polled",
-        [work.external_id for work in farm.find_never_polled(works) if work not in strays],
+        [work.external_id for work in fake_provider.find_never_polled(works) if work not in strays],
     )
     findings.expect(
         "external work of ended runs that is still going on",
@@ -183,19 +183,24 @@ def check_external_work(
     }
 
 
-def _is_stray(work: farm.Work, deafness: Sequence[UnreachablePeriod]) -> bool:
+def _is_stray(work: fake_provider.Work, deafness: Sequence[UnreachablePeriod]) -> bool:
     by, at = work.submitted_by, work.submitted_at
     return any(one.pid == by and one.since < at < one.until + LATEST_AFTER_PAUSE for one in deafness)
 
 
-def _find_left_behind(works: Iterable[farm.Work], store: Store) -> Iterable[str]:
+def _find_left_behind(works: Iterable[fake_provider.Work], store: Store) -> Iterable[str]:
     """Work of a job without a result must have ended with its run."""
     now = time.monotonic()
     jobs = {":".join(map(str, key)): job for key, job in store.jobs.items()}
     for work in works:
         job = jobs.get(work.key)
         is_over = job is not None and store.runs[job["run"]]["state"] in FINAL_STATES
-        if job is not None and is_over and job["state"] != "succeeded" and work.state_at(now) in farm.IN_PROGRESS:
+        if (
+            job is not None
+            and is_over
+            and job["state"] != "succeeded"
+            and work.state_at(now) in fake_provider.IN_PROGRESS
+        ):
             yield f"{work.external_id} is {work.state_at(now)}, its job {job['state']} ({job['code']})"
 
 

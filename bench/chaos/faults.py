@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
 
-from bench.chaos import farm
+from bench.chaos import fake_provider
 from bench.chaos.processes import HEARTBEAT_TIMEOUT, Postgres, WorkerProcess
 from bench.chaos.proxy import Call, Proxy
 from retoma.errors import DatabaseUnavailable
@@ -108,7 +108,7 @@ class FaultInjector:
 
     async def finish(self) -> None:
         """Restore the capacity, so the remaining runs can end."""
-        await self._set_capacity(farm.CAPACITY)
+        await self._set_capacity(fake_provider.CAPACITY)
 
     def _choices(self) -> Iterator[Callable[[], Awaitable[None]]]:
         weights, kinds = zip(*self._kinds, strict=True)
@@ -203,11 +203,11 @@ class FaultInjector:
 
     async def _change_capacity(self) -> None:
         with suppress(DatabaseUnavailable):
-            await self._set_capacity(self._dice.choice([0, 1, 2, farm.MOST]))
+            await self._set_capacity(self._dice.choice([0, 1, 2, fake_provider.MOST]))
             self.hits["pool capacity changed while in use"] += 1
 
     async def _set_capacity(self, slots: int) -> None:
-        await pools.update_pool(self._database, farm.POOL, capacity=slots)
+        await pools.update_pool(self._database, fake_provider.POOL, capacity=slots)
 
 
 def _next(name: str, times: int, on_hit: Callable[[], None]) -> Callable[[Call], bool]:

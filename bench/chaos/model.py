@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from bench.chaos import chance, farm
+from bench.chaos import chance, fake_provider
 from bench.chaos.chance import mix
 
 
@@ -166,14 +166,16 @@ def laboratory(story: Story) -> None:
 def rendering(story: Story) -> None:
     shots = story.parts("shots", min(story.size, 3))
     inputs: dict[str, tuple[Input, ...]] = {
-        shot: (shot, farm.result_of(farm.key_of(story.run, "clip", shot))) for shot in shots
+        shot: (shot, fake_provider.result_of(fake_provider.key_of(story.run, "clip", shot))) for shot in shots
     }
-    poster = story.step("poster", story.nonce, farm.result_of(farm.key_of(story.run, "poster")))
+    poster = story.step("poster", story.nonce, fake_provider.result_of(fake_provider.key_of(story.run, "poster")))
     story.step("feature", join_values(story.each("clip", inputs)), poster)
 
 
 def correspondence(story: Story) -> None:
-    story.step("archive", story.step("letter", story.nonce, farm.result_of(farm.key_of(story.run, "letter"))))
+    story.step(
+        "archive", story.step("letter", story.nonce, fake_provider.result_of(fake_provider.key_of(story.run, "letter")))
+    )
 
 
 def voyage(story: Story) -> None:

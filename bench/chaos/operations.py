@@ -1,4 +1,4 @@
-"""The operation of years, in minutes: schedules start runs, a tenant uses up its budget, ended runs are removed."""
+"""The operation of years, in minutes: schedules start runs, a tenant uses up its budget, ended runs and files go."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -16,10 +16,12 @@ import asyncpg
 from bench.chaos.application import HOURS, KEPT_SECONDS, RECEIPT_STEPS, STAKE, Inputs
 from bench.chaos.checker import Findings
 from bench.chaos.client import BANK, UserLog
-from bench.chaos.ledger import Line
+from bench.chaos.execution_log import Line
 from retoma.client import Client
+from retoma.engine.file_collection import collect_files
 from retoma.errors import DatabaseUnavailable, RunRemoved
-from retoma.store.database import Connection, Database
+from retoma.files import FileStore
+from retoma.store.database import DATABASE_ERRORS, Connection, Database
 
 _EXCESS = Path(__file__).with_name("excess.sql").read_text()
 # Charges may be reported after a run has ended; the others outlive their runs.
@@ -45,6 +47,16 @@ _SCHEDULED = (
     "select r.input->>'nonce' as nonce, r.created_at, r.ended_at"
     " from retoma.runs r join retoma.versions v on v.id = r.version where v.pipeline = 'bell' order by r.created_at"
 )
+# From the results themselves, not from the list that triggers keep.
+_NAMED_FILES = (
+    "select r.id as run, j.step, f.found[1] as digest"
+    " from retoma.runs r join retoma.jobs j on j.run = r.id,"
+    """ regexp_matches(j.output::text, '"file": ?"([0-9a-f]{64})"', 'g') as f (found)"""
+    """ where position('"file"' in j.output::text) > 0"""
+    " and ($1::interval is null or r.created_at > retoma.now() - $1)"
+)
+# A file may be deleted after twice this time. No fault makes the time between its storage and the result longer.
+FILE_GRACE = timedelta(seconds=15)
 SECONDS_BETWEEN_ROUNDS = 1.0
 SECONDS_BETWEEN_TRIES = 0.2
 UNLIMITED = 10**12
@@ -53,22 +65,36 @@ T = TypeVar("T")
 
 
 class Operations:
-    """Remove runs, raise the budget of the bank from time to time, and start runs again that may be removed.
+    """Remove runs and files, raise the budget of the bank from time to time, and start runs again that may be removed.
 
     `contradictions` are starts with the key of an earlier run that did not return that run, and were not refused
     because it was removed.
     """
 
-    def __init__(self, client: Client, user_log: UserLog, seed: int) -> None:
+    def __init__(self, client: Client, database: Database, files: FileStore, user_log: UserLog, seed: int) -> None:
         self.contradictions: list[str] = []
-        self.removed = self.raised = self.refused = 0
+        self.removed = self.raised = self.refused = self.deleted = 0
         self._client = client
+        self._database = database
+        self._files = files
         self._told = user_log
         self._dice = random.Random(seed)
 
     async def run(self) -> None:
         """Until cancelled."""
         await _insist(lambda: self._set_budget(0))
+        await asyncio.gather(self._operate(), self._collect_repeatedly())
+
+    async def _collect_repeatedly(self) -> None:
+        while True:
+            with suppress(DatabaseUnavailable, *DATABASE_ERRORS):
+                await self._collect_files()
+            await asyncio.sleep(SECONDS_BETWEEN_ROUNDS)
+
+    async def _collect_files(self) -> None:
+        self.deleted += await collect_files(self._database, [self._files], grace=FILE_GRACE, pause=timedelta(0))
+
+    async def _operate(self) -> None:
         while True:
             with suppress(DatabaseUnavailable):
                 await asyncio.gather(
@@ -85,6 +111,9 @@ class Operations:
         """Add what is wrong once all runs have ended."""
         await asyncio.sleep(KEPT_SECONDS + KEPT_MARGIN)
         await self._remove_runs()
+        await self._collect_files()  # sets files aside, which the next pass deletes
+        await asyncio.sleep(FILE_GRACE.total_seconds() + KEPT_MARGIN)
+        await self._collect_files()
         async with direct.connection() as connection:
             receipts = await connection.fetch(_ENDED_RECEIPTS)
             leftovers = [
@@ -94,6 +123,8 @@ class Operations:
             ]
             charges = await connection.fetchval(_RECEIPT_CHARGES)
             scheduled = await connection.fetch(_SCHEDULED)
+            missing = await find_missing_files(connection, self._files)
+        findings.expect("runs that name a missing file", missing)
         findings.expect("expired runs that were not removed", [str(row["id"]) for row in receipts])
         findings.expect("rows of removed runs", leftovers)
         findings.expect("costs that retention lost or doubled", find_lost_charges(charges, lines))
@@ -102,6 +133,7 @@ class Operations:
         findings.expect("overlapping runs of a schedule that skips", find_overlaps(scheduled))
         findings.figures |= {
             "runs removed by retention": self.removed,
+            "files deleted": self.deleted,
             "starts refused because their run was removed": self.refused,
             "scheduled runs": len(scheduled),
             "times that the budget was raised": self.raised,
@@ -144,6 +176,18 @@ async def find_excess(connection: Connection) -> list[str]:
     """Return by how much the bank has passed its budget."""
     excess = await connection.fetchval(_EXCESS, BANK)
     return [f"by {excess} micros"] if excess else []
+
+
+async def find_missing_files(connection: Connection, files: FileStore, newest: timedelta | None = None) -> list[str]:
+    """Return the results that name a file that is not in the store, neither in use nor set aside.
+
+    With `newest`, check only runs that are no older.
+    """
+    return [
+        f"{row['step']} of {row['run']} names {row['digest']}"
+        for row in await connection.fetch(_NAMED_FILES, newest)
+        if await files.open_in_place(f"content/{row['digest'][:2]}/{row['digest']}") is None
+    ]
 
 
 def find_wrong_due_times(scheduled: Iterable[asyncpg.Record]) -> Iterable[str]:

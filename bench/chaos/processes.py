@@ -32,6 +32,7 @@ DRAIN = 3.0
 LONGEST_BACKOFF = 2.0
 LONGEST_STOP = 30.0
 NOBODY = 65534
+FILES_HOME = "files_home"  # the folder of the file store of all workers
 PUBLIC_URL = "http://127.0.0.1:9"  # not served: the callback sender uses the client
 
 
@@ -245,6 +246,7 @@ class WorkerProcess:
             "RETOMA_LOG": "json",
             "RETOMA_ALLOW_HOSTS": "127.0.0.1",
             "RETOMA_PUBLIC_URL": PUBLIC_URL,
+            "CHAOS_FILES": str(self.folder / FILES_HOME),
             "RETOMA_WEBHOOK_SECRET": SECRET,
             "CHAOS_LEASE": str(LEASE),
             "TMPDIR": str(self.folder),

@@ -84,7 +84,7 @@ def _try_line(line: str, take: Callable[[Order], Any], order: Order) -> bool:
     """Measure one line; a failure does not stop the others."""
     try:
         _run(take, order)
-    except Exception as error:  # noqa: BLE001  (told to whoever reads the log)
+    except Exception as error:  # noqa: BLE001  (printed to the log)
         traceback.print_exc()
         print(f"{line}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return True

@@ -12,6 +12,8 @@ write() { [ -e "secrets/$1" ] || { printf '%s' "$2" >"secrets/$1"; chmod 444 "se
 write postgres_password "$(random)"
 write retoma_password "$(random)"
 write retoma/RETOMA_DATABASE_URL "postgresql://retoma:$(cat secrets/retoma_password)@postgres/retoma"
+# Encrypts the secrets of connections: keep a copy elsewhere, because no backup of the database contains it.
+write retoma/RETOMA_CONNECTIONS_KEY "$(head -c 32 /dev/urandom | base64)"
 write retoma/AWS_ACCESS_KEY_ID "$(random)"
 write retoma/AWS_SECRET_ACCESS_KEY "$(random)"
 write s3.json "{\"identities\": [{\"name\": \"retoma\", \"actions\": [\"Admin\"], \"credentials\": [{

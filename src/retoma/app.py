@@ -11,7 +11,7 @@ from retoma.checks import Finding
 from retoma.define.connections import ConnectionType, check_resource, get_default
 from retoma.define.definition_errors import list_keyword_options, quote_names, suggest_name
 from retoma.define.pipeline import Pipeline
-from retoma.define.provider_chain import ProviderChain
+from retoma.define.provider_chain import ProviderChain, unwrap_provider
 from retoma.define.resources import PerWorker
 from retoma.define.schedule import Schedule
 from retoma.define.step import Resource, Step
@@ -245,7 +245,7 @@ class App:
         for name in step.feedback.resources if step.feedback else ():
             if name not in self.resources:
                 raise DefinitionError(self._describe_missing_resource(step, Resource(name)))
-            if isinstance(self.resources[name], PerWorker):
+            if isinstance(unwrap_provider(self.resources[name]), PerWorker):
                 raise DefinitionError(
                     f"pipeline {step.pipeline!r}, step {step.name!r}: its feedback check runs in the server and "
                     f"cannot use the resource {name!r}, which only workers open"

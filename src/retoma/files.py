@@ -186,7 +186,7 @@ class FileStore:
         return found
 
     async def set_aside(self, digest: str) -> None:
-        """Take content out of use. It is still found by whoever reads it, which brings it back.
+        """Take content out of use. A reader still finds it, and brings it back.
 
         So an upload that saw it at this moment loses nothing; the content is deleted if nobody needs it for a while.
         """

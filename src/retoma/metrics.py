@@ -237,6 +237,17 @@ def cumulate_buckets(counters: Iterable[MetricCounter], bounds: Iterable[float])
 
 
 @dataclass(frozen=True)
+class UpkeepMetrics:
+    """`backup_age` is None if no backup was taken with `retoma backup`. `retention_pass_age` is the time since a pass
+    over all runs ended or, until the first one has, since retention was installed. `held` counts the webhooks and
+    notifications that a restore holds back."""
+
+    backup_age: timedelta | None
+    retention_pass_age: timedelta
+    held: int
+
+
+@dataclass(frozen=True)
 class MetricsSnapshot:
     """The metrics that the pages show. Jobs are counted in the oldest open runs only; `oldest_runs` counts those runs
     by pipeline and state."""
@@ -271,6 +282,7 @@ class Metrics:
     deliveries: DeliveryMetrics
     notifications: NotificationMetrics
     schedules: ScheduleMetrics
+    upkeep: UpkeepMetrics
     budgets: list[BudgetMetrics]
     counters: list[MetricCounter]
     workers: int

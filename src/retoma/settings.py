@@ -22,6 +22,7 @@ HEARTBEAT_TIMEOUT = timedelta(seconds=6)
 RETENTION_DAYS = 90
 RETENTION_FAILED_DAYS = 365
 KEY_RETENTION_DAYS = 1095
+INBOUND_EVENT_RETENTION_DAYS = 1095
 AUDIT_RETENTION_DAYS = 1825
 
 
@@ -33,6 +34,7 @@ class RetentionTimes:
     failed: timedelta | None = timedelta(days=RETENTION_FAILED_DAYS)
     keys: timedelta | None = timedelta(days=KEY_RETENTION_DAYS)
     audit: timedelta | None = timedelta(days=AUDIT_RETENTION_DAYS)
+    inbound: timedelta | None = timedelta(days=INBOUND_EVENT_RETENTION_DAYS)
 
 
 class Settings(BaseSettings):
@@ -205,6 +207,12 @@ class Settings(BaseSettings):
         le=36_500,
         description="Days for which entries of the audit log and the decisions of reviewers are kept; 0 is for ever.",
     )
+    inbound_event_retention_days: float = Field(
+        INBOUND_EVENT_RETENTION_DAYS,
+        ge=0,
+        le=36_500,
+        description="Days for which an event from another system is kept after it arrived; 0 is for ever.",
+    )
 
     review_target_minutes: float = Field(
         120.0, gt=0, description="Target: minutes from when a review opens until it is decided."
@@ -219,7 +227,10 @@ class Settings(BaseSettings):
 
     @property
     def retention(self) -> RetentionTimes:
-        days = (self.retention_days, self.retention_failed_days, self.key_retention_days, self.audit_retention_days)
+        days = (
+            *(self.retention_days, self.retention_failed_days, self.key_retention_days),
+            *(self.audit_retention_days, self.inbound_event_retention_days),
+        )
         return RetentionTimes(*(timedelta(days=each) if each else None for each in days))
 
     def read_oidc_client_secret(self) -> str | None:

@@ -108,7 +108,7 @@ class Sandbox:
         settings = settings or Settings()
         async with (
             HttpClient(self.client.guard) as outgoing,
-            open_sender(self.app, self.database, settings, outgoing) as sender,
+            open_sender(self.app, self.database, settings, outgoing, self.keyring) as sender,
         ):
             await sender.register()
             return await sender.send_due()

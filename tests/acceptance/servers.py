@@ -50,6 +50,8 @@ def postgresql_15() -> Iterator[int]:
             "-c",
             "fsync=off",
             "-c",
+            "track_functions=all",
+            "-c",
             "max_connections=200",
         ]
         with _server([POSTGRESQL_15 / "postgres", "-D", folder / "data", *options], port):

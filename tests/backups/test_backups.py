@@ -1,4 +1,4 @@
-"""What a backup contains, while others go on writing; and where it can be restored."""
+"""What a backup contains, while others write; and where it can be restored."""
 
 from __future__ import annotations
 

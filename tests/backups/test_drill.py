@@ -1,4 +1,4 @@
-"""The restore drill: a backup in the middle of open work goes on on a new machine, and nothing is done twice."""
+"""The restore drill: the open work of a backup continues on a new machine, and nothing is done twice."""
 
 from __future__ import annotations
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from bench.chaos.application import CHIME, HOURS
 from bench.chaos.client import BANK
-from bench.chaos.ledger import Line
-from bench.chaos.operations import find_excess, find_lost_charges, find_overlaps, find_wrong_due_times
-from retoma import Context, Pipeline
+from bench.chaos.execution_log import Line
+from bench.chaos.operations import (
+    find_excess,
+    find_lost_charges,
+    find_missing_files,
+    find_overlaps,
+    find_wrong_due_times,
+)
+from retoma import Context, File, Pipeline
+from retoma.files import FileSettings, create_file_store
 from tests.conftest import OpenSandbox
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
@@ -63,3 +71,20 @@ async def test_charges_beyond_a_budget_are_reported(open_sandbox: OpenSandbox) -
         assert await find_excess(connection) == []
         await sandbox.run(wager, tenant=BANK)
         assert await find_excess(connection) == ["by 30 micros"]
+
+
+async def test_a_run_that_names_a_missing_file_is_reported(open_sandbox: OpenSandbox, tmp_path: Path) -> None:
+    scan = Pipeline("scan")
+
+    @scan.step
+    async def scanned(*, ctx: Context) -> File:
+        return await ctx.save_file(b"page 1", "page.txt")
+
+    files = create_file_store(FileSettings(_env_file=None, home=tmp_path))
+    async with open_sandbox(scan, files=files) as sandbox, sandbox.database.connection() as connection:
+        file = File.model_validate((await sandbox.run(scan)).results["scanned"])
+        await files.set_aside(file.file)
+        assert await find_missing_files(connection, files) == []
+        await files.delete_aside(file.file)
+        (missing,) = await find_missing_files(connection, files)
+        assert missing.endswith(f"names {file.file}")

@@ -9,11 +9,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from bench.chaos import farm, model
+from bench.chaos import fake_provider, model
 from bench.chaos.checker import Findings, Store, check, check_deliveries, check_external_work, find_wrong_slots
 from bench.chaos.client import Acknowledged, UserLog
+from bench.chaos.execution_log import Line
 from bench.chaos.faults import UnreachablePeriod
-from bench.chaos.ledger import Line
 from bench.chaos.receiver import ACCEPTED, Deliveries, ReceivedRequest, Receiver
 from retoma import Pipeline, Pool
 from tests.conftest import OpenSandbox
@@ -89,7 +89,7 @@ def make_delivery(got: ReceivedRequest) -> dict[str, Any]:
     }
 
 
-class Submitted(farm.Work):
+class Submitted(fake_provider.Work):
     """External work of one key that is still running, without a file."""
 
     @property
@@ -219,7 +219,7 @@ def make_parent(parent: UUID, nonce: str) -> dict[str, Any]:
 
 def leave_an_orphan(world: World) -> None:
     key = {"run": world.run, "step": "third", "item": "", "revision": 1, "name": "hire"}
-    world.abandoned_effects = [key | {"find": "farm.find", "orphaned_at": 1.0, "resolution": None}]
+    world.abandoned_effects = [key | {"find": "provider.find", "orphaned_at": 1.0, "resolution": None}]
 
 
 def submit_more_than_fits(world: World) -> None:

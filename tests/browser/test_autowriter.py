@@ -28,7 +28,7 @@ HOSTILE_THEME = "Café <script>alert(1)</script>"
 FILE = "\n".join(
     [
         HEADER,
-        LINE.replace("400", "700"),  # the offline writer knows fewer words
+        LINE.replace("400", "700").replace("explicar", "explicar no navegador"),  # the offline writer knows fewer words
         "saude,Café,explicar,pt-BR,7",
         f"saude,{HOSTILE_THEME},explicar quanto café é seguro,pt-BR,400",
     ]
@@ -45,7 +45,26 @@ async def screen(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert made.complaints == []
 
 
-async def test_a_csv_file_becomes_drafts_with_a_decision_on_the_way(screen: Screen) -> None:
+@pytest.fixture
+async def wordpress_screen(database: Database, tmp_path: Path, site: Server) -> AsyncIterator[Screen]:
+    """AutoWriter that publishes to a real WordPress."""
+    await empty_database(database)
+    blog = WordPress(WordPressSettings(base_url=f"{site.address}/", secret=SecretStr(site.credentials["/"])))
+    application = make_app(
+        llm=OFFLINE_MODEL,
+        images=OfflineImages(),
+        keywords=OfflineKeywords(),
+        open_blog=lambda _: blog,
+        files=create_file_store(FileSettings(home=tmp_path)),
+    )
+    async with open_screen(database, application=application) as made:
+        yield made
+        assert made.complaints == []
+    await blog.close()
+
+
+async def test_a_csv_file_becomes_drafts_with_a_decision_on_the_way(wordpress_screen: Screen, site: Server) -> None:
+    screen = wordpress_screen
     page = await screen.open("/articles/")
     await create_blog(page)
     await upload(screen, page)
@@ -54,9 +73,13 @@ async def test_a_csv_file_becomes_drafts_with_a_decision_on_the_way(screen: Scre
     await expect(page.locator("#rows")).to_contain_text("Needs review")
     await page.get_by_role("link", name="Café e cafeína").click()
     await expect(page.locator("#review")).to_contain_text("A person has to decide")
+    await expect(page.locator("#facts a[target=_blank]")).to_have_count(0)
     await accept(screen, page)
     await page.goto(f"{screen.address}/articles/?state=done")
     await expect(page.locator("#articles tbody tr")).to_have_count(2)
+    await page.get_by_role("link", name="Café e cafeína").click()
+    await check_draft(page, site)
+    await page.goto(f"{screen.address}/articles/?state=done")
     await page.get_by_role("link", name=HOSTILE_THEME).click()
     await expect(page.locator("#article h1")).to_be_visible()
     await expect(page.locator("#article img").first).to_be_visible()
@@ -111,38 +134,8 @@ async def rerun_seo(screen: Screen, page: Page) -> None:
     await expect(page.locator("#part-body")).to_contain_text("no changes")
 
 
-@pytest.fixture
-async def wordpress_screen(database: Database, tmp_path: Path, site: Server) -> AsyncIterator[Screen]:
-    """AutoWriter that publishes to a real WordPress."""
-    await empty_database(database)
-    blog = WordPress(WordPressSettings(base_url=f"{site.address}/", secret=SecretStr(site.credentials["/"])))
-    application = make_app(
-        llm=OFFLINE_MODEL,
-        images=OfflineImages(),
-        keywords=OfflineKeywords(),
-        open_blog=lambda _: blog,
-        files=create_file_store(FileSettings(home=tmp_path)),
-    )
-    async with open_screen(database, application=application) as made:
-        yield made
-        assert made.complaints == []
-    await blog.close()
-
-
-async def test_a_csv_file_becomes_a_draft_in_wordpress(wordpress_screen: Screen, site: Server) -> None:
-    page = await wordpress_screen.open("/articles/")
-    await create_blog(page)
-    await page.goto(f"{wordpress_screen.address}/articles/imports")
-    file = f"{HEADER}\n{LINE.replace('explicar', 'explicar no navegador')}"
-    await page.get_by_label("CSV file").set_input_files(
-        {"name": "agosto.csv", "mimeType": "text/csv", "buffer": file.encode()}
-    )
-    await page.get_by_role("button", name="Show the preview").click()
-    await page.get_by_role("button", name="Start the import").click()
-    await expect(page.get_by_role("status")).to_contain_text("The import has started.")
-    await wordpress_screen.apply_decisions()
-    await page.goto(f"{wordpress_screen.address}/articles/?state=done")
-    await page.get_by_role("link", name="Café e cafeína").click()
+async def check_draft(page: Page, site: Server) -> None:
+    """Check that WordPress has the article of this page as a draft."""
     title = await page.locator("#article h1").inner_text()
     draft = urlsplit(await page.locator("#facts a[target=_blank]").get_attribute("href") or "")
     assert f"{draft.scheme}://{draft.netloc}" == site.address

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Dialog, Page, Route, expect
 
 from retoma.records import Review, Role
 from retoma.reviews import Decision
@@ -327,11 +327,28 @@ async def test_two_people_in_two_browsers_decide_one_review(database: Database, 
         await expect(bia.locator("#dock-status")).to_contain_text("Dora is reviewing it")
         await bia.keyboard.press("r")
         await bia.keyboard.type("too long")
-        await dora.keyboard.press("a")
+        asked = await approve_when_asked_again(dora)
         await expect(dora.locator("#toasts")).to_contain_text("Approved: topic 1")
+        assert [each.rpartition("\n")[2] for each in asked] == ["good", "good"]
         await expect(bia.locator("#dock-status")).to_contain_text("Decided by Dora: Approved")
         await expect(bia.locator("#notes")).to_have_value("too long")
-        assert (await screen.sandbox.client.reviews.get(review.id)).decided_by == "Dora"
+        decided = await screen.sandbox.client.reviews.get(review.id)
+        assert (decided.decided_by, decided.notes) == ("Dora", "good")
+
+
+async def approve_when_asked_again(page: Page) -> list[str]:
+    """Approve by key, but decline the first time: what was written to send it back would be a note of the approval."""
+    asked: list[str] = []
+
+    async def answer(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        await (dialog.accept() if len(asked) == 2 else dialog.dismiss())
+
+    page.on("dialog", answer)
+    await page.keyboard.press("a")
+    await expect(page.locator("#decide")).to_be_visible()
+    await page.keyboard.press("a")
+    return asked
 
 
 async def test_a_viewer_reads_reviews_and_sees_who_decides(database: Database, tmp_path: Path) -> None:

@@ -66,11 +66,17 @@ async def open_review(screen: Screen, page: Page, step: str) -> None:
     await page.locator("#videos a[href^='/reviews/']").click()
     await expect(page.locator("#facts")).to_contain_text(step)
     await expect(page.locator("#decide")).to_be_visible()
+    assert await page.evaluate("document.scrollingElement.scrollHeight - innerHeight") <= 0  # only its panes scroll
 
 
 async def send_back(page: Page, step: str) -> None:
     if step == "broll_review":
         await page.locator("input[name=items]").first.check()
+    if step == "audio_review":
+        await comment_on_two_rows(page, NOTES[step])
+    if step == "final_review":
+        await expect_thumbnails_as_on_youtube(page)
+        await expect_the_film_beside_its_comments(page)
     await page.locator("[data-do=send_back]").click()
     if step == "final_review":
         await page.locator("input[value=thumbnail_gen]").check()
@@ -80,6 +86,38 @@ async def send_back(page: Page, step: str) -> None:
     await page.locator("#notes").fill(NOTES[step])
     await page.keyboard.press("Control+Enter")
     await expect(page.locator("#toasts .toast")).to_be_visible()
+
+
+async def comment_on_two_rows(page: Page, text: str) -> None:
+    """Comment at a moment whose subtitle has two rows: it stays one comment, which quotes what is said there."""
+    spoken = await page.locator("#narration").evaluate(MOVE_TO_TWO_ROWS)
+    await page.locator("#review-title").click()
+    await page.keyboard.press("c")
+    await page.keyboard.type(text)
+    await page.keyboard.press("Control+Enter")
+    entries = page.locator("[data-list] li")
+    await expect(entries).to_have_count(1)
+    await expect(entries.locator("[data-quote]")).to_have_text(
+        f"\N{LEFT DOUBLE QUOTATION MARK}{spoken}\N{RIGHT DOUBLE QUOTATION MARK}"
+    )
+    await expect(entries.locator("[data-text]")).to_have_text(text)
+
+
+async def expect_the_film_beside_its_comments(page: Page) -> None:
+    """Whoever writes a comment sees the film."""
+    composer = page.locator("[data-composer]")
+    await page.locator("#thumbnails").scroll_into_view_if_needed()
+    await page.locator("#review-title").click()
+    await page.keyboard.press("c")
+    await expect(composer.locator("[data-text-input]")).to_be_focused()
+    await expect(composer).to_be_in_viewport(ratio=1)
+    await expect(page.locator("video#film")).to_be_in_viewport(ratio=1)
+    assert not await composer.evaluate(IS_COVERED)
+
+
+async def expect_thumbnails_as_on_youtube(page: Page) -> None:
+    widths = await page.locator(".thumb .frame-16").evaluate_all("frames => frames.map(each => each.clientWidth)")
+    assert widths == [360] * 3
 
 
 async def approve(page: Page, step: str) -> None:
@@ -162,6 +200,21 @@ AWAIT_SCROLLING = """read => {
 IS_READ = """script => {
     const bottom = script.querySelector(".script > :last-child").getBoundingClientRect().bottom;
     return bottom <= document.getElementById("read").getBoundingClientRect().bottom + 1;
+}"""
+IS_COVERED = """composer => {
+    const film = document.querySelector("[data-player]").getBoundingClientRect();
+    const { left, top } = composer.getBoundingClientRect();
+    return left < film.right && top < film.bottom;
+}"""
+# Gives what is said there, on one line.
+MOVE_TO_TWO_ROWS = """async audio => {
+    const lines = [...document.querySelectorAll("[data-transcript] [data-start]")];
+    const { start, end, said } = lines.find(line => line.dataset.said.includes("\\n")).dataset;
+    await new Promise(moved => {
+        audio.addEventListener("seeked", moved, {once: true});
+        audio.currentTime = (Number(start) + Number(end)) / 2;
+    });
+    return said.replace("\\n", " ");
 }"""
 # Gives the length once the picture has moved.
 PLAYED = """async video => {

@@ -1,4 +1,4 @@
-"""Commands as a person runs them. Those that go on are real processes, ended by the process id that was started;
+"""Commands as a person runs them. Those that keep running are real processes, ended by the process id that was started;
 those that just answer run in this process, which saves half a second each.
 """
 

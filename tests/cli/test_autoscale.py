@@ -6,14 +6,16 @@ import asyncio
 import os
 import signal
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from retoma import Settings, blocking
 from retoma.cli import machine
-from retoma.cli.autoscale import Damper, WorkerGroup
+from retoma.cli.autoscale import Damper, Limits, WorkerGroup, _adjust
 from retoma.cli.machine import Machine, limit_concurrency, limit_workers
+from retoma.cli.worker_process import SupervisedWorker
+from retoma.records import AutoscaleAdvice
 from tests.cli.terminal import Terminal, wait_until
 
 GIB = 2**30
@@ -118,6 +120,19 @@ def test_what_one_job_needs_is_refused_with_autoscale(terminal: Terminal) -> Non
     ended = terminal.run("worker", "film.py", "--autoscale", "--cpus-per-job", "2")
     assert ended.returncode == 2
     assert "--cpus-per-worker" in ended.stderr
+
+
+async def test_no_worker_is_started_for_which_the_machine_has_no_memory() -> None:
+    async def get_autoscale_advice(*queues: str) -> AutoscaleAdvice:
+        return AutoscaleAdvice("image", 9, 0, 0, 9, "9 jobs are waiting")
+
+    client: Any = SimpleNamespace(queues=SimpleNamespace(get_autoscale_advice=get_autoscale_advice))
+    group = WorkerGroup("w", lambda name: cast("SupervisedWorker", IdleWorker()))
+    too_large = Limits(min_workers=0, max_workers=None, cpus_per_worker=0, memory_per_worker=2**60, cooldown=0)
+    await _adjust(client, ["image"], group, too_large, Damper(0))
+    assert group.size == 1
+    group.stop()
+    await group.wait()
 
 
 def test_work_that_needs_no_cpu_is_not_limited_by_it() -> None:

@@ -7,18 +7,26 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from retoma import Settings
+from retoma.checks import Finding
+from retoma.cli.connection_checks import check_connections
 from retoma.encryption import generate_key
 from tests.cli.terminal import WAIT_TIMEOUT, Terminal
+from tests.conftest import OpenSandbox
+from tests.studio import STUDIO
+from tests.webhooks.builders import one_step
 
 CANARY = "CANARY-5d1e7a90"
 APP = """
 from retoma import App, Pipeline
 from tests.studio import STUDIO
+from tests.webhooks.builders import one_step
 
 film = Pipeline("film")
 
@@ -151,7 +159,31 @@ def test_doctor_lists_what_is_missing_and_how_to_supply_it(shell: Terminal) -> N
     assert find()["message"].startswith("each service")
     del shell.variables["STUDIO_KEY"]
     enter(shell, "right", "--tenant", "blog")
+    assert find()["message"] == "only for the tenant blog: studio (STUDIO_KEY)"
+    enter(shell, "right")
     assert find()["message"].startswith("each service")
+
+
+@pytest.mark.parametrize(("is_required", "level"), [(False, "ok"), (True, "warning")])
+async def test_doctor_warns_if_the_application_cannot_do_without_what_is_missing(
+    is_required: bool, level: str, open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STUDIO_KEY", raising=False)
+    studio = replace(STUDIO, is_required=is_required)
+    async with open_sandbox(one_step(), connections=[studio]) as sandbox:
+
+        async def find() -> Finding:
+            found = await check_connections(sandbox.database, Settings(_env_file=None), [sandbox.app])
+            return next(each for each in found if each.subject == "connections of test")
+
+        assert (await find()).level == level
+        for tenant in "gfedcba":
+            await sandbox.client.connections.set("studio", {"api_key": "key"}, tenant=tenant)
+        partial = await find()
+        assert partial.level == level
+        assert partial.message == "only for the tenants a, b, c, d, e and 2 more: studio (STUDIO_KEY)"
+        await sandbox.client.connections.set("studio", {"api_key": "key"})
+        assert (await find()).level == "ok"
 
 
 def test_doctor_reports_a_key_that_is_missing_or_old(shell: Terminal) -> None:

@@ -42,7 +42,7 @@ def test_a_run_is_held_released_and_erased_after_confirmation(terminal: Terminal
     assert (refused.returncode, "dispute" in refused.stderr) == (4, True)
     terminal.out("runs", "release", run)
     assert terminal.run("runs", "erase", run, stdin="n\n").returncode == 1
-    assert terminal.json("runs", "erase", run, "--yes") == {"run": run, "runs": 1}
+    assert terminal.json("runs", "erase", run, "--yes") == {"run": run, "runs": 1, "files": 0}
     assert terminal.run("runs", "show", run).returncode == 3
 
 
@@ -50,5 +50,5 @@ def test_a_tenant_is_erased_after_confirmation(terminal: Terminal) -> None:
     run = terminal.start("--tenant", "shop")
     terminal.out("runs", "cancel", run)
     assert terminal.run("tenants", "erase", "shop", stdin="n\n").returncode == 1
-    assert terminal.json("tenants", "erase", "shop", "--yes") == {"tenant": "shop", "runs": 1}
+    assert terminal.json("tenants", "erase", "shop", "--yes") == {"tenant": "shop", "runs": 1, "files": 0}
     assert terminal.run("tenants", "erase", "nobody", "--yes").returncode == 3

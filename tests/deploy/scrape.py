@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,6 +14,7 @@ from retoma import App, Pipeline, Pool, Webhook, hours
 from retoma.engine import background_loops
 from retoma.engine.reviews import Decision
 from retoma.records import Scope
+from retoma.store.backups import record_backup
 from retoma.store.database import Database
 from retoma.testing import Sandbox, sandbox
 from retoma_apps.gpu.metrics import collect_metrics
@@ -57,6 +59,7 @@ async def open_busy_server(database: Database, **options: Any) -> AsyncIterator[
         await _open_two_reviews(api.sandbox.database)
         await _run_one_to_end(api)
         await api.client.start_many("img2vid", [None, None])
+        await record_backup(api.sandbox.database, uuid4(), await api.client.now(), 1, 1)
         await api.client.budgets.set("default", "month", 50_000_000)
         async with api.sandbox.manual_worker() as worker:
             await run_claims(worker, await worker.claim(10))

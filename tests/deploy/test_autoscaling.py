@@ -80,8 +80,8 @@ def test_the_resources_match_the_schema_of_keda_itself() -> None:
 def test_the_cloud_run_configuration_matches_its_schema() -> None:
     (config,) = read(CLOUD_RUN)
     jsonschema_rs.validate(CREMA, config)
-    (target,) = (one["spec"]["scaleTargetRef"]["name"] for one in config["spec"]["scaledObjects"])
-    assert target.split("/")[::2] == ["projects", "locations", "workerpools"]
+    for one in config["spec"]["scaledObjects"]:
+        assert one["spec"]["scaleTargetRef"]["name"].split("/")[::2] == ["projects", "locations", "workerpools"]
 
 
 def test_a_misspelt_field_does_not_match_the_schema() -> None:
@@ -132,7 +132,7 @@ async def test_the_triggers_find_their_value_in_a_real_answer(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     triggers = list(list_triggers("metrics-api"))
-    assert len(triggers) == 3
+    assert len(triggers) == 4
     await empty_database(database)
     patch_media(monkeypatch)
     async with running_story_app(database, tmp_path) as story_app:
@@ -142,6 +142,15 @@ async def test_the_triggers_find_their_value_in_a_real_answer(
         await order_story_to_draw(story_app)
         for trigger in triggers:
             assert await evaluate(story_app.api, trigger["metadata"]) >= 1, trigger["metadata"]["url"]
+        found = (await story_app.api.get("/api/v1/autoscale/generate_image")).json()
+    assert found.pop("oldest_wait_seconds") >= 0
+    assert found == {
+        "queue": "generate_image",
+        "queued": 2,
+        "running": 0,
+        "desired_workers": 1,
+        "reason": "one worker is enough",
+    }
 
 
 async def order_story_to_draw(story_app: StoryApp) -> None:
@@ -166,6 +175,14 @@ def test_the_workers_serve_the_queues_that_their_triggers_ask_for(tmp_path: Path
         assert location == "retoma_apps.stories"
         assert queue.removeprefix("--queue=") == trigger["metadata"]["url"].rpartition("/")[2]
         assert queue.removeprefix("--queue=") in app.queues
+    (crema,) = read(CLOUD_RUN)
+    pools = {
+        one["spec"]["scaleTargetRef"]["name"].rpartition("/")[2]: one["spec"] for one in crema["spec"]["scaledObjects"]
+    }
+    assert pools.keys() == {"image-workers", "render-workers"}
+    for name, pool in pools.items():
+        (trigger,), (same,) = pool["triggers"], found["ScaledObject", name]["triggers"]
+        assert urlsplit(trigger["metadata"]["url"]).path == urlsplit(same["metadata"]["url"]).path
 
 
 async def test_the_rate_of_requests_is_a_metric(database: Database) -> None:

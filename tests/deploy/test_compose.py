@@ -14,6 +14,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 import retoma_apps
+from retoma.encryption import KEY_BYTES, parse_keys
 from tests.deploy.tools import FOLDER, require_module
 
 COMPOSE = FOLDER / "compose"
@@ -121,6 +122,13 @@ def test_the_secrets_are_created_once_and_for_their_owner(tmp_path: Path) -> Non
     assert identity["credentials"][0]["secretKey"] == created["retoma/AWS_SECRET_ACCESS_KEY"]
     assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
     assert create_secrets(tmp_path) == created
+
+
+def test_the_containers_get_a_key_that_encrypts_connections(tmp_path: Path) -> None:
+    shutil.copy(COMPOSE / "create-secrets.sh", tmp_path)
+    (key,) = parse_keys(create_secrets(tmp_path)["retoma/RETOMA_CONNECTIONS_KEY"]).values()
+    assert len(key) == KEY_BYTES
+    assert all("RETOMA_CONNECTIONS_KEY" in services()[name]["secrets"] for name in OURS)
 
 
 def create_secrets(folder: Path) -> dict[str, str]:

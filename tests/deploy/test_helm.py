@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -138,6 +139,18 @@ def test_secrets_are_files_and_settings_are_known() -> None:
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
         assert volumes["secrets"]["secret"] == {"secretName": "retoma", "defaultMode": 0o440}
         assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
+
+
+def test_the_values_and_the_instructions_name_the_same_secrets() -> None:
+    (comment,) = re.findall(
+        r"^# A Secret of yours\. (.*?)^secretName:", (CHART / "values.yaml").read_text(), re.DOTALL | re.MULTILINE
+    )
+    (command,) = re.findall(
+        r"create secret generic retoma \\\n(.*?)\nhelm", (PROJECT / "docs/deploy.md").read_text(), re.DOTALL
+    )
+    named = re.findall(r"--from-literal=(\w+)=", command)
+    assert "RETOMA_CONNECTIONS_KEY" in named
+    assert sorted(named) == sorted(re.findall(r"\b[A-Z]+_[A-Z_]+\b", comment))
 
 
 def test_every_queue_has_workers_that_keda_scales_by_its_advice() -> None:

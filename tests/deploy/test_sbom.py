@@ -41,3 +41,10 @@ def test_it_has_every_locked_dependency_with_its_hashes(bill: dict[str, Any]) ->
         for one in reference.get("hashes", ())
     ]
     assert sorted(hashes) == sorted(re.findall(r"--hash=sha256:(\w+)", locked))
+
+
+def test_the_pages_name_the_extras_of_the_lock() -> None:
+    locked = set(re.findall(r"--extra (\w+)", (PROJECT / "Makefile").read_text()))
+    for page in ("deploy.md", "releases.md"):
+        (sentence,) = re.findall(r"the extras ((?:`\w+`[,\s]+)+and\s+`\w+`)", (PROJECT / "docs" / page).read_text())
+        assert set(re.findall(r"\w+", sentence)) - {"and"} == locked, page

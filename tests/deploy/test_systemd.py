@@ -15,6 +15,8 @@ from tests.deploy.tools import FOLDER
 from tests.system_packages import require
 
 UNITS = ("retoma-server.service", "retoma-worker@.service")
+PAGE = FOLDER.parent / "docs" / "deploy.md"
+SECRETS = ("RETOMA_DATABASE_URL", "RETOMA_CONNECTIONS_KEY")
 PROGRAM = "/opt/retoma/bin/retoma"
 
 
@@ -71,9 +73,13 @@ def test_a_worker_has_time_to_drain() -> None:
 @pytest.mark.parametrize("unit", UNITS)
 def test_secrets_are_credentials(unit: str) -> None:
     assert "RETOMA_SECRETS_FOLDER=%d" in values(unit, "Environment")
-    (credential,) = values(unit, "LoadCredential")
-    name, _, file = credential.partition(":")
-    assert (name, Path(file).name) == ("RETOMA_DATABASE_URL", name)
+    credentials = dict(credential.split(":") for credential in values(unit, "LoadCredential"))
+    assert credentials == {name: f"/etc/retoma/secrets/{name}" for name in SECRETS}
+
+
+def test_the_instructions_create_every_credential() -> None:
+    created = re.findall(r"^.*install -m 0600 /dev/stdin (\S+)", PAGE.read_text(), re.MULTILINE)
+    assert created == [f"/etc/retoma/secrets/{name}" for name in SECRETS]
 
 
 def test_the_example_has_settings_and_no_secret() -> None:
@@ -84,4 +90,4 @@ def test_the_example_has_settings_and_no_secret() -> None:
         "log",
         "otel_exporter_otlp_endpoint",
     }
-    assert not {"RETOMA_DATABASE_URL", "RETOMA_WEBHOOK_SECRET"} & set(names)
+    assert not {*SECRETS, "RETOMA_WEBHOOK_SECRET"} & set(names)

@@ -142,7 +142,7 @@ async def send_heartbeat(database: Database, worker: int) -> bool:
 
 
 async def pass_heartbeat_timeout(sandbox: Sandbox) -> list[tuple[int, int]]:
-    """Let time pass in which no worker beats, and sweep."""
+    """Let time pass without a heartbeat of any worker, and reap the dead ones."""
     await sandbox.clock.advance(HEARTBEAT_TIMEOUT + timedelta(seconds=1))
     return await workers.reap_dead_workers(sandbox.database, HEARTBEAT_TIMEOUT)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from retoma import Pipeline, Pool, Webhook, minutes
-from retoma.engine.autoscale import MAX_WAIT_SECONDS, QueueLoad, advise
+from retoma.engine.autoscale import MAX_WAIT_SECONDS, QueueLoad, advise, combine_loads
 from retoma.errors import NotFound
 from retoma.records import AutoscaleAdvice
 from retoma.testing import Sandbox
@@ -100,6 +100,23 @@ def test_a_paused_queue_asks_for_no_worker_and_says_so() -> None:
     # What runs already ends, and external work is still polled.
     assert advise("image", replace(load, running=7, busy_workers=3)).desired_workers == 3
     assert advise("image", replace(load, background=1)).desired_workers == 1
+
+
+def test_workers_that_serve_several_queues_are_counted_once() -> None:
+    light = replace(IDLE, queued=1, startable=1, running=1, workers=1, busy_workers=1, seconds_per_job=1, concurrency=8)
+    assert advise("image", light).desired_workers == 1
+    assert advise("four", combine_loads([light] * 4)).desired_workers == 1
+    assert advise("twenty", combine_loads([light] * 20)).desired_workers == 3
+    assert advise("none", combine_loads([])).desired_workers == 0
+
+
+def test_paused_and_limited_queues_add_only_what_they_can_start() -> None:
+    waiting = replace(IDLE, queued=100, startable=100, seconds_per_job=30, oldest_wait_seconds=20)
+    paused = replace(waiting, is_paused=True, oldest_wait_seconds=900)
+    limited = replace(waiting, limit=4, running=1, busy_workers=1)
+    combined = combine_loads([waiting, paused, limited])
+    assert (combined.queued, combined.startable, combined.running) == (200, 103, 1)
+    assert combined.oldest_wait_seconds == 20
 
 
 def test_no_more_workers_are_advised_than_the_limit_of_the_queue_can_use() -> None:

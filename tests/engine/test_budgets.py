@@ -296,6 +296,75 @@ async def test_an_estimate_that_is_no_amount_fails_the_job(open_sandbox: OpenSan
         assert job.code == "ESTIMATE_FAILED"
 
 
+async def test_a_step_with_a_cost_limit_is_not_called_once_a_hard_budget_is_used_up(open_sandbox: OpenSandbox) -> None:
+    calls = []
+    letter = Pipeline("letter", retry=Retry(0))
+
+    @letter.step(cost_limit=2)
+    async def write() -> int:
+        calls.append("write")
+        return 1
+
+    async with open_sandbox(letter) as sandbox, sandbox.manual_worker() as worker:
+        await set_budget(sandbox, 5)
+        run = await start(sandbox, letter)
+        await spend(sandbox, run, 5, "write")
+        await run_next(worker)
+        assert calls == []
+        assert await state(sandbox, run) == "needs_review"
+        (review,) = await sandbox.client.reviews.list()
+        assert review.reason["code"] == "BUDGET"
+        assert review.reason["message"].endswith("US$ 5.00: US$ 5.00 spent, so it is used up")
+
+
+async def test_a_step_with_a_cost_limit_runs_as_long_as_money_is_left(open_sandbox: OpenSandbox) -> None:
+    letter = Pipeline("letter", retry=Retry(0))
+
+    @letter.step(cost_limit=2)
+    async def write() -> int:
+        return 1
+
+    async with open_sandbox(letter) as sandbox, sandbox.manual_worker() as worker:
+        await set_budget(sandbox, 5)
+        run = await start(sandbox, letter)
+        await spend(sandbox, run, 4.99, "write")
+        (claim,) = await worker.claim()
+        assert await budgets.reserve(sandbox.database, claim.key, None) is None
+        assert await reserved(sandbox) == 0
+        await run_claims(worker, [claim])
+        assert await state(sandbox, run) == "completed"
+
+
+async def test_a_step_with_a_cost_limit_continues_once_the_budget_is_raised(open_sandbox: OpenSandbox) -> None:
+    letter = Pipeline("letter", retry=Retry(0))
+
+    @letter.step(cost_limit=2)
+    async def write() -> int:
+        return 1
+
+    async with open_sandbox(letter) as sandbox, sandbox.manual_worker() as worker:
+        await set_budget(sandbox, 0)
+        run = await start(sandbox, letter)
+        await run_next(worker)
+        assert await state(sandbox, run) == "needs_review"
+        await set_budget(sandbox, 1)
+        await sandbox.work()
+        assert await state(sandbox, run) == "completed"
+
+
+async def test_a_failing_condition_of_a_paid_step_is_not_reported_as_its_estimate(open_sandbox: OpenSandbox) -> None:
+    broken = Pipeline("broken", retry=Retry(0))
+
+    @broken.step(cost_limit=2, when=lambda: 1 / 0 > 1)
+    async def one() -> int:
+        return 1
+
+    async with open_sandbox(broken) as sandbox:
+        run = (await sandbox.run(broken)).id
+        (job,) = await sandbox.client.runs.list_jobs(run)
+        assert job.code == "ERROR"
+
+
 async def test_the_sums_by_quarter_of_an_hour_equal_the_charges(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(film) as sandbox:
         await sandbox.clock.set(datetime(2026, 11, 18, 12, 7, tzinfo=UTC))
@@ -450,6 +519,27 @@ async def test_a_job_that_passes_a_budget_is_asked_about_again_after_a_raise(ope
 
 async def reviews_due(sandbox: Sandbox) -> None:
     await rows(sandbox, "select retoma.process_due_reviews(100)")
+
+
+async def test_a_run_that_waits_for_a_budget_is_not_derived_again_for_each_review(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(film) as sandbox, sandbox.manual_worker() as worker:
+        await set_budget(sandbox, 5)
+        run = await start(sandbox)
+        await run_next(worker)
+        await reviews_due(sandbox)
+        assert await state(sandbox, run) == "needs_review"
+        await sandbox.clock.advance(timedelta(minutes=2))
+        async with sandbox.database.connection() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            await connection.execute("create temporary table refreshed (run uuid)")
+            await connection.execute(
+                "create or replace function retoma.refresh_run_state(p_now timestamptz, p_runs uuid[]) returns void "
+                "language sql as 'insert into pg_temp.refreshed select unnest(p_runs)'"
+            )
+            assert await connection.fetchval("select retoma.process_due_reviews(100)") == 1
+            assert await connection.fetchval("select count(*) from refreshed") == 0
+            await transaction.rollback()
 
 
 async def test_a_budget_review_cannot_be_sent_back_or_edited(open_sandbox: OpenSandbox) -> None:

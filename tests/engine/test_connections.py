@@ -23,6 +23,7 @@ from retoma.errors import (
     SubmissionUnknown,
 )
 from retoma.masking import mask_secrets
+from retoma.providers import SingleProvider
 from retoma.records import Connection
 from retoma.settings import Settings
 from retoma.store import connections as store
@@ -268,10 +269,16 @@ def build_lazily(build: Callable[[TenantConnections], Studio]) -> PerTenant:
     return PerTenant(built)
 
 
-def test_a_chain_with_a_resource_per_tenant_in_it_is_refused() -> None:
-    chain = ProviderChain({"a": PerTenant(Builder())})
-    with pytest.raises(DefinitionError, match="a PerTenant whose build returns the chain"):
-        App("test", pipelines=[films()], resources={"studio": chain})
+@pytest.mark.parametrize(
+    ("resource", "kind"),
+    [
+        (ProviderChain({"a": PerTenant(lambda _: None)}), "chain"),
+        (SingleProvider("a", PerTenant(lambda _: None)), "provider"),
+    ],
+)
+def test_providers_with_a_resource_per_tenant_in_them_are_refused(resource: object, kind: str) -> None:
+    with pytest.raises(DefinitionError, match=f"a PerTenant whose build returns the {kind}"):
+        App("test", pipelines=[films()], resources={"studio": resource})
 
 
 async def test_a_secret_is_stored_encrypted_and_never_returned(open_sandbox: OpenSandbox) -> None:

@@ -183,7 +183,7 @@ async def test_a_callback_concurrent_with_parking_is_seen(open_sandbox: OpenSand
                 calls = asyncio.create_task(external_work.record_callback(sandbox.database, TOKEN, "{}"))
                 await wait_until(lambda: is_blocked(sandbox, "record_callback"))
                 await commit()
-                assert await calls == "taken"
+                assert (await calls).answer == "taken"
         (probe,) = await make_due(sandbox)
         assert probe.callback_received
 
@@ -235,7 +235,7 @@ async def test_an_attempt_that_lost_its_lease_starts_nothing(open_sandbox: OpenS
             "lost",
             None,
         )
-        assert await external_work.record_callback(sandbox.database, TOKEN, "{}") == "unknown"
+        assert (await external_work.record_callback(sandbox.database, TOKEN, "{}")).answer == "unknown"
         assert await effects.begin_effect(
             sandbox.database, second.worker, part(claim), EffectFunctions(), TOKEN, HOUR
         ) == (

@@ -110,17 +110,17 @@ async def test_a_continuing_failure_starts_nothing_in_a_run_stopped_in_the_same_
         raise OSError("stops")
 
     @pipeline.step(on_failure="continue")
-    async def goes_on() -> int:
-        raise OSError("goes on")
+    async def continues() -> int:
+        raise OSError("continues")
 
     @pipeline.step
-    async def without_it(goes_on: int = 0) -> int:
-        return goes_on
+    async def without_it(continues: int = 0) -> int:
+        return continues
 
     async with open_sandbox(pipeline) as sandbox, sandbox.manual_worker() as worker:
         run = (await sandbox.client.start(pipeline)).id
-        await run_next(worker, "goes_on", "stops")
-        assert await states(sandbox, run) == {"stops": "failed", "goes_on": "failed"}
+        await run_next(worker, "continues", "stops")
+        assert await states(sandbox, run) == {"stops": "failed", "continues": "failed"}
         assert await state(sandbox, run) == "failed"
         assert await worker.claim(10) == []
 

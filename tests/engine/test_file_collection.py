@@ -192,6 +192,53 @@ async def test_a_start_that_names_a_file_holds_up_its_deletion(store: FileSandbo
     assert store.list_paths() == ["content"]
 
 
+async def test_a_fork_that_shares_a_file_holds_up_its_deletion(store: FileSandbox) -> None:
+    """Two connections: the fork has not committed when the deletion asks, and nothing else names the file any more."""
+    saved = await store.save()
+    letter = Letter(letter=saved).model_dump_json()
+    source, fork = (await store.sandbox.run("post", {"letter": saved})).id, UUID(int=7)
+    await store.files.set_aside(saved.file)
+    store.age()
+    await store.sandbox.clock.advance(2 * DAY)
+    database, shard = store.sandbox.database, int(saved.file[:2], 16)
+    async with database.connection() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(
+            "select retoma.fork_run($1, null, 'Ana', $2, $3, null, '{}', $4)", source, fork, letter, KEY
+        )
+        async with database.connection() as erasing:  # the erasure itself waits for the fork
+            await erasing.execute("delete from retoma.file_names where run = $1", source)
+        assert await delete_set_aside(database, store.files, shard, GRACE) == 0
+        await transaction.commit()
+    await store.client.retention.erase_run(source)
+    assert await store.collect_twice() == 0
+    assert store.list_paths() == ["content"]
+
+
+KEY = '{"key": "a fork", "digest": "00"}'
+
+
+async def test_a_profile_that_is_being_saved_holds_up_the_deletion(store: FileSandbox) -> None:
+    """Two connections: the profile is not committed when the deletion asks."""
+    saved = await store.save()
+    await store.client.tenants.set_profile("blog", {})
+    store.age()
+    await store.collect()
+    store.age()
+    shard = int(saved.file[:2], 16)
+    database = store.sandbox.database
+    async with database.connection() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("update retoma.profiles set value = $1", saved.model_dump_json())
+        assert await delete_set_aside(database, store.files, shard, GRACE) == 0
+        assert store.list_paths() == ["aside"]
+        await transaction.commit()
+    await collect_shard(database, store.files, shard, GRACE)
+    assert store.list_paths() == ["content"]
+
+
 async def test_a_start_waits_while_the_file_that_it_names_is_deleted(store: FileSandbox) -> None:
     """Otherwise it could commit between the last look and the deletion."""
     saved = await store.save()
@@ -262,6 +309,28 @@ async def test_files_of_runs_of_an_earlier_release_are_kept(store: FileSandbox) 
 async def test_no_file_is_deleted_before_all_runs_are_indexed(store: FileSandbox) -> None:
     await store.save()
     assert await value(store.sandbox, "select retoma.claim_file_shard('0')") is None
+
+
+LOCK_RETENTION = "select retoma.try_lock_retention()"
+
+
+async def test_files_are_collected_while_another_process_removes_runs(store: FileSandbox) -> None:
+    await store.save()
+    store.age()
+    assert await retention.index_files(store.sandbox.database, limit=100)
+    async with store.sandbox.database.connection() as removing, removing.transaction(), asyncio.timeout(10):
+        assert await removing.fetchval(LOCK_RETENTION)
+        await collect_files(store.sandbox.database, [store.files])
+    assert store.list_paths() == ["aside"]
+
+
+async def test_files_are_left_while_another_process_lists_those_of_earlier_runs(store: FileSandbox) -> None:
+    await store.save()
+    store.age()
+    async with store.sandbox.database.connection() as listing, listing.transaction(), asyncio.timeout(10):
+        assert await listing.fetchval(LOCK_RETENTION)
+        assert await collect_files(store.sandbox.database, [store.files]) == 0
+    assert store.list_paths() == ["content"]
 
 
 async def test_a_pass_checks_every_part_of_the_store_once_a_day(store: FileSandbox) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any, Literal
 from uuid import UUID
 
@@ -38,11 +39,51 @@ LARGE = {
     "callbacks",
     "effects",
     "schedules",
+    "file_names",
+    "inbound_events",
+    "profiles",
+    "review_drafts",
+    "tenant_facts",
     *KEPT,
 }
 
 Table = Literal["empty when planned", "never analysed", "analysed"]
 TABLES: list[Table] = ["empty when planned", "never analysed", "analysed"]
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_a_search_for_unnamed_files_reads_no_whole_table(open_sandbox: OpenSandbox, analysed: bool) -> None:
+    """The deletion of files makes it while starts wait."""
+    async with open_sandbox(labels()) as sandbox:
+        await sandbox.client.tenants.set_profile("blog", {})
+        async with sandbox.database.connection() as connection:
+            await connection.execute(MANY_NAMED_FILES)
+            if analysed:
+                await connection.execute("analyze retoma.inbound_events, retoma.tenant_facts, retoma.review_drafts")
+            named = [sha256(f"{kind} 7".encode()).digest() for kind in ("event", "fact", "draft")]
+            async with connection.transaction(), measure_reads(connection) as read:
+                found = await connection.fetch(
+                    "select * from retoma.lock_files(7, $1::bytea[], '1 day')", [*named, b"unnamed"]
+                )
+    assert [row[0] for row in found] == [b"unnamed"]
+    assert read.whole_tables == {}
+    assert sum(read.entries.values()) <= FEW
+
+
+MANY_NAMED_FILES = f"""
+create or replace function pg_temp.named_file(text) returns json return
+  format('{{"file": "%s"}}', encode(sha256($1::bytea), 'hex'))::json;
+insert into retoma.inbound_events (app, stream, sequence, event_id, body, received_at)
+select 'blog', 'post', n, n, pg_temp.named_file('event ' || n), retoma.now()
+  from generate_series(1, {HISTORY}) n;
+insert into retoma.tenant_facts (app, tenant, language, text, digest, source, confidence, search, run, created_at)
+select 'blog', 1, 'en', n, sha256(n::text::bytea),
+       pg_temp.named_file('fact ' || n), 1, '', gen_random_uuid(), retoma.now()
+  from generate_series(1, {HISTORY}) n;
+insert into retoma.review_drafts (review, person, draft, saved_at)
+select gen_random_uuid(), 'Ana', pg_temp.named_file('draft ' || n), retoma.now()
+  from generate_series(1, {HISTORY}) n
+"""
 
 
 @pytest.mark.parametrize("table", TABLES)

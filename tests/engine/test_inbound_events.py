@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
 from retoma import App, Client, Pipeline
+from retoma.engine.retention import remove_due
 from retoma.errors import Conflict, InvalidInput
 from retoma.records import InboundEvent
+from retoma.settings import RetentionTimes
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
+from tests.engine.builders import value
 
 STREAM = "post 7"
+KEPT = timedelta(days=1095)
+DAY = timedelta(days=1)
 
 
 def event(sequence: int, event_id: str | None = None) -> InboundEvent:
@@ -113,3 +119,74 @@ async def test_applications_do_not_see_each_others_events(open_sandbox: OpenSand
         other = Client(App("other", pipelines=[make_pipeline()]), sandbox.database)
         assert await other.inbound_events.list(STREAM) == []
         await other.close()
+
+
+async def remove_after(sandbox: Sandbox, time: timedelta) -> None:
+    await sandbox.clock.advance(time)
+    await remove_due(sandbox.database, RetentionTimes(), at_once=True)
+
+
+async def test_an_event_is_removed_three_years_after_it_arrived(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_pipeline()) as sandbox:
+        await sandbox.client.inbound_events.record(STREAM, event(1), event(2))
+        await remove_after(sandbox, KEPT - DAY)
+        assert await list_numbers(sandbox) == [1, 2]
+        await sandbox.client.inbound_events.record(STREAM, event(3))
+        await remove_after(sandbox, 2 * DAY)
+        assert await list_numbers(sandbox) == [3]
+
+
+async def test_an_event_that_was_removed_is_still_known(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_pipeline()) as sandbox:
+        inbound = sandbox.client.inbound_events
+        await inbound.record(STREAM, event(1), event(2))
+        await remove_after(sandbox, KEPT + DAY)
+        assert await inbound.record(STREAM, event(1), event(2), event(3)) == 1
+        assert await list_numbers(sandbox) == [3]
+
+
+async def test_removed_events_are_no_gap(open_sandbox: OpenSandbox) -> None:
+    asked: list[int] = []
+
+    async def fetch(after: int) -> Sequence[InboundEvent]:
+        asked.append(after)
+        return [event(number) for number in range(1, 5)]
+
+    async with open_sandbox(make_pipeline()) as sandbox:
+        inbound = sandbox.client.inbound_events
+        await inbound.record(STREAM, event(1), event(2))
+        await remove_after(sandbox, KEPT + DAY)
+        await inbound.record(STREAM, event(4))
+        assert await inbound.fill_gaps(STREAM, fetch)
+        assert (await list_numbers(sandbox), asked) == ([3, 4], [2])
+
+
+async def test_an_event_that_arrives_again_during_its_removal_is_known(open_sandbox: OpenSandbox) -> None:
+    """Two connections: the removal has not committed when the event arrives."""
+    async with open_sandbox(make_pipeline()) as sandbox:
+        inbound = sandbox.client.inbound_events
+        await inbound.record(STREAM, event(1))
+        await sandbox.clock.advance(KEPT + DAY)
+        async with sandbox.database.connection() as removing:
+            async with removing.transaction():
+                await removing.execute(
+                    "select retoma.remove_inbound_events(retoma.now(), retoma.now() - $1::interval, 100)", KEPT
+                )
+                arriving = asyncio.create_task(inbound.record(STREAM, event(1)))
+                async with asyncio.timeout(10):
+                    while not await removing.fetchval(IS_ANY_BLOCKED):
+                        assert not arriving.done()
+            assert await arriving == 0
+        assert await list_numbers(sandbox) == []
+
+
+IS_ANY_BLOCKED = "select exists (select from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid)))"
+
+
+async def test_a_stream_is_forgotten_three_years_after_its_last_removal(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_pipeline()) as sandbox:
+        await sandbox.client.inbound_events.record(STREAM, event(1))
+        await remove_after(sandbox, KEPT + DAY)
+        assert await value(sandbox, "select count(*) from retoma.inbound_streams") == 1
+        await remove_after(sandbox, KEPT + DAY)
+        assert await value(sandbox, "select count(*) from retoma.inbound_streams") == 0

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from retoma import GiveUp, Pipeline, Retry, RetryLater, minutes
 from retoma.records import PipelineMetrics
 from retoma.reviews import Decision
+from retoma.store.statements import statements
 from retoma.testing import Sandbox
 from tests.conftest import OpenSandbox
+from tests.engine.builders import rows
+from tests.engine.test_hot_statements import FEW, HISTORY, measure_reads
 
 APPROVE = Decision("approve", by="ana")
 REJECT = Decision("reject", by="ana", notes="no")
@@ -188,3 +193,62 @@ async def test_an_approval_after_a_rerun_is_not_a_first_approval(
         await sandbox.client.reviews.decide(again.id, APPROVE)
         metrics = await sandbox.client.reviews.get_metrics("film", await sandbox.clock.now() - timedelta(days=30))
         assert (metrics.decided, metrics.first_decided, metrics.approved_at_once) == (2, 1, 1)
+
+
+async def test_old_runs_are_not_read_however_long_a_recent_one_took(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_film([])) as sandbox:
+        for _ in range(3):
+            await run_film(sandbox, minutes(1))
+        await rows(sandbox, OLD_RUNS, HISTORY)
+        connection = await sandbox.database.connect()
+        statement = statements("metrics")["get_pipeline_metrics"]
+        since = await sandbox.clock.now() - timedelta(days=1)
+        values = {"pipeline": "film", "since": since, "excluded_steps": ["publication"], "tenants": None}
+        try:
+            await connection.execute("analyze retoma.runs, retoma.jobs, retoma.reviews, retoma.events, retoma.versions")
+            async with connection.transaction(), measure_reads(connection) as read:
+                (found,) = await connection.fetch(statement.sql, *statement.bind(values))
+        finally:
+            await connection.close()
+    assert (found["ended"], found["steps"]) == (4, 4 * 3 + 1)
+    assert read.whole_tables.keys().isdisjoint({"runs", "jobs"})
+    assert sum(read.entries.values()) <= 3 * FEW, str(read.entries)
+
+
+async def test_the_work_grows_with_the_number_of_runs_and_not_with_its_square(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(make_film([])) as sandbox:
+        await run_film(sandbox, minutes(1))
+        await rows(sandbox, OLD_RUNS, 500)
+        since = await sandbox.clock.now() - timedelta(days=60)
+        statement = statements("metrics")["get_pipeline_metrics"]
+        values = {"pipeline": "film", "since": since, "excluded_steps": ["publication"], "tenants": None}
+        async with sandbox.database.connection() as connection:
+            await connection.execute("analyze retoma.runs, retoma.jobs")
+            plan = await connection.fetchval(
+                f"explain (analyze, timing off, format json) {statement.sql}", *statement.bind(values)
+            )
+    assert count_rows(json.loads(plan)[0]["Plan"]) < 501 * 50
+
+
+def count_rows(plan: dict[str, Any]) -> int:
+    """Return how many rows the nodes of a plan have read or computed."""
+    removed = sum(count for name, count in plan.items() if name.startswith("Rows Removed"))
+    own = (plan["Actual Rows"] + removed) * plan["Actual Loops"]
+    return int(own) + sum(count_rows(each) for each in plan.get("Plans", []))
+
+
+# Copies of a run that ended 40 days ago, except one, which was as long ago created and ended now.
+OLD_RUNS = """
+with one as (select * from retoma.runs where ended_at is not null limit 1), created as (
+  insert into retoma.runs (id, tenant, version, state, open_sinks, input, created_at, run_at, ended_at)
+  select overlay(gen_random_uuid()::text placing left(retoma.first_run_id(now() - t.age)::text, 13) from 1)::uuid,
+         tenant, version, 'completed', 0, input, t.at, t.at, case number when 1 then ended_at else t.at end
+    from one, generate_series(1, $1) number,
+         lateral (select a.age, one.created_at - a.age as at
+                    from (select interval '40 days' + number * interval '1 minute' as age) a) t
+  returning id, tenant, version, ended_at)
+insert into retoma.jobs (run, step, revision, version, tenant, queue, rank, state, worker, created_at, started_at,
+                         ended_at, attempt)
+select id, 'script', 1, version, tenant, 'default', 1, 'succeeded', 0, ended_at, ended_at, ended_at, 1
+  from created
+"""

@@ -28,8 +28,10 @@ from retoma import (
     records,
     seconds,
 )
+from retoma.connections import PerTenant
 from retoma.define.review import Feedback
 from retoma.errors import DefinitionError, ProviderDown, ProviderRejected, RateLimited, SubmissionUnknown
+from retoma.providers import SingleProvider
 from retoma.records import WaitReason
 from retoma.store import attempt_providers
 from retoma.store.attempt_providers import AttemptProvider
@@ -161,6 +163,46 @@ async def test_an_attempt_whose_worker_died_names_its_provider(open_sandbox: Ope
             ("result", 2, "second"),
         ]
         assert [one.provider for one in await sandbox.client.runs.list_failed_attempts(run)] == ["first", "first"]
+
+
+@pytest.mark.parametrize("is_per_tenant", [False, True])
+async def test_the_attempts_of_a_single_provider_name_it_and_wait_while_it_is_down(
+    open_sandbox: OpenSandbox, is_per_tenant: bool
+) -> None:
+    only = SingleProvider("only", Model("model", [OSError("broken pipe"), *[ProviderDown("b", delay=60)] * 3]))
+    resource = PerTenant(lambda _: only) if is_per_tenant else only
+    async with open_sandbox(articles(Retry(1, delays=[10], jitter=0)), resources={"llm": resource}) as sandbox:
+        run = await sandbox.run("articles")
+        assert run.results == {"body": "written by model"}
+        assert await list_providers(sandbox, run.id) == [
+            ("retry", 1, "only"),
+            *[("retry", 2, "only")] * 3,
+            ("result", 2, "only"),
+        ]
+        assert await sandbox.clock.now() == NOON + seconds(10 + 3 * 60)
+        assert await sandbox.client.pools.list("only") == []
+        assert await sandbox.client.get_resource("llm") is only.provider
+
+
+async def test_a_step_knows_the_name_of_its_single_provider(open_sandbox: OpenSandbox) -> None:
+    pipeline = Pipeline("articles")
+
+    @pipeline.step
+    def body(*, llm: Model, ctx: Context) -> str:
+        return f"{ctx.provider}: {llm.name}"
+
+    async with open_sandbox(pipeline, resources={"llm": SingleProvider("only", Model("model"))}) as sandbox:
+        assert (await sandbox.run("articles")).results == {"body": "only: model"}
+
+
+async def test_a_single_provider_is_opened_by_each_worker(open_sandbox: OpenSandbox) -> None:
+    @asynccontextmanager
+    async def open_model() -> AsyncIterator[Model]:
+        yield Model("opened")
+
+    only = SingleProvider("only", PerWorker(open_model))
+    async with open_sandbox(articles(), resources={"llm": only}) as sandbox:
+        assert (await sandbox.run("articles")).results == {"body": "written by opened"}
 
 
 async def test_a_step_without_a_chain_names_no_provider(open_sandbox: OpenSandbox) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 import pytest
 from pydantic import BaseModel
 
-from retoma import Context, GiveUp, Items, Pipeline, Webhook
+from retoma import Context, File, GiveUp, Items, Pipeline, Webhook
 from retoma.engine.retention import remove_due
 from retoma.errors import InvalidInput, KeyReused, NotFound, RunBusy, RunHeld, RunRemoved
-from retoma.records import ChargeTotal, FinalClass, InboundEvent
+from retoma.records import ChargeTotal, Erasure, FinalClass, InboundEvent
 from retoma.reviews import Decision
 from retoma.settings import RetentionTimes
+from retoma.store import retention
 from retoma.testing import NOON, Sandbox
 from tests.conftest import OpenSandbox
 from tests.engine.builders import rows, value
@@ -159,6 +161,68 @@ async def test_costs_are_the_same_after_the_removal(open_sandbox: OpenSandbox) -
         by_day = await sandbox.client.costs.get_by_day(NOON, "America/Sao_Paulo")
         assert {day: by_day[day] for day in days} == days
         assert await value(sandbox, "select count(*) from retoma.charges") == 3
+
+
+async def test_a_charge_that_arrives_after_its_run_was_erased_is_rolled_up(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_pipeline()) as sandbox:
+        kept = (await sandbox.run("order", tenant="blog")).id
+        erased = (await sandbox.run("order", tenant="blog")).id
+        await sandbox.client.retention.erase_run(erased)
+        await rows(sandbox, LATE_CHARGE, erased, kept)
+        spent = await sandbox.client.costs.get_totals(by=("tenant", "step", "provider", "resource"))
+        await remove(sandbox)
+        assert {row["run"] for row in await rows(sandbox, "select run from retoma.charges")} == {kept}
+        assert await sandbox.client.costs.get_totals(by=("tenant", "step", "provider", "resource")) == spent
+
+
+LATE_CHARGE = """
+insert into retoma.charges (id, run, step, item, revision, attempt, tenant, at, provider, resource, micros)
+select gen_random_uuid(), $1, c.step, c.item, c.revision, c.attempt + 1, c.tenant, c.at, c.provider, c.resource, 7
+  from retoma.charges c where c.run = $2
+returning id
+"""
+
+
+async def test_every_run_with_charges_is_checked_in_turn(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_pipeline()) as sandbox:
+        runs = [(await sandbox.run("order")).id for _ in range(5)]
+        await sandbox.client.retention.erase_run(runs[3])
+        await rows(sandbox, LATE_CHARGE, runs[3], runs[0])
+        found = [await value(sandbox, "select retoma.remove_orphaned_charges(2)") for _ in range(5)]
+        assert found == [0, 1, 0, 0, 0]
+        await rows(sandbox, LATE_CHARGE, runs[3], runs[0])
+        assert sum([await value(sandbox, "select retoma.remove_orphaned_charges(2)") for _ in range(3)]) == 1
+
+
+async def test_costs_of_removed_runs_are_known_by_the_day_after_13_months(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_pipeline()) as sandbox:
+        for _ in range(3):
+            await sandbox.run("order", tenant="blog")
+            await sandbox.clock.advance(timedelta(hours=5))
+        await sandbox.clock.advance(100 * DAY)
+        assert await remove(sandbox) == 3
+        by_day = await sandbox.client.costs.get_totals(by=("step", "provider", "resource", "day"))
+        assert await value(sandbox, "select count(*) from retoma.charge_rollups") == 6
+        await sandbox.clock.advance(200 * DAY)
+        await remove(sandbox)
+        assert await value(sandbox, "select count(*) from retoma.charge_rollups") == 6
+        await sandbox.clock.advance(100 * DAY)
+        await remove(sandbox)
+        assert await value(sandbox, "select count(*) from retoma.charge_rollups") == 2 * len({e.day for e in by_day})
+        assert await sandbox.client.costs.get_totals(by=("step", "provider", "resource", "day")) == by_day
+
+
+async def test_rollups_are_not_compacted_while_a_removal_adds_to_them(open_sandbox: OpenSandbox) -> None:
+    """Two connections: otherwise each could wait for a row of the other."""
+    async with open_sandbox(build_pipeline()) as sandbox:
+        old = (await sandbox.run("order")).id
+        await sandbox.client.retention.erase_run(old)
+        run = (await sandbox.run("order")).id
+        compact = "select retoma.compact_charge_rollups(retoma.now() + interval '1 day', 100)"
+        async with sandbox.database.connection() as removing, removing.transaction():
+            await removing.execute("select retoma.remove_runs(array[$1::uuid], 'erased')", run)
+            assert await value(sandbox, compact) == 0
+        assert await value(sandbox, compact) == 2
 
 
 async def test_the_metrics_of_reviewers_are_the_same_after_the_removal(open_sandbox: OpenSandbox) -> None:
@@ -348,7 +412,7 @@ async def test_child_runs_are_kept_as_long_as_their_parent(open_sandbox: OpenSan
 async def test_erasing_a_run_erases_its_children(open_sandbox: OpenSandbox) -> None:
     async with Writing().open(open_sandbox) as sandbox:
         run = (await sandbox.run("batch", Topics(topics=["tea", "coffee"]))).id
-        assert await sandbox.client.retention.erase_run(run) == 3
+        assert await sandbox.client.retention.erase_run(run) == Erasure(runs=3, files=0)
         assert await value(sandbox, "select count(*) from retoma.jobs") == 0
 
 
@@ -367,13 +431,13 @@ async def test_one_tenant_is_erased_at_once(open_sandbox: OpenSandbox) -> None:
             await sandbox.run("order", tenant="blog", key=f"blog {number}")
         await sandbox.client.tenants.set_profile("blog", {"name": "Ana"})
         spent = await sandbox.client.costs.get_spent("blog")
-        assert await sandbox.client.retention.erase_tenant("blog") == 3
+        assert await sandbox.client.retention.erase_tenant("blog") == Erasure(runs=3, files=0)
         assert await exists(sandbox, kept)
         assert await sandbox.client.costs.get_spent("blog") == spent
         assert await value(sandbox, "select count(*) from retoma.start_keys") == 1
         assert await sandbox.client.tenants.list_profiles() == []
         entries = await sandbox.client.audit.list(action="tenant.erase")
-        assert [(entry.object_id, entry.after) for entry in entries] == [("blog", {"runs": 3})]
+        assert [(entry.object_id, entry.after) for entry in entries] == [("blog", {"runs": 3, "files": 0})]
 
 
 async def test_the_events_of_other_systems_about_a_tenant_are_erased(open_sandbox: OpenSandbox) -> None:
@@ -384,6 +448,7 @@ async def test_the_events_of_other_systems_about_a_tenant_are_erased(open_sandbo
         await inbound.record("post 8", InboundEvent("e-1", 1, {"author": "Bia"}), tenant="other")
         await sandbox.client.retention.erase_tenant("blog")
         assert await inbound.list("post 7") == []
+        assert await value(sandbox, "select array_agg(stream) from retoma.inbound_streams") == ["post 8"]
         assert [event.body for event in await inbound.list("post 8")] == [{"author": "Bia"}]
 
 
@@ -423,7 +488,7 @@ async def test_the_preview_says_what_the_next_pass_removes(open_sandbox: OpenSan
         ]
         assert preview.runs == 4
         assert preview.is_complete
-        assert 4_000 < preview.bytes < 100_000
+        assert 4_000 < preview.bytes < 200_000
         assert await sandbox.client.retention.run() == 4
         assert (await sandbox.client.retention.preview()).runs == 0
         assert (await sandbox.client.retention.get_totals()).removed_runs == 4
@@ -432,6 +497,86 @@ async def test_the_preview_says_what_the_next_pass_removes(open_sandbox: OpenSan
             ("order", "expired", 3, 15),
             ("other", "expired", 1, 3),
         ]
+
+
+async def test_the_preview_counts_only_runs_that_nothing_needs(open_sandbox: OpenSandbox) -> None:
+    writing = Writing()
+    webhook = Webhook("http://127.0.0.1:9/hook", retries=0)
+    async with open_sandbox(writing.article, writing.batch, build_pipeline()) as sandbox:
+        parent = (await sandbox.run("batch", Topics(topics=["tea", "coffee"]))).id
+        await sandbox.client.retention.set_rule(DAY, pipeline="article")
+        await sandbox.run("order", webhook=webhook)
+        work = (await sandbox.run("order")).id
+        free = (await sandbox.run("order")).id
+        await rows(sandbox, OPEN_WORK, work)
+        await sandbox.clock.advance(2 * DAY)
+        assert (await sandbox.client.retention.preview()).runs == 0, "the parent of the articles could run again"
+        await sandbox.clock.advance(90 * DAY)
+        await sandbox.client.retention.hold(parent, "a dispute")
+        assert [(group.pipeline, group.runs) for group in (await sandbox.client.retention.preview()).groups] == [
+            ("order", 1)
+        ]
+        assert await remove(sandbox) == 1
+        assert not await exists(sandbox, free)
+        await sandbox.client.retention.release(parent)
+        assert (await sandbox.client.retention.preview()).runs == 3
+        assert await remove(sandbox) + await remove(sandbox) == 3
+
+
+OPEN_WORK = """
+insert into retoma.external_work (run, step, item, revision, version, external_id, poll_interval, total_timeout,
+                                  next_at, parked_at, state)
+select id, 'checked', '', 1, version, '1', '1 minute', '1 hour', retoma.now(), retoma.now(), 'queued'
+  from retoma.runs where id = $1
+"""
+
+
+async def test_the_preview_counts_files_that_only_expired_runs_name(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_scans()) as sandbox:
+        await sandbox.run("scan", {"pages": [make_file("a", 10), make_file("b", 200)]})
+        await sandbox.run("scan", {"pages": [make_file("b", 200), make_file("c", 3_000)]})
+        await sandbox.client.tenants.set_profile("blog", {"logo": make_file("c", 3_000)})
+        await sandbox.clock.advance(91 * DAY)
+        await sandbox.run("scan", {"pages": [make_file("d", 40_000), make_file("a", 10)]})
+        preview = await sandbox.client.retention.preview()
+        assert (preview.runs, preview.files, preview.file_bytes) == (2, 1, 200)
+
+
+def build_scans() -> Pipeline:
+    class Pages(BaseModel):
+        pages: list[File]
+
+    pipeline = Pipeline("scan", inputs=Pages)
+
+    @pipeline.step
+    async def counted(pages: list[File]) -> int:
+        return len(pages)
+
+    return pipeline
+
+
+def make_file(content: str, size: int) -> dict[str, Any]:
+    return {"file": sha256(content.encode()).hexdigest(), "name": f"{content}.txt", "size": size}
+
+
+async def test_an_erasure_counts_the_files_that_no_run_names_any_more(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_scans()) as sandbox:
+        run = (await sandbox.run("scan", {"pages": [make_file("a", 10), make_file("b", 20)]})).id
+        await sandbox.run("scan", {"pages": [make_file("b", 20)]}, tenant="blog")
+        await sandbox.run("scan", {"pages": [make_file("b", 20), make_file("c", 30)]}, tenant="blog")
+        assert await sandbox.client.retention.erase_run(run) == Erasure(runs=1, files=1)
+        assert await sandbox.client.retention.erase_tenant("blog") == Erasure(runs=2, files=2)
+
+
+async def test_a_preview_that_checked_too_few_runs_says_so(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(build_pipeline(), build_pipeline("other")) as sandbox:
+        for _ in range(3):
+            held = (await sandbox.run("order")).id
+            await sandbox.client.retention.hold(held, "a dispute")
+        await sandbox.run("other")
+        await sandbox.clock.advance(91 * DAY)
+        previews = [await retention.preview(sandbox.database, TIMES, limit) for limit in (3, 4)]
+        assert [(preview.runs, preview.is_complete) for preview in previews] == [(1, False), (1, True)]
 
 
 async def test_a_pass_continues_where_it_was_interrupted(open_sandbox: OpenSandbox) -> None:

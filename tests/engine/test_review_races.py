@@ -107,7 +107,7 @@ async def work_to_end(sandbox: Sandbox, run: UUID) -> str:
 
 
 async def check(sandbox: Sandbox, run: UUID) -> None:
-    """A run that is not over, and in which nothing can go on, waits for a person."""
+    """A run that is not over, and in which nothing can progress, waits for a person."""
     shown = await sandbox.client.runs.get(run)
     open_review = await sandbox.client.reviews.list(run=run)
     assert shown.is_over or str(shown.state) == "paused", shown.state

@@ -76,7 +76,7 @@ async def test_a_retry_waits_its_delay_and_then_succeeds(open_sandbox: OpenSandb
     def answer() -> int:
         tries.append(1)
         if len(tries) < 3:
-            raise OSError("the provider is away")
+            raise OSError("the provider is unreachable")
         return 42
 
     async with open_sandbox(pipeline) as sandbox:

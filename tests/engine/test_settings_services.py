@@ -1,4 +1,4 @@
-"""E-mail and file storage are configured by settings; the test button tries what they say."""
+"""E-mail and file storage serve all tenants; the test button tries what the settings or the connection say."""
 
 from __future__ import annotations
 
@@ -64,6 +64,28 @@ async def test_an_smtp_server_that_is_not_set_or_not_there_says_so(
     assert not (await attempt(open_sandbox, "smtp")).is_ok
 
 
+async def test_the_connection_to_the_smtp_server_is_tried(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(song) as opened, smtp_server() as server:
+        await opened.client.connections.set("smtp", server.connection())
+        assert (await opened.client.connections.test("smtp")).is_ok
+        await opened.client.connections.set("smtp", {"port": "25 "})
+        assert not (await opened.client.connections.test("smtp")).is_ok
+
+
+async def test_no_tenant_has_an_smtp_server_of_its_own(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(song) as opened:
+        with pytest.raises(InvalidInput, match="smtp serves all tenants"):
+            await opened.client.connections.set("smtp", {"host": "mail.example.com", "from": "a@b.cc"}, tenant="blog")
+
+
+async def test_the_password_is_not_sent_to_another_smtp_server(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(song) as opened:
+        values = {"host": "mail.example.com", "from": "retoma@example.com", "password": SECRET}
+        await opened.client.connections.set("smtp", values)
+        with pytest.raises(InvalidInput, match="host of smtp changes: enter password again too"):
+            await opened.client.connections.set("smtp", {"host": "mail.example.org"})
+
+
 async def test_the_bucket_is_written_and_read(
     open_sandbox: OpenSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -100,7 +122,7 @@ async def test_a_folder_of_files_is_tried_too(
     assert (await attempt(open_sandbox, "files")).is_ok
 
 
-async def test_they_cannot_be_entered(open_sandbox: OpenSandbox) -> None:
+async def test_file_storage_cannot_be_entered(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(song) as opened:
-        with pytest.raises(InvalidInput, match="configured by settings: RETOMA_SMTP_HOST"):
-            await opened.client.connections.set("smtp", {})
+        with pytest.raises(InvalidInput, match="configured by settings: RETOMA_FILES_URL"):
+            await opened.client.connections.set("files", {})

@@ -134,7 +134,7 @@ async def test_a_call_of_a_dead_worker_that_can_be_found_keeps_its_slots_until_t
 
 
 async def test_a_paid_call_of_a_dead_worker_keeps_no_slots(open_sandbox: OpenSandbox) -> None:
-    """It is over with its worker: nothing of it goes on outside."""
+    """It is over with its worker: none of it continues at a provider."""
     pipeline = Pipeline("answers")
 
     @pipeline.step(pool=Pool("gpu", capacity=1))

@@ -1,7 +1,8 @@
-"""A worker is killed at every commit point of every shape of pipeline, and another one goes on.
+"""A worker is killed at every commit of every shape of pipeline, and another worker finishes the run.
 
-With work outside (`rendering`) these are: before and after the intent, after the submit and before its record, after
-that and before it parks, parked, before and after a look and its report, and after the job was taken back.
+With external work (`rendering`), the commits are: before and after the intent is recorded, after the submission and
+before it is recorded, then before the job parks, while it is parked, before and after a poll and its record, and after
+another worker claimed the job.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from bench.chaos import ledger
+from bench.chaos import execution_log
 from bench.chaos.proxy import Call
 from tests.faults.testbed import FaultEnvironment, WorkerProcess, wait_until
 
@@ -33,10 +34,10 @@ SIZES = {
     "printing": 1,
     "column": 0,
 }
-MOST_POINTS = 40
-MOST_ENDED_EARLY = 20
+MAX_COMMITS = 40
+MAX_EARLY_ENDS = 20
 EXTERNAL_WORK_CALLS = ("retoma.begin_effect", "retoma.end_effect", "retoma.poll_due", "retoma.record_poll")
-RESULTS, SETBACKS = 3, 13  # which parameters of an exchange hold the runs of its outcomes
+RESULTS, OTHER_OUTCOMES = 3, 13  # the parameters of `finish_and_claim` with the runs of successes and other outcomes
 
 
 class Killer:
@@ -76,7 +77,7 @@ def is_external_work(call: Call) -> bool:
 def carries_outcomes(call: Call) -> bool:
     """Whether it carries results or other outcomes: an array without elements has no dimensions."""
     parameters = call.parameters
-    return any((parameters[place] or b"")[:4] == b"\0\0\0\1" for place in (RESULTS, SETBACKS))
+    return any((parameters[place] or b"")[:4] == b"\0\0\0\1" for place in (RESULTS, OTHER_OUTCOMES))
 
 
 MOMENTS = ("before a commit", "after a commit", "within a body")
@@ -92,20 +93,20 @@ async def test_a_worker_killed_at_any_point_costs_nothing(testbed: FaultEnvironm
         if not await has_point(testbed, shape, moment, number):
             break
         points = number
-        assert points < MOST_POINTS
+        assert points < MAX_COMMITS
     assert points >= 2
     await testbed.check()
 
 
 async def has_point(testbed: FaultEnvironment, shape: str, moment: str, number: int) -> bool:
-    """Return whether runs of this shape have such a point. A rejected run ends early and proves nothing."""
-    for again in range(MOST_ENDED_EARLY):
+    """Return whether runs of this shape have so many commits. A rejected run ends early and proves nothing."""
+    for again in range(MAX_EARLY_ENDS):
         run = await testbed.start(shape, f"{shape}-{number}-{again}", size=SIZES[shape])
         if await crashes(testbed, run, moment, number):
             return True
         if (await testbed.client.runs.get(run)).state not in ("rejected", "failed"):
             return False
-    raise AssertionError(f"{MOST_ENDED_EARLY} runs in a row ended early")
+    raise AssertionError(f"{MAX_EARLY_ENDS} runs in a row ended early")
 
 
 async def crashes(testbed: FaultEnvironment, run: UUID, moment: str, number: int) -> bool:
@@ -116,7 +117,7 @@ async def crashes(testbed: FaultEnvironment, run: UUID, moment: str, number: int
     elif moment == "after a commit":
         testbed.proxy.loses_answer = killer.on_answer
     else:
-        ledger.kill_worker_at(testbed.folder, run, number)
+        execution_log.kill_worker_at(testbed.folder, run, number)
     worker = testbed.worker(heartbeat_timeout=30.0)
     async with testbed.run_reviewer():
         await wait_until(lambda: not worker.is_running or testbed.is_over(run), f"{worker.pid} dies, or ends the run")

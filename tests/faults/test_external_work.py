@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from bench.chaos import farm
+from bench.chaos import fake_provider
 from bench.chaos.proxy import Call
 from tests.faults.application import answer_file, hold_file, poll_marker
 from tests.faults.testbed import LONG_TIMEOUT, FaultEnvironment, WorkerProcess, wait_until
@@ -48,7 +48,7 @@ async def test_a_poll_result_is_refused_after_another_worker_took_the_poll(testb
     assert await states(testbed, run) == PARKED
     answer_file("late").write_text("succeeded")
     assert await testbed.wait_for_end(run) == ["completed"]
-    assert len(farm.list_work(testbed.folder)) == 1
+    assert len(fake_provider.list_work(testbed.folder)) == 1
     await testbed.check()
 
 
@@ -83,7 +83,7 @@ async def test_an_answer_lost_after_its_commit_costs_nothing(testbed: FaultEnvir
     assert lost
     (job,) = await testbed.client.runs.list_jobs(run)
     assert job.attempt == 1
-    assert len(farm.list_work(testbed.folder)) == 1
+    assert len(fake_provider.list_work(testbed.folder)) == 1
     await testbed.check()
 
 

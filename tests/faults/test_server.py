@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from bench.chaos import farm
+from bench.chaos import fake_provider
 from bench.chaos.processes import Postgres
 from retoma.client import Client
 from retoma.errors import DatabaseUnavailable
@@ -61,7 +61,7 @@ async def kill_while_parked(testbed: FaultEnvironment, postgres: Postgres) -> No
     answer_file("parked").write_text("succeeded")
     assert await testbed.wait_for_end(run) == ["completed"]
     (job,) = await testbed.client.runs.list_jobs(run)
-    assert (job.attempt, len(farm.list_work(testbed.folder)), worker.is_running) == (1, 1, True)
+    assert (job.attempt, len(fake_provider.list_work(testbed.folder)), worker.is_running) == (1, 1, True)
     await testbed.check()
 
 

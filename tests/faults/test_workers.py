@@ -144,7 +144,7 @@ async def test_a_step_that_blocks_the_loop_does_not_make_its_worker_dead(testbed
     (begun, *_) = await wait_until(lambda: testbed.list_starts(runs[0]) + testbed.list_starts(runs[1]), "a step begins")
     for _ in range(2):  # the first may have been under way
         previous = await get_last_heartbeat(testbed, begun.pid)
-        await wait_until(partial(has_heartbeat_after, testbed, begun.pid, previous), "its heart beats on")
+        await wait_until(partial(has_heartbeat_after, testbed, begun.pid, previous), "it sends heartbeats")
     for nonce in nonces:
         testbed.release(nonce)
     assert await testbed.wait_for_end(*runs) == ["completed"] * 2
@@ -167,7 +167,7 @@ async def has_heartbeat_after(testbed: FaultEnvironment, pid: int, previous: dat
 async def test_no_worker_is_declared_dead_because_the_database_was_unreachable(
     testbed: FaultEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For all were silent then, and need time to beat again."""
+    """All have missed heartbeats by then, and need time to send one."""
     passed = pace = 0.0
     monkeypatch.setattr(maintenance, "time", SimpleNamespace(monotonic=lambda: passed))
     monkeypatch.setattr(maintenance, "SECONDS_BETWEEN_TICKS", 0.05)

@@ -1,4 +1,4 @@
-"""The environment of the fault tests: a database behind a proxy, worker processes, and an external ledger."""
+"""The environment of the fault tests: a database behind a proxy, worker processes, and an execution log outside it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
-from bench.chaos import farm
+from bench.chaos import fake_provider
 from bench.chaos.checker import Findings, Store, check, check_external_work, find_wrong_slots
 from bench.chaos.client import Acknowledged, UserLog
-from bench.chaos.ledger import NAME, Line, read
+from bench.chaos.execution_log import NAME, Line, read
 from bench.chaos.proxy import Proxy
 from bench.chaos.reviewer import Reviewer
 from retoma import logs
@@ -40,8 +40,8 @@ from tests.faults.application import app, release_file
 from tests.wait_timeout import WAIT_TIMEOUT
 
 LONG_TIMEOUT = 20.0  # seconds of silence or draining, of which no test waits for the end
-HEARTBEAT_TIMEOUT = 0.6  # of those who stand still or are dead; the living may be slow
-LEASE = timedelta(seconds=0.5)  # of a look outside
+HEARTBEAT_TIMEOUT = 0.6  # of frozen and dead workers; running ones may be slow
+LEASE = timedelta(seconds=0.5)  # of a poll of external work
 OUTGOING_SETTINGS: dict[str, Any] = {"public_url": "http://127.0.0.1:9", "allow_hosts": "127.0.0.1"}
 # Forked from a process that has imported everything, so that a worker is there in a moment.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -197,7 +197,7 @@ class FaultEnvironment:
                 )
             return not await workers.list_alive(self.database)
 
-        await wait_until(none_is_left, "all are buried")
+        await wait_until(none_is_left, "all are declared dead")
 
     async def reap_concurrently(self) -> list[tuple[int, int]]:
         """Workers that were silent for a while and are now dead, by the first of many sweepers at once."""
@@ -222,7 +222,7 @@ class FaultEnvironment:
             store = await Store.read(connection)
             slots = await find_wrong_slots(connection)
         findings = check(store, self.user_log, self.lines)
-        check_external_work(findings, farm.list_work(self.folder), store, at_rest=slots)
+        check_external_work(findings, fake_provider.list_work(self.folder), store, at_rest=slots)
         return findings
 
     async def check(self) -> None:

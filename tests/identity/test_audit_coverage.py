@@ -138,6 +138,7 @@ FORMS = {
     "/notifications": {"channel": "email", "digest": "daily"},
     "/reviews/keys": {"approve": "z"},
     "/runs/{run}/cancel": {},
+    "/runs/{run}/erase": {},
 }
 # Pages that take these forms and leave no entry, and why.
 PAGES_WITHOUT_ENTRY = {

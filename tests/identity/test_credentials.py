@@ -1,4 +1,4 @@
-"""What a password is good for: never for more than whoever handed out its link could have given."""
+"""What a password is good for: never for more than the sender of its link could have granted."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_an_open_link_reaches_no_role_that_its_giver_could_not_give(
     assert (await accounts.use_link(client.database, link.token, PASSWORD) is not None) is survives
 
 
-async def test_whoever_promotes_hands_out_a_new_link(client: Client) -> None:
+async def test_a_promotion_needs_a_new_link(client: Client) -> None:
     old = await limit(client, ["blog"]).people.invite("Bo", BO, role="viewer", tenant="blog")
     await accounts.use_link(client.database, old.token, "the password that Eve knows")
     await client.people.set_role(BO, "administrator")

@@ -79,7 +79,7 @@ async def test_an_existing_account_is_linked_by_its_verified_address(database: D
 
 
 async def test_linking_ends_every_credential_that_somebody_else_may_know(database: Database) -> None:
-    """Whoever invited the boss has used the link, logged in and set up a phone of their own."""
+    """The person who invited the boss has used the link, logged in and set up a phone of their own."""
     await empty_database(database)
     boss = await people.add_person(database, name="Ana Lima", email="ana@example.com")
     assert boss is not None

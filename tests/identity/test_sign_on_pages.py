@@ -134,7 +134,7 @@ async def test_an_existing_account_is_linked_by_its_verified_address(open_site: 
         assert (person.id, person.is_linked) == (before.id, True)
 
 
-async def test_whoever_invited_a_person_is_logged_out_by_the_first_single_sign_on(
+async def test_the_inviter_is_logged_out_by_the_first_single_sign_on_of_the_person(
     open_site: OpenSite, provider: Provider
 ) -> None:
     set_account(provider, "boss", groups=["admins"])

@@ -120,7 +120,7 @@ class ExternalWork:
 
 @dataclass
 class JobResources:
-    """What a job has beside its state: its pool, what it did once, and what goes on outside for it.
+    """What a job has besides its state: its pool, its effects and its external work.
 
     `pool` is where it needs slots before it begins, `held` where it has some.
     """
@@ -139,7 +139,7 @@ class JobResources:
             self.external_work = None
 
     def orphan_external_work(self) -> None:
-        """It may still go on, and nobody polls it any longer; the next attempt may submit again."""
+        """It may still be in progress, and nobody polls it any longer; the next attempt may submit again."""
         effect = self.effects.pop(SUBMISSION)
         effect.name = f"{SUBMISSION}#{effect.fence}"
         effect.is_abandoned = effect.is_orphan = True
@@ -147,7 +147,7 @@ class JobResources:
         self.effects[effect.name] = effect
 
     def list_left_behind(self) -> list[Effect]:
-        """What may go on outside without anybody knowing, if the job ends now."""
+        """What may continue at a provider without anybody knowing, if the job ends now."""
         return [
             effect
             for effect in self.effects.values()

@@ -336,7 +336,7 @@ class ExternalWorkRules:
     def send_callback(self, which: int) -> None:
         token = choose(list(self.tokens), which)
         job, answer = self.tokens[token]
-        assert self.wait(external_work.record_callback(self.database, token, "{}")) == answer
+        assert self.wait(external_work.record_callback(self.database, token, "{}")).answer == answer
         if answer == "taken":
             self.tokens[token] = job, "repeated"
             job.resources.has_callback = True
@@ -362,7 +362,7 @@ def part(claim: Claim, name: str) -> LeasedEffect:
 
 
 async def read_resources(database: Database) -> dict[str, Any]:
-    """Slots, effects and outside work, as the database has them."""
+    """Slots, effects and external work, as the database has them."""
     async with database.connection() as connection:
         held = await connection.fetch("select run, step, item, pool, slots from retoma.holdings")
         recorded = await connection.fetch(

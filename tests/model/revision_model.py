@@ -149,7 +149,7 @@ class Run:
             return 1
         return sum(not job.is_final for name, job in self.current_jobs().items() if name[0] == step.name)
 
-    # What goes on by itself
+    # What happens automatically
 
     def grow(self) -> None:
         """Create every due job whose dependencies have all ended, until there are no more."""

@@ -196,7 +196,7 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
         """Finish with any handle that was ever held: it counts only if it is still held."""
         model_worker, claim = self.any_handle(which, handle, stale)
         if how == "parked" and self.job(claim).resources.external_work is not None:
-            how = "succeeded"  # its outside work has ended: a step goes on then
+            how = "succeeded"  # its external work has ended, so its step continues
         if how == "parked":
             self.submit(model_worker, claim)
         if how == "crashed" and claim.child_crashes >= 2:
@@ -280,7 +280,7 @@ class Engine(ExternalWorkRules, RuleBasedStateMachine):
     @rule(which=st.integers(0, 999))
     @require(lambda self: any(not model_worker.is_dead for model_worker in self.workers))
     def kill_worker(self, which: int) -> None:
-        """One hand falls silent while the others beat; two sweepers notice."""
+        """One worker stops its heartbeats while the others send theirs; two maintenance loops notice."""
         model_worker = choose([model_worker for model_worker in self.workers if not model_worker.is_dead], which)
         self.advance(HEARTBEAT_TIMEOUT * 2)
         for other in self.workers:

@@ -36,6 +36,9 @@ class SmtpServer:
         options = {"smtp_host": "127.0.0.1", "smtp_port": self.port, "smtp_security": "none", "smtp_from": SENDER}
         return Settings(**{**options, "public_url": "https://retoma.example.com", **more})
 
+    def connection(self) -> dict[str, str]:
+        return {"host": "127.0.0.1", "port": str(self.port), "security": "none", "from": SENDER}
+
     async def handle_RCPT(  # noqa: N802  (the name that aiosmtpd calls)
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
     ) -> str:

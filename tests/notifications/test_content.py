@@ -38,7 +38,7 @@ def make_event(kind: NotificationKind = NotificationKind.REVIEW_OPENED, **values
         "id": 1,
         "kind": kind,
         "tenant": "blog",
-        "run": SOME_ID,
+        "run": None if kind in (NotificationKind.BUDGET, NotificationKind.TEST) else SOME_ID,
         "run_title": "Bonds",
         "pipeline": "article",
         "review": SOME_ID if kind.startswith("review") else None,
@@ -106,17 +106,22 @@ def test_a_title_stays_on_its_line(title: str) -> None:
     assert "\u202e" not in plain
 
 
-@pytest.mark.parametrize(
-    ("kind", "path"),
-    [
-        (NotificationKind.REVIEW_OPENED, f"/reviews/{SOME_ID}"),
-        (NotificationKind.REVIEW_DUE, f"/reviews/{SOME_ID}"),
-        (NotificationKind.RUN_FAILED, f"/runs/{SOME_ID}"),
-        (NotificationKind.RUN_STUCK, f"/runs/{SOME_ID}"),
-        (NotificationKind.DELIVERY_DEAD, f"/deliveries/{SOME_ID}"),
-    ],
-)
-def test_a_link_opens_the_exact_thing(kind: NotificationKind, path: str) -> None:
+PATHS = {
+    NotificationKind.REVIEW_OPENED: f"/reviews/{SOME_ID}",
+    NotificationKind.REVIEW_DUE: f"/reviews/{SOME_ID}",
+    NotificationKind.REVIEW_ESCALATED: f"/reviews/{SOME_ID}",
+    NotificationKind.REVIEW_ASSIGNED: f"/reviews/{SOME_ID}",
+    NotificationKind.RUN_FAILED: f"/runs/{SOME_ID}",
+    NotificationKind.RUN_STUCK: f"/runs/{SOME_ID}",
+    NotificationKind.DELIVERY_DEAD: f"/deliveries/{SOME_ID}",
+    NotificationKind.BUDGET: "/budgets",
+    NotificationKind.TEST: "/account/notifications",
+}
+
+
+@pytest.mark.parametrize("kind", NotificationKind)
+def test_a_link_opens_the_exact_thing(kind: NotificationKind) -> None:
+    path = PATHS[kind]
     assert write(make_event(kind)).lines[0].url == f"https://retoma.example.com{path}"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from retoma.encryption import Keyring
 from retoma.errors import DefinitionError
 from retoma.masking import mask_secrets
 from retoma.notifications.sender import open_sender
@@ -154,13 +155,76 @@ async def test_an_unreachable_server_is_retried_until_the_schedule_ends(open_san
         assert "cannot be used" in str(error)
 
 
+async def test_the_connection_takes_the_place_of_the_settings_without_a_restart(
+    open_sandbox: OpenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        open_sandbox(reviewed()) as sandbox,
+        smtp_server() as ours,
+        smtp_server(_make_certificate(tmp_path, monkeypatch)) as connected,
+        HttpClient(sandbox.client.guard) as outgoing,
+        open_sender(sandbox.app, sandbox.database, ours.settings(), outgoing, sandbox.keyring) as sender,
+    ):
+
+        async def send() -> tuple[int, int]:
+            await start_review(sandbox)
+            await skip_minutes(sandbox, 5)
+            await sender.send_due()
+            return len(ours.mails), len(connected.mails)
+
+        await _prepare(sandbox)
+        assert await send() == (1, 0)
+        login = {"port": str(connected.port), "username": "retoma", "password": "right password"}
+        await sandbox.client.connections.set(
+            "smtp", {"host": "127.0.0.1", "from": "Films <films@example.com>", **login}
+        )
+        assert await send() == (1, 1)
+        assert (connected.mails[0]["From"], connected.was_encrypted) == ("Films <films@example.com>", True)
+        await sandbox.client.connections.delete("smtp")
+        assert await send() == (2, 1)
+
+
+async def test_without_settings_a_connection_is_enough(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(reviewed()) as sandbox, smtp_server() as server:
+        await sandbox.client.connections.set("smtp", server.connection())
+        await sandbox.send_notifications()
+        assert [each.channel for each in await sandbox.client.notifications.list_channels()] == [
+            Channel.EMAIL,
+            Channel.SLACK,
+        ]
+        await add_person(sandbox)
+        await start_review(sandbox)
+        await sandbox.send_notifications()
+        assert server.recipients == ["ana@example.com"]
+
+
+@pytest.mark.parametrize("wrong", [{"port": "0"}, {"security": "ssl"}, {"from": "nobody"}, {"password": "readable"}])
+async def test_no_mail_is_sent_while_the_connection_cannot_be_used(
+    wrong: dict[str, str], open_sandbox: OpenSandbox
+) -> None:
+    async with open_sandbox(reviewed()) as sandbox, smtp_server() as server:
+        await _prepare(sandbox)
+        await sandbox.client.connections.set("smtp", server.connection() | wrong)
+        assert await sandbox.send_notifications(server.settings()) == 0
+        await sandbox.client.connections.set("smtp", server.connection() | {"password": ""})
+        assert await sandbox.send_notifications(server.settings()) == 1
+
+
+async def test_a_connection_whose_key_is_missing_is_not_replaced_by_the_settings(open_sandbox: OpenSandbox) -> None:
+    async with open_sandbox(reviewed()) as sandbox, smtp_server() as server:
+        await _prepare(sandbox)
+        await sandbox.client.connections.set("smtp", server.connection())
+        sandbox.keyring = Keyring.generate()
+        assert await sandbox.send_notifications(server.settings()) == 0
+
+
 async def test_a_crash_between_sending_and_recording_repeats_the_mail_with_its_id(open_sandbox: OpenSandbox) -> None:
     async with open_sandbox(reviewed()) as sandbox, smtp_server() as server:
         await _prepare(sandbox)
         settings = server.settings()
         async with (
             HttpClient(sandbox.client.guard) as outgoing,
-            open_sender(sandbox.app, sandbox.database, settings, outgoing) as sender,
+            open_sender(sandbox.app, sandbox.database, settings, outgoing, sandbox.keyring) as sender,
         ):
             (claimed,) = await sender._claim_due(10)
             events = await notifications.prepare_message(sandbox.database, claimed)

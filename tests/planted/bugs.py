@@ -488,7 +488,7 @@ BUGS = [
         "tests/worker/test_submissions.py::test_work_submitted_while_its_run_was_cancelled_is_cancelled_too",
     ),
     Bug(
-        "a submission that was told to retry later counts as submitted",
+        "a submission that the provider postponed counts as submitted",
         "worker/context_backend.py",
         "            await effects.undo_effect(self._backends.database, effect)\n            raise\n",
         "            raise\n",

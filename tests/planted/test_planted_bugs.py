@@ -59,7 +59,7 @@ def test_a_planted_bug_is_detected(bug: Bug, fork_server: ForkServer, tmp_path: 
     shutil.copytree(PROJECT / "src", tmp_path / "src", copy_function=os.symlink)
     file = tmp_path / (bug.file if bug.file.startswith("src/") else f"src/retoma/{bug.file}")
     sources = file.read_text()
-    assert sources.count(bug.right) == 1, f"{bug.file} has changed: plant this bug anew"
+    assert sources.count(bug.right) == 1, f"{bug.file} has changed: plant this bug again"
     file.unlink()
     file.write_text(sources.replace(bug.right, bug.wrong))
     output = fork_server.run_test(bug.killed_by, tmp_path / "src", tmp_path / "output")

@@ -92,7 +92,7 @@ class Target:
 
 
 def expect(caller: Caller, target: Target) -> str:
-    """Return `denied`, `hidden`, `allowed`, or `visible`: the caller may be told what is missing, but not act."""
+    """Return `denied`, `hidden`, `allowed`, or `visible`: the caller may learn what is missing, but not act."""
     if target.scope is None:
         return "allowed"
     if not caller.may_anywhere(target.scope) or (target.names_tenant and not caller.may(target.scope, target.tenant)):

@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import UUID
 
 import pytest
+from pydantic import BaseModel
 
-from retoma import Webhook
+from retoma import App, Pipeline, Webhook
 from retoma.client.bulk_actions import BulkFilter
+from retoma.define.file import File
 from retoma.errors import DefinitionError
+from retoma.files import FileSettings, create_file_store
 from retoma.records import BulkKind, Role, Scope
 from retoma.server import Page, auth
 from retoma.server.pages.registry import PAGES
@@ -30,9 +34,10 @@ from tests.server.access_matrix import (
     make_people,
     send,
 )
-from tests.server.api import Api
+from tests.server.api import Api, film
 from tests.server.conftest import OpenApi
 from tests.server.test_authorisation import BODIES, OF_A_TENANT, WITH_KEY
+from tests.studio import STUDIO
 
 SECRET = "marker-of-another-tenant"
 PERSON = "subject@example.com"
@@ -44,6 +49,7 @@ FIELDS = {
     "/runs/{run}/rerun": {"what": "stale"},
     "/runs/{run}/resolve-orphan": {"step": "cut", "effect": "order", "resolution": "nothing_found"},
     "/schedules/new": {"name": "new", "pipeline": "film", "tenant": OWN, "time_zone": "UTC", "every": "1"},
+    "/schedules/{schedule}/edit": {"revision": "1", "title": "Edited"},
     "/pools": {"pool": "gpu", "capacity": "1"},
     **{f"/queues/{action}": {"queue": "default", "capacity": "3"} for action in ("limit", "pause", "resume")},
     "/workers": {"worker": "1"},
@@ -79,6 +85,18 @@ OF_A_VIEWER = {
 }
 
 
+class Letter(BaseModel):
+    letter: File
+
+
+mail = Pipeline("mail", inputs=Letter)
+
+
+@mail.step
+def weigh(letter: File) -> int:
+    return letter.size
+
+
 @dataclass(frozen=True)
 class Objects:
     """One object of each kind, all of one tenant."""
@@ -105,7 +123,8 @@ class Objects:
         return [*routes, *list_page_targets(ours, self.things, FIELDS)]
 
     def fill(self, path: str) -> str:
-        for name, thing in self.things.items():
+        things = self.things | ({"run": self.things["run_with_file"]} if "{digest}" in path else {})
+        for name, thing in things.items():
             path = path.replace(f"{{{name}}}", thing)
         assert "{" not in path, f"say in `things` what {path} names"
         query = {"/live": "?follow=false", "/role": f"?tenant={OWN}"}.get(path[path.rindex("/") :], "")
@@ -121,10 +140,14 @@ class Objects:
 
 
 @pytest.fixture
-async def objects(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Objects]:
+async def objects(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Objects]:
     monkeypatch.setattr(auth, "FAILURES_PER_MINUTE", 100_000)
-    async with open_api(application=articles.app) as api:
+    files = create_file_store(FileSettings(home=tmp_path, files_url=None))
+    application = App("objects", pipelines=[film, articles.article, mail], connections=[STUDIO], files=files)
+    async with open_api(application=application) as api:
         client = api.client
+        letter = await client.files.save(SECRET.encode(), tenant=OWN, name="letter.txt")
+        sent = await client.start("mail", Letter(letter=letter), tenant=OWN)
         hook = Webhook("https://hooks.example/x", ("run.started",))
         run = await client.start("film", {"topic": SECRET}, tenant=OWN, webhook=hook)
         (delivery,) = await client.webhooks.list_deliveries(run=run.id)
@@ -138,6 +161,7 @@ async def objects(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
         things = {
             "schedule": str(schedule.id),
             "run": str(run.id),
+            "run_with_file": str(sent.id),
             "delivery": str(delivery.id),
             "endpoint": str(delivery.endpoint),
             "subscription": str(subscription.id),
@@ -150,7 +174,7 @@ async def objects(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
             "queue": "default",
             "worker": "1",
             "pipeline": "film",
-            "digest": "0" * 64,
+            "digest": letter.file,
             "step": "cut",
             "tenant": OWN,
             "period": "month",
@@ -189,7 +213,6 @@ async def test_an_operator_sees_the_object_of_every_request(objects: Objects) ->
     """Otherwise the matrix would compare addresses at which there is nothing."""
     (operator,) = [each for each in await make_people(objects.api) if each.name == "administrator-everywhere"]
     absent = {
-        "{digest}",
         "{pool}",
         "{worker}",
         "/orphans/resolve",
@@ -201,6 +224,18 @@ async def test_an_operator_sees_the_object_of_every_request(objects: Objects) ->
     for target in objects.list_targets():
         if target.names_object and target.method == "GET" and not any(part in target.path for part in absent):
             assert (await send(objects.api, operator, target)).status_code in (200, 204), target
+
+
+async def test_a_file_is_sent_to_those_who_may_read_its_run_and_to_nobody_else(objects: Objects) -> None:
+    (target,) = [each for each in objects.list_targets() if "{digest}" in each.path and each.method == "GET"]
+    callers = [*await make_people(objects.api), *await make_keys(objects.api)]
+    for caller in callers:
+        answer = await send(objects.api, caller, target)
+        if caller.may(Scope.RUNS_READ, OWN):
+            assert (answer.status_code, answer.text) == (200, SECRET), caller
+        else:
+            assert answer.status_code in (403, 404), caller
+    assert {caller.may(Scope.RUNS_READ, OWN) for caller in callers} == {True, False}
 
 
 def test_the_table_has_every_scope() -> None:

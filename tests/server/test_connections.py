@@ -78,7 +78,7 @@ async def test_the_services_say_what_they_need(open_api: OpenApi) -> None:
             ("base_url", "url", False),
             ("voice", "text", False),
         ]
-        assert {each["service"] for each in found if not each["fields"]} == {"smtp", "files"}
+        assert {each["service"] for each in found if not each["fields"]} == {"files"}
 
 
 async def test_a_server_without_the_right_key_says_so(open_api: OpenApi) -> None:

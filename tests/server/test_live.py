@@ -400,7 +400,7 @@ async def test_the_ping_of_a_run_has_its_current_state(api: Api) -> None:
 
 async def test_a_ping_is_sent_though_the_database_does_not_respond(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async def unavailable(database: object, runs: object) -> None:
-        raise DatabaseUnavailable("the database is away")
+        raise DatabaseUnavailable("the database is unreachable")
 
     run = await api.start()
     async with open_watchers(api, f"/api/v1/runs/{run}/live") as (watcher,):
@@ -528,7 +528,7 @@ async def test_a_real_connection_is_ended_when_it_does_not_read_and_when_the_ser
             assert live.count == 1, "what is held for one who does not read must be given up"
         async with asyncio.timeout(WAIT_TIMEOUT):
             rest = await hearing.read_to_end()
-        assert rest.endswith(b"0\r\n\r\n"), "who reads is told the end"
+        assert rest.endswith(b"0\r\n\r\n"), "the reader gets the end"
         deaf.close()
 
 

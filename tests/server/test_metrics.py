@@ -9,22 +9,29 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
+from uuid import uuid4
 
 import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from retoma import App
+from retoma import App, Webhook
 from retoma.engine import background_loops
+from retoma.engine.retention import remove_due
 from retoma.metrics import OpenReviewMetrics
 from retoma.records import Scope
 from retoma.server.request_rate import RequestRate
+from retoma.settings import RetentionTimes
 from retoma.states import RUN_FINAL_STATES
+from retoma.store.backups import record_backup
 from retoma.store.database import Database
+from retoma.store.retention import remove_expired_runs
 from tests.conftest import empty_database
 from tests.deploy.scrape import fetch_metrics, names, open_busy_server, samples
-from tests.server.api import ELSEWHERE, an_api, film
+from tests.server.api import ELSEWHERE, Api, an_api, film
 from tests.server.conftest import OpenApi
 from tests.wait_timeout import WAIT_TIMEOUT
+
+AGE_OF_BACKUP = "retoma_last_backup_age_seconds"
 
 
 async def test_metrics_match_the_database(database: Database) -> None:
@@ -43,6 +50,49 @@ async def test_metrics_match_the_database(database: Database) -> None:
     assert found["retoma_dead_deliveries", frozenset()] == 1
     assert found["retoma_disabled_endpoints", frozenset()] == 0
     assert found["retoma_deliveries_ended_total", frozenset({("pipeline", "img2vid"), ("state", "delivered")})] == 1
+
+
+async def test_the_age_of_the_last_backup_is_exposed_if_one_was_taken(open_api: OpenApi) -> None:
+    async with open_api(scopes=[Scope.METRICS_READ]) as api:
+        assert AGE_OF_BACKUP not in await read_totals(api)
+        now = await api.client.now()
+        for days in (1, 2):
+            await record_backup(api.sandbox.database, uuid4(), now - timedelta(days=days), 1, 1)
+        assert (await read_totals(api))[AGE_OF_BACKUP] == 86_400
+
+
+async def test_the_age_of_a_retention_pass_grows_until_the_next_one_has_ended(open_api: OpenApi) -> None:
+    async with open_api(scopes=[Scope.METRICS_READ]) as api:
+        database = api.sandbox.database
+        started = [await api.client.start("film", {"topic": "tea"}) for _ in range(2)]
+        for run in started:
+            await api.client.runs.cancel(run.id)
+        await api.sandbox.clock.advance(timedelta(days=100))
+        await remove_due(database, RetentionTimes(ended=timedelta(days=1000)), at_once=True)
+        await api.sandbox.clock.advance(timedelta(hours=1))
+        for _ in started:  # each call removes one run, and the pass has not ended
+            await remove_expired_runs(database, RetentionTimes(), limit=1, jobs=100, pause=timedelta(0))
+            assert (await read_totals(api))["retoma_retention_pass_age_seconds"] == 3_600
+        await remove_due(database, RetentionTimes())
+        assert (await read_totals(api))["retoma_retention_pass_age_seconds"] == 0
+
+
+async def test_what_a_restore_holds_back_is_exposed(open_api: OpenApi) -> None:
+    async with open_api(scopes=[Scope.METRICS_READ]) as api:
+        hook = Webhook("https://hooks.example.com/one", events=("run.started", "run.ended"))
+        await api.client.start("film", {"topic": "tea"}, webhook=hook)
+        await api.sandbox.work(advance_clock=False)
+        assert (await read_totals(api))["retoma_held_deliveries"] == 0
+        async with api.sandbox.database.connection() as connection:
+            await connection.execute("select retoma.begin_restored_state(gen_random_uuid(), retoma.now(), 'hold')")
+        # The second webhook waits behind the first one.
+        assert (await read_totals(api))["retoma_held_deliveries"] == 1
+
+
+async def read_totals(api: Api) -> dict[str, float]:
+    """The metrics without labels, read again from the database."""
+    api.client._core.metrics_reader.expire()
+    return {name: value for (name, labels), value in samples(await fetch_metrics(api)).items() if not labels}
 
 
 async def test_totals_begin_with_zero_so_that_a_first_failure_counts(open_api: OpenApi) -> None:

@@ -270,7 +270,7 @@ async def test_the_server_is_ready_when_the_schema_is_current(api: Api) -> None:
 async def test_an_unknown_callback_is_not_found(api: Api) -> None:
     check_problem(await api.post(f"/api/v1/callbacks/{uuid4().hex}", key=None, json={"id": 1}), 404, "NOT_FOUND")
     check_problem(await api.post("/api/v1/callbacks/short", key=None), 422, "INVALID_REQUEST")
-    large = await api.post(f"/api/v1/callbacks/{uuid4().hex}", key=None, content=b"x" * 1_100_000)  # whoever it is
+    large = await api.post(f"/api/v1/callbacks/{uuid4().hex}", key=None, content=b"x" * 1_100_000)  # for any caller
     check_problem(large, 413, "BODY_TOO_LARGE")
 
 

@@ -47,7 +47,7 @@ async def test_a_start_with_the_key_of_a_removed_run_is_gone(open_api: OpenApi) 
         headers = {"Idempotency-Key": "once"}
         started = await api.post("/api/v1/runs", json={"pipeline": "film"}, headers=headers)
         await api.client.runs.cancel(UUID(started.json()["id"]))
-        assert (await api.post(f"/api/v1/runs/{started.json()['id']}/erase")).json() == {"runs": 1}
+        assert (await api.post(f"/api/v1/runs/{started.json()['id']}/erase")).json() == {"runs": 1, "files": 0}
         again = await api.post("/api/v1/runs", json={"pipeline": "film"}, headers=headers)
         assert (again.status_code, again.json()["code"]) == (410, "RUN_REMOVED")
         assert started.json()["id"] not in again.text
@@ -62,7 +62,7 @@ async def test_a_held_run_is_not_erased(open_api: OpenApi) -> None:
         refused = await api.post(f"/api/v1/runs/{run}/erase")
         assert (refused.status_code, refused.json()["code"]) == (409, "RUN_HELD")
         assert (await api.call("DELETE", f"/api/v1/runs/{run}/hold")).status_code == 204
-        assert (await api.post(f"/api/v1/runs/{run}/erase")).json() == {"runs": 1}
+        assert (await api.post(f"/api/v1/runs/{run}/erase")).json() == {"runs": 1, "files": 0}
 
 
 async def test_a_tenant_is_erased_once_its_runs_have_ended(open_api: OpenApi) -> None:
@@ -71,5 +71,5 @@ async def test_a_tenant_is_erased_once_its_runs_have_ended(open_api: OpenApi) ->
         refused = await api.post("/api/v1/tenants/shop/erase")
         assert (refused.status_code, refused.json()["code"]) == (409, "RUN_BUSY")
         await api.client.runs.cancel(run)
-        assert (await api.post("/api/v1/tenants/shop/erase")).json() == {"runs": 1}
+        assert (await api.post("/api/v1/tenants/shop/erase")).json() == {"runs": 1, "files": 0}
         assert (await api.post("/api/v1/tenants/nobody/erase")).status_code == 404

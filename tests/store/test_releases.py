@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
+import re
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,16 +15,18 @@ import pytest
 
 from retoma.backups import CopyFiles, create_backup
 from retoma.reviews import Decision
-from retoma.store import restores
 from retoma.store.database import Database
-from retoma.store.migrate import RELEASE, UNFINISHED_RESTORE
+from retoma.store.migrate import RELEASE
 from retoma.store.postgres_programs import choose_programs
 from retoma.testing import Sandbox, fresh_database, sandbox
 from tests.backups.builders import ANA, empty_database, open_files, restore
 from tests.engine.builders import pass_heartbeat_timeout
+from tests.environment import PROJECT
 from tests.store.release_app import Article, build_app
 
 SNAPSHOTS = sorted((Path(__file__).parent / "releases").glob("*.sql.gz"))
+PAGE = PROJECT / "docs" / "backup.md"
+ROLLBACK = re.compile(r"^```sh\n(psql .*?)^```", re.DOTALL | re.MULTILINE)
 TEXT = "OUTLINE OF {0}, PART 1; OUTLINE OF {0}, PART 2; OUTLINE OF {0}, PART 3"
 
 
@@ -96,18 +100,20 @@ async def test_work_in_a_backup_of_an_earlier_release_is_finished(earlier_databa
 
 
 async def test_a_rollback_brings_back_exactly_the_earlier_database(earlier_database: Database, tmp_path: Path) -> None:
-    """What the code of that release does with it is tested by that release."""
+    """By the commands of docs/backup.md. What the code of that release does with it is tested by that release."""
     before = await dump_script(earlier_database)
-    path = await back_up(earlier_database, tmp_path)
+    files = open_files(tmp_path)
+    poster = await files.save(b"a poster")
+    path = await back_up(earlier_database, tmp_path, CopyFiles.COPY)
     await earlier_database.upgrade()
     async with sandbox(build_app(), earlier_database) as opened:
         await opened.work()
+    await files.set_aside(poster.file)
+    await files.delete_aside(poster.file)
     assert await dump_script(earlier_database) != before
-    with (path / "database.dump").open("rb") as dump:
-        await restores.load(earlier_database, dump, {})
-    async with earlier_database.connection() as connection:
-        await connection.execute(f"drop table retoma.{UNFINISHED_RESTORE}")
+    await asyncio.to_thread(run_rollback, earlier_database, path, tmp_path)
     assert await dump_script(earlier_database) == before
+    assert await files.load(poster) == b"a poster"
 
 
 async def test_functions_of_an_earlier_release_stay_callable(earlier_database: Database) -> None:
@@ -117,10 +123,23 @@ async def test_functions_of_an_earlier_release_stay_callable(earlier_database: D
     assert known - await list_functions(earlier_database) == set()
 
 
-async def back_up(database: Database, folder: Path) -> Path:
+async def back_up(database: Database, folder: Path, copy: CopyFiles = CopyFiles.NONE) -> Path:
     files = open_files(folder)
-    await create_backup(database, files, folder / "backup", actor=ANA, copy=CopyFiles.NONE)
+    await create_backup(database, files, folder / "backup", actor=ANA, copy=copy)
     return folder / "backup"
+
+
+def run_rollback(database: Database, backup: Path, home: Path) -> None:
+    """Run the commands of the page that go back to 0.1.0rc1."""
+    commands = ROLLBACK.search(PAGE.read_text())
+    assert commands is not None
+    variables = {
+        "RETOMA_DATABASE_URL": database.url,
+        "RETOMA_HOME": str(home),
+        "PATH": f"{choose_programs(15).folder}:{os.defpath}",
+    }
+    script = commands[1].replace("retoma-2030-01-31", str(backup))
+    subprocess.run(["sh", "-u", "-c", script], env=variables, check=True, capture_output=True)
 
 
 async def list_functions(database: Database) -> set[str]:

@@ -18,6 +18,7 @@ from tests.cli.test_doctor import uninstall
 from tests.conftest import OpenSandbox
 from tests.receiver import receiver
 from tests.server.conftest import OpenApi
+from tests.server.test_external_work import Host, rendering, start_run
 from tests.tracing.collector import Collector
 from tests.webhooks.builders import one_step
 
@@ -184,6 +185,21 @@ async def test_a_request_that_starts_a_run_is_linked_with_it(open_api: OpenApi, 
     assert read.parent == ""
     assert not any(b"in-query" in body for body in received.bodies)
     assert len(received.spans) == 3
+
+
+async def test_a_callback_is_linked_with_the_attempt_that_waits_for_it(open_api: OpenApi, received: Collector) -> None:
+    host = Host()
+    with received.exporting("retoma-server"):
+        async with open_api(application=rendering(host)) as api:
+            run = UUID(await start_run(api))
+            for _ in range(2):  # providers repeat their calls
+                await api.post(host.callback, key=None, json={}, headers={"traceparent": CALLER.traceparent})
+            await api.post("/api/v1/callbacks/guessed-token-of-nobody", key=None, json={})
+    attempt = received.get("attempt clip")
+    first, repeated, guessed = received.find_all("POST /api/v1/callbacks/{token}")
+    assert (first.trace.int, first.parent) == (CALLER.trace_id, f"{CALLER.span_id:016x}")
+    assert (attempt.trace, first.links) == (run, ((run, attempt.id),))
+    assert (repeated.links, guessed.links) == ((), ())
 
 
 async def test_fastapi_records_no_spans_of_its_own(open_api: OpenApi, received: Collector) -> None:

@@ -1,4 +1,4 @@
-"""A proxy in front of a WordPress that loses answers: the site has done what it was asked for, and nobody learns it."""
+"""A proxy in front of a WordPress that loses answers: the site has created a post, and nobody learns it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _CHUNK = 65536
 
 @dataclass
 class CuttingProxy:
-    """`may_cut` chooses the publications, by their keys, whose first answer is lost. Each connection has one request,
-    as PHP's web server closes it afterwards."""
+    """`may_cut` chooses the publications, by their keys, whose answer is lost if it is 201. Each connection has one
+    request, as PHP's web server closes it afterwards. `lost` are the keys of the lost answers."""
 
     upstream: int
     may_cut: Callable[[str], bool]
@@ -56,11 +56,13 @@ class CuttingProxy:
         request = bytearray()
         sending = asyncio.create_task(_copy(reader, site_writer, request))
         try:
-            while answer := await site_reader.read(_CHUNK):
-                if self._loses_answer_to(bytes(request)):
-                    return
+            answer = await site_reader.read(_CHUNK)
+            if answer.split(b" ", 2)[1:2] == [b"201"] and self._loses_answer_to(bytes(request)):
+                return
+            while answer:
                 writer.write(answer)
                 await writer.drain()
+                answer = await site_reader.read(_CHUNK)
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)

@@ -51,15 +51,17 @@ class Dashboard:
     def get_job(self, key: str) -> httpx2.Response:
         return self.send("GET", f"/jobs/{key}")
 
-    def mark(self, key: str, note: str) -> httpx2.Response:
-        return self.send("POST", f"/jobs/{key}/mark", {"note": note})
+    def mark(self, job: str, note: str, **unknown: str) -> httpx2.Response:
+        return self.send("POST", f"/jobs/{job}/mark", {"note": note, **unknown})
 
-    def send(self, method: str, route: str, body: Any = None, *, fault: str = "", **headers: str) -> httpx2.Response:
+    def send(
+        self, method: str, route: str, body: Any = None, *, query: str = "", fault: str = "", **headers: str
+    ) -> httpx2.Response:
         """Send a signed request. `headers` replace those of the signature, by the last part of their names."""
         content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         return httpx2.request(
             method,
-            f"{self.site.address}{self.path}wp-json{NAMESPACE}{route}",
+            f"{self.site.address}{self.path}wp-json{NAMESPACE}{route}{query and '?' + query}",
             content=content,
             headers={
                 "Content-Type": "application/json",

@@ -2,7 +2,7 @@
 
     python -m tests.wordpress.supervisor FOLDER
 
-The command ends when the sites are ready, with exit code 1 if they are not; the supervisor goes on in the background.
+The command ends when the sites are ready, with exit code 1 if they are not; the supervisor continues in the background.
 `FOLDER/ready.json` then says where the sites are. Each process of tests holds a shared lock on `FOLDER/users`. The
 supervisor waits for an exclusive one: it gets it when the last of them has ended, even if that one was killed.
 """

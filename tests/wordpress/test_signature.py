@@ -64,6 +64,22 @@ def test_the_signature_covers_method_route_timestamp_nonce_and_body(dashboard: D
     ]
     assert tampered == [(404, "rest_no_route"), *[(401, "HMAC_INVALID")] * 4]
     assert send() == (201, "")
+    own, other = json.loads(body)["idempotency_key"], new_key()
+    dashboard.publish(make_publication(other))
+    with_a_query = [
+        dashboard.send("GET", f"/jobs/{own}", query=f"key={other}"),
+        dashboard.send("POST", f"/jobs/{own}/mark", {"note": "x"}, query=f"key={other}"),
+        dashboard.send("GET", "/ping", query="_fields=blog_id"),
+    ]
+    assert [read_error(each) for each in with_a_query] == [(401, "HMAC_INVALID", False)] * 3
+
+
+def test_a_job_is_named_by_the_route_and_by_nothing_else(dashboard: Dashboard) -> None:
+    own, other = new_key(), new_key()
+    for key in (own, other):
+        dashboard.publish(make_publication(key))
+    assert dashboard.mark(own, "x", key=other).json()["job_id"] == f"job-{own[:8]}"
+    assert dashboard.get_job(other).json()["note"] is None
 
 
 def test_the_route_is_signed_and_not_the_path(dashboard: Dashboard) -> None:

@@ -172,10 +172,10 @@ async def test_a_stopping_worker_exits_though_the_database_is_unreachable(
         await asyncio.Event().wait()
 
     async def away(*_: Any, **__: Any) -> Any:
-        raise ConnectionResetError("the database is away")
+        raise ConnectionResetError("the database is unreachable")
 
     async def unavailable(*_: Any, **__: Any) -> Any:
-        raise DatabaseUnavailable("the database is away")
+        raise DatabaseUnavailable("the database is unreachable")
 
     monkeypatch.setattr(worker_session, "INTERRUPT_GRACE", 0.0)
     async with open_sandbox(pipeline) as sandbox:

@@ -159,14 +159,12 @@ async def _adjust(client: Client, queues: Sequence[str], group: WorkerGroup, lim
 
 
 async def _read_advice(client: Client, queues: Sequence[str]) -> tuple[int, str]:
-    """Return how many workers all these queues need, and the reason of the one that needs most."""
-    found = []
-    for queue in queues:
-        with suppress(NotFound):  # the pipelines are stored when they are first used
-            found.append(await client.queues.get_autoscale_advice(queue))
-    busiest = max(found, key=lambda advice: advice.desired_workers, default=None)
-    reason = "no run was started yet" if busiest is None else f"queue {busiest.queue}: {busiest.reason}"
-    return sum(advice.desired_workers for advice in found), reason
+    """Return how many workers that serve all these queues are needed, and why."""
+    try:
+        advice = await client.queues.get_autoscale_advice(*queues)
+    except NotFound:  # the pipelines are stored when they are first used
+        return 0, "no run was started yet"
+    return advice.desired_workers, f"{'queue' if len(queues) == 1 else 'queues'} {advice.queue}: {advice.reason}"
 
 
 async def _log_exit(pid: int, code: int) -> None:

@@ -52,7 +52,7 @@ def take(
     ] = False,
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Take a backup of the database and the stored files, while everything goes on.
+    """Take a backup of the database and the stored files without stopping anything.
 
     \b
     Examples:

@@ -134,9 +134,8 @@ async def _dev(
         board.print_line(gettext("preparing the database ..."), style="dim")
         async with connect(app, settings) as client:
             kind = gettext("embedded PostgreSQL") if settings.database_url is None else gettext("your PostgreSQL")
-            board.print_line(
-                gettext("database  %(kind)s at %(address)s", kind=kind, address=_database_address(client, settings))
-            )
+            address = escape_text(str(settings.home) if settings.database_url is None else client.database.address)
+            board.print_line(gettext("database  %(kind)s at %(address)s", kind=kind, address=address))
             async with _serve(app, client, settings, sock, token, board) as links:
                 if location == DEMO and demo:
                     return await _run_demo(client, settings, board, worker, once=once)
@@ -334,7 +333,3 @@ def _command_name() -> str:
     else:
         program = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
     return f"{program} --home {os.environ['RETOMA_HOME']}" if "home" in SETTINGS_FROM_FLAGS else program
-
-
-def _database_address(client: Client, settings: Settings) -> str:
-    return escape_text(str(settings.home) if settings.database_url is None else client.database.address)

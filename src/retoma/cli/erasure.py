@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from retoma.cli.lookups import find_run
 from retoma.cli.options import BY, By, DetailFormat, DetailOutput, RunId
 from retoma.cli.runs import runs
 from retoma.client import Client
+from retoma.records import Erasure
 
 __all__ = ["revisions", "runs"]  # `revisions` adds its commands to those of `runs`
 
@@ -46,7 +48,8 @@ async def release(client: Client, run: RunId) -> None:
 def erase(run: RunId, yes: Yes = False, output: DetailOutput = DetailFormat.TABLE) -> None:
     """Remove an ended run and its child runs at once, with everything that belongs to them.
 
-    What they have cost stays in the totals. Webhooks that are not sent yet are dropped.
+    Files that only these runs name are deleted within three days. What the runs have cost stays in the totals. Webhooks
+    that are not sent yet are dropped.
 
     \b
     Example:
@@ -58,6 +61,12 @@ def erase(run: RunId, yes: Yes = False, output: DetailOutput = DetailFormat.TABL
         if not yes:
             typer.confirm(f"Erase run {found} for good?", abort=True, err=True)
         erased = await client.retention.erase_run(found)
-        printing.print_result({"run": found, "runs": erased}, f"erased runs: {erased}", output)
+        printing.print_result({"run": found} | asdict(erased), describe_erasure(erased), output)
 
     run_with_client(confirm_and_erase)
+
+
+def describe_erasure(erased: Erasure) -> str:
+    """Return `erased runs: 2`, and how many files follow."""
+    follow = f"; files that no run names any more, which are deleted within three days: {erased.files}"
+    return f"erased runs: {erased.runs}" + (follow if erased.files else "")

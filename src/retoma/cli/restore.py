@@ -45,7 +45,7 @@ async def restore(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Restore a backup into an empty database. Everything in it goes on from where it was.
+    """Restore a backup into an empty database. Its runs continue where they were.
 
     Stop the old machine first. Restore only backups that you trust: the dump is run as SQL.
 

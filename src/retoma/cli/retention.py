@@ -10,7 +10,7 @@ import typer
 
 from retoma.cli import printing
 from retoma.cli.command_setup import client_command, run_with_client
-from retoma.cli.erasure import Yes
+from retoma.cli.erasure import Yes, describe_erasure
 from retoma.cli.inputs import read_duration
 from retoma.cli.options import BY, By, DetailFormat, DetailOutput, ListFormat, ListOutput, OnlyTenant
 from retoma.cli.printing import Column
@@ -109,10 +109,10 @@ def erase(
     yes: Yes = False,
     output: DetailOutput = DetailFormat.TABLE,
 ) -> None:
-    """Remove all runs of a tenant at once, and what applications and people have stored about it.
+    """Remove all runs of a tenant at once, and what applications and people have stored about it, such as connections.
 
-    Its costs, its name and its entries of the audit log stay. Cancel its open runs first. If you interrupt the command,
-    run it again.
+    Files that only its runs name are deleted within three days. Its costs, its name and its entries of the audit log
+    stay. Cancel its open runs first. If you interrupt the command, run it again.
 
     \b
     Example:
@@ -123,14 +123,15 @@ def erase(
         if not yes:
             typer.confirm(f"Erase the tenant {tenant!r} and all its runs for good?", abort=True, err=True)
         erased = await client.retention.erase_tenant(tenant)
-        printing.print_result({"tenant": tenant, "runs": erased}, f"erased runs: {erased}", output)
+        printing.print_result({"tenant": tenant} | asdict(erased), describe_erasure(erased), output)
 
     run_with_client(confirm_and_erase)
 
 
 def _describe_preview(found: RetentionPreview) -> str:
     least = "" if found.is_complete else "at least "
-    return f"would remove {least}{found.runs:,} runs, {format_bytes(found.bytes)}"
+    runs = f"{least}{found.runs:,} runs, {format_bytes(found.bytes)}"
+    return f"would remove {runs}, and then {found.files:,} files, {format_bytes(found.file_bytes)}"
 
 
 def format_bytes(size: Any) -> str:

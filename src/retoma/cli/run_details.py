@@ -119,11 +119,8 @@ def _format_orphan(orphan: Orphan) -> str:
     key = f", key {escape_text(orphan.key)}" if orphan.key else ""
     value = "" if orphan.value is None else f", value {printing.format_value(orphan.value, 100)}"
     error = f": {escape_text(orphan.error['message'])}" if orphan.error else ""
-    return f"{job}, begun {printing.format_time(orphan.begun_at)}{key}{value}, {_format_resolution(orphan)}{error}"
-
-
-def _format_resolution(orphan: Orphan) -> str:
-    return f"{orphan.resolution} by {escape_text(orphan.resolved_by or '')}" if orphan.resolution else "not resolved"
+    end = f"{orphan.resolution} by {escape_text(orphan.resolved_by or '')}" if orphan.resolution else "not resolved"
+    return f"{job}, begun {printing.format_time(orphan.begun_at)}{key}{value}, {end}{error}"
 
 
 def _name_run(run: UUID, title: str) -> str:

@@ -105,7 +105,7 @@ def worker(
     """
     settings = read_settings()
     loaded = application.load(app, settings)
-    queues = _parse_queues(queue or [])
+    queues = list(dict.fromkeys(name for part in queue or [] for name in part.split(",") if name))
     _warn_unknown_queues(queues, loaded.queues)
     if autoscale and (cpus_per_job or memory_per_job):
         raise typer.BadParameter("with --autoscale, use --cpus-per-worker and --memory-per-worker")
@@ -173,17 +173,17 @@ async def _run_worker(
 @asynccontextmanager
 async def _send_and_schedule(app: App, database: Database, settings: Settings) -> AsyncIterator[None]:
     """Send webhooks and notifications and start scheduled runs while the block runs, then wait for the responses."""
-    guard = Guard.from_settings(settings)
+    guard, keyring = Guard.from_settings(settings), Keyring.from_settings(settings)
     client = Client(
         app,
         database,
         guard,
         heartbeat_timeout=settings.heartbeat_timeout,
         retention=settings.retention,
-        keyring=Keyring.from_settings(settings),
+        keyring=keyring,
     )
     await _warn_refused_hosts(client, guard)
-    async with HttpClient(guard) as outgoing, open_sender(app, database, settings, outgoing) as notifications:
+    async with HttpClient(guard) as outgoing, open_sender(app, database, settings, outgoing, keyring) as notifications:
         await notifications.register()
         senders = (Sender(client, settings, outgoing), notifications)
         sending = [asyncio.create_task(sender.run()) for sender in senders]
@@ -248,10 +248,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def _parse_queues(parts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(name for part in parts for name in part.split(",") if name))
 
 
 def _warn_unknown_queues(queues: Iterable[str], known: list[str]) -> None:

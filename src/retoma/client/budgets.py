@@ -115,7 +115,10 @@ class Budgets(Namespace):
     async def list_history(
         self, tenant: str, period: BudgetPeriod | str, *, pipeline: str | None = None, periods: int = 12
     ) -> Sequence[BudgetPeriodTotal]:
-        """Return what was spent in the current period and those before it, the current one first. A run has none."""
+        """Return what was spent in the current period and those before it, the current one first. A run has none.
+
+        Periods that began more than 400 days ago are not known any more.
+        """
         if not 1 <= periods <= MAX_PERIODS:
             raise InvalidInput(f"ask for 1 to {MAX_PERIODS} periods, not {periods!r:.40}")
         budget = await self.get(tenant, period, pipeline=pipeline)

@@ -145,16 +145,16 @@ class Queues(Namespace):
             return found if self._core.limit is None else [_hide_pause(queue) for queue in found]
         return (await self._core.metrics_reader.read()).queues
 
-    async def get_autoscale_advice(self, queue: str) -> AutoscaleAdvice:
-        """Return how many workers a queue needs now, and why. Raise NotFound if no step or worker uses the queue, and
-        the application does not declare it.
+    async def get_autoscale_advice(self, *queues: str) -> AutoscaleAdvice:
+        """Return how many workers a queue needs now, and why, or how many workers that serve all of several queues.
 
-        It is for all tenants. Ask for it as often as you like: it needs no state of earlier calls.
+        Raise NotFound if no step or worker uses any of the queues, and the application declares none of them. It is for
+        all tenants. Ask for it as often as you like: it needs no state of earlier calls.
         """
         self._core.require_all_tenants()
         return await get_advice(
             self._database,
-            queue,
+            queues,
             await self._core.job_type_reader.read(),
             self._core.heartbeat_timeout,
             declared=self._core.app.queues if self._core.app else (),

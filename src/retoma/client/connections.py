@@ -19,6 +19,7 @@ from retoma.masking import hide_folders, mask_secrets, register_secret
 from retoma.records import AuditAction, Connection, ConnectionTest
 from retoma.store import connections
 from retoma.store.connections import ConnectionKey, EncryptedConnection
+from retoma.translations import N_
 
 MAX_VALUE_LENGTH = 10_000
 MAX_ACCOUNT_LENGTH = 100
@@ -82,6 +83,8 @@ class Connections(Namespace):
         kind, key = self.get_type(service), await self._build_key(service, tenant, account, creates=True)
         author = self._get_author(by)
         check_name("name", author)
+        if kind.for_all_tenants and key.tenant is not None:
+            raise InvalidInput(N_("%(service)s serves all tenants: leave the tenant out"), service=service)
         if not kind.fields:
             raise InvalidInput(f"{service} is configured by settings: {', '.join(kind.variables)}")
         if account and not kind.has_accounts:
@@ -278,7 +281,7 @@ def _check_account(account: str) -> None:
 
 def _check_addresses(kind: ConnectionType, before: Mapping[str, str], values: Mapping[str, str]) -> None:
     """Refuse to send secrets that the caller may not know to another address than the one they were entered for."""
-    moved = [name for name in kind.url_names & values.keys() if values[name] != before.get(name, "")]
+    moved = [name for name in kind.address_names & values.keys() if values[name] != before.get(name, "")]
     kept = sorted(name for name in kind.secret_names & before.keys() if name not in values)
     if moved and kept:
         raise InvalidInput(f"{moved[0]} of {kind.service} changes: enter {', '.join(kept)} again too")

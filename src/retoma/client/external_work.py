@@ -11,6 +11,7 @@ from retoma.client.core import Namespace
 from retoma.errors import Gone, NotFound
 from retoma.records import ExternalWork
 from retoma.store import external_work
+from retoma.trace_context import CURRENT_SPAN
 
 
 class ExternalWorkQueries(Namespace):
@@ -19,7 +20,7 @@ class ExternalWorkQueries(Namespace):
 
         Raise NotFound if the callback is unknown or has expired.
         """
-        answer = await external_work.record_callback(
+        answer, attempt = await external_work.record_callback(
             self._database, hashlib.sha256(token.encode()).digest(), json.dumps(body)
         )
         if answer == "expired":
@@ -27,6 +28,9 @@ class ExternalWorkQueries(Namespace):
         if answer == "unknown":
             raise NotFound("there is no such callback")
         self._core.starter.notify_workers()
+        request = CURRENT_SPAN.get()
+        if answer == "taken" and attempt is not None and request is not None:
+            request.links.append(attempt)
         return answer == "taken"
 
     async def list(self, run: UUID) -> list[ExternalWork]:

@@ -23,7 +23,8 @@ class InboundEvents(Namespace):
     async def record(self, stream: str, *events: InboundEvent, tenant: str | None = None) -> int:
         """Keep these events of a stream. Return how many of them were new.
 
-        `tenant` is whom the events are about: they are erased with it. Events without a tenant are never deleted.
+        `tenant` is whom the events are about: they are erased with it. All events are removed after a time; one that
+        arrives again after its removal is not new.
 
         Raise Conflict if another event has the number or the id of one of them; the others are kept.
         """
@@ -38,7 +39,7 @@ class InboundEvents(Namespace):
         known = [event for event in events if event.sequence not in added]
         stored = await inbound_events.find_event_ids(self._database, app, stream, [event.sequence for event in known])
         for event in known:
-            if stored.get(event.sequence) != event.event_id:
+            if stored.get(event.sequence, "") not in (event.event_id, None):
                 raise Conflict(
                     f"event {event.event_id!r} came as number {event.sequence} of {stream!r}, but its id or that "
                     "number belongs to another event"
@@ -46,7 +47,10 @@ class InboundEvents(Namespace):
         return len(added)
 
     async def list(self, stream: str, *, after: int = 0) -> list[InboundEvent]:
-        """Return the events of a stream after a number, in order, as far as none is missing."""
+        """Return the events of a stream after a number, in order, as far as none is missing.
+
+        Events that were removed after their time are not listed, and not missing.
+        """
         return await inbound_events.list_events(self._database, self._core.app_name, stream, after)
 
     async def fill_gaps(self, stream: str, fetch: Fetch, *, tenant: str | None = None) -> bool:

@@ -118,7 +118,7 @@ class People(Namespace):
     async def set_role(self, email: str, role: Role | str, *, tenant: str | None = None) -> Person:
         """Give a person this role in the tenant, in place of the one there; without a tenant, in all tenants.
 
-        It applies at once. If whoever handed out the person's password or open link could not give this role, the
+        It applies at once. If the person who handed out the password or open link could not grant this role, the
         password, sessions, links and second factor end: create a new link. Raise Conflict if nobody would be left who
         is administrator of all tenants.
         """

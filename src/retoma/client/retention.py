@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -12,6 +13,7 @@ from retoma.engine.retention import remove_due
 from retoma.errors import InvalidInput, NotFound
 from retoma.records import (
     AuditAction,
+    Erasure,
     FinalClass,
     RetentionPreview,
     RetentionRule,
@@ -86,11 +88,9 @@ class Retention(Namespace):
             raise NotFound(f"there is no rule of retention for {name}")
 
     async def preview(self) -> RetentionPreview:
-        """Return what would be removed now, and about how many bytes of the database it takes. Changes nothing."""
+        """Return what would be removed now, and about how many bytes of the database and of files. Changes nothing."""
         self._core.require_all_tenants()
-        groups = await retention.preview(self._database, self._core.retention, MAX_PREVIEWED)
-        runs = sum(group.runs for group in groups)
-        return RetentionPreview(runs, sum(group.bytes for group in groups), groups, runs < MAX_PREVIEWED)
+        return await retention.preview(self._database, self._core.retention, MAX_PREVIEWED)
 
     async def run(self) -> int:
         """Remove all runs that are due now, without waiting for the next pass of a worker. Return how many.
@@ -126,8 +126,8 @@ class Retention(Namespace):
         tenants = await self._core.find_tenants()
         return await retention.list_holds(self._database, run=run, tenants=tenants, limit=limit)
 
-    async def erase_run(self, run: UUID) -> int:
-        """Remove a run and its child runs at once. Return how many runs there were.
+    async def erase_run(self, run: UUID) -> Erasure:
+        """Remove a run and its child runs at once; files that only these runs name are deleted within three days.
 
         Deliveries that are not sent yet are dropped. Raise RunBusy if it has not ended, and RunHeld if it is held.
         """
@@ -138,31 +138,34 @@ class Retention(Namespace):
             AuditAction.RUN_ERASE,
             run,
             tenant=tenant,
-            after=lambda rows: {"runs": rows[0]["erased"]},
+            after=lambda rows: dict(rows[0]),
         )
         erased = await retention.erase_run(recording, run, owner)
         if erased is None:
             raise NotFound(f"there is no run {run}")
         return erased
 
-    async def erase_tenant(self, tenant: str) -> int:
-        """Remove all runs of a tenant at once, and what applications and people have stored about it.
+    async def erase_tenant(self, tenant: str) -> Erasure:
+        """Remove all runs of a tenant at once, and everything else that is stored for it.
 
-        Returns the number of runs. Its costs stay, and so do its name and its entries of the audit log. Raise RunBusy
-        if a run has not ended, and RunHeld if one is held. If it is interrupted, call it again.
+        This includes its connections to outside services, profiles, facts, schedules, budgets and roles. Its API keys
+        are revoked. Files that only its runs name are deleted within three days. Its costs, its name and its entries of
+        the audit log stay. Raise RunBusy if a run has not ended, and RunHeld if one is held. If it is interrupted, call
+        it again.
         """
         self._core.require_all_tenants()
         found = await self._find_tenant(tenant)
         assert found is not None
         await retention.check_erasable(self._database, found)
-        runs = 0
-        while erased := await retention.erase_runs_of_tenant(self._database, found, ERASED_PER_BATCH):
-            runs += erased
+        runs, files = 0, 0
+        while (erased := await retention.erase_runs_of_tenant(self._database, found, ERASED_PER_BATCH)).runs:
+            runs, files = runs + erased.runs, files + erased.files
+        total = Erasure(runs, files)
         recording = self._recording(
-            "erase_tenant_rows", AuditAction.TENANT_ERASE, tenant, after={"runs": runs}, applies=bool
+            "erase_tenant_rows", AuditAction.TENANT_ERASE, tenant, after=asdict(total), applies=bool
         )
         await retention.erase_tenant_rows(recording, found)
-        return runs
+        return total
 
     async def get_totals(self) -> RetentionTotals:
         """Return what was removed so far."""

@@ -117,7 +117,7 @@ async def fire(core: Core, schedule: Schedule) -> Fired | None:
 async def build_scheduled_start(core: Core, schedule: Schedule, due_at: datetime) -> ScheduledStart:
     """Build the start of a run, with its inputs at its due time. Raise InvalidInput if they are not valid."""
     owner = core.app and core.app.find_owner(schedule.pipeline)
-    # The run may name only files of its tenant, whoever saved the schedule.
+    # The run may name only files of its tenant, even if an administrator saved the schedule.
     limited = (core.scope_to(owner) if owner else core).limit_to(TenantLimit(frozenset({schedule.tenant})))
     previous = schedule.last_due_at or schedule.created_at
     inputs = render(schedule.inputs, Occurrence(schedule.name, due_at, previous, schedule.time_zone))

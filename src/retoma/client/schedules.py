@@ -129,7 +129,7 @@ class Schedules(Namespace):
         current = await self.get(schedule)
         _require_own(current)
         if revision not in (None, current.revision):
-            raise Conflict(f"the schedule {current.name!r} was changed since: look at it again")
+            raise _changed_since(current)
         changes: dict[str, Any] = {
             "pipeline": pipeline.name if isinstance(pipeline, Pipeline) else pipeline,
             "time_zone": time_zone,
@@ -391,7 +391,7 @@ class Schedules(Namespace):
             **find_due_time(plan, current.tenant, current.name, now, now)._asdict(),
         }
         if not await schedules.change_schedule(recording, values | list_columns(plan)):
-            raise Conflict(f"the schedule {current.name!r} was changed since: look at it again")
+            raise _changed_since(current)
         log.info("schedule_updated", message="a schedule was changed", schedule=current.name, by=author)
         return await self.get(current.id)
 
@@ -422,6 +422,10 @@ class Schedules(Namespace):
             known = await versions.list_pipelines(self._database)
             if pipeline not in known:
                 raise NotFound(f"there is no pipeline {pipeline!r:.80}; {suggest_name(pipeline[:80], known)}")
+
+
+def _changed_since(schedule: Schedule) -> Conflict:
+    return Conflict(N_("the schedule %(name)s was changed since: look at it again"), name=repr(schedule.name))
 
 
 def _require_own(schedule: Schedule) -> None:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from retoma.define.provider_chain import ProviderChain
-from retoma.define.resources import PerWorker
+from retoma.define.provider_chain import ProviderChain, SingleProvider
 from retoma.errors import DefinitionError
 
-FieldKind = Literal["secret", "text", "url"]
+FieldKind = Literal["secret", "text", "url", "host"]
 Values = Mapping[str, str]
 ValuesByName = Mapping[tuple[str, str], Values]  # by service and account
 _SERVICE = re.compile(r"[a-z][a-z0-9_-]{0,49}")
@@ -23,8 +22,8 @@ _FIELD = re.compile(r"[a-z][a-z0-9_]{0,49}")
 class ConnectionField:
     """A field of a connection. `title` and `help` are English, marked with `N_` for translation.
 
-    A `secret` is encrypted and never shown again. A `url` is where the secrets are sent: whoever changes it must enter
-    the secrets again.
+    A `secret` is encrypted and never shown again. A `url` or `host` is where the secrets are sent: a person who
+    changes it must enter the secrets again. A `url` must also be one that the server may call.
     """
 
     name: str
@@ -54,7 +53,9 @@ class ConnectionType:
     `test(values)` tries the credentials without a cost or a change, and returns what it reached; it raises an error
     that says what to do. With no values it tries those of the environment. `variables` are the environment variables
     that are used without a connection. With `has_accounts` there can be a connection for each account or site, by name.
-    Without `fields`, the service is configured by settings alone, and can only be tested.
+    Without `fields`, the service is configured by settings alone, and can only be tested. `is_required` means that the
+    application cannot do its work in another way, such as offline: `retoma doctor` warns if the service is missing. A
+    service `for_all_tenants` has one connection, which no tenant can replace.
     """
 
     service: str
@@ -65,6 +66,8 @@ class ConnectionType:
     has_accounts: bool = False
     consent: Consent | None = None
     help: str = ""
+    is_required: bool = False
+    for_all_tenants: bool = False
 
     def __post_init__(self) -> None:
         names = [each.name for each in self.fields]
@@ -78,8 +81,8 @@ class ConnectionType:
         return frozenset(each.name for each in self.fields if each.kind == "secret")
 
     @property
-    def url_names(self) -> frozenset[str]:
-        return frozenset(each.name for each in self.fields if each.kind == "url")
+    def address_names(self) -> frozenset[str]:
+        return frozenset(each.name for each in self.fields if each.kind in ("url", "host"))
 
     def list_missing(self, values: Mapping[str, Any]) -> list[str]:
         """Return the required fields that these values lack."""
@@ -134,10 +137,15 @@ def get_default(resource: Any) -> Any:
 
 def check_resource(name: str, resource: Any) -> None:
     """Raise DefinitionError if a tenant's resource is where none can be."""
-    nested = [each for _, each in resource] if isinstance(resource, ProviderChain) else []
-    if isinstance(resource, PerWorker) or not any(isinstance(each, PerTenant) for each in nested):
-        return
-    raise DefinitionError(
-        f"the resource {name!r} is a ProviderChain with a PerTenant in it; "
-        "use a PerTenant whose build returns the chain"
-    )
+    match resource:
+        case ProviderChain():
+            nested, kind = [each for _, each in resource], "chain"
+        case SingleProvider():
+            nested, kind = [resource.provider], "provider"
+        case _:
+            return
+    if any(isinstance(each, PerTenant) for each in nested):
+        raise DefinitionError(
+            f"the resource {name!r} is a {type(resource).__name__} with a PerTenant in it; "
+            f"use a PerTenant whose build returns the {kind}"
+        )

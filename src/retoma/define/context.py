@@ -84,7 +84,7 @@ class Context:
     """`attempt` counts from 1. `maybe_done` is True if an earlier attempt started and may have had effects.
 
     If a person sent the work back, `feedback` is their feedback. In a rerun, `previous_result` is the last result of
-    this job, as JSON values. If the step takes a provider chain, `provider` is the name of the provider that it got.
+    this job, as JSON values. If the step takes a provider, `provider` is its name.
     `traceparent` is the header of W3C Trace Context that names this attempt, None unless the worker exports traces.
     """
 

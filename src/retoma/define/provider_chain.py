@@ -1,8 +1,9 @@
-"""Provider chains: providers of one capability, of which each attempt uses one."""
+"""Providers of one capability, of which each attempt uses one; or the only one, which each attempt uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -44,6 +45,23 @@ class ProviderChain:
             return self._providers[name]
         except KeyError:
             raise LookupError(f"{self!r} has no provider {name!r}") from None
+
+
+@dataclass(frozen=True)
+class SingleProvider:
+    """The only provider of a capability. Attempts name it, as they name a provider of a chain.
+
+    A step that takes it as a resource gets `provider`, as if that were the resource: while it is down, jobs wait for it
+    as for any service. It may be a `PerWorker`.
+    """
+
+    name: str
+    provider: Any
+
+
+def unwrap_provider(resource: Any) -> Any:
+    """Return what a step gets in place of this resource; a chain as it is, as only an attempt chooses its provider."""
+    return resource.provider if isinstance(resource, SingleProvider) else resource
 
 
 def _index_by_name(providers: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:

@@ -116,6 +116,11 @@ class Step:
         """Return the input fields that the function takes, in order."""
         return tuple(binding.name for binding in self.bindings if binding.kind == "input")
 
+    @property
+    def may_charge(self) -> bool:
+        """Return whether its options say that it costs money: then hard budgets are checked before each attempt."""
+        return self.estimated_cost is not None or self.policy.cost_limit is not None
+
     def should_run(self, values: Mapping[str, Any]) -> bool:
         """Return the result of `when=` for these values of the data parameters by name; True without a `when=`."""
         if self.when is None:

@@ -93,11 +93,8 @@ def _get_origin(annotation: Any) -> type | None:
 def _is_subclass(actual: type, expected: type) -> bool:
     if getattr(expected, "_is_protocol", False):
         return True
-    return any(issubclass(one, expected) for one in (actual, *_list_wider_types(actual)))
-
-
-def _list_wider_types(actual: type) -> tuple[type, ...]:
-    return next((wider for narrow, wider in WIDENING.items() if issubclass(actual, narrow)), ())
+    wider_types = next((wider for narrow, wider in WIDENING.items() if issubclass(actual, narrow)), ())
+    return any(issubclass(one, expected) for one in (actual, *wider_types))
 
 
 def _get_member_element_type(annotation: Any) -> Any:

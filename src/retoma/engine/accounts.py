@@ -90,7 +90,7 @@ async def set_password(
 ) -> None:
     """Set the password, and end all sessions of the person except that of `kept_token`.
 
-    `grantable` is what whoever chose the password may give; None: the person chose it.
+    `grantable` is what the chooser of the password may grant; None if the person chose it.
     """
     hashed = await asyncio.to_thread(hash_password, password)
     kept = None if kept_token is None else hash_secret(kept_token)

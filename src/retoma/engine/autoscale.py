@@ -6,7 +6,8 @@ the last minutes, and the workers that are running: advice can be taken from any
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -48,20 +49,6 @@ class QueueLoad:
     limit: int | None = None
 
 
-NO_LOAD = QueueLoad(
-    queued=0,
-    startable=0,
-    running=0,
-    background=0,
-    oldest_wait_seconds=0,
-    workers=0,
-    busy_workers=0,
-    concurrency=1,
-    seconds_per_job=None,
-    busy_slots=0,
-)
-
-
 class Reason(str):
     """An English sentence that a page can translate: the message of a catalogue, and its values."""
 
@@ -72,6 +59,35 @@ class Reason(str):
         reason = super().__new__(cls, message % values)
         reason.message, reason.values = message, values
         return reason
+
+
+def combine_loads(loads: Sequence[QueueLoad]) -> QueueLoad:
+    """Return the load of several queues that the same workers serve.
+
+    A paused queue brings its running jobs, but no waiting ones, and a limit lowers how many of its jobs can start. No
+    queues have no load.
+    """
+    open_loads = [replace(load, queued=0, startable=0) if load.is_paused else load for load in loads]
+    timed = [
+        (load.queued + load.running, load.seconds_per_job) for load in open_loads if load.seconds_per_job is not None
+    ]
+    jobs = sum(count for count, _ in timed)
+    return QueueLoad(
+        queued=sum(load.queued for load in open_loads),
+        startable=sum(_count_startable(load) for load in open_loads),
+        running=sum(load.running for load in open_loads),
+        background=sum(load.background for load in open_loads),
+        oldest_wait_seconds=max((load.oldest_wait_seconds for load in open_loads if load.queued), default=0.0),
+        workers=max((load.workers for load in open_loads), default=0),
+        busy_workers=max((load.busy_workers for load in open_loads), default=0),
+        concurrency=max((load.concurrency for load in open_loads), default=1),
+        seconds_per_job=sum(count * seconds for count, seconds in timed) / jobs if jobs else None,
+        busy_slots=sum(load.busy_slots for load in open_loads),
+    )
+
+
+def _count_startable(load: QueueLoad) -> int:
+    return load.startable if load.limit is None else min(load.startable, max(load.limit - load.running, 0))
 
 
 def advise(queue: str, load: QueueLoad) -> AutoscaleAdvice:
@@ -99,7 +115,7 @@ def _decide(load: QueueLoad) -> tuple[int, Reason]:
     if needed < lowest:
         needed = lowest
         reason = (
-            Reason(N_("%(busy)s workers are busy"), busy=load.busy_workers)
+            Reason(N_("busy workers: %(busy)s"), busy=load.busy_workers)
             if load.busy_workers
             else Reason(N_("one worker is enough"))
         )
@@ -112,7 +128,7 @@ def _decide(load: QueueLoad) -> tuple[int, Reason]:
 def _count_needed(load: QueueLoad) -> tuple[int, Reason]:
     """Return the workers that start all waiting jobs in time, whatever limits them."""
     if not load.queued:
-        reason = Reason(N_("%(running)s jobs are running and none is waiting"), running=load.running)
+        reason = Reason(N_("running jobs: %(running)s; none is waiting"), running=load.running)
         return _to_workers(load, load.running), reason
     if load.seconds_per_job is None:
         first = max(2 * load.workers, _to_workers(load, FIRST_JOBS))

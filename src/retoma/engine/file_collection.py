@@ -1,8 +1,8 @@
 """Delete stored files that nothing names any more.
 
 A file is found by reading the store, part by part. It is set aside if nothing names it and it was stored at least a
-grace time ago, and deleted another grace time later. Whoever needs it meanwhile brings it back: an upload that found it
-stored, or a run that started at the same moment. Only the deletion needs a lock, against runs that name it just then.
+grace time ago, and deleted another grace time later. Until then, an upload that found it stored, or
+a run that started at the same moment, brings it back. Only the deletion needs a lock, against runs that name it then.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ async def collect_files(
     grace: timedelta = FILE_GRACE,
     pause: timedelta = PASS_INTERVAL,
 ) -> int:
-    """Check the parts of these file stores that are due. Return how many files were deleted."""
-    is_complete = False
-    while not is_complete:
-        is_complete = await retention.index_files(database, RUNS_PER_INDEX_BATCH)
-        await asyncio.sleep(0 if is_complete else INDEX_REST_SECONDS)
+    """Check the parts of these file stores that are due. Return how many files were deleted.
+
+    Check none while another process lists the files of runs of earlier releases.
+    """
+    while not (is_complete := await retention.index_files(database, RUNS_PER_INDEX_BATCH)):
+        if is_complete is None:
+            return 0
+        await asyncio.sleep(INDEX_REST_SECONDS)
     deleted = 0
     for _ in range(SHARDS):
         shard = await retention.claim_file_shard(database, pause)

@@ -63,6 +63,7 @@ async def read_metrics(database: Database, heartbeat_timeout: timedelta = HEARTB
         deliveries=await metrics.get_delivery_metrics(database),
         notifications=await notifications.get_metrics(database),
         schedules=await schedules.get_metrics(database),
+        upkeep=await metrics.get_upkeep(database),
         budgets=await budgets.list_metrics(database),
         counters=await metrics.list_counters(database),
         workers=len(live),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
-from retoma.engine.autoscale import DRAIN_SECONDS, NO_LOAD, QueueLoad, advise
+from retoma.engine.autoscale import DRAIN_SECONDS, QueueLoad, advise, combine_loads
 from retoma.errors import NotFound
 from retoma.metrics import JobTypeMetrics
 from retoma.records import AutoscaleAdvice
@@ -18,27 +18,39 @@ LONG_WINDOW = timedelta(hours=1)  # for the time that a job takes, if none ended
 
 async def get_advice(
     database: Database,
-    queue: str,
+    queues: Sequence[str],
     job_types: Iterable[JobTypeMetrics],
     heartbeat_timeout: timedelta,
     declared: Collection[str] = (),
 ) -> AutoscaleAdvice:
-    """Measure the load of a queue, and return how many workers it needs. `job_types` has the recent jobs of all steps.
+    """Measure the load of queues, and return how many workers that serve all of them are needed.
 
-    Pipelines are stored when they are first used: before that, a queue among the `declared` ones of the application
-    needs no worker. Raise NotFound for any other queue that no step uses and no worker serves.
+    `job_types` has the recent jobs of all steps. Pipelines are stored when they are first used: before that, a queue
+    among the `declared` ones of the application needs no worker. Raise NotFound if no step uses any of the queues, no
+    worker serves one and none is declared.
     """
+    recent = list(job_types)
+    measured = [await _measure_load(database, queue, recent, heartbeat_timeout) for queue in queues]
+    loads = [load for load in measured if load is not None]
+    if not loads and not set(queues) & set(declared):
+        names = ", ".join(map(repr, queues))
+        raise NotFound(f"no step uses queue {names}, and no worker serves it")
+    return advise(", ".join(queues), loads[0] if len(loads) == 1 else combine_loads(loads))
+
+
+async def _measure_load(
+    database: Database, queue: str, job_types: Iterable[JobTypeMetrics], heartbeat_timeout: timedelta
+) -> QueueLoad | None:
+    """Return None if no step uses the queue and no worker serves it."""
     served = await metrics.find_served_queue(database, queue, heartbeat_timeout)
-    if served is None and queue in declared:
-        return advise(queue, NO_LOAD)
     if served is None:
-        raise NotFound(f"no step uses queue {queue!r}, and no worker serves it")
+        return None
     workers: int = served["workers"]
     found = await metrics.get_queue_load(database, queue, timedelta(seconds=DRAIN_SECONDS))
     recent = _select_queue(job_types, queue)
     ended = recent if any(each.jobs_processed for each in recent) else await _read_last_hour(database, queue)
     wait: timedelta | None = found["oldest_wait"]
-    load = QueueLoad(
+    return QueueLoad(
         queued=found["queued"],
         startable=found["startable"],
         running=found["running"],
@@ -52,7 +64,6 @@ async def get_advice(
         is_paused=served["paused_at"] is not None,
         limit=served["concurrency_limit"],
     )
-    return advise(queue, load)
 
 
 async def _read_last_hour(database: Database, queue: str) -> list[JobTypeMetrics]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from retoma.define.connections import PerTenant, TenantConnections, Values, ValuesByName
+from retoma.define.provider_chain import unwrap_provider
 from retoma.encryption import Keyring
 from retoma.masking import register_secret
 from retoma.store import connections
@@ -63,9 +64,10 @@ class TenantResources:
         return {name: known.build(each) for name, each in wanted.items()}
 
     async def resolve(self, resources: Mapping[str, Any], tenant: int | None) -> Mapping[str, Any]:
-        """Return all these resources, with the `PerTenant` ones built for a tenant."""
+        """Return all these resources as steps get them, with the `PerTenant` ones built for a tenant."""
         built = await self.bind(resources, tenant)
-        return {**resources, **{name: each.resource for name, each in built.items()}} if built else resources
+        found = {**resources, **{name: each.resource for name, each in built.items()}}
+        return {name: unwrap_provider(each) for name, each in found.items()}
 
     async def _get_known(self, tenant: int | None) -> _Known:
         """Return what is known of the tenant. The versions are read each time, so a change takes effect at once."""

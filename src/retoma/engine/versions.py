@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from retoma.define.graph import Edge, Graph, StepShape
+from retoma.define.graph import Edge, Graph
 from retoma.define.pipeline import Pipeline
 from retoma.store import pools, versions
 from retoma.store.database import Database
@@ -29,7 +28,10 @@ async def register(database: Database, pipeline: Pipeline) -> int:
             digest=graph.digest,
             graph=json.dumps(graph.to_json()),
             sinks=len(find_final_steps(graph)),
-            steps=[_build_step_row(position, step) for position, step in enumerate(graph.steps)],
+            steps=[
+                vars(step) | {"step": step.name, "position": position, "head_start": get_head_start(step.priority)}
+                for position, step in enumerate(graph.steps)
+            ],
             edges=build_edge_rows(graph),
             reads=build_read_rows(graph),
         )
@@ -152,7 +154,3 @@ class _EdgeRowBuilder:
         self.rows.append(
             replace(items, from_step=source, via=edge.from_step, optional=optional, self_contained=False, head_start=0)
         )
-
-
-def _build_step_row(position: int, step: StepShape) -> dict[str, Any]:
-    return vars(step) | {"step": step.name, "position": position, "head_start": get_head_start(step.priority)}

@@ -136,7 +136,7 @@ def _find_url(event: Notification, public_url: str | None) -> str | None:
     elif event.run is not None:
         path = f"/runs/{event.run}"
     else:
-        path = "/account/notifications" if event.kind is NotificationKind.TEST else "/charts"
+        path = "/account/notifications" if event.kind is NotificationKind.TEST else "/budgets"
     return _join_url(public_url, path)
 
 

@@ -34,7 +34,7 @@ _FOOTER = Markup(' · <a href="{url}">{text}</a>')
 
 
 class EmailChannel:
-    """Sends through the SMTP server of the settings, with one connection for each message."""
+    """Sends through the SMTP server of these settings, with one connection for each message."""
 
     def __init__(self, settings: Settings) -> None:
         self._host, self._port, self._security = settings.smtp_host, settings.smtp_port, settings.smtp_security
@@ -42,7 +42,8 @@ class EmailChannel:
         self._sender = _parse_sender(settings.smtp_from)
         if self._security == "none" and self._password is not None:
             raise DefinitionError(
-                "RETOMA_SMTP_SECURITY is none, which would send RETOMA_SMTP_PASSWORD unencrypted: use starttls or tls"
+                "RETOMA_SMTP_SECURITY, or the security of the connection smtp, is none, which would send the password "
+                "unencrypted: use starttls or tls"
             )
 
     async def send(self, message: ClaimedMessage, content: Content) -> Attempt:
@@ -122,5 +123,8 @@ def _parse_sender(value: str | None) -> Address:
     except (MessageError, ValueError, IndexError):
         sender = Address()
     if not sender.domain or urlsplit(f"//{sender.domain}").hostname is None:
-        raise DefinitionError("RETOMA_SMTP_FROM must be an address, such as `Retoma <retoma@example.com>`")
+        raise DefinitionError(
+            "RETOMA_SMTP_FROM, or the sender of the connection smtp, must be an address, such as "
+            "`Retoma <retoma@example.com>`"
+        )
     return sender

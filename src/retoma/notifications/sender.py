@@ -11,8 +11,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 from retoma.app import App
+from retoma.encryption import Keyring
 from retoma.engine.outbox_sender import OutboxSender
-from retoma.errors import DatabaseUnavailable
+from retoma.engine.settings_services import use_smtp_connection
+from retoma.engine.tenant_resources import decrypt
+from retoma.errors import ConnectionKeyMissing, DatabaseUnavailable, DefinitionError, InvalidInput
 from retoma.logs import get_logger
 from retoma.masking import hide_folders, mask_secrets
 from retoma.notifications.attempt import Attempt, ChannelSender, give_up, retry
@@ -22,12 +25,14 @@ from retoma.notifications.email_channel import EmailChannel
 from retoma.outgoing import HttpClient
 from retoma.records import CHOSEN_KINDS, Channel, MessageState
 from retoma.settings import Settings
-from retoma.store import notifications
+from retoma.store import connections, notifications
+from retoma.store.connections import ConnectionKey, EncryptedConnection
 from retoma.store.database import Database
 from retoma.store.notifications import ClaimedMessage
 from retoma.tracebacks import release_frames
 
 log = get_logger(__name__)
+SMTP = ConnectionKey(None, "smtp")
 LEASE = timedelta(seconds=60)
 CONCURRENCY = 16
 MAX_PER_CHANNEL = 4
@@ -37,19 +42,31 @@ MAX_DELETED = 10_000
 
 
 class NotificationSender(OutboxSender[ClaimedMessage]):
-    """Sends notifications until `stop`, through the channels of this process."""
+    """Sends notifications until `stop`, through the channels of this process.
+
+    E-mail goes through the connection `smtp` or, without one, through the SMTP server of the settings.
+    """
 
     def __init__(
-        self, app: App | None, database: Database, settings: Settings, channels: dict[Channel, ChannelSender]
+        self,
+        app: App | None,
+        database: Database,
+        settings: Settings,
+        channels: dict[Channel, ChannelSender],
+        keyring: Keyring,
     ) -> None:
         super().__init__(database, concurrency=CONCURRENCY)
         self._app = app
-        self._public_url = settings.public_url
+        self._settings = settings
         self._channels = channels
+        self._keyring = keyring
+        self._email_of_settings = channels.get(Channel.EMAIL)
+        self._smtp_version: int | None = None
         self._cleaned_at = -CLEAN_UP_SECONDS
 
     async def register(self) -> None:
         """Let people choose the channels of this process."""
+        await self._read_smtp_connection()
         for channel in self._channels:
             await notifications.add_channel(self._database, channel, CHOSEN_KINDS)
 
@@ -60,7 +77,34 @@ class NotificationSender(OutboxSender[ClaimedMessage]):
         if time.monotonic() - self._cleaned_at >= CLEAN_UP_SECONDS:
             await notifications.delete_old(self._database, MAX_DELETED)
             self._cleaned_at = time.monotonic()
+        await self._read_smtp_connection()
         return await notifications.claim_messages(self._database, list(self._channels), room, MAX_PER_CHANNEL, LEASE)
+
+    async def _read_smtp_connection(self) -> None:
+        """Use the connection `smtp` if it has changed. If it cannot be used, no e-mail is sent until it changes: what
+        the settings say is not what people have entered."""
+        found = await connections.find(self._database, SMTP)
+        version = None if found is None else found.version
+        if version == self._smtp_version:
+            return
+        email = self._email_of_settings if found is None else self._open_email_channel(found)
+        self._channels.pop(Channel.EMAIL, None)
+        if email is not None:
+            self._channels[Channel.EMAIL] = email
+            await notifications.add_channel(self._database, Channel.EMAIL, CHOSEN_KINDS)
+        self._smtp_version = version
+
+    def _open_email_channel(self, found: EncryptedConnection) -> EmailChannel | None:
+        try:
+            values = {**found.settings, **decrypt(found, self._keyring)}
+            return EmailChannel(use_smtp_connection(self._settings, values))
+        except (ConnectionKeyMissing, DefinitionError, InvalidInput) as error:
+            log.error(
+                "smtp_connection_unusable",
+                message="no e-mail is sent: the connection smtp cannot be used; enter it again",
+                error=error,
+            )
+            return None
 
     async def _send(self, message: ClaimedMessage) -> None:
         try:
@@ -69,7 +113,7 @@ class NotificationSender(OutboxSender[ClaimedMessage]):
                 log.info("notification_cancelled", message="a notification was no longer needed", **_describe(message))
                 return
             reader = Reader(message.language, message.time_zone)
-            content = build_content(self._app, events, reader, self._public_url)
+            content = build_content(self._app, events, reader, self._settings.public_url)
             await self._record(message, await self._attempt(message, content))
         except DatabaseUnavailable as error:
             log.warning(
@@ -90,8 +134,11 @@ class NotificationSender(OutboxSender[ClaimedMessage]):
     async def _attempt(self, message: ClaimedMessage, content: Content) -> Attempt:
         if message.address is None:
             return give_up("the person has removed the address")
+        channel = self._channels.get(message.channel)
+        if channel is None:
+            return retry(message, "the connection smtp was deleted, or cannot be used")
         try:
-            return await self._channels[message.channel].send(message, content)
+            return await channel.send(message, content)
         except Exception as unforeseen:
             # Count it as a failed attempt: a message without a recorded outcome would be sent forever.
             log.exception(
@@ -139,7 +186,7 @@ class NotificationSender(OutboxSender[ClaimedMessage]):
 
 @asynccontextmanager
 async def open_sender(
-    app: App | None, database: Database, settings: Settings, outgoing: HttpClient
+    app: App | None, database: Database, settings: Settings, outgoing: HttpClient, keyring: Keyring
 ) -> AsyncIterator[NotificationSender]:
     """Yield the sender with the channels that the settings allow. Slack needs none: its URLs are the people's own."""
     channels: dict[Channel, ChannelSender] = {Channel.SLACK: SlackChannel(outgoing)}
@@ -149,7 +196,7 @@ async def open_sender(
         if (token := settings.read_telegram_bot_token()) is not None:
             client = await stack.enter_async_context(TelegramChannel.open_client(settings.telegram_api_url))
             channels[Channel.TELEGRAM] = TelegramChannel(client, settings.telegram_api_url, token)
-        yield NotificationSender(app, database, settings, channels)
+        yield NotificationSender(app, database, settings, channels, keyring)
 
 
 def _describe(message: ClaimedMessage) -> dict[str, object]:

@@ -47,6 +47,7 @@ from retoma.records.notification import (
 )
 from retoma.records.person import LinkPurpose, NewAccountLink, Person, PersonSession, RoleGrant
 from retoma.records.retention import (
+    Erasure,
     ExpiredRuns,
     FinalClass,
     RetentionPreview,
@@ -134,6 +135,7 @@ __all__ = [
     "DeliveryDetails",
     "Digest",
     "Endpoint",
+    "Erasure",
     "ErrorCounts",
     "Event",
     "ExpiredRuns",

@@ -81,7 +81,10 @@ class BudgetPeriodTotal:
 
 @dataclass(frozen=True)
 class PassedBudget:
-    """A hard budget that an attempt would pass, as the database found it before the attempt."""
+    """A hard budget that an attempt would pass, as the database found it before the attempt.
+
+    Without an `estimate`, the attempt waits because the budget is used up.
+    """
 
     id: int
     tenant: str
@@ -92,7 +95,7 @@ class PassedBudget:
     limit: int
     spent: int
     reserved: int
-    estimate: int
+    estimate: int | None
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Self:

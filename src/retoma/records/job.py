@@ -35,7 +35,7 @@ class Job:
 @dataclass(frozen=True)
 class FailedAttempt:
     """An attempt without a result. `retry_at` is when the next attempt may start, if it was delayed. `provider` is the
-    provider of a chain that it used."""
+    provider that it used."""
 
     step: str
     item: str

@@ -43,10 +43,12 @@ class ExpiredRuns:
 
 @dataclass(frozen=True)
 class RetentionPreview:
-    """What would be removed now. If not `is_complete`, there is more."""
+    """What would be removed now, and the files that only these runs name. If not `is_complete`, there may be more."""
 
     runs: int
     bytes: int
+    files: int
+    file_bytes: Annotated[int, Field(description="About how many bytes the files have, by the data of the runs.")]
     groups: list[ExpiredRuns]
     is_complete: bool
 
@@ -62,6 +64,17 @@ class RunHold:
     held_by: str
     held_at: datetime
     reason: str
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What was erased at once. The files are deleted by workers and servers, unless something other than a run names
+    them."""
+
+    runs: int
+    files: Annotated[
+        int, Field(description="Files that no run names any more: they are deleted within three days, not at once.")
+    ]
 
 
 @dataclass(frozen=True)
@@ -84,7 +97,9 @@ class RetentionTotals:
     removed_runs: int
     removed_files: int
     removed_file_bytes: int
-    pass_ended_at: Annotated[datetime | None, Field(description="Null: a pass is in progress.")]
+    pass_ended_at: Annotated[
+        datetime | None, Field(description="When the last pass over all runs ended. Null: none has.")
+    ]
     files_checked_at: datetime | None
     indexed_at: Annotated[
         datetime | None, Field(description="When the files of all runs were indexed; no file is removed before.")

@@ -109,3 +109,4 @@ class ScheduleOccurrence:
     run: UUID | None
     reason: NoStart | None
     message: str | None
+    run_is_removed: Annotated[bool, Field(description="The run was removed since, by retention or by a person.")]

@@ -85,7 +85,9 @@ class Problem(HTTPException):
 
     def to_response(self) -> Response:
         # Escape to ASCII: an unpaired surrogate from the request cannot be encoded as UTF-8.
-        text = json.dumps(self.body, default=_to_json_value)
+        text = json.dumps(
+            self.body, default=lambda value: value.isoformat() if isinstance(value, datetime) else str(value)
+        )
         return Response(text, self.status_code, headers=self.headers, media_type=MEDIA_TYPE)
 
 
@@ -216,10 +218,6 @@ def check_rate(seconds: float, reason: str) -> None:
         raise Problem(429, "TOO_MANY_REQUESTS", f"{reason}: retry in {after} s", headers={"Retry-After": str(after)})
 
 
-def _to_json_value(value: object) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
 def _error_code(error: RetomaError) -> str:
     """Return the class name in capitals: `UnsafeUrl` becomes UNSAFE_URL."""
     name = type(error).__name__
@@ -232,13 +230,10 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     if isinstance(error, Problem):
         return error.to_response()
     code = HTTPStatus(error.status_code).name
-    headers = {"Allow": _list_allowed_methods(request)} if error.status_code == 405 else error.headers
+    headers = error.headers
+    if error.status_code == 405:
+        headers = {"Allow": ", ".join(sorted({each for route in find_routes(request) for each in route.methods or ()}))}
     return Problem(error.status_code, code, _describe_http_error(error), headers=headers).to_response()
-
-
-def _list_allowed_methods(request: Request) -> str:
-    """Return every method that a route supports on this path."""
-    return ", ".join(sorted({method for route in find_routes(request) for method in route.methods or ()}))
 
 
 def find_routes(request: Request) -> list[RouteContext]:

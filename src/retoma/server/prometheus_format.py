@@ -30,6 +30,7 @@ def format_snapshot(snapshot: Metrics) -> Iterator[Metric]:
     yield from _schedule_metrics(snapshot)
     yield from _delivery_metrics(snapshot)
     yield from _budget_metrics(snapshot)
+    yield from _upkeep_metrics(snapshot)
     yield GaugeMetricFamily("retoma_workers", "Live workers.", snapshot.workers)
     yield GaugeMetricFamily(
         "retoma_oldest_transaction_seconds",
@@ -354,6 +355,28 @@ def _delivery_metrics(snapshot: Metrics) -> Iterator[Metric]:
         "Webhook deliveries that succeeded or were given up, by final state.",
         ["pipeline", "state"],
         _count_outcomes(snapshot, "delivery", (DeliveryState.DELIVERED, DeliveryState.DEAD)),
+    )
+
+
+def _upkeep_metrics(snapshot: Metrics) -> Iterator[Metric]:
+    found = snapshot.upkeep
+    yield make_gauge(
+        "retoma_last_backup_age_seconds",
+        "Time since `retoma backup` took the last backup. No value if it never did.",
+        [],
+        [] if found.backup_age is None else [[found.backup_age.total_seconds()]],
+    )
+    yield make_gauge(
+        "retoma_retention_pass_age_seconds",
+        "Time since the last pass of retention over all runs ended.",
+        [],
+        [[found.retention_pass_age.total_seconds()]],
+    )
+    yield make_gauge(
+        "retoma_held_deliveries",
+        "Webhooks and notifications that are held since the database was restored.",
+        [],
+        [[found.held]],
     )
 
 

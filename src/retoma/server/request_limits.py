@@ -60,7 +60,9 @@ class RequestLimits:
         except Exception as error:  # noqa: BLE001  (the one place that handles unexpected errors)
             sender.deadline = None
             is_late = isinstance(error, TimeoutError) and not sender.request_complete
-            response = (_request_timeout_problem() if is_late else problem_from_exception(scope, error)).to_response()
+            late = f"the request was incomplete and no data arrived for {RESPONSE_TIMEOUT_SECONDS:g} seconds"
+            problem = Problem(408, "REQUEST_TIMEOUT", late) if is_late else problem_from_exception(scope, error)
+            response = problem.to_response()
             release_frames(error)
             if not sender.started:
                 await response(scope, receive, sender)
@@ -199,14 +201,6 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 
 class _ClientGone(Exception):
     """The client disconnected before the request was complete."""
-
-
-def _request_timeout_problem() -> Problem:
-    return Problem(
-        408,
-        "REQUEST_TIMEOUT",
-        f"the request was incomplete and no data arrived for {RESPONSE_TIMEOUT_SECONDS:g} seconds",
-    )
 
 
 def body_too_large(limit: int) -> Problem:

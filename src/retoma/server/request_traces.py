@@ -23,7 +23,8 @@ class TraceRequests:
     """Record every request except health checks and reads of the metrics.
 
     A span has the route, not the path or the query: these may contain tokens. It continues the trace of the caller, if
-    the caller sends `traceparent`, and is linked to the runs that the request starts.
+    the caller sends `traceparent`, and is linked to the runs that the request starts, or to the attempt that waits for
+    it if it is a callback.
     """
 
     def __init__(self, app: ASGIApp, routes: Iterable[RouteContext]) -> None:

@@ -438,7 +438,7 @@ class RetentionDetails(BaseModel):
     tables: list[TableSize]
 
 
-class RunsErased(BaseModel):
+class RunsRemoved(BaseModel):
     runs: int = Field(description="How many runs were removed.")
 
 

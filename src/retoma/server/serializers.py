@@ -5,16 +5,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import msgspec
+from starlette.responses import Response
+
 from retoma.define.graph import Graph
+from retoma.engine import run_starter
 from retoma.masking import drop_stack
 from retoma.outgoing import mask_query_values
 from retoma.records import Delivery, Endpoint, Run, Subscription
 from retoma.server.principal import Principal
-from retoma.server.schemas import OpenReview, RunDetails, RunError, StepStatus, Wait
+from retoma.server.schemas import OpenReview, RunDetails, RunError, StartedRun, StepStatus, Wait
 
 _HasUrl = TypeVar("_HasUrl", bound=Delivery | Endpoint | Subscription)
 MAX_ERRORS = 100
 MAX_REVIEWS = 100
+_LOCATION = {"Location": {"description": "The URL of the run.", "schema": {"type": "string"}}}
+_KEY_USED = "The key was used before: this is the existing run."
+STARTED_RESPONSES: dict[int | str, dict[str, Any]] = {
+    202: {"description": "The run is committed.", "headers": _LOCATION},
+    200: {"description": _KEY_USED, "model": StartedRun, "headers": _LOCATION},
+}
+"""The responses of `to_started_response`, as the OpenAPI document describes them."""
+
+
+def to_started_response(started: run_starter.StartedRun) -> Response:
+    body = msgspec.json.encode({"id": started.id, "created": started.created})
+    headers = {"Location": f"/api/v1/runs/{started.id}"}
+    return Response(body, 202 if started.created else 200, headers, "application/json")
 
 
 def redact_stacks(by: Principal, data: Any) -> Any:

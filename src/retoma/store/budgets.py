@@ -28,8 +28,11 @@ _SQL = statements("budgets")
 _COLUMNS = tuple(field.name for field in fields(Budget))
 
 
-async def reserve(database: Database, claim: ClaimKey, micros: int) -> PassedBudget | None:
-    """Reserve the estimated cost of an attempt until it ends. If a hard budget would be passed, return that instead."""
+async def reserve(database: Database, claim: ClaimKey, micros: int | None) -> PassedBudget | None:
+    """Reserve the estimated cost of an attempt until it ends. If a hard budget would be passed, return that instead.
+
+    Without an estimate nothing is reserved, and a hard budget that is used up is returned.
+    """
     job = dict(zip(("run", "step", "item", "revision", "fence"), claim, strict=True))
     passed = await database.fetch_value(_SQL["reserve_budget"], **job, micros=micros)
     return None if passed is None else PassedBudget.from_json(parse_json(passed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from retoma.identifiers import JobKey
@@ -14,9 +14,17 @@ from retoma.states import RunState
 from retoma.store.database import Database
 from retoma.store.rows import make_record, parse_json
 from retoma.store.statements import statements
+from retoma.trace_context import SpanContext, get_attempt_span_id
 
 _SQL = statements("external_work")
 CallbackResult = Literal["taken", "repeated", "expired", "unknown"]
+
+
+class RecordedCallback(NamedTuple):
+    """What became of a callback, and the span of the attempt that waits for it, if the token is known."""
+
+    answer: CallbackResult
+    attempt: SpanContext | None
 
 
 @dataclass(frozen=True)
@@ -172,6 +180,6 @@ async def has_callback(database: Database, token_hash: bytes) -> bool:
     return bool(await database.fetch_value(_SQL["has_callback"], token_hash=token_hash))
 
 
-async def record_callback(database: Database, token_hash: bytes, body: str) -> CallbackResult:
-    answer: CallbackResult = await database.fetch_value(_SQL["record_callback"], token_hash=token_hash, body=body)
-    return answer
+async def record_callback(database: Database, token_hash: bytes, body: str) -> RecordedCallback:
+    answer, run, *attempt = await database.fetch_one(_SQL["record_callback"], token_hash=token_hash, body=body)
+    return RecordedCallback(answer, None if run is None else SpanContext(run.int, get_attempt_span_id(*attempt)))

@@ -29,8 +29,8 @@ async def record_events(
     return set(added)
 
 
-async def find_event_ids(database: Database, app: str, stream: str, sequences: Sequence[int]) -> dict[int, str]:
-    """Return the ids of the stored events by their numbers."""
+async def find_event_ids(database: Database, app: str, stream: str, sequences: Sequence[int]) -> dict[int, str | None]:
+    """Return the ids of the known events by their numbers, None for one that was removed."""
     rows = await database.fetch(_SQL["find_event_ids"], app=app, stream=stream, sequences=list(sequences))
     return {row["sequence"]: row["event_id"] for row in rows}
 

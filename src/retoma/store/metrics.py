@@ -15,6 +15,7 @@ from retoma.metrics import (
     QueueMetrics,
     QueueSample,
     QueueTimes,
+    UpkeepMetrics,
 )
 from retoma.records import PipelineMetrics
 from retoma.states import RunState
@@ -224,6 +225,10 @@ async def list_pools(database: Database, ages: ReadyAges) -> list[PoolMetrics]:
 
 async def get_delivery_metrics(database: Database, tenants: Sequence[int] | None = None) -> DeliveryMetrics:
     return DeliveryMetrics(**await database.fetch_one(_SQL["get_delivery_metrics"], tenants=tenants))
+
+
+async def get_upkeep(database: Database) -> UpkeepMetrics:
+    return UpkeepMetrics(**await database.fetch_one(_SQL["get_upkeep"]))
 
 
 async def get_pipeline_metrics(

@@ -121,7 +121,7 @@ async def set_password(
 ) -> None:
     """Set the password, and end all sessions except the one with the digest `kept_session`.
 
-    `grantable` is what whoever chose the password may give; None: the person chose it, who knew the one before.
+    `grantable` is what the chooser of the password may grant; None if the person chose it, who knew the previous one.
     """
     await database.fetch(
         _SQL["set_password"],

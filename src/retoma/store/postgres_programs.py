@@ -73,7 +73,7 @@ def split_password(url: str) -> tuple[str, str | None]:
 
 
 def start_dump(programs: Programs, url: str, snapshot: str, to: Path) -> Dump:
-    """Start to dump the schema `retoma` as an exported snapshot sees it. Whoever exported it keeps it until the end."""
+    """Start to dump the schema `retoma` as an exported snapshot sees it. Its exporter keeps it until the end."""
     errors = tempfile.TemporaryFile()  # noqa: SIM115  (until the dump ends)
     process = programs.start(
         "pg_dump",

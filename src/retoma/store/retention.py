@@ -11,8 +11,10 @@ import asyncpg
 
 from retoma.errors import RunBusy, RunHeld
 from retoma.records import (
+    Erasure,
     ExpiredRuns,
     FinalClass,
+    RetentionPreview,
     RetentionRule,
     RetentionTotals,
     RunHold,
@@ -40,9 +42,8 @@ async def remove_expired_runs(
 
 async def delete_old_rows(database: Database, times: RetentionTimes, limit: int) -> int:
     """Delete keys of removed runs, entries of the audit log and other rows that are old enough."""
-    return int(
-        await database.fetch_value(_SQL["delete_old_rows"], keep_keys=times.keys, keep_audit=times.audit, limit=limit)
-    )
+    kept = {"keep_keys": times.keys, "keep_audit": times.audit, "keep_inbound": times.inbound}
+    return int(await database.fetch_value(_SQL["delete_old_rows"], limit=limit, **kept))
 
 
 async def list_rules(database: Database) -> list[RetentionRule]:
@@ -78,10 +79,17 @@ async def remove_rule(database: Database, *, pipeline: str | None, tenant: int |
     return bool(await database.find_value(_SQL["remove_rule"], **values))
 
 
-async def preview(database: Database, times: RetentionTimes, limit: int) -> list[ExpiredRuns]:
-    """Return what would be removed now, by pipeline and class; at most `limit` runs of each version are checked."""
+async def preview(database: Database, times: RetentionTimes, limit: int) -> RetentionPreview:
+    """Return what would be removed now; at most `limit` runs of each version are checked."""
     rows = await database.fetch(_SQL["preview"], keep=times.ended, keep_failed=times.failed, limit=limit)
-    return [ExpiredRuns(**{**row, "final_class": FinalClass(row["final_class"])}) for row in rows]
+    (total,) = [row for row in rows if row["pipeline"] is None]
+    groups = [
+        ExpiredRuns(row["pipeline"], FinalClass(row["final_class"]), row["runs"], row["bytes"], row["oldest_end"])
+        for row in rows
+        if row is not total
+    ]
+    of_all = ("runs", "bytes", "files", "file_bytes", "is_complete")
+    return RetentionPreview(groups=groups, **{name: total[name] for name in of_all})
 
 
 async def hold_run(database: Database, run: UUID, tenant: int | None, by: str, reason: str) -> bool:
@@ -100,19 +108,19 @@ async def list_holds(
     return await database.fetch_records(RunHold, _SQL["list_holds"], run=run, tenants=tenants, limit=limit)
 
 
-async def erase_run(database: Database, run: UUID, tenant: int | None) -> int | None:
-    """Return how many runs were erased, child runs included, or None if there is no such run."""
+async def erase_run(database: Database, run: UUID, tenant: int | None) -> Erasure | None:
+    """Return what was erased, child runs included, or None if there is no such run."""
     try:
-        erased: int | None = await database.fetch_value(_SQL["erase_run"], run=run, tenant=tenant)
+        row = await database.fetch_one(_SQL["erase_run"], run=run, tenant=tenant)
     except asyncpg.PostgresError as error:
         raise _translate_error(error) from error
-    return erased
+    return None if row["runs"] is None else Erasure(**row)
 
 
-async def erase_runs_of_tenant(database: Database, tenant: int, limit: int) -> int:
-    """Erase the next runs of a tenant; return 0 if none is left."""
+async def erase_runs_of_tenant(database: Database, tenant: int, limit: int) -> Erasure:
+    """Erase the next runs of a tenant; there were 0 if none is left."""
     try:
-        return int(await database.fetch_value(_SQL["erase_runs_of_tenant"], tenant=tenant, limit=limit))
+        return Erasure(**await database.fetch_one(_SQL["erase_runs_of_tenant"], tenant=tenant, limit=limit))
     except asyncpg.PostgresError as error:
         raise _translate_error(error) from error
 
@@ -134,9 +142,11 @@ async def erase_tenant_rows(database: Database, tenant: int) -> None:
         raise _translate_error(error) from error
 
 
-async def index_files(database: Database, limit: int) -> bool:
-    """Record the files of the next runs of earlier releases. Return whether all are recorded."""
-    return bool(await database.fetch_value(_SQL["index_files"], limit=limit))
+async def index_files(database: Database, limit: int) -> bool | None:
+    """Record the files of the next runs of earlier releases. Return whether all are recorded, None if another process
+    holds the lock of retention."""
+    is_complete: bool | None = await database.fetch_value(_SQL["index_files"], limit=limit)
+    return is_complete
 
 
 async def claim_file_shard(database: Database, pause: timedelta) -> int | None:

@@ -1,4 +1,4 @@
-"""Providers of attempts with a chain, buffered until they are written to the database."""
+"""Providers of attempts, buffered until they are written to the database."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ LOCATION = "child runs"  # stands for the name of a resource; no parameter can h
 MAX_KNOWN_PARENTS = 1_000  # whose ancestors a worker remembers
 MAX_DEPTH = 10  # of a child run below the run that no job started
 RERUNNABLE = (RunState.COMPLETED, RunState.COMPLETED_WITH_ERRORS, RunState.FAILED)
-MIN_SHARED_DELAY, MAX_SHARED_DELAY = 15.0, 600.0  # seconds between two looks at a run that another request started
+MIN_SHARED_DELAY, MAX_SHARED_DELAY = 15.0, 600.0  # seconds between two polls of a run that another request started
 
 
 @dataclass(frozen=True)

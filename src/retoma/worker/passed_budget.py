@@ -17,10 +17,13 @@ def describe_passed_budget(passed: PassedBudget) -> ReviewReason:
 def _write_sentence(passed: PassedBudget) -> str:
     scope = f"{passed.tenant!r}" if passed.pipeline is None else f"{passed.pipeline!r} of {passed.tenant!r}"
     reserved = f", {_format(passed.reserved)} reserved by running attempts" if passed.reserved else ""
-    return (
+    used = (
         f"the budget of {scope} for {_name_period(passed)} is {_format(passed.limit)}: {_format(passed.spent)} spent"
-        f"{reserved}, and this step is estimated at {_format(passed.estimate)}"
+        f"{reserved}"
     )
+    if passed.estimate is None:
+        return f"{used}, so it is used up"
+    return f"{used}, and this step is estimated at {_format(passed.estimate)}"
 
 
 def _name_period(passed: PassedBudget) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from retoma.app import App
 from retoma.define.graph import Graph
-from retoma.define.provider_chain import ProviderChain
+from retoma.define.provider_chain import ProviderChain, SingleProvider
 from retoma.define.resources import PerWorker
 from retoma.engine import versions
 from retoma.engine.tenant_resources import TenantResources
@@ -118,9 +118,11 @@ class ServedVersions:
 
 
 async def _open_resource(value: Any, stack: AsyncExitStack) -> Any:
-    """Return the resource, opened if it is per worker; in a chain, each provider that is."""
+    """Return the resource, opened if it is per worker; as a provider too."""
     if isinstance(value, PerWorker):
         return await stack.enter_async_context(value.open())
+    if isinstance(value, SingleProvider):
+        return SingleProvider(value.name, await _open_resource(value.provider, stack))
     if isinstance(value, ProviderChain):
         providers = {name: await _open_resource(provider, stack) for name, provider in value}
         return ProviderChain(providers, switch_delay=value.switch_delay)

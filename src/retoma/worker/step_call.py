@@ -19,7 +19,7 @@ from retoma.define.graph import EdgeKind, Graph
 from retoma.define.items import SKIPPED, FailedItem, ItemCounts, Items
 from retoma.define.options import MAX_COST_LIMIT
 from retoma.define.pipeline import Pipeline
-from retoma.define.provider_chain import ProviderChain
+from retoma.define.provider_chain import ProviderChain, SingleProvider, unwrap_provider
 from retoma.define.step import Binding, Step
 from retoma.engine.claim_protocol import Claim
 from retoma.engine.outcomes import Success
@@ -61,16 +61,12 @@ class StepCall:
         _check_shape(pipeline, step, graph)
         reads = _list_reads(graph, step.name)
         self._readers = [(binding, _build_reader(pipeline, binding, reads)) for binding in step.bindings]
-        self.resources = {r.name: resources[r.name] for r in step.resources if r.name in resources}
+        self._set_resources({r.name: resources[r.name] for r in step.resources if r.name in resources})
         self.needs_tenant = any(isinstance(each, PerTenant) for each in self.resources.values())
         self._tenant: tuple[str, list[TenantConnections]] | None = None
-        self.chain, self._chain_name = _find_chain(self.resources)
         self.provider: ChainProvider | None = None
         self.checks_before_attempt = (
-            self.chain is not None
-            or self.needs_tenant
-            or step.policy.cost_limit is not None
-            or step.estimated_cost is not None
+            self.chain is not None or self._single_provider is not None or self.needs_tenant or step.may_charge
         )
         self.takes_input = any(binding.kind == "input" for binding in step.bindings)
         self.takes_item = any(binding.kind == "item" for binding in step.bindings)
@@ -87,18 +83,20 @@ class StepCall:
             values[binding.parameter] = binding.default if value is _MISSING else value
         return values
 
-    def estimate_micros(self, claim: Claim) -> int | None:
-        """Return what this attempt is expected to cost, in millionths of a US dollar.
-
-        None without an estimate, and for a step that does not run. Raise ValueError if it is no amount.
-        """
-        if self.step.estimated_cost is None:
-            return None
+    def build_arguments_if_called(self, claim: Claim) -> Arguments | None:
+        """Return the data parameters, or None if the function will not be called."""
         try:
             data = self.build_arguments(claim)
-        except DependencyMissing:
+            return data if self.step.should_run(data) else None
+        except Exception:  # noqa: BLE001  (application code; the attempt repeats this and reports the error)
             return None
-        if not self.step.should_run(data):
+
+    def estimate_micros(self, data: Arguments) -> int | None:
+        """Return what an attempt with this data is expected to cost, in millionths of a US dollar.
+
+        None without an estimate. Raise ValueError if it is no amount.
+        """
+        if self.step.estimated_cost is None:
             return None
         estimate = self.step.estimate_cost(data)
         is_number = isinstance(estimate, int | float | Decimal) and not isinstance(estimate, bool)
@@ -129,10 +127,21 @@ class StepCall:
     def with_tenant(self, tenant: str, built: Mapping[str, Built]) -> StepCall:
         """Return a copy for one attempt, whose function takes these resources of the job's tenant."""
         bound = copy(self)
-        bound.resources = self.resources | {name: each.resource for name, each in built.items()}
-        bound.chain, bound._chain_name = _find_chain(bound.resources)
+        bound._set_resources(self._given | {name: each.resource for name, each in built.items()})
         bound._tenant = (tenant, [each.connections for each in built.values()])
         return bound
+
+    def _set_resources(self, resources: dict[str, Any]) -> None:
+        self._given = resources
+        singles = [each.name for each in resources.values() if isinstance(each, SingleProvider)]
+        self._single_provider = singles[0] if len(singles) == 1 else None
+        self.resources = {name: unwrap_provider(each) for name, each in resources.items()}
+        self.chain, self._chain_name = _find_chain(self.resources)
+
+    @property
+    def provider_name(self) -> str | None:
+        """The name of the provider that the attempt uses: the one of its chain, or the single one; None without."""
+        return self._single_provider if self.provider is None else self.provider.name
 
     @property
     def account(self) -> str | None:

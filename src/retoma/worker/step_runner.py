@@ -187,19 +187,19 @@ class JobAttempt:
         step = self._step_call.step
         if step.policy.cost_limit is not None and (sentence := await self._explain_cost_limit(step.policy.cost_limit)):
             return build_failure_outcome(self.claim, COST_LIMIT, sentence)
-        if step.estimated_cost is not None and (prevented := await self._reserve_budget()):
+        if step.may_charge and (prevented := await self._reserve_budget()):
             return prevented
         if self._step_call.needs_tenant and (prevented := await self._bind_tenant()):
             return prevented
-        if self._step_call.chain is None:
-            return None
-        chosen = await choose_provider(self._runner.database, self._runner.breakers, self._step_call, self.claim)
-        if isinstance(chosen, Wait):
-            return outcomes.Returned(self.claim, chosen.delay, NO_PROVIDER)
-        self._step_call = self._step_call.with_provider(chosen)
-        self._runner.context_backends.attempt_providers.add(self.claim, chosen.name)
-        if self.span is not None:
-            self.span.provider = chosen.name
+        if self._step_call.chain is not None:
+            chosen = await choose_provider(self._runner.database, self._runner.breakers, self._step_call, self.claim)
+            if isinstance(chosen, Wait):
+                return outcomes.Returned(self.claim, chosen.delay, NO_PROVIDER)
+            self._step_call = self._step_call.with_provider(chosen)
+        if (name := self._step_call.provider_name) is not None:
+            self._runner.context_backends.attempt_providers.add(self.claim, name)
+            if self.span is not None:
+                self.span.provider = name
         return None
 
     async def _bind_tenant(self) -> Outcome | None:
@@ -231,13 +231,14 @@ class JobAttempt:
         )
 
     async def _reserve_budget(self) -> Outcome | None:
-        """Reserve the estimated cost. Return an outcome if a hard budget would be passed."""
+        """Reserve the estimated cost. Return an outcome if a hard budget would be passed, or is used up."""
+        data = self._step_call.build_arguments_if_called(self.claim)
+        if data is None:
+            return None
         try:
-            estimate = self._step_call.estimate_micros(self.claim)
+            estimate = self._step_call.estimate_micros(data)
         except Exception as error:  # noqa: BLE001  (the estimate is application code)
             return build_failure_outcome(self.claim, ESTIMATE_FAILED, error)
-        if estimate is None:
-            return None
         passed = await budgets.reserve(self._runner.database, self.claim.key, estimate)
         return None if passed is None else outcomes.OverBudget(self.claim, describe_passed_budget(passed))
 
@@ -258,7 +259,7 @@ class JobAttempt:
             previous_result=json.loads(previous_work.previous_result)
             if previous_work and previous_work.previous_result
             else None,
-            provider=None if self._step_call.provider is None else self._step_call.provider.name,
+            provider=self._step_call.provider_name,
             traceparent=None if self.span is None else self.span.context.traceparent,
             paths=await self._fetch_paths(),
             backend=self._runner.context_backends.create(claim, self._step_call),

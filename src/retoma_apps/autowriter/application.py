@@ -9,6 +9,7 @@ from typing import Any
 from retoma import App, ProviderChain, Settings
 from retoma.connections import TenantConnections
 from retoma.files import FileSettings, FileStore, create_file_store
+from retoma.providers import SingleProvider
 from retoma.translations import N_
 from retoma_apps.autowriter.checks import check_environment
 from retoma_apps.autowriter.demo import run_demo
@@ -42,9 +43,9 @@ CONNECTIONS = (
 
 def make_app(
     *,
-    llm: LanguageModel | ProviderChain,
-    images: Images | ProviderChain,
-    keywords: KeywordProvider | ProviderChain,
+    llm: LanguageModel | SingleProvider | ProviderChain,
+    images: Images | SingleProvider | ProviderChain,
+    keywords: KeywordProvider | SingleProvider | ProviderChain,
     open_blog: OpenBlog,
     files: FileStore,
     connected: Mapping[str, Callable[[TenantConnections], Any]] | None = None,
@@ -89,7 +90,9 @@ def make_app(
     )
 
 
-def _read_follows_notes(llm: LanguageModel | ProviderChain, images: Images | ProviderChain) -> FollowsNotes:
+def _read_follows_notes(
+    llm: LanguageModel | SingleProvider | ProviderChain, images: Images | SingleProvider | ProviderChain
+) -> FollowsNotes:
     return FollowsNotes(get_first_provider(llm).follows_notes, get_first_provider(images).follows_notes)
 
 

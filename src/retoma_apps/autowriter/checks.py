@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from retoma.checks import Finding
-from retoma_apps.autowriter.steps.writing.offline import OfflineWriter
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.keywords import KeywordProvider
 from retoma_apps.providers.llm import LanguageModel
@@ -13,7 +12,7 @@ from retoma_apps.providers.llm import LanguageModel
 
 def check_environment(llm: LanguageModel, images: Images, keywords: KeywordProvider) -> Iterator[Finding]:
     """Report what replaces the services without a key."""
-    if llm.provider.name == OfflineWriter.name:
+    if llm.provider.is_offline:
         yield Finding(
             "ok", "AutoWriter", "no language model: only a few bundled themes can be written", "set OPENROUTER_API_KEY"
         )

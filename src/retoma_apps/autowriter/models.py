@@ -271,7 +271,7 @@ class Finding(FrozenModel):
 
 
 class QualityReport(FrozenModel):
-    """`language` is the detected one, None if it could not be told. Reviewers do not edit it."""
+    """`language` is the detected one, None if it was not recognised. Reviewers do not edit it."""
 
     model_config = ConfigDict(json_schema_extra={"hidden": True})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, TypedDict
 
 from retoma import Context, File, GiveUp, Items, Pipeline, Pool, Retry, all_finished, exponential, hours, minutes
@@ -49,6 +50,7 @@ from retoma_apps.autowriter.steps.texts import make_slug, truncate
 from retoma_apps.autowriter.steps.writing.ask import write_part
 from retoma_apps.autowriter.steps.writing.offline import list_bundled_facts
 from retoma_apps.media.review_times import REVIEW_TIMES
+from retoma_apps.providers import estimates
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.keywords import KeywordProvider
 from retoma_apps.providers.llm import LanguageModel
@@ -68,18 +70,37 @@ _LONGEST_NOTE = 1_000
 
 class Limits(TypedDict):
     """The limits of a step that calls paid providers: of one attempt, and of all attempts with all providers together,
-    in time and in US dollars."""
+    in time and in US dollars. Budgets are checked with the estimated cost before each attempt."""
 
     pool: Pool
     timeout: timedelta
     total_timeout: timedelta
     cost_limit: float
+    estimated_cost: Decimal
 
 
-WRITING: Limits = {"pool": LLM_POOL, "timeout": minutes(5), "total_timeout": hours(2), "cost_limit": 2.0}
-WRITING_LONG: Limits = {**WRITING, "timeout": minutes(10)}
-KEYWORDS: Limits = {"pool": KEYWORDS_POOL, "timeout": minutes(2), "total_timeout": hours(2), "cost_limit": 0.5}
-DRAWING: Limits = {"pool": IMAGE_POOL, "timeout": minutes(5), "total_timeout": hours(2), "cost_limit": 1.0}
+WRITING: Limits = {
+    "pool": LLM_POOL,
+    "timeout": minutes(5),
+    "total_timeout": hours(2),
+    "cost_limit": 2.0,
+    "estimated_cost": estimates.ANSWER,
+}
+WRITING_LONG: Limits = {**WRITING, "timeout": minutes(10), "estimated_cost": 2 * estimates.ANSWER}
+KEYWORDS: Limits = {
+    "pool": KEYWORDS_POOL,
+    "timeout": minutes(2),
+    "total_timeout": hours(2),
+    "cost_limit": 0.5,
+    "estimated_cost": estimates.KEYWORDS,
+}
+DRAWING: Limits = {
+    "pool": IMAGE_POOL,
+    "timeout": minutes(5),
+    "total_timeout": hours(2),
+    "cost_limit": 1.0,
+    "estimated_cost": estimates.IMAGE,
+}
 
 article_mark = Pipeline("article_mark", Rejection)
 article = Pipeline(

@@ -39,6 +39,7 @@ from retoma_apps.autowriter.operations.details import (
     get_summary,
 )
 from retoma_apps.autowriter.operations.notifications import receive_notification, refresh_events
+from retoma_apps.autowriter.operations.overview import find_article_runs
 from retoma_apps.autowriter.pipeline import article
 from retoma_apps.autowriter.schemas import (
     BlogDetails,
@@ -130,12 +131,10 @@ async def list_jobs(
     before: UUID | None = None,
     limit: Limit = 20,
 ) -> dict[str, Any]:
-    runs = await articles.list_article_runs(by.client, blog_id=blog_id, state=state, before=before, limit=limit)
+    """With `state`, a page may have fewer articles than `limit` although `next` leads to more."""
+    runs, before = await find_article_runs(by.client, blog_id=blog_id, state=state, before=before, limit=limit)
     found = [await get_summary(by.client, run) for run in runs]
-    return {
-        "jobs": [_format_summary(each) for each in found if state in (None, each.state)],
-        "next": str(runs[-1].id) if len(runs) == limit else None,
-    }
+    return {"jobs": [_format_summary(each) for each in found], "next": None if before is None else str(before)}
 
 
 @job_router.get("/jobs/{job:uuid}", summary="Show an article with its results so far", response_model=JobDetails)
@@ -386,20 +385,26 @@ def _format_step(step: StepProgress, details: ArticleDetails) -> Mapping[str, An
         "providers": details.list_providers_of(step.step),
         "models": details.list_models_of(step.step),
         "failed_attempts": [_format_failure(each) for each in details.failures if each.step == step.step],
+        "successful_attempts": [_format_attempt(each) for each in details.successes if each.step == step.step],
     }
 
 
 def _format_failure(event: Event) -> dict[str, Any]:
     error = event.data
+    return _format_attempt(event) | {
+        "code": standard_code(str(error.get("code") or "ERROR")),
+        "message": error.get("message"),
+        "next_provider": error.get("next_provider"),
+    }
+
+
+def _format_attempt(event: Event) -> dict[str, Any]:
     return {
         "item": event.item or None,
         "revision": event.revision,
         "attempt": event.attempt,
         "at": event.at.isoformat(),
-        "code": standard_code(str(error.get("code") or "ERROR")),
-        "message": error.get("message"),
-        "provider": error.get("provider"),
-        "next_provider": error.get("next_provider"),
+        "provider": (event.data or {}).get("provider"),
     }
 
 
@@ -410,6 +415,7 @@ async def _format_import(by: Principal, run: Run) -> dict[str, Any]:
         "state": run.state,
         "lines": {str(state): count for state, count in progress.totals.states.items()},
         "needs_review": progress.in_review,
+        "cost_micros": await imports.get_import_cost(by.client, run),
         "skipped_lines": run.input["skipped_lines"],
         "created_at": run.created_at.isoformat(),
         "end_time": _format_time(run.ended_at),

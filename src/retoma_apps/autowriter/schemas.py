@@ -47,14 +47,17 @@ class JobDecisionRequest(BaseModel):
     seen: int | None = Field(None, ge=1, description="The `revision` of the review that the person saw.")
 
 
-class FailedAttempt(BaseModel):
+class SuccessfulAttempt(BaseModel):
     item: str | None = Field(description="The type of the image, for images.")
     revision: int
     attempt: int | None
     at: Timestamp
+    provider: str | None = Field(description="The provider that it used, if the step needs one.")
+
+
+class FailedAttempt(SuccessfulAttempt):
     code: str
     message: str | None
-    provider: str | None = Field(description="The provider of a chain that it used; null without a chain.")
     next_provider: str | None = Field(description="The provider to which the job moved on, if it did.")
 
 
@@ -68,6 +71,7 @@ class StepDetails(BaseModel):
     providers: list[str] = Field(description="The providers that it has used, as charges name them.")
     models: list[str] = Field(description="The models, or other resources, of these providers that it has used.")
     failed_attempts: list[FailedAttempt] = Field(description="In order, of all revisions.")
+    successful_attempts: list[SuccessfulAttempt] = Field(description="In order, of all revisions.")
 
 
 class ErrorDetails(BaseModel):
@@ -170,6 +174,7 @@ class ImportDetails(BaseModel):
     needs_review: int = Field(
         description="How many of the articles that it started wait for a decision. Their lines count as running."
     )
+    cost_micros: int = Field(description="Millionths of a US dollar, of the articles that it started.")
     skipped_lines: list[int]
     created_at: Timestamp
     end_time: Timestamp | None

@@ -8,6 +8,7 @@ from retoma import Context, Isolation, Items, Pipeline, Pool, Retry, all_finishe
 from retoma_apps.classifier.models import MOST_RETRIES, Batch, Classification, Criteria, Document, Summary, Text
 from retoma_apps.classifier.steps.labelling import Labeller
 from retoma_apps.classifier.steps.reading import Unreadable, read_path
+from retoma_apps.providers import estimates
 
 LLM = Pool("llm", capacity=8)
 RETRY = Retry(MOST_RETRIES, backoff=exponential(5, factor=2))  # a project may allow fewer, never more
@@ -52,7 +53,13 @@ def text(document: Document, *, ctx: Context) -> Text:
 
 
 @classification.each(
-    documents, pool=LLM, timeout=DOCUMENT_LIMIT, work_limit=DOCUMENT_LIMIT, retry=RETRY, continues=text
+    documents,
+    pool=LLM,
+    timeout=DOCUMENT_LIMIT,
+    work_limit=DOCUMENT_LIMIT,
+    retry=RETRY,
+    continues=text,
+    estimated_cost=estimates.SHORT_ANSWER,
 )
 async def label(text: Text, criteria: Criteria, *, labeller: Labeller, ctx: Context) -> Classification:
     return await labeller.label(text, criteria, ctx)

@@ -17,6 +17,7 @@ from retoma_apps.gpu.metrics import POOL
 from retoma_apps.gpu.models import AddAudioRun, CaptionRun, Img2VidRun, Submission
 from retoma_apps.gpu.settings import Rules
 from retoma_apps.gpu.states import job_id
+from retoma_apps.gpu.steps.estimates import estimate_clips, estimate_lone_clip, estimate_operation
 from retoma_apps.gpu.steps.image_chunks import (
     Clips,
     Fault,
@@ -54,7 +55,7 @@ def parts(images: list[Image], *, rules: Rules) -> list[ImageChunk]:
     return split_into_chunks(images, rules.settings.gpu_part_seconds)
 
 
-@img2vid.each(parts, pool=GPU, retry=RETRY, on_failure="stop")
+@img2vid.each(parts, pool=GPU, retry=RETRY, on_failure="stop", estimated_cost=estimate_clips)
 async def clips(
     part: ImageChunk,
     images: list[Image],
@@ -89,7 +90,7 @@ def leftovers(clips: Items[Clips]) -> list[Fault]:
     return [fault for part in clips for fault in part.failed]
 
 
-@img2vid.each(leftovers, key="id", pool=GPU, retry=RETRY_ONCE)
+@img2vid.each(leftovers, key="id", pool=GPU, retry=RETRY_ONCE, estimated_cost=estimate_lone_clip)
 async def lone_clip(
     leftover: Fault,
     images: list[Image],
@@ -116,7 +117,7 @@ def videos(images: list[Image], clips: Items[Clips], lone_clip: Items[Video]) ->
     return order_by_image(images, [*(video for part in clips for video in part.videos), *lone_clip])
 
 
-@caption.step(pool=GPU, retry=RETRY)
+@caption.step(pool=GPU, retry=RETRY, estimated_cost=estimate_operation("caption"))
 async def captioned(
     video_url: str,
     subtitles: list[Segment] | str | None,
@@ -132,7 +133,7 @@ async def captioned(
     return _parse_output(await _render_or_give_up("caption", {"prefix": _prefix(ctx), **request}, host, rules, ctx))
 
 
-@addaudio.step(pool=GPU, retry=RETRY)
+@addaudio.step(pool=GPU, retry=RETRY, estimated_cost=estimate_operation("addaudio"))
 async def with_audio(
     video_url: str, audio_url: str, volume: float, *, host: GpuHost, rules: Rules, ctx: Context
 ) -> Output:

@@ -14,12 +14,10 @@ from retoma_apps.providers.gpu import Operation
 Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
-def _json_name(name: str) -> str:
-    return name if name in ("id_roteiro", "video_url") else to_camel(name)
-
-
 class CamelCaseModel(BaseModel):
-    model_config = ConfigDict(alias_generator=_json_name)
+    model_config = ConfigDict(
+        alias_generator=lambda name: name if name in ("id_roteiro", "video_url") else to_camel(name)
+    )
 
 
 class JobAccepted(CamelCaseModel):

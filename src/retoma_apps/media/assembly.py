@@ -118,9 +118,10 @@ def _plan_segments(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Segme
     for first in range(0, max(len(takes) - 1, 1), SHOTS_PER_SEGMENT):
         part = takes[first : first + SHOTS_PER_SEGMENT + 1]
         if first:
-            part[0] = _second_half(part[0], lengths[first][1])
+            middle = _middle(part[0], lengths[first][1])
+            part[0] = replace(part[0], skip=middle, frames=part[0].frames - middle)
         if first + SHOTS_PER_SEGMENT + 1 < len(takes):
-            part[-1] = _first_half(part[-1], lengths[first + SHOTS_PER_SEGMENT][1])
+            part[-1] = replace(part[-1], frames=_middle(part[-1], lengths[first + SHOTS_PER_SEGMENT][1]), fade=0)
         start = segments[-1].start + segments[-1].frames if segments else 0
         segments.append(_Segment(start, sum(take.frames - take.fade for take in part), tuple(part)))
     return segments
@@ -134,14 +135,6 @@ def _plan_takes(lengths: Sequence[tuple[int, int]], fade: int) -> list[_Take]:
         _Take(shot, 0, lead + length + tail, after)
         for (shot, length), lead, tail, after in zip(lengths, leads, tails, [*fades, 0], strict=True)
     ]
-
-
-def _first_half(take: _Take, length: int) -> _Take:
-    return replace(take, frames=_middle(take, length), fade=0)
-
-
-def _second_half(take: _Take, length: int) -> _Take:
-    return replace(take, skip=_middle(take, length), frames=take.frames - _middle(take, length))
 
 
 def _middle(take: _Take, length: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from retoma import Client
 from retoma.errors import NotFound
+from retoma.server import Principal, Problem
 from retoma_apps.media.models import Channel
 
 
@@ -19,3 +20,9 @@ async def get_channel_and_revision(client: Client, name: str) -> tuple[Channel, 
     except NotFound:
         return Channel(), 0
     return Channel.model_validate(profile.value), profile.revision
+
+
+def check_own_channel(by: Principal, channel: str) -> None:
+    """Raise a Problem (404) for a channel that the principal does not see."""
+    if not by.sees(channel):
+        raise Problem(404, "NOT_FOUND", f"there is no channel {channel!r}")

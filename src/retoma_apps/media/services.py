@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from retoma import GiveUp, Settings
 from retoma.connections import TenantConnections
 from retoma.files import FileSettings, FileStore, create_file_store
-from retoma_apps.providers import speech, youtube
+from retoma_apps.providers import footage, images, llm, speech, youtube
+from retoma_apps.providers.chains import build_per_tenant, chain_providers, compose
+from retoma_apps.providers.images import Images
+from retoma_apps.providers.llm import Usage, make_model_name
+from retoma_apps.providers.provider import Provider
 from retoma_apps.providers.speech import Speech, azure, default_voice, elevenlabs, find_speaker
+from retoma_apps.providers.topics import Topic
 from retoma_apps.providers.youtube import OpenChannel
+
+UsageCallback = Callable[[Usage], None]
+
+
+class FilmWriter(Protocol):
+    """Charges name a writer by `provider` and `name`, which is the model. `is_offline` says whether it runs on this
+    machine, without a service. `topics` are the only ones that it can write about; None if it can write about any."""
+
+    provider: str
+    name: str
+    is_offline: bool
+
+    @property
+    def topics(self) -> Sequence[Topic] | None: ...
+
+
+_PROVIDERS: dict[str, Sequence[type[Provider]]] = {
+    "writer": llm.PROVIDERS,
+    "speech": speech.PROVIDERS,
+    "footage": footage.PROVIDERS,
+    "images": images.PROVIDERS,
+    "youtube": youtube.PROVIDERS,
+}
+VARIABLES = {what: tuple(name for each in known for name in each.variables) for what, known in _PROVIDERS.items()}
+W = TypeVar("W", bound=FilmWriter)
 
 
 @dataclass(frozen=True)
@@ -39,15 +69,6 @@ class FilmServices:
         """Return the same services with the voices and the channels of a tenant's connections."""
         return replace(self, **_read_connected(connections, watch_url))
 
-    def list_offline(self, **own: bool) -> tuple[str, ...]:
-        """Return the names of the services that this machine replaces, of these and of an application's `own`."""
-        offline = {
-            **own,
-            "speech": all(provider.is_offline for provider in self.voices.values()),
-            "youtube": self.channel("").is_offline,
-        }
-        return tuple(name for name, is_offline in offline.items() if is_offline)
-
     def find_voice(self, name: str, language: str) -> tuple[Speech, str, str]:
         """Return the voice's provider, its name there and its public name; without a name, the language's default
         voice."""
@@ -74,6 +95,61 @@ class FilmServices:
 
     def find_session(self, mark: str) -> None:
         """Return None: an upload session that was not recorded has received no byte, so it leaves nothing behind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenFilmServices(FilmServices, Generic[W]):
+    """The spare writers and image services replace the first one if it fails; steps take them as the resources `writer`
+    and `images`."""
+
+    writer: W
+    images: Images
+    spare_writers: Sequence[W] = ()
+    spare_images: Sequence[Images] = ()
+
+    @property
+    def offline_services(self) -> tuple[str, ...]:
+        """The names of the services that are replaced by this machine."""
+        return self.list_offline()
+
+    def list_offline(self, **own: bool) -> tuple[str, ...]:
+        """Return the names of the services that this machine replaces, of these and of an application's `own`."""
+        offline = {
+            "writer": self.writer.is_offline,
+            **own,
+            "images": self.images.is_offline,
+            "speech": all(provider.is_offline for provider in self.voices.values()),
+            "youtube": self.channel("").is_offline,
+        }
+        return tuple(name for name, is_offline in offline.items() if is_offline)
+
+    @property
+    def offline_variables(self) -> dict[str, tuple[str, ...]]:
+        """The variables that would configure a service, by the name of each that is replaced by this machine."""
+        return {service: VARIABLES[service] for service in self.offline_services}
+
+    def chain_writers(self) -> Any:
+        return chain_providers(
+            [self.writer, *self.spare_writers], lambda each: make_model_name(each.provider, each.name)
+        )
+
+    def chain_images(self) -> Any:
+        return chain_providers([self.images, *self.spare_images])
+
+
+def build_resources(
+    services: WrittenFilmServices[Any], build: Callable[[TenantConnections], Any] | None
+) -> dict[str, Any]:
+    """Return the resources of the steps. `build` returns the services with the connections of a tenant."""
+
+    def per_tenant(use: Callable[[WrittenFilmServices[Any]], Any]) -> Any:
+        return build_per_tenant(build and compose(use, build), use(services))
+
+    return {
+        "services": build_per_tenant(build, services),
+        "writer": per_tenant(WrittenFilmServices.chain_writers),
+        "images": per_tenant(WrittenFilmServices.chain_images),
+    }
 
 
 def read_film_services(watch_url: str) -> FilmServices:

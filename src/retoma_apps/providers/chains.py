@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from retoma import ProviderChain
 from retoma.connections import PerTenant, TenantConnections
+from retoma.providers import SingleProvider
 
 
 class Service(Protocol):
@@ -18,10 +19,12 @@ P = TypeVar("P")
 S = TypeVar("S", bound=Service)
 
 
-def chain_providers(providers: Sequence[P], get_name: Callable[[Any], str] = attrgetter("name")) -> P | ProviderChain:
-    """Return a chain in this order. A single provider stays as it is: while it is down, its jobs wait for it."""
+def chain_providers(
+    providers: Sequence[Any], get_name: Callable[[Any], str] = attrgetter("name")
+) -> SingleProvider | ProviderChain:
+    """Return a chain in this order. A single provider is no chain: while it is down, its jobs wait for it."""
     if len(providers) == 1:
-        return providers[0]
+        return SingleProvider(get_name(providers[0]), providers[0])
     return ProviderChain({get_name(each): each for each in providers})
 
 
@@ -35,11 +38,16 @@ def compose(use: Callable[[Any], Any], build: Callable[[TenantConnections], Any]
     return lambda connections: use(build(connections))
 
 
-def get_first_provider(resource: P | ProviderChain) -> P:
-    """Return the preferred provider of a resource that `chain_providers` has returned."""
-    if not isinstance(resource, ProviderChain):
-        return resource
-    provider: P = resource.get_provider(resource.names[0])
+def get_first_provider(resource: P | SingleProvider | ProviderChain) -> P:
+    """Return the preferred provider of a resource that `chain_providers` has returned, or a provider as it is."""
+    provider: P
+    match resource:
+        case ProviderChain():
+            provider = resource.get_provider(resource.names[0])
+        case SingleProvider():
+            provider = resource.provider
+        case _:
+            provider = resource
     return provider
 
 

@@ -61,8 +61,8 @@ class HttpService(Generic[SettingsType]):
     def from_connection(cls, values: Mapping[str, str]) -> Self:
         """Return the service with the values of a connection; settings that it lacks are those of the environment.
 
-        Whoever enters the address of a connection administers a tenant, not this machine: it must be public, or one of
-        RETOMA_ALLOW_HOSTS.
+        The person who enters the address of a connection administers a tenant, not this machine: it must be public, or
+        one of RETOMA_ALLOW_HOSTS.
         """
         fields = cls.settings_type.model_fields.items()
         # No secret of the environment belongs to this account, or may be sent to its address.

@@ -7,6 +7,7 @@ from typing import Any
 from retoma import Context, Items, Pipeline, Pool, Retry, all_finished, exponential, hours, minutes
 from retoma_apps.media.models import Language
 from retoma_apps.media.review_times import REVIEW_TIMES
+from retoma_apps.providers import estimates
 from retoma_apps.providers.images import Images
 from retoma_apps.stories.models import (
     Approval,
@@ -43,7 +44,7 @@ SCENE_STEPS = ("generate_image", "generate_audio", "translate_scene")
 story = Pipeline("story", Brief, title="{topic}", queue="generate_script", retry=Retry(3, backoff=exponential(5)))
 
 
-@story.step(queue="generate_script", pool=WRITER, timeout=minutes(10))
+@story.step(queue="generate_script", pool=WRITER, timeout=minutes(10), estimated_cost=estimates.ANSWER)
 async def generate_script(
     topic: str,
     scenes: int,
@@ -93,6 +94,7 @@ async def generate_audio(
     pool=WRITER,
     timeout=minutes(10),
     on_failure="continue",
+    estimated_cost=estimates.SHORT_ANSWER,
 )
 async def translate_scene(
     scene: Scene, target: str, topic: str, language: Language, *, writer: StoryWriter, ctx: Context
@@ -137,7 +139,14 @@ async def generate_thumbnails(
     return await film.draw_thumbnails(topic, generate_script, generate_image, ctx)
 
 
-@story.step(queue="generate_metadata", after=render_video, pool=WRITER, timeout=minutes(10), feedback=refuse_feedback)
+@story.step(
+    queue="generate_metadata",
+    after=render_video,
+    pool=WRITER,
+    timeout=minutes(10),
+    feedback=refuse_feedback,
+    estimated_cost=estimates.ANSWER,
+)
 async def generate_metadata(
     topic: str,
     language: Language,

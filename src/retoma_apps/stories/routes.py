@@ -22,6 +22,7 @@ from retoma.server import (
     require_scope,
 )
 from retoma_apps.media import topic_list
+from retoma_apps.media.channels import check_own_channel
 from retoma_apps.media.models import Language
 from retoma_apps.media.topic_list import TopicList
 from retoma_apps.stories.models import Approval, Order
@@ -63,7 +64,7 @@ class SceneRerun(BaseModel):
 
 @router.post("", status_code=202, summary="Order a story", response_model=Story)
 async def order_story(order: Order, by: Writer, key: Key = None) -> Response:
-    _check_own_channel(by, order.channel)
+    check_own_channel(by, order.channel)
     services: Services = await by.client.get_resource("services", tenant=order.channel)
     try:
         run = await stories.order_story(by.client, order, services.writer, key=key)
@@ -157,11 +158,6 @@ async def rerun_scene(
     run = await get_story_run(by.client, story_id)
     await stories.rerun_scene(by.client, run, scene_id, body.parts if body else (), by=by.name, key=key)
     return await _describe_details(by, await by.client.runs.get(run.id), request)
-
-
-def _check_own_channel(by: Principal, channel: str) -> None:
-    if not by.sees(channel):
-        raise Problem(404, "NOT_FOUND", f"there is no channel {channel!r}")
 
 
 async def _describe_run(by: Principal, run: Run) -> dict[str, Any]:

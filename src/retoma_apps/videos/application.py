@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from retoma import App
 from retoma.checks import check_extra
 from retoma.connections import TenantConnections
 from retoma.translations import N_
 from retoma_apps.media.services import CONNECTIONS as FILM_CONNECTIONS
-from retoma_apps.media.services import read_film_services
+from retoma_apps.media.services import build_resources, read_film_services
 from retoma_apps.providers import footage, images
-from retoma_apps.providers.chains import build_per_tenant, chain_providers, compose, prefer_services
+from retoma_apps.providers.chains import prefer_services
 from retoma_apps.providers.ffmpeg import check_ffmpeg
 from retoma_apps.providers.footage import pexels
 from retoma_apps.providers.images import openai
-from retoma_apps.providers.llm import configured_models, make_model_name, openrouter
+from retoma_apps.providers.llm import configured_models, openrouter
 from retoma_apps.videos.demo import run_demo
 from retoma_apps.videos.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.videos.pages.pages import REVIEW_ASIDES, REVIEW_TEMPLATES, STATIC, TEMPLATES, WATCH_URL, create_pages
@@ -47,11 +46,7 @@ def make_app(services: Services, build: Callable[[TenantConnections], Services] 
         title=N_("Videos"),
         description=N_("From a topic to a published video, with four reviews on the way."),
         pipelines=[longform, video_batch],
-        resources={
-            "services": build_per_tenant(build, services),
-            "writer": build_per_tenant(build and compose(_chain_writers, build), _chain_writers(services)),
-            "images": build_per_tenant(build and compose(_chain_images, build), _chain_images(services)),
-        },
+        resources=build_resources(services, build),
         connections=CONNECTIONS,
         routes=[router],
         pages=create_pages(services),
@@ -67,16 +62,6 @@ def make_app(services: Services, build: Callable[[TenantConnections], Services] 
         demo=partial(run_demo, services),
         checks=lambda: [check_extra("media"), check_ffmpeg()],
     )
-
-
-def _chain_writers(services: Services) -> Any:
-    return chain_providers(
-        [services.writer, *services.spare_writers], lambda each: make_model_name(each.provider, each.name)
-    )
-
-
-def _chain_images(services: Services) -> Any:
-    return chain_providers([services.images, *services.spare_images])
 
 
 def from_environment() -> App:

@@ -36,7 +36,7 @@ from retoma_apps.videos.models import (
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps import estimates, feedback_checks, footage, narration, publishing, thumbnails
 from retoma_apps.videos.steps.feedback_history import append_feedback, find_previous_result
-from retoma_apps.videos.steps.writing.port import Writer
+from retoma_apps.videos.steps.writing.port import Writer, WritingRequest
 
 MOST_FACTS = 30
 # Shared by all channels. None may use all of it: one channel's backlog must not block the others.
@@ -73,9 +73,8 @@ async def research(
     feedback = append_feedback(previous.feedback_history if previous else [], ctx)
 
     async def find_facts() -> list[dict[str, Any]]:
-        found = await writer.research(
-            brief, known, feedback, on_usage=lambda usage: usage.charge(ctx, writer.provider, writer.name)
-        )
+        request = WritingRequest(brief, known, feedback)
+        found = await writer.research(request, on_usage=lambda usage: usage.charge(ctx, writer.provider, writer.name))
         return [fact.model_dump() for fact in found]
 
     facts = [*known, *map(Fact.model_validate, await ctx.once("research", find_facts))]
@@ -98,13 +97,8 @@ async def script_generation(
     feedback = append_feedback([*followed, *(note for note in research.feedback_history if note not in followed)], ctx)
 
     async def write() -> dict[str, Any]:
-        written = await writer.script(
-            brief,
-            research.facts,
-            feedback_history=feedback,
-            previous=previous if feedback != followed else None,
-            on_usage=lambda usage: usage.charge(ctx, writer.provider, writer.name),
-        )
+        request = WritingRequest(brief, research.facts, feedback, previous if feedback != followed else None)
+        written = await writer.script(request, on_usage=lambda usage: usage.charge(ctx, writer.provider, writer.name))
         return written.model_dump()
 
     script = Script.model_validate(await ctx.once("script", write))

@@ -28,8 +28,8 @@ from retoma.server import (
     to_problem,
 )
 from retoma_apps.media import topic_list
+from retoma_apps.media.channels import check_own_channel, get_channel_and_revision
 from retoma_apps.media.channels import get_channel as load_channel
-from retoma_apps.media.channels import get_channel_and_revision
 from retoma_apps.media.models import Channel, ChannelName, Language
 from retoma_apps.media.topic_list import TopicList
 from retoma_apps.media.voices import check_voice
@@ -95,7 +95,7 @@ class BatchApproval(BaseModel):
 
 @router.post("/videos", status_code=202, summary="Order a video", response_model=Video)
 async def order_video(order: Order, by: Writer, key: Key = None) -> Response:
-    _check_own_channel(by, order.channel)
+    check_own_channel(by, order.channel)
     services: Services = await by.client.get_resource("services", tenant=order.channel)
     with _name_missing_model():
         video = await channels.start_video(by.client, order, services.writer, key=key)
@@ -131,7 +131,7 @@ async def get_video(video: UUID, by: Reader) -> dict[str, Any]:
 @router.post("/videos/batches", status_code=202, summary="Order many videos", response_model=Batch)
 async def order_batch(order: BatchOrder, by: Writer, key: BatchKey = None) -> Response:
     for video in order.videos:
-        _check_own_channel(by, video.channel)
+        check_own_channel(by, video.channel)
     with _name_missing_model():
         batch = await batches.start_batch(by.client, order, key=key)
     shown = await _describe_batch(by, await by.client.runs.get(batch))
@@ -154,13 +154,13 @@ async def get_batch(batch: UUID, by: Reader) -> dict[str, Any]:
 
 @router.get("/channels/{channel}", summary="Get a channel's settings")
 async def get_channel(channel: ChannelName, by: Reader) -> Channel:
-    _check_own_channel(by, channel)
+    check_own_channel(by, channel)
     return await load_channel(by.client, channel)
 
 
 @router.put("/channels/{channel}", summary="Change a channel's settings")
 async def set_channel(channel: ChannelName, body: Channel, by: Writer) -> Channel:
-    _check_own_channel(by, channel)
+    check_own_channel(by, channel)
     stored, revision = await get_channel_and_revision(by.client, channel)
     body = _keep_account(body, stored, by)
     services: Services = await by.client.get_resource("services", tenant=channel)
@@ -310,11 +310,6 @@ def _name_missing_model() -> Iterator[None]:
         yield
     except NeedsLanguageModel as error:
         raise Problem(422, "NEEDS_LANGUAGE_MODEL", str(error)) from error
-
-
-def _check_own_channel(by: Principal, channel: str) -> None:
-    if not by.sees(channel):
-        raise Problem(404, "NOT_FOUND", f"there is no channel {channel!r}")
 
 
 def _keep_account(channel: Channel, stored: Channel, by: Principal) -> Channel:

@@ -12,10 +12,11 @@ import pytest
 
 from retoma import ProviderChain, hours
 from retoma.define.connections import get_default
-from retoma.errors import ProviderRejected
+from retoma.errors import ProviderDown, ProviderRejected
+from retoma.providers import SingleProvider
 from retoma.store.database import Database
 from retoma_apps.autowriter.application import from_environment
-from retoma_apps.providers.chains import chain_providers
+from retoma_apps.providers.chains import chain_providers, get_first_provider
 from retoma_apps.providers.images.errors import ImageUnavailable
 from retoma_apps.providers.keywords import KeywordsError, OfflineKeywords
 from retoma_apps.providers.llm import LanguageModel, Usage
@@ -36,7 +37,7 @@ async def open_app(database: Database, tmp_path: Path) -> OpenApp:
 
 
 def make_models(*writers: Writer) -> list[LanguageModel]:
-    return [LanguageModel(writer, name) for writer, name in zip(writers, ("first", "second"), strict=True)]
+    return [LanguageModel(writer, name) for writer, name in zip(writers, ("first", "second"), strict=False)]
 
 
 def find_step(shown: dict[str, Any], name: str) -> dict[str, Any]:
@@ -67,7 +68,23 @@ async def test_every_attempt_says_which_provider_it_used_and_why_it_moved_on(ope
             (FIRST, None, "LLM_TIMEOUT"),
             (FIRST, SECOND, "LLM_TIMEOUT"),
         ]
+        (succeeded,) = step["successful_attempts"]
+        assert (succeeded["attempt"], succeeded["revision"], succeeded["provider"]) == (4, 1, SECOND)
         assert (step["providers"], step["models"]) == (["writer"], ["second"])
+
+
+async def test_the_attempts_of_a_single_model_name_it_and_wait_while_it_is_down(open_app: OpenApp) -> None:
+    only = Writer()
+    only.errors = [TIMEOUT, *[ProviderDown("down", delay=60)] * 3]
+    async with open_app(llm=chain_providers(make_models(only))) as app:
+        run = await app.write()
+        assert await app.get_state(run.id) == "done"
+        step = find_step(await app.show(run.id), "brief_created")
+        assert [(each["code"], each["provider"]) for each in step["failed_attempts"]] == [
+            ("LLM_TIMEOUT", FIRST),
+            *[("PROVIDER_DOWN", FIRST)] * 3,
+        ]
+        assert [(each["attempt"], each["provider"]) for each in step["successful_attempts"]] == [(2, FIRST)]
 
 
 async def test_a_model_that_rejects_our_key_is_left_at_once(open_app: OpenApp) -> None:
@@ -186,8 +203,10 @@ def test_the_variables_name_the_providers_of_each_chain(configured: pytest.Monke
 
 def test_nothing_offline_replaces_a_model_or_an_image_service(configured: pytest.MonkeyPatch) -> None:
     resources = {name: get_default(each) for name, each in from_environment().resources.items()}
-    assert resources["llm"].provider.name == "openrouter"
-    assert resources["images"].name == "openai"
+    assert (resources["llm"], resources["images"]) == (
+        SingleProvider("openrouter-openai-gpt-5-mini", get_first_provider(resources["llm"])),
+        SingleProvider("openai", get_first_provider(resources["images"])),
+    )
 
 
 class PaidKeywords(OfflineKeywords):

@@ -17,11 +17,14 @@ import pytest
 from retoma.files import FileSettings, create_file_store
 from retoma.store.database import Database
 from retoma_apps.autowriter import services
-from retoma_apps.autowriter.operations import imports
+from retoma_apps.autowriter.operations import imports, overview
+from retoma_apps.autowriter.pages.imports import LINES_PER_PAGE
+from retoma_apps.autowriter.pipeline import LLM_POOL
 from retoma_apps.autowriter.steps.csv_file import MAX_ROWS, ParsedFile, parse_csv
 from retoma_apps.providers.llm.errors import LlmUnavailable
-from tests.apps.autowriter.samples import HEADER, LINE, REQUEST
-from tests.apps.autowriter.writer_app import WriterApp
+from tests.apps.autowriter.samples import HEADER, LINE, REQUEST, make_request
+from tests.apps.autowriter.writer_app import COST, WriterApp
+from tests.server.pages.visitor import Visitor, visible_text
 
 OTHER_LINE = LINE.replace("400", "390")
 FEW = 10  # statements that loops of the server may send meanwhile
@@ -204,6 +207,19 @@ def count_statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield statements
 
 
+async def test_an_import_shows_the_cost_of_the_articles_that_it_started(writer_app: WriterApp) -> None:
+    await writer_app.write()  # it was paid for before
+    _, started = await upload(writer_app, f"{HEADER}\n{LINE}\n{OTHER_LINE}\n")
+    assert started["cost_micros"] == 0
+    await writer_app.work()
+    cost = 9 * COST
+    assert (await show(writer_app, started))["cost_micros"] == cost
+    visitor = Visitor(writer_app.api)
+    await visitor.log_in()
+    page = visible_text(await visitor.get(f"/articles/imports/{started['import_id']}"))
+    assert f"US$ {cost / 1_000_000:.4f}".rstrip("0") in " ".join(page.split())
+
+
 async def test_a_failed_article_fails_its_line_and_no_other(writer_app: WriterApp) -> None:
     text = f"{HEADER}\n{LINE}\n{LINE.replace('Café e cafeína', 'Direito civil')}\n"
     _, started = await upload(writer_app, text)
@@ -291,6 +307,48 @@ async def test_a_worker_parses_a_file_once_for_all_its_lines(writer_app: WriterA
             await worker.record_outcomes(await worker.attempt(await worker.claim(500)))
     assert sum((await show(writer_app, started))["lines"].values()) == MAX_ROWS
     assert calls["parsed by workers"] == 1
+
+
+async def test_lists_are_shown_with_as_few_statements_among_many_articles(
+    writer_app: WriterApp, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "_BATCH_SIZE", 100)
+    visitor = Visitor(writer_app.api)
+    await visitor.log_in()
+    running = str(await writer_app.start(make_request(theme="Café e chá")))
+    async with writer_app.api.sandbox.manual_worker() as worker:
+        await worker.record_outcomes(await worker.attempt(await worker.claim(1)))
+    await writer_app.client.pools.update(LLM_POOL.name, capacity=0)  # the other articles stay pending
+    counts = []
+    for number in (LINES_PER_PAGE + 1, 220):
+        _, started = await upload(writer_app, make_file(number))
+        await start_articles(writer_app, number)
+        await visitor.get("/articles/")  # it measures the metrics, which it keeps for a while
+        counted = []
+        for show, path in (
+            (writer_app.api.get, "/autowriter/jobs?state=running"),
+            (visitor.get, "/articles/?state=running"),
+            (visitor.get, f"/articles/imports/{started['import_id']}"),
+            (writer_app.api.get, f"/autowriter/imports/{started['import_id']}"),
+        ):
+            calls.clear()
+            answer = await show(path)
+            assert answer.status_code == 200
+            counted.append(calls["statements"])
+        counts.append(counted)
+        found = (await writer_app.api.get("/autowriter/jobs?state=running")).json()
+        assert ([each["job_id"] for each in found["jobs"]], found["next"]) == ([running], None)
+    assert all(many <= few + FEW for few, many in zip(*counts, strict=True)), counts
+
+
+async def start_articles(writer_app: WriterApp, lines: int) -> None:
+    """Do the steps of an import, of which the last one starts the articles."""
+    async with writer_app.api.sandbox.manual_worker() as worker:
+        done = 0
+        while done < 1 + 2 * lines:
+            claims = await worker.claim(500)
+            await worker.record_outcomes(await worker.attempt(claims))
+            done += len(claims)
 
 
 def make_file(lines: int) -> str:

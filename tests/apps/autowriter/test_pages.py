@@ -658,7 +658,7 @@ async def test_pages_need_a_login_and_forms_their_token(pages: WriterPages) -> N
 async def test_without_a_model_the_preview_refuses_lines_that_cannot_be_written(
     pages: WriterPages, language: str, sentence: str
 ) -> None:
-    pages.app.writer.name = "offline"
+    pages.app.writer.is_offline = True
     for page in ("new", "imports"):
         assert "coffee (English), sleep (English), café" in await pages.read(page)
     preview = await pages.upload(LINE, LINE.replace("Café e cafeína", "Chá verde"))
@@ -682,7 +682,7 @@ async def test_without_a_model_the_preview_refuses_lines_that_cannot_be_written(
 async def test_without_a_model_the_form_refuses_a_theme_that_cannot_be_written(
     pages: WriterPages, language: str, sentence: str
 ) -> None:
-    pages.app.writer.name = "offline"
+    pages.app.writer.is_offline = True
     token = token_of(await pages.visitor.get("/articles/imports"))
     fields = {**ARTICLE_FORM, "csrf": token, "theme": "Chá verde"}
     answer = await pages.visitor.post("/articles/new", fields, Accept_Language=language)
@@ -731,3 +731,12 @@ async def test_a_failed_line_says_why_in_the_readers_language(pages: WriterPages
     shown = await pages.read(address, language)
     assert sentence in shown
     assert "ended as failed" not in shown
+
+
+async def test_an_article_over_the_budget_of_its_blog_says_so(pages: WriterPages) -> None:
+    await pages.app.client.budgets.set("saude", "month", 0)
+    run = (await pages.app.write()).id
+    shown = await pages.app.show(run)
+    assert (shown["state"], shown["error"]["code"], shown["error"]["actor"]) == ("needs_review", "BUDGET", "operator")
+    assert pages.app.writer.calls == []
+    assert "The step would exceed a budget of the blog." in await pages.read(str(run))

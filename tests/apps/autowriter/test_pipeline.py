@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from retoma import GiveUp
+from retoma import GiveUp, minutes, seconds
 from retoma.errors import ProviderDown, ProviderRejected, RateLimited
 from retoma_apps.autowriter.models import MAX_KEYWORD_LENGTH
 from retoma_apps.autowriter.settings import PIPELINE_VERSION
@@ -135,7 +135,7 @@ async def test_a_theme_without_facts_is_refused_with_the_variable_to_set(writer_
 
 
 async def test_without_a_model_a_theme_without_facts_is_refused_at_the_request(writer_app: WriterApp) -> None:
-    writer_app.writer.name = "offline"
+    writer_app.writer.is_offline = True
     body = make_request(theme="Direito tributário").model_dump(mode="json")
     answer = await writer_app.api.post("/autowriter/jobs", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "NO_MODEL")
@@ -146,7 +146,7 @@ async def test_without_a_model_a_theme_without_facts_is_refused_at_the_request(w
 async def test_an_article_that_exists_is_returned_though_no_model_is_configured(writer_app: WriterApp) -> None:
     body = make_request(theme="Direito tributário").model_dump(mode="json")
     first = await writer_app.api.post("/autowriter/jobs", json=body)
-    writer_app.writer.name = "offline"
+    writer_app.writer.is_offline = True
     again = await writer_app.api.post("/autowriter/jobs", json=body)
     assert (again.status_code, again.json()["job_id"]) == (202, first.json()["job_id"])
 
@@ -161,18 +161,43 @@ async def test_results_are_readable_while_the_article_is_written(writer_app: Wri
     assert shown["pipeline_version"] == "1"
 
 
+async def test_images_are_readable_before_the_article_is_published(writer_app: WriterApp) -> None:
+    run = await writer_app.start()
+    shown = await writer_app.show(run)
+    async with writer_app.api.sandbox.manual_worker() as worker:
+        while not shown["artifacts"]:
+            await worker.record_outcomes(await worker.attempt(await worker.claim(1)))
+            shown = await writer_app.show(run)
+    assert (shown["state"], shown["outputs"].keys() & {"payload_ready", "published_wp"}) == ("running", set())
+    assert shown["outputs"]["image_prompts_created"]
+    assert await writer_app.list_drafts() == []
+    (drawn, *_) = shown["artifacts"]
+    answer = await writer_app.api.get(f"/api/v1/runs/{run}/files/{drawn['file']}")
+    assert answer.content.startswith(b"picture")
+
+
 async def test_an_article_waits_before_its_first_step(writer_app: WriterApp) -> None:
     shown = await writer_app.show(await writer_app.start())
     assert (shown["state"], shown["step"], shown["start_time"]) == ("pending", None, None)
 
 
 async def test_a_job_shows_its_times_providers_tokens_cost_and_artifacts(writer_app: WriterApp) -> None:
-    run = await writer_app.write()
-    shown = await writer_app.show(run.id)
-    assert shown["start_time"]
-    assert shown["end_time"]
-    assert {each["step"]: each["seconds"] for each in shown["steps"]}.keys() >= set(STEPS) - {"csv_parsed"}
-    assert all(each["seconds"] is not None for each in shown["steps"])
+    clock = writer_app.api.sandbox.clock
+    created = await clock.now()
+    run = await writer_app.start()
+    await clock.advance(minutes(10))
+    async with writer_app.api.sandbox.manual_worker() as worker:
+        finished = await worker.attempt(await worker.claim(1))
+        await clock.advance(seconds(90))
+        await worker.record_outcomes(finished)
+    await clock.advance(minutes(5))
+    await writer_app.work()
+    shown = await writer_app.show(run)
+    times = [datetime.fromisoformat(shown[name]) - created for name in ("created_at", "start_time", "end_time")]
+    assert times == [minutes(0), minutes(10), minutes(16.5)]
+    durations = {each["step"]: each["seconds"] for each in shown["steps"]}
+    assert durations.keys() >= set(STEPS) - {"csv_parsed"}
+    assert {step: each for step, each in durations.items() if each} == {"brief_created": 90}
     assert shown["providers"] == ["offline", "pictures", "writer"]
     assert (shown["tokens_in"], shown["tokens_out"], shown["cost_micros"]) == (900, 450, 9 * COST)
     assert [file["name"] for file in shown["artifacts"]] == ["featured.jpg", "inline-planta.jpg"]
@@ -218,25 +243,23 @@ async def test_a_keyword_provider_that_fails_has_its_code(writer_app: WriterApp)
     assert (shown["state"], shown["error"]["code"]) == ("failed", "KEYWORDS_API_FAIL")
 
 
-async def test_a_warning_waits_for_a_person_before_anything_is_published(writer_app: WriterApp) -> None:
-    run = await writer_app.write(make_request(word_count=600))
+@pytest.mark.parametrize(
+    ("check", "words", "introduction"),
+    [("length", 600, None), ("language", 700, "Cafeína e café: the most of it is in the cup. " * 40)],
+)
+async def test_a_warning_waits_for_a_person_before_anything_is_published(
+    writer_app: WriterApp, check: str, words: int, introduction: str | None
+) -> None:
+    writer_app.writer.changes["Content"] = {} if introduction is None else {"introduction": [introduction]}
+    run = await writer_app.write(make_request(word_count=words))
     shown = await writer_app.show(run.id)
     assert (shown["state"], shown["error"]["code"]) == ("needs_review", "QUALITY_GATE_FAIL")
     assert "quality_gate_passed" not in shown["outputs"]
-    assert [each["check"] for each in shown["outputs"]["quality_checked"]["findings"]] == ["length"]
+    assert check in [each["check"] for each in shown["outputs"]["quality_checked"]["findings"]]
     assert await writer_app.list_drafts() == []
     await writer_app.decide(run.id, "approve")
     assert await writer_app.get_state(run.id) == "done"
     assert len(await writer_app.list_drafts()) == 1
-
-
-async def test_text_in_another_language_needs_a_review(writer_app: WriterApp) -> None:
-    writer_app.writer.changes["Content"] = {"introduction": ["Cafeína e café: the most of it is in the cup. " * 40]}
-    run = await writer_app.write(make_request(word_count=700))
-    report = (await writer_app.show(run.id))["outputs"]["quality_checked"]
-    assert await writer_app.get_state(run.id) == "needs_review"
-    assert "language" in [each["check"] for each in report["findings"]]
-    assert await writer_app.list_drafts() == []
 
 
 async def test_a_warning_can_be_sent_back_to_the_part_that_caused_it(writer_app: WriterApp) -> None:

@@ -43,6 +43,7 @@ class Writer:
     of its answers by the name of their model."""
 
     name = "writer"
+    is_offline = False
 
     def __init__(self) -> None:
         self.errors: list[Exception] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from retoma_apps.classifier.application import from_environment
+from retoma_apps.providers.chains import get_first_provider
 
 
 @pytest.fixture(autouse=True)
@@ -19,9 +20,9 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_app_works_offline_without_a_key_and_online_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert from_environment().resources["labeller"].default.is_offline
+    assert get_first_provider(from_environment().resources["labeller"].default).is_offline
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-or-key")
-    assert not from_environment().resources["labeller"].default.is_offline
+    assert not get_first_provider(from_environment().resources["labeller"].default).is_offline
 
 
 def test_fallback_models_form_a_chain_behind_the_model_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,12 +28,15 @@ from retoma_apps.classifier.pages.messages import (
     create_translator,
     describe_error_code,
 )
+from retoma_apps.classifier.pages.overview import BLOCKING_CAUSES, CAUSES_FOR_PEOPLE, TEMPORARY_CAUSES
 from retoma_apps.classifier.states import DOCUMENT_STATUSES, STATUSES
 from retoma_apps.classifier.steps.reading.errors import Code
 from retoma_apps.forms import InvalidForm
 from tests.apps.classifier.classifier_app import EXAMPLES, TEXTS, ClassifierApp, make_project
 from tests.apps.classifier.conftest import OpenClassifierApp
+from tests.apps.classifier.test_executions import first_steps
 from tests.apps.classifier.test_watchdog import begin_held_execution, claim_documents
+from tests.engine.builders import pass_heartbeat_timeout
 from tests.server.pages.test_pages import EVERYTHING, Elements
 from tests.server.pages.visitor import Visitor, token_of, visible_text
 from tests.server.people import add_person
@@ -214,6 +217,22 @@ async def test_an_execution_without_workers_is_not_shown_as_running(
     assert (
         "no running worker" in (await classifier_pages.classifier_app.post_action(execution, "retomar")).json()["aviso"]
     )
+
+
+async def test_the_pages_and_the_api_report_the_same_about_a_frozen_worker(classifier_pages: ClassifierPages) -> None:
+    app = classifier_pages.classifier_app
+    execution = await app.begin(await app.project())
+    await first_steps(app)
+    assert len(await app.worker.claim(100)) == 3
+    assert await pass_heartbeat_timeout(app.api.sandbox) != []
+    await app.api.sandbox.clock.advance(timedelta(minutes=6))
+    await app.api.sandbox.run_watchdog()
+    shown = await app.status(execution)
+    assert (shown["status"], shown["travamento"]["causa"]) == ("TRAVADO", "no_worker")
+    for path in ("", f"execucoes/{execution}", f"execucoes/{execution}/partes"):
+        page = await classifier_pages.read(path)
+        assert ("TRAVADO" in page, "EM ANDAMENTO" in page) == (True, False), path
+    assert "nenhum worker está em execução" in page
 
 
 async def test_the_page_tells_the_user_whether_to_wait_or_to_act(classifier_pages: ClassifierPages) -> None:
@@ -479,6 +498,25 @@ async def assert_text_is_escaped(classifier_pages: ClassifierPages, *paths: str)
         assert answer.text.count("<script") == answer.text.count('<script type="module" src="/static/'), path
 
 
+def test_every_reason_to_wait_is_classified_or_only_named() -> None:
+    only_named = {
+        WaitReason.EXTERNAL_WORK,  # the classifier has no external work and no child runs
+        WaitReason.CLEANUP,
+        WaitReason.CHILD_RUN,
+        WaitReason.QUEUE_PAUSED,  # an operator decided these
+        WaitReason.QUEUE_FULL,
+        WaitReason.POOL_TOO_SMALL,
+        WaitReason.SUSPECT,  # these are the usual waits of a busy system
+        WaitReason.CAPACITY,
+        WaitReason.POOL,
+        WaitReason.POOL_SHARE,
+        WaitReason.NO_PROVIDER,  # the chain moves on when one of its pauses ends
+    }
+    classified = CAUSES_FOR_PEOPLE | BLOCKING_CAUSES | TEMPORARY_CAUSES
+    assert set(WaitReason) - classified == only_named
+    assert not CAUSES_FOR_PEOPLE & TEMPORARY_CAUSES
+
+
 async def test_an_unknown_execution_is_not_found(classifier_pages: ClassifierPages) -> None:
     for path in ("execucoes/nothing", f"execucoes/{UUID(int=1)}", "nowhere"):
         assert (await classifier_pages.visitor.get(f"/classificador/{path}")).status_code == 404
@@ -546,3 +584,14 @@ async def test_several_documents_are_corrected_at_once(classifier_pages: Classif
     assert re.findall(r'<tr id="d\d+" data-c="([^"]+)"', page) == ["a.txt", "b.txt", "c.txt"]
     nothing = await classifier_pages.visitor.post(f"{path}/varios", {"csrf": token, "acao": "confirmar"})
     assert "notice=nada_escolhido" in nothing.headers["location"]
+
+
+async def test_the_page_says_that_documents_wait_for_a_budget(classifier_app: ClassifierApp) -> None:
+    await classifier_app.client.budgets.set("pecas-processuais", "month", 0)
+    execution = await classifier_app.begin(await classifier_app.project())
+    await classifier_app.work(advance_clock=False)
+    assert classifier_app.standin.requests == []
+    visitor = Visitor(classifier_app.api)
+    await visitor.log_in()
+    text = visible_text(await visitor.get(f"/classificador/execucoes/{execution}", Accept_Language="en"))
+    assert "It needs your attention: the documents would exceed a budget; raise it, or decide in the reviews." in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from retoma_apps.classifier.models import MOST_DOCUMENTS
+from retoma_apps.providers.chains import get_first_provider
 from tests.apps.classifier.classifier_app import TEXTS, ClassifierApp, check_refusal
 from tests.apps.classifier.documents import zipped
 
@@ -52,7 +53,7 @@ async def test_an_error_of_an_unknown_code_keeps_its_text(classifier_app: Classi
     def broken(*_: object) -> None:
         raise RuntimeError("too deep")
 
-    classifier_app.api.sandbox.app.resources["labeller"].label = broken
+    get_first_provider(classifier_app.api.sandbox.app.resources["labeller"]).label = broken
     execution = await classifier_app.run_execution({"a.txt": TEXTS["a.txt"]}, max_retries_documento=0)
     (found,) = (await classifier_app.documents(execution)).values()
     assert (found["erro_mensagem"], found["erro_detalhe"]) == ("too deep", "too deep")

@@ -22,6 +22,7 @@ from retoma.worker.step_runner import JobAttempt
 from retoma_apps.classifier import pipeline
 from retoma_apps.classifier.pipeline import DOCUMENT_LIMIT, RETRY
 from retoma_apps.classifier.steps.reading import Reading
+from retoma_apps.providers.chains import get_first_provider
 from tests.apps.classifier.classifier_app import SPOILT, TEXTS, ClassifierApp, make_project, running_classifier_app
 from tests.apps.classifier.documents import hanging_pdf
 from tests.apps.classifier.test_executions import first_steps
@@ -169,7 +170,7 @@ async def test_the_stack_trace_of_an_error_is_shortened(classifier_app: Classifi
     def deeper(depth: int) -> Any:
         return deep(depth - 1)
 
-    classifier_app.api.sandbox.app.resources["labeller"].label = lambda *given: deep(300)
+    get_first_provider(classifier_app.api.sandbox.app.resources["labeller"]).label = lambda *given: deep(300)
     execution = await classifier_app.run_execution({"a.txt": TEXTS["a.txt"]}, max_retries_documento=0)
     (found,) = (await classifier_app.documents(execution)).values()
     assert found["erro_mensagem"] == "too deep"

@@ -434,3 +434,16 @@ async def test_jobs_in_progress_are_listed_however_many_wait_behind_them(
     monkeypatch.setattr(routes, "MAX_PAGES", 3)
     none, after = await page()
     assert (none, await page(before=after)) == ([], (busy[::-1], None))
+
+
+async def test_a_part_that_would_exceed_a_budget_is_not_submitted_and_holds_no_worker(gpu_app: GpuApp) -> None:
+    await gpu_app.client.budgets.set("default", "month", 0)
+    jobs = [await gpu_app.submit(operation=operation) for operation in BODIES]
+    await gpu_app.work_now()
+    for shown in [await gpu_app.show(job) for job in jobs]:
+        assert (shown["status"], shown["workersReserved"]) == ("IN_PROGRESS", 0)
+        assert (shown["estimatedCompletion"], shown["runpodJobIds"]) == (None, [])
+        assert "a person's decision" in shown["waiting"][0]
+    await gpu_app.client.budgets.set("default", "month", 1_000_000)
+    await gpu_app.work(jobs)
+    assert [(await gpu_app.show(job))["status"] for job in jobs] == ["COMPLETED"] * 3

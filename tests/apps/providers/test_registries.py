@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import retoma_apps
 from retoma import Settings
 from retoma.connections import TenantConnections
 from retoma.files import FileSettings
@@ -68,9 +70,15 @@ def test_configured_providers_come_in_the_order_of_the_registry(
     assert [type(each) for each in made] == list(registry.PROVIDERS)
 
 
-@pytest.mark.parametrize(("registry", "provider"), [each for each in CLASSES if each.values[0] is not llm])
+@pytest.mark.parametrize(("registry", "provider"), CLASSES)
 def test_a_provider_without_variables_is_offline(registry: Any, provider: Any) -> None:
     assert provider.is_offline == (not provider.variables)
+
+
+def test_applications_ask_for_a_capability_and_never_for_a_name() -> None:
+    sources = Path(retoma_apps.__file__).parent.rglob("*.py")
+    named = re.compile(r"\.name\s*(?:==|!=|in|not in)\s*\(?\w*(?:Offline|Bundled)\w*")
+    assert [str(path) for path in sources if named.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("provider", speech.PROVIDERS)

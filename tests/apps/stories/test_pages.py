@@ -105,7 +105,22 @@ async def test_the_button_publishes_once(visitor: StoryVisitor) -> None:
     assert str(review.decided_by) in shown
 
 
-@pytest.mark.parametrize("wrong", [{"thumbnail": "0"}, {"thumbnail": "9"}, {"title": "Tea\0"}, {"title": "a\nb"}])
+async def test_the_form_changes_the_description_and_the_tags(visitor: StoryVisitor) -> None:
+    story = await visitor.app.order_until_review("Tea")
+    address = f"/storyboard/{story}"
+    page = await visitor.get(address)
+    assert 'name="description"' in page.text
+    assert 'name="tags"' in page.text
+    texts = {"title": "Tea", "description": "Leaves.\r\nWater.", "tags": "green tea\r\n\r\n leaves "}
+    await visitor.submit(address, f"{address}/publish", seen="1", thumbnail="1", new_video="0", **texts)
+    await visitor.app.work()
+    (video,) = await visitor.app.channel.videos()
+    assert (video.description, video.tags[-2:]) == ("Leaves.\nWater.", ("green tea", "leaves"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"thumbnail": "0"}, {"thumbnail": "9"}, {"title": "Tea\0"}, {"title": "a\nb"}, {"tags": "x" * 61}]
+)
 async def test_a_form_that_names_nothing_to_publish_is_refused(visitor: StoryVisitor, wrong: dict[str, str]) -> None:
     story = await visitor.app.order_until_review("Tea")
     address = f"/storyboard/{story}"
@@ -247,3 +262,11 @@ async def test_an_unknown_topic_is_explained(visitor: StoryVisitor, monkeypatch:
     fields = {"topic": "The history of tea", "scenes": "2", "languages": "", "channel": "principal"}
     shown = await visitor.submit("/storyboard/", "/storyboard/", **fields)
     assert "needs a language model" in shown
+
+
+async def test_a_story_that_would_exceed_a_budget_says_so(visitor: StoryVisitor) -> None:
+    await visitor.app.api.client.budgets.set("principal", "month", 0)
+    story = await visitor.app.order()
+    await visitor.app.work()
+    text = visible_text(await visitor.get(f"/storyboard/{story}", Accept_Language="en"))
+    assert "A step would exceed a budget. Raise the budget, or decide the review." in text

@@ -43,6 +43,15 @@ def test_translated_topics_translate_back(topic: Topic) -> None:
     assert (other is None) == (topic.theme == "finance")
 
 
+@pytest.mark.parametrize("topic", list_topics(), ids=lambda topic: topic.title)
+async def test_the_picture_of_a_number_is_never_shown_in_two_scenes(topic: Topic) -> None:
+    language = "en" if topic.language == "en" else "pt-BR"
+    scenes = await BundledStoryWriter().script(Brief(topic=topic.title, language=language, scenes=60))
+    numbers = {scene.visual for scene in topic.scenes if scene.picture.kind == "number"}
+    shown = [scene.visual for scene in scenes if scene.visual in numbers]
+    assert len(shown) == len(set(shown))
+
+
 async def test_the_translations_of_all_scenes_are_the_other_topic() -> None:
     writer, other = BundledStoryWriter(), find_topic("Como o café é feito", "pt-BR")
     assert other is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,9 +16,10 @@ from PIL import Image
 from retoma import Context
 from retoma.store.database import Database
 from retoma_apps.media.models import Line
-from retoma_apps.videos.models import Assembly, Brief, Broll, Clip, Fact, Narration, Script
+from retoma_apps.videos.models import Assembly, Broll, Clip, Fact, Narration, Script
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps import footage, narration, thumbnails
+from retoma_apps.videos.steps.writing.port import WritingRequest
 from tests.apps.videos.small_services import AnyTopicWriter, make_small_services
 from tests.apps.videos.video_app import VideoApp, running_video_app
 
@@ -32,15 +33,13 @@ class FailingWriter(AnyTopicWriter):
 
     failures: dict[str, list[BaseException]] = field(default_factory=dict)
 
-    async def research(
-        self, brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str], **options: Any
-    ) -> list[Fact]:
+    async def research(self, request: WritingRequest, **options: Any) -> list[Fact]:
         self._raise("research")
-        return await super().research(brief, known, feedback_history, **options)
+        return await super().research(request, **options)
 
-    async def script(self, brief: Brief, facts: Sequence[Fact], **options: Any) -> Script:
+    async def script(self, request: WritingRequest, **options: Any) -> Script:
         self._raise("script_generation")
-        return await super().script(brief, facts, **options)
+        return await super().script(request, **options)
 
     def _raise(self, step: str) -> None:
         if left := self.failures.get(step):

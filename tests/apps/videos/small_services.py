@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from retoma_apps.providers.speech.espeak import Espeak
 from retoma_apps.providers.topics import find_topic, list_topics
 from retoma_apps.providers.youtube import LocalChannel
 from retoma_apps.videos.application import make_app
-from retoma_apps.videos.models import Brief, Fact, Script
+from retoma_apps.videos.models import Fact, Script
 from retoma_apps.videos.services import Services
 from retoma_apps.videos.steps.writing.bundled import BundledWriter
+from retoma_apps.videos.steps.writing.port import WritingRequest
 
 SIZE = (320, 180)
 
@@ -26,19 +27,18 @@ class AnyTopicWriter(BundledWriter):
 
     topics = None
 
-    async def research(
-        self, brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str], **options: Any
-    ) -> list[Fact]:
-        return await super().research(replace_topic(brief), known, feedback_history, **options)
+    async def research(self, request: WritingRequest, **options: Any) -> list[Fact]:
+        return await super().research(replace_topic(request), **options)
 
-    async def script(self, brief: Brief, facts: Sequence[Fact], **options: Any) -> Script:
-        written = await super().script(replace_topic(brief), facts, **options)
-        return written.model_copy(update={"topic": brief.topic})
+    async def script(self, request: WritingRequest, **options: Any) -> Script:
+        written = await super().script(replace_topic(request), **options)
+        return written.model_copy(update={"topic": request.brief.topic})
 
 
-def replace_topic(brief: Brief) -> Brief:
+def replace_topic(request: WritingRequest) -> WritingRequest:
+    brief = request.brief
     topic = find_topic(brief.topic, brief.language) or list_topics(brief.language)[0]
-    return brief.model_copy(update={"topic": topic.title})
+    return replace(request, brief=brief.model_copy(update={"topic": topic.title}))
 
 
 def make_small_services(folder: Path) -> Services:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,8 +14,9 @@ from retoma import GiveUp
 from retoma.records import Scope
 from retoma.store.database import Database
 from retoma_apps.providers.llm.port import Usage
-from retoma_apps.videos.models import Brief, Fact, Script
+from retoma_apps.videos.models import Script
 from retoma_apps.videos.steps.writing.bundled import BundledWriter
+from retoma_apps.videos.steps.writing.port import WritingRequest
 from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app
 from tests.apps.videos.small_services import AnyTopicWriter
 from tests.apps.videos.video_app import TOPIC
@@ -36,9 +37,9 @@ async def video_app(database: Database, tmp_path: Path, monkeypatch: pytest.Monk
 class PricedWriter(AnyTopicWriter):
     COST = 1_500
 
-    async def script(self, brief: Brief, facts: Sequence[Fact], **options: Any) -> Script:
+    async def script(self, request: WritingRequest, **options: Any) -> Script:
         options["on_usage"](Usage(cost=self.COST))
-        return await super().script(brief, facts, **options)
+        return await super().script(request, **options)
 
 
 async def order_batch(video_app: FastVideoApp, body: dict[str, Any] = ORDER, **options: Any) -> dict[str, Any]:

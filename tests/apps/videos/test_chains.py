@@ -1,4 +1,4 @@
-"""A video whose language model or image service fails goes on with the next one."""
+"""A video whose language model or image service fails continues with the next one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from retoma.store.database import Database
+from retoma_apps.providers.chains import get_first_provider
 from retoma_apps.providers.images.errors import ImageUnavailable
 from retoma_apps.providers.llm.errors import LlmUnavailable
 from retoma_apps.videos.application import from_environment
@@ -78,5 +79,5 @@ def test_nothing_offline_replaces_a_service(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.chdir(tmp_path)
     for name in ("OPENROUTER_API_KEY", "IMAGES_API_KEY"):
         monkeypatch.setenv(name, "secret")
-    resources = {name: each.default for name, each in from_environment().resources.items()}
+    resources = {name: get_first_provider(each.default) for name, each in from_environment().resources.items()}
     assert (resources["writer"].is_offline, resources["images"].is_offline) == (False, False)

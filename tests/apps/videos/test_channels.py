@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,8 @@ import pytest
 
 from retoma import GiveUp
 from retoma.store.database import Database
-from retoma_apps.videos.models import Brief, Fact
+from retoma_apps.videos.models import Fact
+from retoma_apps.videos.steps.writing.port import WritingRequest
 from tests.apps.videos.small_services import AnyTopicWriter, make_small_services
 from tests.apps.videos.video_app import TOPIC, VideoApp, running_video_app
 from tests.conftest import empty_database
@@ -32,16 +33,14 @@ class PickyWriter(AnyTopicWriter):
         self.researched = 0
         self.others_are_done = asyncio.Event()
 
-    async def research(
-        self, brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str], **options: Any
-    ) -> list[Fact]:
-        if brief.topic == "proibido":
+    async def research(self, request: WritingRequest, **options: Any) -> list[Fact]:
+        if request.brief.topic == "proibido":
             raise GiveUp("there is nothing to be said about this", "NOTHING_FOUND")
-        if brief.topic == "tropeço":
+        if request.brief.topic == "tropeço":
             raise RuntimeError("a bug in the writer")
-        if brief.topic == "parado":
+        if request.brief.topic == "parado":
             await self.others_are_done.wait()
-        found = await super().research(brief, known, feedback_history, **options)
+        found = await super().research(request, **options)
         self.researched += 1
         if self.researched == len(CHANNELS) - 1:
             self.others_are_done.set()

@@ -27,7 +27,7 @@ from retoma.testing import NOON
 from retoma_apps.providers.ffmpeg import probe
 from retoma_apps.providers.footage import FoundClip, relevance
 from retoma_apps.providers.youtube import LocalChannel
-from retoma_apps.videos.models import Assembly, Brief, Broll, Fact, Narration, Scene, Script, Source
+from retoma_apps.videos.models import Assembly, Broll, Fact, Narration, Scene, Script, Source
 from retoma_apps.videos.operations.checkpoints import script_data
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.services import Services
@@ -35,6 +35,7 @@ from retoma_apps.videos.steps import footage, narration
 from retoma_apps.videos.steps.footage import assemble_film
 from retoma_apps.videos.steps.footage import search_footage as searched_in_the_studio
 from retoma_apps.videos.steps.writing.bundled import BundledWriter
+from retoma_apps.videos.steps.writing.port import WritingRequest
 from retoma_apps.videos.steps.writing.quality import readability
 from tests.apps.videos.fast_video_app import (
     REVIEWS,
@@ -395,10 +396,8 @@ def texts(facts: list[dict[str, Any]]) -> set[str]:
     return {fact["text"] for fact in facts}
 
 
-async def find_three_facts(
-    self: BundledWriter, brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str], **options: Any
-) -> list[Fact]:
-    return (await BundledWriter.research(self, brief, known, feedback_history, **options))[:3]
+async def find_three_facts(self: BundledWriter, request: WritingRequest, **options: Any) -> list[Fact]:
+    return (await BundledWriter.research(self, request, **options))[:3]
 
 
 async def publish_with_three_facts(video_app: FastVideoApp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -789,7 +788,7 @@ async def test_a_script_review_has_the_whole_script_and_its_quality_report(
     assert [issue["code"] for issue in data["quality_report"]["issues"]] == ([] if passed else ["much_too_short"])
 
 
-@pytest.mark.parametrize(("seconds", "count"), [(25, 3), (120, 12)])
+@pytest.mark.parametrize(("seconds", "count"), [(25, 4), (120, 14)])
 async def test_a_script_review_counts_the_facts_that_the_script_uses(
     video_app: FastVideoApp, seconds: int, count: int
 ) -> None:

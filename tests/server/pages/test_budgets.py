@@ -53,6 +53,20 @@ async def test_a_review_says_which_budget_would_be_passed(open_pages: OpenPages)
         assert "Run again" not in text
 
 
+async def test_a_review_says_that_a_budget_is_used_up(open_pages: OpenPages) -> None:
+    letter = Pipeline("letter")
+
+    @letter.step(cost_limit=2)
+    async def write() -> None: ...
+
+    async with open_pages(application=App("letters", pipelines=[letter])) as visitor:
+        await visitor.client.budgets.set("channel", "month", 0)
+        await visitor.client.start(letter, tenant="channel")
+        await visitor.api.sandbox.work(advance_clock=False)
+        (review,) = await visitor.client.reviews.list()
+        assert "is used up: US$ 0.00 of US$ 0.00 spent." in visible_text(await visitor.get(f"/reviews/{review.id}"))
+
+
 async def test_raising_the_budget_from_the_review_lets_the_run_continue(open_pages: OpenPages) -> None:
     async with open_pages(application=FILMS) as visitor:
         page = await visitor.get(f"/reviews/{await wait_for_budget(visitor)}")

@@ -92,6 +92,19 @@ async def test_an_administrator_of_a_tenant_sees_and_sets_only_its_own(open_page
             assert (await enter(visitor, tenant=tenant)).status_code == 403
 
 
+async def test_the_smtp_server_is_entered_for_all_tenants_only(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        await visitor.client.start("film", {}, tenant="blog")
+        page = await visitor.get("/connections/edit/smtp")
+        assert "<option>blog</option>" not in page.text
+        assert (
+            visible_text(await visitor.get("/connections")).count("RETOMA_SMTP_HOST") == 2
+        )  # to add it, and to test it
+        fields = {"service": "smtp", "tenant": "*", "field.host": "mail.example.com", "field.from": "a@example.com"}
+        assert (await visitor.post("/connections", {"csrf": token_of(page), **fields})).status_code == 303
+        assert "RETOMA_SMTP_HOST" not in (await visitor.get("/connections")).text
+
+
 async def test_an_operator_has_no_such_page(open_pages: OpenPages) -> None:
     async with open_pages(development=False) as visitor:
         await add_person(visitor.client, "olga@example.com", Role.OPERATOR)

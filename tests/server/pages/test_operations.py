@@ -14,6 +14,7 @@ from retoma import App, Pipeline, Pool, Retry
 from retoma.engine.bulk_actions import advance_open_actions
 from retoma.records import JobStack
 from retoma.server.pages import capacity
+from retoma.server.pages.charts import draw_line
 from retoma.states import DeliveryState, RunState
 from retoma.store import metrics
 from tests.engine.builders import HEARTBEAT_TIMEOUT, rows, run_next
@@ -270,3 +271,8 @@ async def test_a_pool_names_the_holders_of_its_slots_and_who_waits(open_pages: O
         page = visible_text(await visitor.get("/pools"))
         assert "2 of 2 slots" in page
         assert page.index("Running") < page.index("waits for slots")
+
+
+def test_a_value_between_missing_ones_is_drawn() -> None:
+    assert draw_line("waits", "warn", [None, None, 5.0, None, None], 10, str).pieces == ["262.5,75.0 337.5,75.0"]
+    assert draw_line("waits", "warn", [None, None, None, None, 10], 10, str).pieces == ["562.5,0.0 600.0,0.0"]

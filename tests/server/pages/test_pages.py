@@ -110,6 +110,7 @@ async def addresses(visitor: Visitor, tenant: str = "default", topic: str = "bad
         "/schedules",
         "/schedules/new?cron=0+3+*+*+*&time_zone=Europe/Lisbon",
         f"/schedules/{schedule.id}",
+        f"/schedules/{schedule.id}/edit",
         "/bulk-actions",
         "/bulk-actions/new",
         "/bulk-actions/new?kind=redeliver",
@@ -503,7 +504,7 @@ async def test_retried_jobs_are_counted_as_listed_and_their_errors_are_not_red(o
     @shaky.each(names)
     def third_time(name: str, *, ctx: Context) -> str:
         if ctx.attempt < 3:
-            raise OSError("the disk is away")
+            raise OSError("the disk is unreachable")
         return name
 
     async with open_pages(application=App("test", pipelines=[shaky])) as visitor:
@@ -511,5 +512,16 @@ async def test_retried_jobs_are_counted_as_listed_and_their_errors_are_not_red(o
         await visitor.api.sandbox.work()
         page = await visitor.get(f"/runs/{run.id}")
         assert re.search(r"Retried jobs\s+2\s", visible_text(page))
-        assert page.text.count('class="wrapany dim">OSError: the disk is away') == 2
+        assert page.text.count('class="wrapany dim">OSError: the disk is unreachable') == 2
         assert "errline" not in page.text
+
+
+async def test_a_tenant_is_chosen_from_those_that_exist(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        for tenant in ("blog", "shop"):
+            await visitor.client.start("film", {"topic": "tea"}, tenant=tenant)
+        for path in ("/runs", "/deliveries", "/reviewers", "/audit"):
+            page = (await visitor.get(f"{path}?tenant=shop")).text
+            (select,) = re.findall(r'<select name="tenant".*?</select>', page)
+            options = re.findall(r"<option( selected)?>([^<]*)</option>", select)
+            assert options == [("", "blog"), (" selected", "shop")], path

@@ -142,6 +142,23 @@ async def test_an_administrator_of_one_tenant_takes_over_no_account_of_others(op
         assert (await submit(visitor, "/people", "/people/role", **everywhere)).status_code == 403
 
 
+async def test_only_administrators_erase_a_run_on_its_page(open_pages: OpenPages) -> None:
+    async with open_pages(development=False) as visitor:
+        run = await visitor.client.start("film", {}, tenant="blog")
+        await visitor.client.runs.cancel(run.id)
+        await add_person(visitor.client, BEA, Role.OPERATOR, "blog")
+        path = f"/runs/{run.id}/erase"
+        await visitor.log_in()
+        assert path in (await visitor.get(f"/runs/{run.id}")).text
+        operator = Visitor(visitor.api)
+        await operator.log_in(PASSWORD, BEA)
+        assert path not in (await operator.get(f"/runs/{run.id}")).text
+        assert (await submit(operator, f"/runs/{run.id}", path)).status_code == 403
+        erased = await submit(visitor, f"/runs/{run.id}", path)
+        assert "deleted within three days" in visible_text(await visitor.get(erased.headers["location"]))
+        assert (await visitor.get(f"/runs/{run.id}")).status_code == 404
+
+
 async def test_language_and_time_zone_are_the_persons(open_pages: OpenPages) -> None:
     async with open_pages(development=False) as visitor:
         await visitor.log_in()
@@ -160,3 +177,8 @@ async def test_history_names_the_person(open_pages: OpenPages) -> None:
         await submit(visitor, f"/runs/{run.id}", f"/runs/{run.id}/cancel")
         authors = [(event.data or {}).get("by") for event in await visitor.client.runs.list_events(run.id)]
         assert "Ana" in authors
+
+
+async def test_a_server_without_accounts_says_how_to_begin(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        assert "Nobody has an account yet" in visible_text(await visitor.get("/people"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -63,6 +64,13 @@ async def test_a_review_shows_texts_images_and_recordings(visitor: Visitor) -> N
     )
     assert re.search(rf'<img src="/api/v1/runs/{review.run}/files/[0-9a-f]{{64}}" alt="capa.png"', page.text)
     assert "due in 2 hr" in visible_text(page)
+
+
+async def test_a_run_says_once_that_it_waits_for_a_review(visitor: Visitor) -> None:
+    review = await start_until_review(visitor.api.sandbox)
+    page = visible_text(await visitor.get(f"/runs/{review.run}"))
+    assert "Waiting for review: draft_review" in page
+    assert "Why is it waiting?" not in page
 
 
 async def test_hostile_text_in_a_reviewed_result_is_escaped(visitor: Visitor) -> None:
@@ -630,3 +638,31 @@ async def test_a_reason_that_is_not_offered_is_not_sent(visitor: Visitor) -> Non
     review = await start_until_review(visitor.api.sandbox)
     await decide(visitor, review, "send_back", notes="please", reasons="Shorter")
     assert (await visitor.client.reviews.get(review.id)).notes == "please"
+
+
+async def test_decided_reviews_of_one_kind_are_listed_together(visitor: Visitor) -> None:
+    final = await start_until_final_review(visitor)
+    await visitor.api.sandbox.clock.advance(timedelta(minutes=1))
+    await visitor.client.reviews.decide(final.id, Decision("reject", by="ana", notes="off topic"))
+    await visitor.api.sandbox.clock.advance(timedelta(minutes=1))
+    await start_until_final_review(visitor)
+    page = (await visitor.get("/reviews?state=decided")).text
+    headings = re.findall(r'<h2 id="kind-\d+"><a [^>]*>([^<]*)</a> <span class="count">(\d+)<', page)
+    assert headings == [("draft_review", "2"), ("final_review", "1")]
+
+
+async def test_the_space_key_is_visible_where_keys_are_changed(visitor: Visitor) -> None:
+    page = await visitor.get("/reviews")
+    fields = dict(re.findall(r'class="key" id="key-\w+" name="(\w+)" value="([^"]*)"', page.text))
+    assert fields["play"] == "\N{OPEN BOX}"
+    await visitor.post("/reviews/keys", {"csrf": token_of(page), "key": uuid4().hex, **fields, "approve": "y"})
+    (keys,) = re.findall(r'data-keys="([^"]*)"', (await visitor.get("/reviews")).text)
+    kept = json.loads(html.unescape(keys))
+    assert (kept["approve"], kept["play"]) == ("y", " ")
+
+
+async def test_the_audit_log_shows_what_was_decided_about_which_review(visitor: Visitor) -> None:
+    review = await start_until_review(visitor.api.sandbox, topic="Renda fixa")
+    await visitor.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="shorter"))
+    shown = " ".join(visible_text(await visitor.get("/audit?action=review.decide")).split())
+    assert "Review: Decided Sent back Renda fixa" in shown

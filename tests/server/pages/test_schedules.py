@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
+from httpx2 import Response
 
-from retoma import App
+from retoma import App, hours
 from retoma.schedules import Schedule
 from tests.server.api import app
 from tests.server.pages.visitor import OpenPages, Visitor, token_of, visible_text
@@ -88,15 +90,94 @@ async def test_a_schedule_is_paused_resumed_triggered_and_deleted_on_its_page(op
         assert "The schedule is deleted." in await submit(visitor, path, "delete")
 
 
-async def test_a_schedule_of_the_code_has_no_button_to_delete_it(open_pages: OpenPages) -> None:
+async def test_the_history_has_no_link_to_a_run_that_was_removed(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        schedule = await visitor.client.schedules.create("hourly", "film", every=3600)
+        kept, removed = [(await visitor.client.schedules.trigger(schedule.id)).id for _ in range(2)]
+        await visitor.client.runs.cancel(removed)
+        await visitor.client.retention.erase_run(removed)
+        page = await visitor.get(f"/schedules/{schedule.id}")
+        assert (f"/runs/{kept}" in page.text, f"/runs/{removed}" in page.text) == (True, False)
+        assert "removed" in visible_text(page)
+
+
+async def test_the_form_to_edit_changes_only_what_was_edited(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        created = await visitor.client.schedules.create(
+            "refresh", "film", every=hours(6), jitter=100, title="Refresh", inputs={"topic": "tea"}
+        )
+        path = f"/schedules/{created.id}"
+        assert f'href="{path}/edit"' in (await visitor.get(path)).text
+        page = await visitor.get(f"{path}/edit")
+        assert (form_value(page, "every"), form_value(page, "title")) == ("6", "Refresh")
+        assert "2030-01-01 18:00" in visible_text(page)  # the next times
+        answer = await visitor.post(f"{path}/edit", form_values(page) | {"title": "", "inputs": '{"topic": "rice"}'})
+        assert answer.status_code == 303, answer.text
+        assert "The schedule has been changed." in visible_text(await visitor.get(answer.headers["location"]))
+        changed = await visitor.client.schedules.get(created.id)
+        assert (changed.title, changed.inputs) == (None, {"topic": "rice"})
+        assert (changed.every, changed.jitter, changed.next_at) == (created.every, created.jitter, created.next_at)
+
+
+async def test_the_form_to_edit_replaces_the_rule(open_pages: OpenPages) -> None:
+    async with open_pages() as visitor:
+        created = await visitor.client.schedules.create("refresh", "film", every=hours(6), inputs={"topic": "tea"})
+        path = f"/schedules/{created.id}/edit"
+        submitted = form_values(await visitor.get(path)) | {"every": "", "cron": "0 3 * * *"}
+        answer = await visitor.post(path, submitted)
+        assert answer.status_code == 303, visible_text(answer)
+        changed = await visitor.client.schedules.get(created.id)
+        assert (changed.cron, changed.every) == ("0 3 * * *", None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"every": ""}, "Set one of cron and every"),
+        ({"inputs": "{"}, "The inputs must be a JSON object"),
+        ({"revision": "7"}, "was changed since"),
+    ],
+)
+async def test_the_form_to_edit_says_what_is_wrong(
+    open_pages: OpenPages, fields: dict[str, str], expected: str
+) -> None:
+    async with open_pages() as visitor:
+        created = await visitor.client.schedules.create("refresh", "film", every=hours(6), inputs={"topic": "tea"})
+        path = f"/schedules/{created.id}/edit"
+        submitted = form_values(await visitor.get(path)) | {"title": "Mine"} | fields
+        answer = await visitor.post(path, submitted)
+        assert answer.status_code == 422
+        assert expected.lower() in visible_text(answer).lower()
+        assert form_value(answer, "title") == "Mine"
+        assert await visitor.client.schedules.get(created.id) == created
+
+
+async def test_a_schedule_of_the_code_cannot_be_edited_or_deleted(open_pages: OpenPages) -> None:
     declared = App("films", pipelines=list(app.own_pipelines.values()), schedules=[Schedule("daily", "film", every=60)])
     async with open_pages(application=declared) as visitor:
         (saved,) = await visitor.client.schedules.declare()
         page = await visitor.get(f"/schedules/{saved.id}")
         assert "the code of films" in visible_text(page)
-        assert f"/schedules/{saved.id}/delete" not in page.text
-        answer = await visitor.post(f"/schedules/{saved.id}/delete", {"csrf": token_of(page)})
-        assert answer.status_code == 409
+        for action in ("edit", "delete"):
+            assert f"/schedules/{saved.id}/{action}" not in page.text
+            answer = await visitor.post(f"/schedules/{saved.id}/{action}", {"csrf": token_of(page)})
+            assert answer.status_code == 409
+        shown = await visitor.get(f"/schedules/{saved.id}/edit")
+        assert (shown.status_code, shown.headers["location"]) == (303, f"/schedules/{saved.id}")
+
+
+def form_values(page: Response) -> dict[str, str]:
+    """What a browser submits if nothing is edited."""
+    names = ("csrf", "revision", "title", "cron", "every", "time_zone", "catch_up_limit", "jitter")
+    (inputs,) = re.findall(r"<textarea[^>]*name=\"inputs\"[^>]*>\n(.*?)</textarea>", page.text, re.DOTALL)
+    options = re.findall(r'<select[^>]*name="(\w+)".*?<option(?: value="(\w+)")? selected>([\w ]+)', page.text)
+    selected = {name: value or shown for name, value, shown in options}
+    return {name: form_value(page, name) for name in names} | {"inputs": unescape(inputs)} | selected
+
+
+def form_value(page: Response, name: str) -> str:
+    (value,) = re.findall(rf'<input[^>]*name="{name}"[^>]*value="([^"]*)"', page.text)
+    return unescape(value)
 
 
 async def submit(visitor: Visitor, path: str, action: str) -> str:

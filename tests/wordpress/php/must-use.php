@@ -66,7 +66,7 @@ if ( isset( $faults['exit_after_image'] ) ) {
 	add_action( 'added_post_meta', $end, 10, 3 );
 }
 
-// The process waits before a step: it creates the file FOLDER/waiting, and goes on when FOLDER/go exists.
+// The process waits before a step: it creates the file FOLDER/waiting, and continues when FOLDER/go exists.
 if ( isset( $faults['wait_before'] ) ) {
 	add_action(
 		'autowriter_before_step',

@@ -43,6 +43,7 @@ function check_signature( \WP_REST_Request $request ) {
 		throw new Failure( 'AUTH_FAILED', 'This site does not know the key id: connect it again with a new secret.' );
 	}
 	check_body_size( $request );
+	check_query( $request );
 	$expected = sign( $secret, $request->get_method(), $request->get_route(), $at, $nonce, (string) $request->get_body() );
 	if ( ! hash_equals( $expected, $claim ) ) {
 		throw new Failure( 'HMAC_INVALID', 'The signature does not match the request: check the secret.' );
@@ -61,6 +62,18 @@ function check_signature( \WP_REST_Request $request ) {
 		throw new Failure( 'HMAC_INVALID', 'This request was received before: its nonce was already used.' );
 	}
 	remember_signing_key( $key_id );
+}
+
+/**
+ * Refuse parameters in the query, which is not signed. The only one is the route itself, for sites without permalinks.
+ *
+ * @param \WP_REST_Request $request The request.
+ * @throws Failure If there is another one.
+ */
+function check_query( \WP_REST_Request $request ) {
+	if ( array_diff( array_keys( $request->get_query_params() ), array( 'rest_route' ) ) ) {
+		throw new Failure( 'HMAC_INVALID', 'The query has parameters, which are not signed: send none but rest_route.' );
+	}
 }
 
 /**

@@ -60,7 +60,7 @@ function handle_publish( \WP_REST_Request $request ): array {
  * @param \WP_REST_Request $request The request.
  */
 function handle_status( \WP_REST_Request $request ): array {
-	return array( 200, describe_job( get_own_job( $request['key'] ) ) );
+	return array( 200, describe_job( get_own_job( get_key( $request ) ) ) );
 }
 
 /**
@@ -75,7 +75,16 @@ function handle_mark( \WP_REST_Request $request ): array {
 		throw new Failure( 'INVALID_REQUEST', 'The body is not a JSON object.' );
 	}
 	$note = read_text( $sent, 'note', 1, 10000 );
-	return array( 200, describe_job( mark_job( get_own_job( $request['key'] ), $note ) ) );
+	return array( 200, describe_job( mark_job( get_own_job( get_key( $request ) ), $note ) ) );
+}
+
+/**
+ * Return the key of the job that the route names. `$request['key']` would prefer one in the query or the body.
+ *
+ * @param \WP_REST_Request $request The request.
+ */
+function get_key( \WP_REST_Request $request ): string {
+	return $request->get_url_params()['key'];
 }
 
 /**

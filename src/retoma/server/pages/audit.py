@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from retoma.client import Client
 from retoma.csv_cells import format_csv
+from retoma.errors import NotFound
 from retoma.records import ActorKind, AuditAction, AuditEntry
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import HEADERS, PageContext, parse_number
+from retoma.states import ReviewState
 from retoma.translations import N_, NP_, Message
 
 SCOPE = "audit:read"
@@ -138,6 +142,7 @@ ACTIONS: dict[AuditAction, str | Message] = {
     AuditAction.RETENTION_REMOVE_RULE: N_("Rule removed"),
     AuditAction.RETENTION_RUN: N_("Due runs removed"),
 }
+_OUTCOMES = {"approve": ReviewState.APPROVED, "send_back": ReviewState.SENT_BACK, "reject": ReviewState.REJECTED}
 # The page of an object, if it has one.
 _OBJECT_PATHS = {
     "run": "/runs/{}",
@@ -157,16 +162,29 @@ async def show_audit_log(context: PageContext) -> Response:
         "audit.html",
         entries=page,
         next=page[-1].id if len(found) > PAGE_SIZE else None,
+        tenants=await context.client.tenants.list_names(),
         actors=await context.client.audit.list_actors(),
         object_kinds={kind: context.translate(name) for kind, name in OBJECT_KINDS.items()},
         actions=[(action, _name_action(context, action)) for action in AuditAction],
         describe_actor_kind=lambda kind: context.translate(ACTOR_KINDS[kind]),
         describe_action=lambda entry: _name_action(context, entry.action),
         link_to_object=link_to_object,
+        review_titles=await _find_review_titles(context, page),
+        find_outcome=lambda entry: _OUTCOMES.get((entry.after or {}).get("decision", "")),
         query=query,
         filtered=any(value is not None for value in wanted.values()) or before is not None,
         now=await context.client.now(),
     )
+
+
+async def _find_review_titles(context: PageContext, entries: Sequence[AuditEntry]) -> dict[str, str]:
+    """Return the titles of the reviews that are named, by id; those that were removed since have none."""
+    titles: dict[str, str] = {}
+    for review in {each.object_id for each in entries if each.object_kind == "review" and each.object_id}:
+        with suppress(NotFound, ValueError):
+            found = await context.client.reviews.get(UUID(review))
+            titles[review] = found.run_title or (await context.client.runs.get(found.run)).about
+    return titles
 
 
 async def export_csv(context: PageContext) -> Response:

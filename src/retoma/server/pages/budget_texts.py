@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -53,8 +54,11 @@ def describe_passed_budget(context: PageContext, passed: PassedBudget, money: Te
         "period": name_period(context, passed.period, passed.starts_at, passed.time_zone),
         "spent": show(passed.spent),
         "limit": show(passed.limit),
-        "estimate": show(passed.estimate),
+        "reserved": show(passed.reserved),
     }
+    if passed.estimate is None:
+        return _describe_used_up_budget(context, passed, values)
+    values["estimate"] = show(passed.estimate)
     if not passed.reserved:
         return context.gettext(
             "Budget of %(budget)s for %(period)s: %(spent)s of %(limit)s spent, this step is estimated at "
@@ -65,5 +69,17 @@ def describe_passed_budget(context: PageContext, passed: PassedBudget, money: Te
         "Budget of %(budget)s for %(period)s: %(spent)s of %(limit)s spent, %(reserved)s reserved by running steps, "
         "this step is estimated at %(estimate)s.",
         **values,
-        reserved=show(passed.reserved),
+    )
+
+
+def _describe_used_up_budget(context: PageContext, passed: PassedBudget, values: Mapping[str, str]) -> str:
+    if not passed.reserved:
+        return context.gettext(
+            "Budget of %(budget)s for %(period)s is used up: %(spent)s of %(limit)s spent.",
+            **values,
+        )
+    return context.gettext(
+        "Budget of %(budget)s for %(period)s is used up: %(spent)s of %(limit)s spent, %(reserved)s reserved by "
+        "running steps.",
+        **values,
     )

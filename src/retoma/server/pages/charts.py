@@ -95,9 +95,14 @@ async def show_charts(context: PageContext) -> Response:
 
 
 def draw_queues(
-    context: PageContext, samples: Iterable[QueueSample], since: datetime, span: timedelta, *, is_one_queue: bool = False
+    context: PageContext,
+    samples: Iterable[QueueSample],
+    since: datetime,
+    span: timedelta,
+    *,
+    is_one_queue: bool = False,
 ) -> tuple[Chart, Chart]:
-    """Draw the size of a queue, or of all, and the utilisation of the workers. A point is the most of several minutes."""
+    """Draw the size of a queue, or of all, and the share of workers in use. A point is the most of several minutes."""
     minutes: defaultdict[datetime, list[QueueSample]] = defaultdict(list)
     for sample in samples:
         minutes[sample.at].append(sample)
@@ -194,12 +199,15 @@ def draw_line(name: str, colour: str, values: Sequence[float | None], top: float
     """Return the line through the values. Where they are missing, nothing was running that could count."""
     pieces: list[list[str]] = [[]]
     step = WIDTH / (len(values) - 1)
+    around = [None, *values, None]
     for index, value in enumerate(values):
         if value is None:
             pieces.append([])
             continue
-        pieces[-1].append(f"{index * step:.1f},{HEIGHT - value / top * HEIGHT:.1f}")
-    drawn = [" ".join(piece if len(piece) > 1 else piece * 2) for piece in pieces if piece]
+        is_alone = around[index] is None and around[index + 2] is None  # a line of one point would not be visible
+        places = (max(index - 0.25, 0), min(index + 0.25, len(values) - 1)) if is_alone else (index,)
+        pieces[-1] += [f"{place * step:.1f},{HEIGHT - value / top * HEIGHT:.1f}" for place in places]
+    drawn = [" ".join(piece) for piece in pieces if piece]
     return Line(name, colour, drawn, [NOTHING if value is None else show(value) for value in values])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from starlette.responses import RedirectResponse, Response
 
 from retoma.define.connections import ConnectionType
+from retoma.engine.settings_services import SETTINGS_SERVICES
 from retoma.errors import AccessDenied, Conflict, ConnectionKeyMissing, GiveUp, InvalidInput, NotFound, RetryLater
 from retoma.logs import get_logger
 from retoma.masking import mask_secrets
@@ -60,15 +61,16 @@ async def show_connections(
     result: ConnectionTest | None = None,
 ) -> Response:
     client = context.client
-    kinds = client.connections.types
+    kinds, may_set_all = client.connections.types, client.allowed_tenants is None
     found = await client.connections.list()
     return context.render(
         "connections.html",
         status,
         connections=found,
         kinds=kinds,
+        addable=[kind for kind in kinds.values() if kind.fields and (may_set_all or not kind.for_all_tenants)],
         missing=[kind for kind in kinds.values() if kind.fields and not _is_there(kind, found)],
-        configured=[kind for kind in kinds.values() if not kind.fields] if client.allowed_tenants is None else [],
+        configured=[kind for kind in SETTINGS_SERVICES.values() if may_set_all and not _is_there(kind, found)],
         error=error,
         tested=tested,
         result=result,
@@ -83,7 +85,8 @@ async def edit_connection(context: PageContext, status: int = 200, error: str = 
     named = _Named.read(entered)
     kind = client.connections.get_type(named.service)
     current = await _find(context, named)
-    settings = dict(current.settings) if current else {}
+    settings, may_set_all = dict(current.settings) if current else {}, client.allowed_tenants is None
+    tenants = await client.tenants.list_names() if may_set_all else sorted(client.allowed_tenants or ())
     return context.render(
         "connection.html",
         status,
@@ -92,8 +95,8 @@ async def edit_connection(context: PageContext, status: int = 200, error: str = 
         named=named,
         current=current,
         values={name: entered.get(f"field.{name}", settings.get(name, "")) for name in _text_names(kind)},
-        tenants=await client.tenants.list_names() if client.allowed_tenants is None else sorted(client.allowed_tenants),
-        may_set_all=client.allowed_tenants is None,
+        tenants=[] if kind.for_all_tenants else tenants,
+        may_set_all=may_set_all,
         all_tenants=ALL_TENANTS,
         from_consent=kind.consent.fields if kind.consent else (),
         error=error,

@@ -27,6 +27,7 @@ async def show_deliveries(context: PageContext) -> Response:
         deliveries=[mask_url(each) for each in found[:PAGE_SIZE]],
         next=found[PAGE_SIZE - 1].id if len(found) > PAGE_SIZE else None,
         states=list(DeliveryState),
+        tenants=await context.client.tenants.list_names(),
         query=query,
         filtered=any(query.get(name) for name in ("state", "tenant", "run", "before")),
         now=await context.client.now(),

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from retoma.define.file import find_files
 from retoma.records import InboxCount, InboxEntry, Review, UndoableDecision
+from retoma.server.pages.keys import show_space
 from retoma.server.pages.page_context import PageContext
 from retoma.server.pages.review_form import FormInput
 from retoma.server.pages.review_panes import Place, render_panes
@@ -65,7 +66,7 @@ async def render_inbox(
     after = context.get_query_id("after") if _shows_open(context) else None
     start = {"after": after} if after else {"offset": offset}
     found = await list_entries(context, limit=PAGE_SIZE + 1, **start)
-    entries = found[:PAGE_SIZE]
+    entries = _group_by_kind(found[:PAGE_SIZE])
     is_chosen = review is not None
     is_list = preview is None and batch is None and context.query.get("view") != "grid"
     if review is None and is_list and entries and entries[0].is_open:
@@ -101,6 +102,7 @@ async def render_inbox(
         batch=batch,
         grid=await load_grid(context, entries) if context.query.get("view") == "grid" else None,
         urgency=get_urgency,
+        show_space=show_space,
         now=await client.now(),
     )
 
@@ -138,6 +140,12 @@ async def load_grid(context: PageContext, entries: Sequence[InboxEntry]) -> dict
         if picture is not None:
             found[entry.id] = build_file_url(entry.run, picture)
     return found
+
+
+def _group_by_kind(entries: Sequence[InboxEntry]) -> list[InboxEntry]:
+    """Put reviews of a kind together, in the order in which the kinds occur. Decided ones are listed by time."""
+    kinds = list(dict.fromkeys(each.kind for each in entries))
+    return sorted(entries, key=lambda each: kinds.index(each.kind))
 
 
 async def find_next(context: PageContext, after: UUID) -> UUID | None:
@@ -257,7 +265,7 @@ def _build_choices(context: PageContext, counts: Sequence[InboxCount]) -> dict[s
 
 def _find_later(context: PageContext, entries: Sequence[InboxEntry], offset: int) -> dict[str, Any]:
     """Return where the next part of the list begins. Open reviews leave the list as they are decided, so only the last
-    one says where it went on; its offset is only the number that is shown."""
+    one says where it continues; its offset is only the number that is shown."""
     return {"offset": offset + PAGE_SIZE, "after": entries[-1].id if _shows_open(context) else None}
 
 

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from retoma.errors import InvalidInput
 from retoma.server.pages import inbox
-from retoma.server.pages.keys import KEY_ACTIONS, find_double, is_key, merge_keys
+from retoma.server.pages.keys import KEY_ACTIONS, find_double, is_key, merge_keys, read_space
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext
 
@@ -16,7 +16,7 @@ async def save_keys(context: PageContext) -> Response:
     if context.fields.get("reset"):
         await context.own_client.reviews.set_keys({})
         return context.redirect("/reviews", "keys_saved", **inbox.read_filters(context))
-    chosen = {each.name: context.fields.get(each.name, each.key) for each in KEY_ACTIONS}
+    chosen = {each.name: read_space(context.fields.get(each.name, each.key)) for each in KEY_ACTIONS}
     wrong = next((key for key in chosen.values() if key and not is_key(key)), None)
     if wrong is not None:
         raise InvalidInput(

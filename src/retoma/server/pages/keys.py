@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from retoma.translations import N_
 
 SPACE = " "
+SPACE_SIGN = "␣"
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,17 @@ DEFAULT_KEYS = {each.name: each.key for each in KEY_ACTIONS}
 def describe_key(key: str) -> str:
     """Return a key as it is written on a button: letters as on the keyboard, with an arrow if they take Shift."""
     if key == SPACE:
-        return "␣"
+        return SPACE_SIGN
     return f"⇧{key}" if key.isupper() else key.upper()
+
+
+def show_space(key: str) -> str:
+    """Return a key for a field, in which a space would look empty."""
+    return SPACE_SIGN if key == SPACE else key
+
+
+def read_space(text: str) -> str:
+    return SPACE if text == SPACE_SIGN else text
 
 
 def merge_keys(chosen: Mapping[str, object]) -> dict[str, str]:

@@ -70,6 +70,7 @@ OPERATIONS = (
 # The outcome of an action, by the name that the address of the next page carries.
 NOTICES = {
     "cancelled": N_("The run is being cancelled."),
+    "run_erased": N_("The run is erased. Files that only it referred to are deleted within three days."),
     "resumed": N_("The run has been resumed."),
     "resumed_no_worker": N_(
         "The run is resumed, but no worker is running for it. It continues when you start one: retoma worker APP"
@@ -90,6 +91,7 @@ NOTICES = {
     "retried_now": N_("The job starts now."),
     "bulk_aborted": N_("Aborted. What is done stays done; the rest was left alone."),
     "schedule_created": N_("The schedule is created."),
+    "schedule_changed": N_("The schedule has been changed."),
     "schedule_paused": N_("The schedule is paused. It starts nothing until you resume it."),
     "schedule_resumed": N_("The schedule starts runs again."),
     "schedule_triggered": N_("The schedule has started this run."),

@@ -1,4 +1,4 @@
-"""How long ended runs are kept, for administrators: rules, what would be removed, what was, and disk space."""
+"""How long ended runs are kept, for administrators: rules, what would be and was removed, disk space; erasing a run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,13 @@ async def remove_rule(context: PageContext) -> Response:
     return context.redirect("/retention", "rule_removed")
 
 
+async def erase_run(context: PageContext) -> Response:
+    await context.client.retention.erase_run(context.get_path_id("run"))
+    return context.redirect("/runs", "run_erased")
+
+
 PAGES = (
     Page("/retention", show_retention, set_rule, scope=SCOPE, submit_scope=SCOPE),
     Page("/retention/remove", show_retention, remove_rule, scope=SCOPE, submit_scope=SCOPE),
+    Page("/runs/{run}/erase", submit=erase_run, submit_scope=SCOPE),
 )

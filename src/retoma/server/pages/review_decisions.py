@@ -97,7 +97,7 @@ async def _show_refused(context: PageContext, review: Review, typed: FormInput) 
 
 
 async def _show_decided(context: PageContext, decided: Review) -> Response:
-    """Go on to the next review of the filter. A page that is open does so itself."""
+    """Open the next review of the filter. A page that is open does so itself."""
     if context.wants_json:
         undoable = [
             each for each in await context.client.reviews.list_undoable(by=context.by) if each.entry.id == decided.id

@@ -52,6 +52,7 @@ async def show_reviewers(context: PageContext) -> Response:
             None if first_pass is None else first_pass >= settings.review_first_pass_target,
         ),
         target_seconds=target.total_seconds(),
+        tenants=await client.tenants.list_names(),
         charts=_draw_days(context, days, since, period),
         periods=PERIODS,
         period=period,

@@ -16,7 +16,7 @@ from retoma.client import Client
 from retoma.define.file import find_files
 from retoma.define.graph import Graph
 from retoma.errors import NotFound
-from retoma.records import ExternalWork, Job, OrphanResolution, Review, Run, StepProgress, StepRevision
+from retoma.records import ExternalWork, Job, OrphanResolution, Review, Run, StepProgress, StepRevision, WaitReason
 from retoma.server.pages import differences, forms, graph, items, waterfall
 from retoma.server.pages.budget_texts import PERIOD_NAMES, show_amount
 from retoma.server.pages.child_runs import load_child_runs
@@ -240,10 +240,11 @@ def _allowed_actions(run: Run, job: Job | None) -> dict[str, bool]:
 
 
 async def _load_stuck_state(context: PageContext, run: Run) -> dict[str, Any]:
-    """Return why the run waits, when it should end and its stuck episodes."""
+    """Return why the run waits, when it should end and its stuck episodes. Its open reviews have their own notes."""
     client, episodes = context.client, await list_stuck_episodes(context.client, run)
+    waits = [] if run.is_over else await client.runs.list_waits(run.id)
     return {
-        "waits": [] if run.is_over else [explain_wait(context, wait) for wait in await client.runs.list_waits(run.id)],
+        "waits": [explain_wait(context, wait) for wait in waits if wait.reason is not WaitReason.PERSON],
         "estimate": None if run.is_over else await client.runs.estimate_end(run.id),
         "stuck": explain_stuck_runs(context, await client.runs.list_stuck(run=run.id))
         if run.state is RunState.STUCK

@@ -24,6 +24,7 @@ async def show_runs(context: PageContext) -> Response:
         next=found[PAGE_SIZE - 1].id if len(found) > PAGE_SIZE else None,
         states=list(RunState),
         pipelines=[] if context.client.app is None else sorted(context.client.app.pipelines),
+        tenants=await context.client.tenants.list_names(),
         query=query,
         parent=await _find_parent(context),
         filtered=any(

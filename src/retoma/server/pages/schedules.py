@@ -1,4 +1,4 @@
-"""Schedules: a list of them, the page of one with its history, and the form to create one."""
+"""Schedules: a list of them, the page of one with its history, and the form to create or change one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from retoma.define.schedule import MAX_CATCH_UP, MAX_NAME_LENGTH, MAX_TITLE_LENGTH
 from retoma.errors import Conflict, InvalidInput, NotFound
-from retoma.records import CatchUp, NoStart, Overlap, Schedule
+from retoma.records import CatchUp, DeclaredBy, NoStart, Overlap, Schedule
 from retoma.server.pages.formats import Formats
 from retoma.server.pages.page import Page
 from retoma.server.pages.page_context import PageContext, parse_number
@@ -24,6 +24,8 @@ ACT = "runs:write"
 HISTORY_SIZE = 50
 MAX_SHOWN = 1_000
 UNITS = {"minutes": N_("minutes"), "hours": N_("hours"), "days": N_("days"), "seconds": N_("seconds")}
+RULE = {"cron", "every", "unit"}
+AS_ENTERED = {"pipeline", "title", "time_zone", "catch_up", "overlap"}
 CATCH_UPS = {
     CatchUp.LATEST: N_("Start the latest one"),
     CatchUp.ALL: N_("Start all of them, up to a limit"),
@@ -75,12 +77,18 @@ async def show_schedule(context: PageContext, status: int = 200, error: str = ""
     )
 
 
-async def show_form(context: PageContext, status: int = 200, error: str = "") -> Response:
-    """Show the form, with the next times of the rule in it."""
-    submitted = context.fields if error else context.query
-    fields = {"time_zone": context.time_zone.key, "unit": "hours", "tenant": _choose_tenant(context), **submitted}
+async def show_form(
+    context: PageContext, status: int = 200, error: str = "", schedule: Schedule | None = None
+) -> Response:
+    """Show the form, with the next times of the rule in it. With a schedule, it is prefilled with what that has."""
+    initial = {"time_zone": context.time_zone.key, "unit": "hours", "tenant": _choose_tenant(context)}
+    if schedule is not None:
+        initial = _prefill(schedule)
+    fields = initial | (context.fields if error else context.query)
     times: Sequence[datetime] = ()
-    if fields.get("cron") or fields.get("every"):
+    if schedule is not None and not _list_edited(fields, initial) & RULE:
+        times = await context.client.schedules.list_next(schedule.id)
+    elif fields.get("cron") or fields.get("every"):
         try:
             times = await context.client.schedules.preview(
                 cron=fields.get("cron") or None, every=_read_interval(fields), time_zone=fields["time_zone"]
@@ -90,11 +98,12 @@ async def show_form(context: PageContext, status: int = 200, error: str = "") ->
     return context.render(
         "schedule_form.html",
         status,
+        schedule=schedule,
         fields=fields,
         error=error,
         times=times,
         describe_local=lambda at: describe_local(context, fields["time_zone"], at),
-        pipelines=sorted(context.client.app.pipelines) if context.client.app else [],
+        pipelines=_list_pipelines(context, schedule),
         units=UNITS,
         catch_ups=CATCH_UPS,
         overlaps=OVERLAPS,
@@ -126,6 +135,40 @@ async def create_schedule(context: PageContext) -> Response:
     except (Conflict, InvalidInput, NotFound) as error:
         return await show_form(context, 422, context.translate_error(error))
     return context.redirect(f"/schedules/{created.id}", "schedule_created")
+
+
+async def show_edit_form(context: PageContext) -> Response:
+    schedule = await context.client.schedules.get(_read_id(context))
+    if schedule.declared_by is DeclaredBy.CODE:
+        return context.redirect(f"/schedules/{schedule.id}")
+    return await show_form(context, schedule=schedule)
+
+
+async def change_schedule(context: PageContext) -> Response:
+    """Change what was edited in the form. What its numbers show rounded is kept unless somebody edits it."""
+    schedule = await context.client.schedules.get(_read_id(context))
+    if schedule.declared_by is DeclaredBy.CODE:
+        message = context.gettext("This schedule is declared in the code: change it there.")
+        return await show_schedule(context, 409, message)
+    fields = context.fields
+    edited = _list_edited(fields, _prefill(schedule))
+    changes: dict[str, Any] = {name: fields[name].strip() for name in edited & AS_ENTERED}
+    try:
+        if "inputs" in edited:
+            changes["inputs"] = _read_inputs(context)
+        if "catch_up_limit" in edited:
+            changes["catch_up_limit"] = parse_number(fields["catch_up_limit"], 0)
+        if "jitter" in edited:
+            changes["jitter"] = timedelta(minutes=_read_float(fields["jitter"]) or 0)
+        if edited & RULE:
+            changes |= {"cron": fields.get("cron", "").strip() or None, "every": _read_interval(fields)}
+            await context.client.schedules.preview(cron=changes["cron"], every=changes["every"])  # neither is an error
+        changed = await context.client.schedules.update(
+            schedule.id, **changes, revision=parse_number(fields.get("revision", ""), 0), by=context.by
+        )
+    except (Conflict, InvalidInput, NotFound) as error:
+        return await show_form(context, 422, context.translate_error(error), schedule)
+    return context.redirect(f"/schedules/{changed.id}", "schedule_changed")
 
 
 async def pause_schedule(context: PageContext) -> Response:
@@ -186,6 +229,42 @@ def _read_before(context: PageContext) -> datetime | None:
     return found
 
 
+def _list_pipelines(context: PageContext, schedule: Schedule | None) -> list[str]:
+    known = set(context.client.app.pipelines) if context.client.app else set()
+    return sorted(known | ({schedule.pipeline} if schedule else set()))
+
+
+def _prefill(schedule: Schedule) -> dict[str, str]:
+    """Return what the form has before anything is edited."""
+    every = schedule.every
+    unit = next(
+        (unit for unit in ("days", "hours", "minutes") if every and not every % timedelta(**{unit: 1})), "seconds"
+    )
+    return {
+        "revision": str(schedule.revision),
+        "pipeline": schedule.pipeline,
+        "title": schedule.title or "",
+        "cron": schedule.cron or "",
+        "every": _show_number(every / timedelta(**{unit: 1})) if every else "",
+        "unit": unit if every else "hours",
+        "time_zone": schedule.time_zone,
+        "inputs": json.dumps(schedule.inputs, indent=2, ensure_ascii=False),
+        "catch_up": schedule.catch_up,
+        "catch_up_limit": str(schedule.catch_up_limit),
+        "jitter": _show_number(schedule.jitter / timedelta(minutes=1)) if schedule.jitter else "",
+        "overlap": schedule.overlap,
+    }
+
+
+def _show_number(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
+def _list_edited(fields: dict[str, str], initial: dict[str, str]) -> set[str]:
+    """Return the names of the fields that differ from how they were filled. Browsers end lines in their own way."""
+    return {name for name, value in fields.items() if value.split() != initial.get(name, "").split()}
+
+
 def _choose_tenant(context: PageContext) -> str:
     allowed = context.client.allowed_tenants
     return next(iter(allowed)) if allowed and len(allowed) == 1 else DEFAULT
@@ -221,6 +300,7 @@ PAGES = (
     Page("/schedules", show_schedules),
     Page("/schedules/new", show_form, create_schedule, scope=CHANGE, submit_scope=CHANGE),
     Page("/schedules/{schedule}", show_schedule),
+    Page("/schedules/{schedule}/edit", show_edit_form, change_schedule, scope=CHANGE, submit_scope=CHANGE),
     Page("/schedules/{schedule}/pause", submit=pause_schedule, submit_scope=ACT),
     Page("/schedules/{schedule}/resume", submit=resume_schedule, submit_scope=ACT),
     Page("/schedules/{schedule}/trigger", submit=trigger_schedule, submit_scope=ACT),

@@ -115,7 +115,7 @@ async def change_own(context: PageContext) -> Response:
 
 
 async def _set_up_own(context: PageContext, person: Person) -> Response:
-    """Offer a secret to whoever proves to be the person, not only to have their open browser; then confirm it."""
+    """Offer a secret after the person has proved their identity, because somebody else may use their open browser."""
     if "offer" in context.fields:
         codes = await _confirm(context, person, ACCOUNT_PATH)
         if isinstance(codes, Response):

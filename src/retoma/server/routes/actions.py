@@ -30,7 +30,7 @@ from retoma.server.schemas import (
     StuckRunPage,
     idempotency_key_header,
 )
-from retoma.server.serializers import redact_stacks
+from retoma.server.serializers import redact_stacks, to_started_response
 
 router = APIRouter(tags=["actions"])
 Reader = Annotated[Principal, require_scope("runs:read")]
@@ -163,18 +163,14 @@ async def _rerun_failed(run: UUID, body: RerunRequest, by: Principal, key: str |
     "/runs/{run:uuid}/fork",
     status_code=202,
     summary="Fork a finished run: start a run with changed inputs that reuses its results",
+    response_model=StartedRun,
     responses={
         200: {"description": "The key was used before: this is the existing run.", "model": StartedRun},
         **_ERRORS,
     },
 )
-async def fork_run(
-    run: UUID, body: ForkRequest, by: Writer, response: Response, key: IdempotencyKey = None
-) -> StartedRun:
-    started = await by.client.runs.fork(run, body.input, by=by.author, key=key)
-    response.status_code = 202 if started.created else 200
-    response.headers["Location"] = f"/api/v1/runs/{started.id}"
-    return StartedRun(id=started.id, created=started.created)
+async def fork_run(run: UUID, body: ForkRequest, by: Writer, key: IdempotencyKey = None) -> Response:
+    return to_started_response(await by.client.runs.fork(run, body.input, by=by.author, key=key))
 
 
 @router.get("/runs/{run:uuid}/stale", summary="List stale results", responses=document_problems(404))

@@ -26,7 +26,7 @@ _PROBLEMS = document_problems(403, 404, 409)
 class ConnectionFieldSchema(BaseModel):
     name: str
     title: str
-    kind: Literal["secret", "text", "url"]
+    kind: Literal["secret", "text", "url", "host"]
     required: bool
     help: str
 
@@ -37,6 +37,7 @@ class ConnectionService(BaseModel):
     fields: list[ConnectionFieldSchema] = Field(description="Empty if it is configured by settings, and only tested.")
     variables: list[str] = Field(description="The environment variables that are used without a connection.")
     has_accounts: bool
+    for_all_tenants: bool = Field(description="Whether no tenant can have a connection of its own.")
     has_consent: bool = Field(description="Whether the owner of an account consents on the page, in the browser.")
 
 
@@ -54,6 +55,7 @@ async def list_connection_services(by: Administrator) -> ConnectionServiceList:
                 fields=[ConnectionFieldSchema(**vars(field)) for field in kind.fields],
                 variables=list(kind.variables),
                 has_accounts=kind.has_accounts,
+                for_all_tenants=kind.for_all_tenants,
                 has_consent=kind.consent is not None,
             )
             for kind in by.client.connections.types.values()

@@ -10,10 +10,18 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from retoma.client.retention import MAX_KEEP
-from retoma.records import FinalClass, RetentionPreview
+from retoma.records import Erasure, FinalClass, RetentionPreview
 from retoma.server.principal import Principal, require_scope
 from retoma.server.problems import document_problems
-from retoma.server.schemas import Limit, Name, RequestBody, RetentionDetails, RetentionRuleList, RunHoldList, RunsErased
+from retoma.server.schemas import (
+    Limit,
+    Name,
+    RequestBody,
+    RetentionDetails,
+    RetentionRuleList,
+    RunHoldList,
+    RunsRemoved,
+)
 
 router = APIRouter(tags=["retention"])
 Administrator = Annotated[Principal, require_scope("admin")]
@@ -70,8 +78,8 @@ async def preview_retention(by: Administrator) -> RetentionPreview:
 
 
 @router.post("/retention/run", summary="Remove what is due now")
-async def run_retention(by: Administrator) -> RunsErased:
-    return RunsErased(runs=await by.client.retention.run())
+async def run_retention(by: Administrator) -> RunsRemoved:
+    return RunsRemoved(runs=await by.client.retention.run())
 
 
 @router.get("/retention/holds", summary="List held runs, the last one first")
@@ -91,11 +99,11 @@ async def release_run(run: UUID, by: Administrator) -> None:
 
 
 @router.post("/runs/{run:uuid}/erase", summary="Erase a run and its child runs", responses=document_problems(404, 409))
-async def erase_run(run: UUID, by: Administrator) -> RunsErased:
-    return RunsErased(runs=await by.client.retention.erase_run(run))
+async def erase_run(run: UUID, by: Administrator) -> Erasure:
+    return await by.client.retention.erase_run(run)
 
 
 @router.post("/tenants/{tenant}/erase", summary="Erase a tenant", responses=document_problems(404, 409))
-async def erase_tenant(tenant: Name, by: Administrator) -> RunsErased:
+async def erase_tenant(tenant: Name, by: Administrator) -> Erasure:
     """Removes all its runs, and what applications and people have stored about it. Repeat it if it was interrupted."""
-    return RunsErased(runs=await by.client.retention.erase_tenant(tenant))
+    return await by.client.retention.erase_tenant(tenant)

@@ -32,7 +32,7 @@ from retoma.server.schemas import (
     WebhookRequest,
     idempotency_key_header,
 )
-from retoma.server.serializers import get_run_details, redact_stacks
+from retoma.server.serializers import STARTED_RESPONSES, get_run_details, redact_stacks, to_started_response
 from retoma.states import RunState
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -44,7 +44,6 @@ ActionKey = Annotated[
 IdempotencyKey = Annotated[
     str | None, idempotency_key_header("Repeating the request with the same key and input returns the same run.")
 ]
-_LOCATION_HEADER = {"Location": {"description": "The URL of the run.", "schema": {"type": "string"}}}
 _NOT_FOUND = document_problems(404)
 
 
@@ -53,15 +52,7 @@ _NOT_FOUND = document_problems(404)
     status_code=202,
     summary="Start a run",
     response_model=StartedRun,
-    responses={
-        202: {"description": "The run is committed.", "headers": _LOCATION_HEADER},
-        200: {
-            "description": "The key was used before: this is the existing run.",
-            "model": StartedRun,
-            "headers": _LOCATION_HEADER,
-        },
-        **_NOT_FOUND,
-    },
+    responses=STARTED_RESPONSES | _NOT_FOUND,
 )
 async def start_run(body: StartRequest, by: Writer, key: IdempotencyKey = None) -> Response:
     started = await by.client.start(
@@ -73,11 +64,7 @@ async def start_run(body: StartRequest, by: Writer, key: IdempotencyKey = None) 
         priority=body.priority,
         webhook=_build_webhook(body.webhook),
     )
-    return _json_response(
-        {"id": started.id, "created": started.created},
-        202 if started.created else 200,
-        {"Location": f"/api/v1/runs/{started.id}"},
-    )
+    return to_started_response(started)
 
 
 @router.post(
@@ -198,5 +185,5 @@ def _build_webhook(body: WebhookRequest | None) -> Webhook | None:
     return None if body is None else Webhook(body.url, tuple(body.events), body.schedule, body.retries)
 
 
-def _json_response(body: object, status: int, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(body), status, headers, "application/json")
+def _json_response(body: object, status: int) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type="application/json")

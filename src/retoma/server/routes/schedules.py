@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import APIRouter, Path, Query
 from pydantic import AwareDatetime, BaseModel, Field
 from starlette.responses import Response
@@ -27,6 +26,7 @@ from retoma.server.schemas import (
     StartedRun,
     idempotency_key_header,
 )
+from retoma.server.serializers import STARTED_RESPONSES, to_started_response
 
 router = APIRouter(tags=["schedules"])
 Reader = Annotated[Principal, require_scope("runs:read")]
@@ -37,7 +37,6 @@ IdempotencyKey = Annotated[
     str | None, idempotency_key_header("Repeating the request with the same key returns the same run.")
 ]
 _PROBLEMS = document_problems(404, 409)
-_LOCATION_HEADER = {"Location": {"description": "The URL of the run.", "schema": {"type": "string"}}}
 CronText = Annotated[str, Field(min_length=9, max_length=MAX_CRON_LENGTH)]
 Seconds = Annotated[float, Field(ge=1, le=MAX_INTERVAL.total_seconds())]
 JitterSeconds = Annotated[float, Field(ge=0, le=MAX_JITTER.total_seconds())]
@@ -208,25 +207,11 @@ async def resume_schedule(schedule: ScheduleId, by: Operator) -> Schedule:
     status_code=202,
     summary="Start a run of a schedule now",
     response_model=StartedRun,
-    responses={
-        202: {"description": "The run is committed.", "headers": _LOCATION_HEADER},
-        200: {
-            "description": "The key was used before: this is the existing run.",
-            "model": StartedRun,
-            "headers": _LOCATION_HEADER,
-        },
-        **_PROBLEMS,
-    },
+    responses=STARTED_RESPONSES | _PROBLEMS,
 )
 async def trigger_schedule(schedule: ScheduleId, by: Operator, key: IdempotencyKey = None) -> Response:
     """When it is due next does not change."""
-    started = await by.client.schedules.trigger(schedule, key=key, by=by.author)
-    return Response(
-        msgspec.json.encode({"id": started.id, "created": started.created}),
-        202 if started.created else 200,
-        {"Location": f"/api/v1/runs/{started.id}"},
-        "application/json",
-    )
+    return to_started_response(await by.client.schedules.trigger(schedule, key=key, by=by.author))
 
 
 @router.get(

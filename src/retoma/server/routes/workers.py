@@ -79,27 +79,13 @@ async def get_worker_stacks(worker: WorkerId, by: Administrator) -> WorkerStacks
 
 
 def _serialize_queue(queue: QueueMetrics) -> QueueStatus:
+    counts = {state: queue.jobs.get(state, 0) for state in ("ready", "running", "delayed")}
     return QueueStatus(
-        queue=queue.queue,
-        ready=queue.jobs.get("ready", 0),
-        running=queue.jobs.get("running", 0),
-        delayed=queue.jobs.get("delayed", 0),
+        **counts,
         oldest_seconds=None if queue.oldest_for is None else queue.oldest_for.total_seconds(),
-        workers=queue.workers,
-        concurrency=queue.concurrency_limit,
-        paused_at=queue.paused_at,
-        paused_by=queue.paused_by,
-        pause_reason=queue.pause_reason,
+        **vars(queue) | {"concurrency": queue.concurrency_limit},
     )
 
 
 def _serialize_worker(worker: records.Worker) -> Worker:
-    return Worker(
-        id=worker.id,
-        name=worker.name,
-        queues=worker.queues,
-        concurrency=worker.concurrency,
-        started_at=worker.started_at,
-        heartbeat_age_seconds=worker.heartbeat_age.total_seconds(),
-        drain_requested_at=worker.drain_requested_at,
-    )
+    return Worker(heartbeat_age_seconds=worker.heartbeat_age.total_seconds(), **vars(worker))

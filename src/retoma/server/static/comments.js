@@ -23,7 +23,13 @@ function parse(text) {
 
 function write(comment) {
   const times = [comment.at, comment.to].filter((each) => each !== null).map(formatTime).join("-");
-  return [times, comment.quote && `“${comment.quote}”`, comment.text].filter(Boolean).join(" ");
+  const quote = cleanQuote(comment.quote);
+  return [times, quote && `“${quote}”`, comment.text].filter(Boolean).join(" ");
+}
+
+// A comment is one line: what it quotes may have several, and quotation marks.
+function cleanQuote(text) {
+  return text.replace(/\s+/g, " ").replace(/[“”]/g, "\"").trim().slice(0, MAX_QUOTE).trim();
 }
 
 class Comments {
@@ -67,6 +73,7 @@ class Comments {
 
   // The moment is that of the first letter: the recording pauses there.
   begin() {
+    this.panel.querySelector("[data-composer]").scrollIntoView({ block: "nearest" }); // all of it, not only the field
     const media = this.player?.media ?? findPlayed();
     media?.pause();
     if (this.takesTimes && this.start === null && !this.quote) this.start = media?.currentTime ?? 0;
@@ -95,7 +102,7 @@ class Comments {
 
   // Comments on a passage of the text that somebody marked.
   quotePassage(text) {
-    this.quote = text.replace(/\s+/g, " ").replace(/[“”]/g, "\"").trim().slice(0, MAX_QUOTE);
+    this.quote = cleanQuote(text);
     this.showTime();
     this.input.focus();
   }
@@ -172,7 +179,7 @@ function findPlayed() {
 function findSpoken(at, end) {
   const lines = [...document.querySelectorAll("[data-transcript] [data-start]")];
   const said = lines.filter((line) => Number(line.dataset.start) <= (end ?? at) && Number(line.dataset.end) >= at);
-  return said.map((line) => line.dataset.said ?? "").join(" ").replace(/[“”]/g, "\"").slice(0, MAX_QUOTE).trim();
+  return said.map((line) => line.dataset.said ?? "").join(" ");
 }
 
 function listEarlier() {

@@ -145,7 +145,7 @@ async function decide(event) {
   const action = event.submitter?.value;
   if (form.id !== "decision" || !action) return;
   event.preventDefault();
-  if (isBusy || event.submitter.getAttribute("aria-disabled") === "true" || action === "approve" && isAnythingLost(form) && !confirm(form.dataset.ask)) return;
+  if (isBusy || event.submitter.getAttribute("aria-disabled") === "true" || action === "approve" && !confirmApproval(form)) return;
   isBusy = true;
   document.getElementById("decide")?.setAttribute("aria-busy", "true");
   try {
@@ -220,7 +220,7 @@ function post(form, action) {
 
 const isJson = (answer) => answer.ok && answer.headers.get("content-type")?.startsWith("application/json");
 
-// Goes on to the next review of the list; then to what follows the list, to what was skipped in it, and to all that is left.
+// Opens the next review of the list; then to what follows the list, to what was skipped in it, and to all that is left.
 async function goOn(review, state) {
   const number = ++shown;
   const passed = listPassed(review);
@@ -244,6 +244,12 @@ function isChanged(control) {
   }
   if (["checkbox", "radio"].includes(control.type)) return control.checked !== control.defaultChecked;
   return control.matches("input, textarea") && control.value !== control.defaultValue;
+}
+
+// What somebody wrote to send it back must not become a note of the approval without their knowledge.
+function confirmApproval(form) {
+  const notes = form.elements.notes.value.trim();
+  return (!isAnythingLost(form) || confirm(form.dataset.ask)) && (!notes || confirm(`${form.dataset.askNotes}\n\n${notes}`));
 }
 
 // An approval takes the notes, and the answers to the review's own form, but no edits, marks or comments.

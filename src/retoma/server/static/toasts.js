@@ -1,4 +1,4 @@
-// Notes about decisions, which stay while the reviewer goes on: each counts down the time in which it can be undone.
+// Notes about decisions, which stay while the reviewer continues: each counts down the time in which it can be undone.
 
 const TICK_MS = 200;
 const NOTE_MS = 8000;

@@ -38,7 +38,7 @@ with removed as (
 select r.id, retoma.recheck_reviews_of_budget(retoma.now(), r.id) from removed r;
 
 -- name: list_budget_history
--- What was spent in the current period and those before it. A run has none.
+-- What was spent in the current period and those before it, as far as their sums are kept (`delete_old_records`). A run has none.
 select p.starts_at, retoma.budget_spent(b, null, p.starts_at) as spent
   from retoma.budgets b
   join retoma.tenants t on t.id = b.tenant
@@ -46,7 +46,7 @@ select p.starts_at, retoma.budget_spent(b, null, p.starts_at) as spent
     select (date_trunc(b.period, retoma.now() at time zone t.time_zone)
             - case b.period when 'day' then n * interval '1 day' else n * interval '1 month' end) at time zone t.time_zone as starts_at
       from generate_series(0, :periods - 1) n) p
- where b.id = :budget and b.period <> 'run'
+ where b.id = :budget and b.period <> 'run' and p.starts_at >= retoma.now() - interval '400 days'
  order by p.starts_at desc;
 
 -- name: list_tenant_money

@@ -53,4 +53,8 @@ select retoma.record_poll(
 select exists (select from retoma.callbacks where token_hash = :token_hash) as found;
 
 -- name: record_callback
-select retoma.record_callback(:token_hash, :body) as answer;
+-- The answer, and the attempt that waits for this callback, as it was before.
+select retoma.record_callback(:token_hash, :body) as answer, j.run, j.step, j.item, j.revision, j.fence
+  from (select) this
+  left join retoma.callbacks c on c.token_hash = :token_hash
+  left join retoma.jobs j on j.run = c.run and j.step = c.step and j.item = c.item and j.revision = c.revision;

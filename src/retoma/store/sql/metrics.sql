@@ -130,6 +130,17 @@ select count(*) filter (where state = 'due') as due, count(*) filter (where stat
   from retoma.deliveries
  where ended_at is null and (:tenants::int[] is null or tenant = any (:tenants));
 
+-- name: get_upkeep
+-- The ages of the last backup and of the last pass of retention, and what a restore holds back. It is counted only in a database that
+-- was restored. Until the first pass has ended, its age is that of the migration that created its table.
+select (select retoma.now() - max(b.taken_at) from retoma.backups b) as backup_age,
+       (select retoma.now() - coalesce(p.pass_ended_at, m.applied_at)
+          from retoma.retention_progress p
+          join retoma.migrations m on m.number = 14) as retention_pass_age,
+       coalesce((select c.webhooks + c.notifications
+                   from retoma.count_held() c
+                  where exists (select from retoma.restores)), 0) as held;
+
 -- name: list_pool_metrics
 -- The slots of each pool, the jobs that wait for them, and how long ago one last got its slots.
 select p.name, p.capacity, coalesce(h.used, 0)::int as used, coalesce(w.waiting, 0)::int as waiting,
@@ -146,7 +157,22 @@ select p.name, p.capacity, coalesce(h.used, 0)::int as used, coalesce(w.waiting,
 -- Outcomes of the runs of a pipeline that ended since then or are open. An open run counts with the steps that it finished
 -- since then, and with its duration if only the excluded steps are left. The duration leaves out open reviews, the excluded
 -- steps from when their dependencies had ended, and the time between an end and the rerun that followed it.
-with counted as (
+with versions as materialized (
+  -- Ids are in the order of time, so only runs created up to a day before are read, and those that took longer. The second day is
+  -- for clients whose clock is wrong.
+  select g.id, retoma.first_run_id_since(:since::timestamptz - interval '2 days') as first_run from retoma.versions g where g.pipeline = :pipeline
+), recent as materialized (
+  select r.id
+    from versions g,
+         lateral (select n.id from retoma.runs n
+                   where n.version = g.id and n.id >= g.first_run and n.ended_at >= :since
+                   union all
+                  select n.id from retoma.runs n
+                   where n.version = g.id and n.id < g.first_run and n.ended_at >= :since
+                     and n.ended_at - n.created_at > interval '1 day'
+                   union all
+                  select n.id from retoma.runs n where n.version = g.id and n.ended_at is null offset 0) r
+), counted as (
   select r.id, r.revision, r.version, greatest(r.created_at, r.run_at) as started_at, r.ended_at, r.state = 'failed' as has_failed,
          case
            when r.state = 'completed' then r.ended_at
@@ -155,38 +181,39 @@ with counted as (
                from retoma.current_jobs(r.id) j
              having bool_and(j.step = any (:excluded_steps::text[]) or j.state in ('succeeded', 'skipped')))
          end as done_at
-    from retoma.runs r
-    join retoma.versions g on g.id = r.version
-   where g.pipeline = :pipeline and (r.ended_at >= :since or r.ended_at is null)
-     and (:tenants::int[] is null or r.tenant = any (:tenants))
+    from recent n,
+         lateral (select * from retoma.runs r where r.id = n.id and (:tenants::int[] is null or r.tenant = any (:tenants)) offset 0) r
 ), done as (
   select c.id, c.revision, c.version, c.started_at, c.done_at
     from counted c
    where c.done_at >= :since
 ), aside as (
-  select e.id as run, v.opened_at as first_at, coalesce(v.applied_at, v.ended_at) as last_at
+  select e.id, e.started_at, e.done_at, v.opened_at as first_at, coalesce(v.applied_at, v.ended_at) as last_at
     from done e
     join retoma.reviews v on v.run = e.id
    where v.planned
   union all
-  select e.id, greatest(j.created_at, max(n.ended_at)), j.ended_at
+  select e.id, e.started_at, e.done_at, greatest(j.created_at, max(n.ended_at)), j.ended_at
     from done e
     join retoma.jobs j on j.run = e.id and j.step = any (:excluded_steps::text[]) and j.attempt > 0
     left join retoma.edges g on g.version = e.version and g.to_step = j.step
     left join retoma.jobs n on n.run = e.id and n.step = g.from_step and n.revision <= j.revision
-   group by e.id, j.step, j.item, j.revision, j.created_at, j.ended_at
+   group by e.id, e.started_at, e.done_at, j.step, j.item, j.revision, j.created_at, j.ended_at
   union all
-  select e.id, v.at, (select n.at from retoma.events n where n.run = v.run and n.id > v.id order by n.id limit 1)
+  select e.id, e.started_at, e.done_at, v.at, (select n.at from retoma.events n where n.run = v.run and n.id > v.id order by n.id limit 1)
     from done e
     join retoma.events v on v.run = e.id
    where e.revision > 1 and v.kind = 'end'
-), took as (
-  select extract(epoch from e.done_at - e.started_at - coalesce((
-           select sum(upper(span) - lower(span))
-             from (select unnest(range_agg(tstzrange(a.first_at, a.last_at)) * tstzmultirange(tstzrange(e.started_at, e.done_at)))
-                     from aside a
-                    where a.run = e.id and a.last_at > a.first_at) as spans (span)), '0'))::float as seconds
+  union all
+  -- Each run, also one with nothing to leave out: a join of the two would compare each run with each other one.
+  select e.id, e.started_at, e.done_at, null, null
     from done e
+), took as (
+  select extract(epoch from t.done_at - t.started_at - coalesce((select sum(upper(span) - lower(span)) from unnest(t.aside) as spans (span)), '0'))::float as seconds
+    from (select a.started_at, a.done_at,
+                 range_agg(case when a.last_at > a.first_at then tstzrange(a.first_at, a.last_at) end) * tstzmultirange(tstzrange(a.started_at, a.done_at)) as aside
+            from aside a
+           group by a.id, a.started_at, a.done_at) t
 ), counted_steps as (
   select count(*) as steps, count(*) filter (where j.failures > 0 or j.worker_deaths > 0) as retried
     from counted e

@@ -3,7 +3,7 @@ select o_state as state, o_removed as removed
   from retoma.remove_expired_runs(:keep, :keep_failed, :limit, :jobs, :pause);
 
 -- name: delete_old_rows
-select retoma.delete_old_rows(:keep_keys, :keep_audit, :limit) as deleted;
+select retoma.delete_old_rows(:keep_keys, :keep_audit, :keep_inbound, :limit) as deleted;
 
 -- name: list_rules
 select r.pipeline, t.name as tenant, r.final_class, r.keep, r.set_by, r.set_at
@@ -32,21 +32,52 @@ delete from retoma.retention_rules
 returning true as removed;
 
 -- name: preview
--- How many runs have been kept long enough, by pipeline and how they ended, and about how many bytes of the database they take: that of a
--- sample, with the share of the indexes.
-with expired as materialized (
-  select v.pipeline, e.run
+-- How many runs would be removed now, by pipeline and how they ended, and about how many bytes of the database they take, by a sample. The
+-- row without a pipeline is of all runs, with the files that only these runs name. At most `limit` runs of each version are checked.
+with recursive checked as materialized (
+  select v.id as version, v.pipeline, e.run, e.is_expired
     from retoma.versions v, retoma.list_expired_runs(v.id, null, :limit, :keep, :keep_failed) e
-   where e.is_expired and not exists (select from retoma.run_holds h where h.run = e.run)
-), sample as (
-  select avg(retoma.measure_run(s.run)) as bytes
-    from (select run from expired order by md5(run::text) limit 200) s
+), expired as materialized (
+  select c.pipeline, retoma.final_class(r.state) as final_class, r.id as run, (r.parent).run as parent, r.ended_at
+    from checked c
+    join retoma.runs r on r.id = c.run
+   where c.is_expired
+), needed as (
+  -- As `can_remove` decides, for all runs at once.
+  select e.run
+    from expired e
+    left join retoma.list_needed_runs() n on n.run = e.run
+    left join expired p on p.run = e.parent
+   where n.run is not null or p.run is null and exists (select from retoma.runs r where r.id = e.parent)
+   union
+  select e.run
+    from needed n
+    join expired e on e.parent = n.run
+), removable as materialized (
+  -- `distinct`, because the planner expects billions of rows of the recursion otherwise.
+  select e.* from expired e left join (select distinct run from needed) n on n.run = e.run where n.run is null
+), sample as materialized (
+  select retoma.measure_runs(s.runs) / cardinality(s.runs) as bytes
+    from (select array(select run from removable order by md5(run::text) limit 200) as runs offset 0) s
+   where cardinality(s.runs) > 0
+), named as materialized (
+  select distinct n.digest from removable e join retoma.file_names n on n.run = e.run
+), kept as (
+  select o.digest from named n join retoma.file_names o on o.digest = n.digest left join removable e on e.run = o.run where e.run is null
+   union all
+  select digest from retoma.list_files_named_by_people()
+), files as materialized (
+  select n.digest from named n left join kept k on k.digest = n.digest where k.digest is null
+), file_sizes as (
+  select retoma.find_file_size(f.digest) as size from (select digest from files order by digest limit 200) f
 )
-select e.pipeline, retoma.final_class(r.state) as final_class, count(*) as runs, (count(*) * max(s.bytes))::bigint as bytes, min(r.ended_at) as oldest_end
-  from expired e
-  join retoma.runs r on r.id = e.run
- cross join sample s
- group by 1, 2
+select e.pipeline, e.final_class, count(*) as runs, min(e.ended_at) as oldest_end,
+       coalesce(count(*) * (select bytes from sample), 0)::bigint as bytes,
+       (select count(*) from files) as files,
+       coalesce((select count(*) from files) * (select avg(size) from file_sizes), 0)::bigint as file_bytes,
+       (select coalesce(bool_and(c.runs < :limit), true) from (select count(*) as runs from checked group by version) c) as is_complete
+  from removable e
+ group by grouping sets ((e.pipeline, e.final_class), ())
  order by 1, 2;
 
 -- name: hold_run
@@ -69,10 +100,10 @@ select h.run, t.name as tenant, v.pipeline, r.title, h.held_by, h.held_at, h.rea
  limit :limit;
 
 -- name: erase_run
-select retoma.erase_run(:run, :tenant) as erased;
+select o_runs as runs, o_files as files from retoma.erase_run(:run, :tenant);
 
 -- name: erase_runs_of_tenant
-select retoma.erase_runs_of_tenant(:tenant, :limit) as erased;
+select o_runs as runs, o_files as files from retoma.erase_runs_of_tenant(:tenant, :limit);
 
 -- name: find_tenant_obstacle
 -- Why the runs of a tenant cannot be erased: one that is held, or one that has not ended.

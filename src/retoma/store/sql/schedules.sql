@@ -70,7 +70,8 @@ select run, created
 
 -- name: list_occurrences
 -- Newest first.
-select schedule, due_at, recorded_at, count, triggered_by, run, reason, message
+select schedule, due_at, recorded_at, count, triggered_by, run, reason, message,
+       run is not null and not exists (select from retoma.runs r where r.id = run) as run_is_removed
   from retoma.schedule_occurrences
  where schedule = :schedule and (:before::timestamptz is null or due_at < :before)
  order by due_at desc, trigger

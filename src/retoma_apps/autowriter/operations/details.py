@@ -17,7 +17,7 @@ from retoma_apps.autowriter.states import ArticleState, state_of, step_of
 from retoma_apps.autowriter.steps.error_codes import ERROR_CODES, ErrorCode, standard_code
 
 REVIEW_STATES = (RunState.PAUSED, RunState.NEEDS_REVIEW)
-FAILURE_KINDS = ("failure", "retry")
+ATTEMPT_KINDS = ("failure", "retry", "result")
 QUALITY_STEPS = ("quality_checked", "quality_gate_passed")
 
 
@@ -66,8 +66,8 @@ class ArticleSummary:
 class ArticleDetails:
     """`steps` are in the order of the pipeline; `stale` are those whose inputs have changed since they ran.
 
-    `failures` are the attempts that failed, with their providers. `events` are what WordPress reported about the draft,
-    in order.
+    `attempts` are the events of attempts that have ended, with their providers. `events` are what WordPress reported
+    about the draft, in order.
     """
 
     summary: ArticleSummary
@@ -75,13 +75,21 @@ class ArticleDetails:
     end_time: datetime | None
     steps: list[StepProgress]
     stale: list[str]
-    failures: list[Event]
+    attempts: list[Event]
     charges: list[ChargeTotal]
     artifacts: list[File]
     events: list[InboundEvent]
     review: Review | None
     error: ArticleError | None
     ending: Ending | None
+
+    @property
+    def failures(self) -> list[Event]:
+        return [event for event in self.attempts if event.kind != "result"]
+
+    @property
+    def successes(self) -> list[Event]:
+        return [event for event in self.attempts if event.kind == "result"]
 
     @property
     def providers(self) -> list[str]:
@@ -115,7 +123,7 @@ async def get_details(client: Client, run: Run) -> ArticleDetails:
         end_time=run.ended_at,
         steps=sorted(await client.runs.get_progress(run.id), key=_get_position),
         stale=sorted({step for step, _ in await client.runs.list_stale(run.id)}),
-        failures=await client.runs.list_events(run.id, kinds=FAILURE_KINDS),
+        attempts=await client.runs.list_events(run.id, kinds=ATTEMPT_KINDS),
         charges=await client.costs.get_totals(by=("step", "provider", "resource"), run=run.id),
         artifacts=_list_artifacts(results),
         events=await client.inbound_events.list(summary.request.identity),

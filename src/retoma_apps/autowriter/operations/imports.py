@@ -149,6 +149,11 @@ async def get_import_progress(client: Client, run: Run) -> ImportProgress:
     return ImportProgress(await client.runs.get_item_totals(run.id, ITEMS_STEP), in_review)
 
 
+async def get_import_cost(client: Client, run: Run) -> int:
+    """Return the cost of the articles that the import has started, in millionths of a US dollar."""
+    return sum(total.micros for total in await client.costs.get_totals(by=(), run=run.id))
+
+
 async def list_import_lines(
     client: Client,
     import_files: ImportFiles,

@@ -51,10 +51,23 @@ async def list_article_page(
     before: UUID | None = None,
     limit: int = PAGE_SIZE,
 ) -> ArticlePage:
-    """Return a page of articles, newest first.
+    """Return a page of articles, newest first. See `find_article_runs` for a search by state."""
+    found, before = await find_article_runs(client, blog_id=blog_id, state=state, before=before, limit=limit)
+    return ArticlePage(await build_rows(client, found), before)
+
+
+async def find_article_runs(
+    client: Client,
+    *,
+    blog_id: str | None = None,
+    state: ArticleState | None = None,
+    before: UUID | None = None,
+    limit: int,
+) -> tuple[list[Run], UUID | None]:
+    """Return articles, newest first, and the id to continue from, or None if there are no more.
 
     A run's state alone does not say whether an article has started, so a search by state looks through up to 10,000
-    articles at a time: the page may have less than `limit` rows although there are more.
+    articles at a time: it may return less than `limit` although there are more.
     """
     found: list[Run] = []
     for _ in range(_MAX_BATCHES):
@@ -64,8 +77,7 @@ async def list_article_page(
         before = runs[-1].id if len(runs) == size else None
         if before is None or len(found) > limit:
             break
-    rows = await build_rows(client, found[:limit])
-    return ArticlePage(rows, found[limit - 1].id if len(found) > limit else before)
+    return found[:limit], found[limit - 1].id if len(found) > limit else before
 
 
 async def build_rows(client: Client, runs: Iterable[Run]) -> list[ArticleRow]:

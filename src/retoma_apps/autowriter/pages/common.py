@@ -10,7 +10,7 @@ from retoma.server import PageContext
 from retoma_apps.autowriter.pages import messages
 from retoma_apps.autowriter.pages.badges import STATE_BADGES
 from retoma_apps.autowriter.pages.offline import CONNECTED, list_offline_variables
-from retoma_apps.autowriter.steps.writing.offline import OfflineWriter, list_themes
+from retoma_apps.autowriter.steps.writing.offline import list_themes
 from retoma_apps.providers.chains import get_first_provider
 from retoma_apps.providers.llm import LanguageModel
 
@@ -48,7 +48,7 @@ async def get_model(context: PageContext, blog_id: str | None = None) -> Languag
 
 async def list_writable_themes(context: PageContext) -> list[tuple[str, str]]:
     """Return the only themes that can be written, with their languages; none if a language model writes any theme."""
-    return list_themes() if (await get_model(context)).provider.name == OfflineWriter.name else []
+    return list_themes() if (await get_model(context)).provider.is_offline else []
 
 
 def build_article_url(run: UUID) -> str:

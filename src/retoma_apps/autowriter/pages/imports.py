@@ -127,6 +127,7 @@ async def show_import(context: PageContext) -> Response:
         run=run,
         progress=progress,
         totals=progress.totals,
+        cost=await imports.get_import_cost(context.client, run),
         chosen=state,
         lines=lines[:LINES_PER_PAGE],
         next=lines[LINES_PER_PAGE - 1].item.position if len(lines) > LINES_PER_PAGE else None,

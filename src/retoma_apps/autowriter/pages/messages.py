@@ -163,6 +163,7 @@ CODE_SENTENCES = {
     "QUALITY_GATE_FAIL": N_("The quality checks object to the article. Rerun a part, or decide about the warnings."),
     "WP_PUBLISH_FAIL": N_("WordPress did not accept the article, also after retries. Check the site, then resume."),
     "TIMEOUT": N_("A step took too long, also after retries. Resume later."),
+    "BUDGET": N_("The step would exceed a budget of the blog. Raise the budget, or decide the review."),
     "COST_LIMIT": N_("A step reached its cost limit. Find out why it is so expensive, then rerun it."),
     "TOTAL_TIMEOUT": N_("A step reached its deadline over all attempts. Check its providers, then rerun it."),
     "ERROR": N_("A step failed unexpectedly, also after retries. Report the technical details."),

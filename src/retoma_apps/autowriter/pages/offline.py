@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from retoma_apps.autowriter.steps.writing.offline import OfflineWriter
 from retoma_apps.providers import images, keywords, llm, wordpress
 from retoma_apps.providers.chains import get_first_provider
 
@@ -32,5 +31,5 @@ def list_offline_variables(resources: Mapping[str, Any]) -> dict[str, tuple[str,
 def _is_offline(name: str, resource: Any) -> bool:
     provider = get_first_provider(resource)
     if name == "llm":
-        return bool(provider.provider.name == OfflineWriter.name)
+        provider = provider.provider
     return bool((provider("") if name == "open_blog" else provider).is_offline)

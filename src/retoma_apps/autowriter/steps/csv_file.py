@@ -28,6 +28,10 @@ IGNORED_COLUMNS = ("pipeline_version",)
 """The version of the pipeline identifies no article: a new one alone changes nothing."""
 _TRUE = ("1", "true", "yes", "sim", "si", "sí", "x")
 _FALSE = ("", "0", "false", "no", "não", "nao")
+_LINE_ENDS = re.compile(r"\r\n|\r|\n")
+_ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
+_BEYOND_ASCII = re.compile("[\x80-\ud7ff\ue000-\U0010ffff]")
+_DELIMITER_LINE = re.compile(r"sep=([^\r\n\"])[ \t]*(?:\r\n|\r|\n)", re.IGNORECASE)
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -84,19 +88,43 @@ class InvalidFile(Exception):
 
 
 def decode_text(content: bytes) -> str:
-    """Return the text: UTF-8 or UTF-16, as their marks say, else UTF-8 if it can be, else UTF-16 or Windows-1252.
+    """Return the text: UTF-8 or UTF-16, as their marks say, else UTF-8 if it is, else UTF-16 or Windows-1252.
 
-    Latin-1 is the rest: it decodes any bytes, so a text in another 8-bit encoding has wrong accents.
+    Latin-1 is the rest: it decodes any bytes, so a text in another 8-bit encoding has wrong accents. Raise InvalidFile
+    if a text in UTF-8 or UTF-16 has a wrong byte.
     """
     for mark, encoding in _MARKS:
         if content.startswith(mark):
-            return content.decode(encoding, errors="replace")
+            return _decode_strictly(content, encoding)
     if (unmarked := _guess_unmarked_utf16(content)) is not None:
-        return content.decode(unmarked, errors="replace")
-    for encoding in ("utf-8", "cp1252"):
-        with suppress(UnicodeDecodeError):
-            return content.decode(encoding)
+        return _decode_strictly(content, unmarked)
+    if _is_mostly_utf8(content):
+        return _decode_strictly(content, "utf-8")
+    with suppress(UnicodeDecodeError):
+        return content.decode("cp1252")
     return content.decode("latin-1")
+
+
+def _decode_strictly(content: bytes, encoding: str) -> str:
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = bytes(error.object[: error.start]).decode(encoding, errors="replace")
+        line = len(_LINE_ENDS.findall(before)) + 1
+        name = "UTF-16" if encoding.startswith("utf-16") else "UTF-8"
+        raise InvalidFile(
+            line, N_("the line has a byte that is not %(encoding)s: save the file as UTF-8"), encoding=name
+        ) from error
+
+
+def _is_mostly_utf8(content: bytes) -> bool:
+    """Return whether more characters than wrong bytes are UTF-8, or nothing is wrong.
+
+    In a text in Windows-1252, two of its letters can be one of UTF-8 by chance, but most of them are wrong.
+    """
+    text = content.decode("utf-8", errors="surrogateescape")
+    wrong = len(_ESCAPED_BYTES.findall(text))
+    return wrong == 0 or len(_BEYOND_ASCII.findall(text)) > wrong
 
 
 def _guess_unmarked_utf16(content: bytes) -> str | None:
@@ -122,10 +150,13 @@ def _read_rows(content: bytes) -> list[tuple[int, dict[str, str] | tuple[int, in
         raise InvalidFile(0, N_("the file contains zero bytes: save it as CSV"))
     if text.count("\n") + text.count("\r") > MAX_LINES:
         raise InvalidFile(0, N_("the file has more than %(limit)s lines: split it"), limit=f"{MAX_LINES:,}")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_delimiter(text), strict=True)
+    delimiter_line = _DELIMITER_LINE.match(text)  # Excel's
+    delimiter = _find_delimiter(text) if delimiter_line is None else delimiter_line[1]
+    skipped = "" if delimiter_line is None else delimiter_line[0]
+    reader = csv.reader(io.StringIO(text.removeprefix(skipped), newline=""), delimiter=delimiter, strict=True)
     columns: list[str] | None = None
     rows: list[tuple[int, dict[str, str] | tuple[int, int]]] = []
-    for number, cells in _number_lines(reader):
+    for number, cells in _number_lines(reader, first=2 if skipped else 1):
         if columns is None:
             columns = _check_header(number, cells)
             continue
@@ -137,14 +168,14 @@ def _read_rows(content: bytes) -> list[tuple[int, dict[str, str] | tuple[int, in
     return rows
 
 
-def _number_lines(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
+def _number_lines(reader: Iterator[list[str]], first: int) -> Iterator[tuple[int, list[str]]]:
     """Yield each line with the number of its first line in the file: a quoted cell may contain line breaks."""
-    first = 1
+    start = first
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 yield first, cells
-            first = reader.line_num + 1  # type: ignore[attr-defined]
+            first = reader.line_num + start  # type: ignore[attr-defined]
     except csv.Error as error:
         raise InvalidFile(first, N_("the line cannot be read as CSV: %(why)s"), why=error) from error
 

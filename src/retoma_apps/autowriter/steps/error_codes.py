@@ -49,6 +49,7 @@ _TABLE = (
     ErrorCode("KEYWORDS_BAD_REQUEST", "provider", False, "report what the provider objects to", "developer"),
     ErrorCode("QUALITY_GATE_FAIL", "content", False, "rerun the part that failed, or change the request", "editor"),
     ErrorCode("TIMEOUT", "provider", True, "retry twice, then the next provider", "nobody"),
+    ErrorCode("BUDGET", "provider", False, "raise the budget, or decide the review", "operator"),
     ErrorCode("COST_LIMIT", "provider", False, "check why the step is so expensive, then rerun it", "operator"),
     ErrorCode("TOTAL_TIMEOUT", "provider", False, "check why all providers fail, then rerun the step", "operator"),
     ErrorCode("WP_PUBLISH_FAIL", "wordpress", True, "retry twice, then fail", "nobody"),

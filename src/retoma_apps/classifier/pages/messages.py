@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from retoma.records import StuckCause, WaitReason
 from retoma.translations import CATALOGUES, N_, NP_, Translator
 
 STEP_LABELS = {
@@ -70,25 +72,28 @@ FIELD_ERRORS = {
     "max_retries_documento": N_("Enter a whole number from 0 to 10."),
 }
 # In the words of a person who classifies documents. Retoma's own messages serve for causes that are not here.
-CAUSES = {
-    "delayed": N_("failed documents wait for their next attempt"),
-    "undefined_step": N_(
+CAUSES: Mapping[str, str] = {
+    WaitReason.DELAYED: N_("failed documents wait for their next attempt"),
+    WaitReason.PERSON: N_("the documents would exceed a budget; raise it, or decide in the reviews"),
+    WaitReason.UNDEFINED_STEP: N_(
         "no worker has this version of the classifier; start one: retoma worker retoma_apps.classifier"
     ),
-    "no_worker": N_("no worker is running; start one: retoma worker retoma_apps.classifier"),
-    "not_claimed": N_("no running worker takes these documents; start one: retoma worker retoma_apps.classifier"),
-    "queue_paused": N_("an operator paused the queue of the documents"),
-    "queue_full": N_("as many documents are in progress as an operator allows"),
-    "capacity": N_("all workers are busy"),
-    "pool": N_("the model already handles as many documents at a time as allowed"),
-    "pool_too_small": N_("the pool of the model has no slots"),
-    "pool_paused": N_("the model's provider asked us to wait"),
-    "pool_rate": N_("the limit of starts per second is reached"),
-    "pool_share": N_("the project already uses its full share of the model"),
-    "provider_down": N_("the model's provider does not respond"),
-    "provider_rejected": N_("the model's provider rejected our credentials; check the API key and billing"),
-    "no_provider": N_("none of the configured models can be used now"),
-    "no_progress": N_("a document exceeded its time limit without a heartbeat"),
+    WaitReason.NO_WORKER: N_("no worker is running; start one: retoma worker retoma_apps.classifier"),
+    WaitReason.NOT_CLAIMED: N_(
+        "no running worker takes these documents; start one: retoma worker retoma_apps.classifier"
+    ),
+    WaitReason.QUEUE_PAUSED: N_("an operator paused the queue of the documents"),
+    WaitReason.QUEUE_FULL: N_("as many documents are in progress as an operator allows"),
+    WaitReason.CAPACITY: N_("all workers are busy"),
+    WaitReason.POOL: N_("the model already handles as many documents at a time as allowed"),
+    WaitReason.POOL_TOO_SMALL: N_("the pool of the model has no slots"),
+    WaitReason.POOL_PAUSED: N_("the model's provider asked us to wait"),
+    WaitReason.POOL_RATE: N_("the limit of starts per second is reached"),
+    WaitReason.POOL_SHARE: N_("the project already uses its full share of the model"),
+    WaitReason.PROVIDER_DOWN: N_("the model's provider does not respond"),
+    WaitReason.PROVIDER_REJECTED: N_("the model's provider rejected our credentials; check the API key and billing"),
+    WaitReason.NO_PROVIDER: N_("none of the configured models can be used now"),
+    StuckCause.NO_PROGRESS: N_("a document exceeded its time limit without a heartbeat"),
 }
 UNKNOWN_CAUSE = N_("it makes no progress")
 # The outcome of an action, by the name that the address of the next page carries.

@@ -9,16 +9,29 @@ from datetime import datetime
 from typing import Any, Literal
 
 from retoma import Client
-from retoma.records import REASON_MESSAGES, Run, StuckRun, Wait
+from retoma.records import REASON_MESSAGES, Run, StuckRun, Wait, WaitReason
 from retoma.server import PageContext, StuckEpisode, find_fatal_episode, list_stuck_episodes
 from retoma_apps.classifier.operations.executions import Execution, get_execution, get_label_summary
 from retoma_apps.classifier.pages.ended_run_cache import EndedRunCache
 from retoma_apps.classifier.pages.messages import CAUSES, UNKNOWN_CAUSE
 
-# Causes that can block an execution permanently, and those that only a person can fix.
-BLOCKING_CAUSES = ("no_worker", "undefined_step", "not_claimed", "provider_down", "provider_rejected")
-CAUSES_FOR_PEOPLE = ("no_worker", "undefined_step", "provider_rejected")
-TEMPORARY_CAUSES = ("pool_paused", "delayed", "pool_rate", "provider_down")
+# Causes that can block an execution permanently, those that only a person can fix, and those that pass. The page only
+# names all others.
+BLOCKING_CAUSES = frozenset(
+    {
+        WaitReason.NO_WORKER,
+        WaitReason.UNDEFINED_STEP,
+        WaitReason.NOT_CLAIMED,
+        WaitReason.PROVIDER_DOWN,
+        WaitReason.PROVIDER_REJECTED,
+    }
+)
+CAUSES_FOR_PEOPLE = frozenset(
+    {WaitReason.NO_WORKER, WaitReason.UNDEFINED_STEP, WaitReason.PROVIDER_REJECTED, WaitReason.PERSON}
+)
+TEMPORARY_CAUSES = frozenset(
+    {WaitReason.POOL_PAUSED, WaitReason.DELAYED, WaitReason.POOL_RATE, WaitReason.PROVIDER_DOWN}
+)
 MIN_DOCUMENTS_TO_ESTIMATE = 10  # documents
 _ENDED_EXECUTIONS = EndedRunCache[tuple[Execution, dict[str, Any] | None]]()
 _STUCK_EPISODES = EndedRunCache[list[StuckEpisode]]()

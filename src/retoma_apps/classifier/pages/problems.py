@@ -33,7 +33,8 @@ class PortugueseRoute(ProblemRoute):
     """Returns errors in Portuguese, with the English message as `detail_en`, unless the caller prefers English."""
 
     def change_problem(self, problem: Problem, error: Exception, request: Request) -> None:
-        detail = None if _prefers_english(request) else _find_translation(problem, error, create_translator("pt"))
+        prefers_english = request.headers.get("Accept-Language", "").strip().lower().startswith("en")
+        detail = None if prefers_english else _find_translation(problem, error, create_translator("pt"))
         if detail is not None:
             problem.members["detail_en"] = problem.detail
             problem.detail = detail
@@ -56,7 +57,3 @@ def _find_translation(problem: Problem, error: Exception, translator: Translator
         return translated
     by_code = _BY_CODE.get(problem.code)
     return explain_in_portuguese(problem.code) if by_code is None else translator.gettext(by_code)
-
-
-def _prefers_english(request: Request) -> bool:
-    return request.headers.get("Accept-Language", "").strip().lower().startswith("en")

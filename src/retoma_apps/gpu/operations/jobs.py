@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from retoma import Client
-from retoma.records import Run
+from retoma.records import Run, Wait, WaitReason
 from retoma_apps.gpu.operations.results import GPU_STEPS, format_time, get_outcome, get_started_at
 from retoma_apps.gpu.pipeline import GPU
 from retoma_apps.gpu.states import job_id, status_of
@@ -36,7 +36,9 @@ async def get_job_details(client: Client, run: Run) -> dict[str, Any]:
     done, total = _count_finished(run, jobs, external_work)
     outcome = await get_outcome(client, run, started_at)
     waits = [] if run.ended_at else await client.runs.list_waits(run.id)
-    progresses = run.state != "stuck" and not any(wait.reason == "no_worker" for wait in waits)
+    progresses = run.state not in ("stuck", "needs_review") and not any(
+        wait.reason == WaitReason.NO_WORKER for wait in waits
+    )
     return summary | {
         "progress": {"completed": done, "total": total, "percentage": round(100 * done / total, 2)}
         if is_in_progress
@@ -47,13 +49,21 @@ async def get_job_details(client: Client, run: Run) -> dict[str, Any]:
         "webhookUrl": run.input.get("webhook_url"),
         "data": run.input.get("received") or run.input,
         "runpodJobIds": [str(each.external_id).rpartition("/")[2] for each in external_work],
-        "workersReserved": sum(job.state in ("running", "parked") for job in jobs if job.step in GPU_STEPS),
+        "workersReserved": _count_workers(jobs, waits),
         "attempts": {
-            _job_label(job): attempts for job in jobs if job.step in GPU_STEPS and (attempts := _count_attempts(job))
+            f"{job.step}:{job.item}" if job.item else job.step: attempts
+            for job in jobs
+            if job.step in GPU_STEPS and (attempts := _count_attempts(job))
         },
         "waiting": [wait.explanation for wait in waits],
         **outcome,
     }
+
+
+def _count_workers(jobs: Sequence[Any], waits: Sequence[Wait]) -> int:
+    """Return how many workers the jobs hold. A job that waits for a person because of a budget holds none."""
+    held = sum(job.state in ("running", "parked") for job in jobs if job.step in GPU_STEPS)
+    return max(0, held - sum(wait.jobs for wait in waits if wait.reason is WaitReason.PERSON))
 
 
 def _count_finished(run: Run, jobs: Sequence[Any], external_work: Sequence[Any]) -> tuple[int, int]:
@@ -86,7 +96,3 @@ async def _estimate_completion(client: Client, run: Run, started_at: datetime | 
 def _count_attempts(job: Any) -> int:
     """Return the attempts. The count is decremented while the work runs externally, and incremented at its end."""
     return int(job.attempt) + int(job.state == "parked")
-
-
-def _job_label(job: Any) -> str:
-    return f"{job.step}:{job.item}" if job.item else str(job.step)

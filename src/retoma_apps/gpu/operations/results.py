@@ -118,7 +118,8 @@ async def _get_finished_videos(client: Client, run: Run) -> dict[str, Any]:
         return {}
     ids = [str(image["id"]) for image in run.input["images"]]
     faults = await _get_image_errors(client, run)
-    failed = [faults.get(each, _image_timeout(each)) for each in ids if each not in found]
+    late = "Image {} was not rendered before the job timed out"
+    failed = [faults.get(each, _build_fault(each, TIMEOUT, late)) for each in ids if each not in found]
     message = f"{len(failed)} of {len(ids)} images have no video"
     videos = [found[each] for each in ids if each in found]
     return {"result": {"code": MULTI_STATUS, "message": message, "videos": videos, "failed": failed}}
@@ -133,7 +134,11 @@ async def _list_failed_images(client: Client, run: Run) -> list[dict[str, str]]:
         if job.step == "lone_clip" and job.state != "succeeded"
     }
     ids: Sequence[str] = [str(image["id"]) for image in run.input["images"]]
-    return [faults.get(each, _unknown_image_error(each)) for each in ids if each in failed]
+    return [
+        faults.get(each, _build_fault(each, "PROCESSING_ERROR", "Image {} could not be rendered"))
+        for each in ids
+        if each in failed
+    ]
 
 
 async def _get_image_errors(client: Client, run: Run) -> dict[str, dict[str, str]]:
@@ -146,12 +151,8 @@ async def _get_image_errors(client: Client, run: Run) -> dict[str, dict[str, str
     }
 
 
-def _image_timeout(image: str) -> dict[str, str]:
-    return {"id": image, "code": TIMEOUT, "message": f"Image {image} was not rendered before the job timed out"}
-
-
-def _unknown_image_error(image: str) -> dict[str, str]:
-    return {"id": image, "code": "PROCESSING_ERROR", "message": f"Image {image} could not be rendered"}
+def _build_fault(image: str, code: str, message: str) -> dict[str, str]:
+    return {"id": image, "code": code, "message": message.format(image)}
 
 
 async def _get_error(client: Client, run: Run, started_at: datetime | None) -> dict[str, str]:

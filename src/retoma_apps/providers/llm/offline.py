@@ -116,6 +116,7 @@ class OfflineLlm:
     """Labels the last quoted document of a conversation. `answer` converts a guess to the requested schema."""
 
     name = "offline"
+    is_offline = True
 
     def __init__(
         self, examples: Sequence[Example], answer: Callable[[Guess], dict[str, Any]] = _guess_to_label

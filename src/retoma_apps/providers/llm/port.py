@@ -56,9 +56,11 @@ class Reply:
 
 
 class Llm(Protocol):
-    """`name` is how charges name the provider."""
+    """`name` is how charges name the provider. `is_offline` if it runs on this machine, without a service: then it
+    answers only the tasks of its application, from what comes with Retoma."""
 
     name: str
+    is_offline: bool
 
     async def ask(
         self,

@@ -1,4 +1,4 @@
-"""Turn a picture into frames: parts appear in time with the narration, stay, and leave before the next scene."""
+"""Turn a picture into frames: parts appear in time with the narration, and stay until the next scene."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 VARIANTS = len(TONES)
-PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.7, 2.0
+PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.7, 1.2
 """Seconds without words at the end of a scene, and at the end of the last one."""
-_LEAVE_END, _LEAVE_SECONDS = 0.25, 0.3
-"""When the parts have left, in seconds before the end of the scene, and how long that takes."""
 _CURTAIN_SECONDS = 0.3
-_ENDING_SECONDS = 0.7
-"""How long the last scene takes to fade out."""
+_ENDING_SECONDS, _ENDING_SHARE = 0.5, 0.75
+"""How long the last scene takes to fade, and how far: an ending without any picture looks like a fault."""
+_BEGUN = -0.7
+"""When the first part of the first scene appears: the title is there in the first frame."""
 _LONG_AGO = -60.0
 _LOWERED = (HEIGHT - FLOOR) * 0.4
 """How far a picture without subtitles is moved down: a player may show its own there."""
@@ -69,22 +69,21 @@ class Scene:
 
 @dataclass(frozen=True)
 class _Edges:
-    """When a curtain has opened and when one closes, when the parts leave and when the picture fades out, in seconds;
-    infinite for what does not happen."""
+    """When a curtain has opened, when one closes and when the picture fades, in seconds; infinite for what does not
+    happen."""
 
     opened: float
     closes: float
-    leaves: float
     fades: float
 
     def is_moving(self, at: float) -> bool:
-        return at < self.opened or at > min(self.closes, self.fades) or 0 <= at - self.leaves <= _LEAVE_SECONDS
+        return at < self.opened or at > min(self.closes, self.fades)
 
 
 class Animation:
-    """`seconds` is how long the scene lasts; the last one fades out.
+    """`seconds` is how long the scene lasts; the last one fades.
 
-    With `subtitles`, the picture leaves room for them and is empty at both ends, for a transition to be drawn there.
+    With `subtitles`, the picture leaves room for them and begins empty, so that it can slide in over the scene before.
     Without them, it fills the frame, and curtains hide it at both ends, so clips can be joined unchanged. `number` is
     the scene's: the curtains of neighbours move in the same direction.
     """
@@ -93,17 +92,17 @@ class Animation:
         self, scene: Scene, seconds: float, size: tuple[int, int], *, subtitles: bool = True, number: int = 0
     ) -> None:
         colours = COLOURS[scene.theme][TONES[(TONES.index(scene.picture.tone) + scene.variant) % len(TONES)]]
-        self._complete_at = seconds - _LEAVE_END - _LEAVE_SECONDS
+        self._complete_at = seconds - _ENDING_SECONDS
         self._edges = _plan_edges(scene, seconds, has_curtains=not subtitles)
         self._number, self._dark = number, FLOORS[scene.theme]
         self._stage = Stage(
             colours,
             size[0] / WIDTH,
             spoken_until=_measure_speech(seconds, is_last=scene.is_last),
-            first=FIRST if scene.is_start else _LONG_AGO,
+            first=_find_first(scene),
             lowered=0 if subtitles else _LOWERED,
         )
-        self._ground = draw_ground(colours, *size)
+        self._ground = draw_ground(colours, *size, scene.picture.kind)
         if subtitles:
             draw_floor(self._ground, self._dark, colours.accent)
         arrange(scene.picture, self._stage, find_cues(scene, seconds))
@@ -111,26 +110,17 @@ class Animation:
 
     def draw(self, at: float) -> Image:
         """Draw the frame at this time of the scene, in seconds."""
-        frame, edges = self._draw_picture(at), self._edges
+        frame, edges = self._draw_parts(at), self._edges
         if at < edges.opened:
             return self._draw_curtain(frame, self._number, 1 + at / _CURTAIN_SECONDS)
         if at > edges.closes:
             return self._draw_curtain(frame, self._number + 1, (at - edges.closes) / _CURTAIN_SECONDS)
         if at > edges.fades:
-            return _fade_to(frame, self._dark, min((at - edges.fades) / _ENDING_SECONDS, 1))
+            return _fade_to(frame, self._dark, min((at - edges.fades) / _ENDING_SECONDS, 1) * _ENDING_SHARE)
         return frame
 
     def _draw_curtain(self, frame: Image, number: int, moved: float) -> Image:
         return draw_curtain(frame, self._dark, self._stage.colours.accent, number, min(moved, 2))
-
-    def _draw_picture(self, at: float) -> Image:
-        from PIL import Image
-
-        left = (at - self._edges.leaves) / _LEAVE_SECONDS
-        if left >= 1:
-            return self._ground
-        frame = self._draw_parts(min(at, self._edges.leaves))
-        return frame if left <= 0 else Image.blend(frame, self._ground, left)
 
     def draw_complete(self) -> Image:
         """Draw the frame in which all parts can be seen."""
@@ -146,11 +136,10 @@ class Animation:
 
     def _describe(self, at: float) -> tuple[object, ...]:
         """Return what distinguishes this frame from others: its time, while anything moves."""
-        shown = [sprite for sprite in self._stage.sprites if sprite.start <= at]
-        has_left = at > self._edges.leaves
-        if self._edges.is_moving(at) or not (has_left or all(sprite.is_settled(at) for sprite in shown)):
+        shown = [sprite for sprite in self._stage.sprites if sprite.is_shown(at)]
+        if self._edges.is_moving(at) or not all(sprite.is_settled(at) for sprite in shown):
             return (at,)
-        return has_left, len(shown)
+        return (len(shown),)
 
     def _draw_parts(self, at: float) -> Image:
         """Draw on a copy of what no longer moves, which is drawn only when another part has arrived."""
@@ -172,13 +161,17 @@ class Animation:
 def _plan_edges(scene: Scene, seconds: float, *, has_curtains: bool) -> _Edges:
     opens = has_curtains and scene.is_start and not scene.is_first
     closes = has_curtains and scene.is_end and not scene.is_last
-    leaves = not has_curtains and not scene.is_last
     return _Edges(
         opened=_CURTAIN_SECONDS if opens else 0,
         closes=seconds - _CURTAIN_SECONDS if closes else math.inf,
-        leaves=seconds - _LEAVE_END - _LEAVE_SECONDS if leaves else math.inf,
         fades=seconds - _ENDING_SECONDS if scene.is_last else math.inf,
     )
+
+
+def _find_first(scene: Scene) -> float:
+    if not scene.is_start:
+        return _LONG_AGO
+    return _BEGUN if scene.is_first else FIRST
 
 
 def _fade_to(frame: Image, colour: str, share: float) -> Image:

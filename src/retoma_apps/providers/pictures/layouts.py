@@ -43,9 +43,9 @@ def _arrange_title(picture: Picture, stage: Stage, cues: Sequence[float]) -> Non
         )
     ]
     if picture.note:
-        rows.append((26, stage.first + 0.5, _draw_note(stage, picture.note, 44, wide)))
+        rows.append((26, stage.first + 0.5, _draw_note(stage, picture.note, 50, wide)))
     for at, (item, cue) in enumerate(zip(picture.items, cues, strict=True)):
-        rows.append((10 if at else 36, cue, _draw_note(stage, item.label, 38, wide)))
+        rows.append((10 if at else 36, cue, _draw_note(stage, item.label, 54, wide)))
     top = (FLOOR - sum(gap + stage.measure(row)[1] for gap, _, row in rows)) / 2
     stage.add(stage.draw_card(120, 12, 6, stage.colours.accent), _MARGIN + 60, top - 34, stage.first, "right")
     for gap, start, row in rows:
@@ -55,18 +55,18 @@ def _arrange_title(picture: Picture, stage: Stage, cues: Sequence[float]) -> Non
 
 
 def _arrange_row(picture: Picture, stage: Stage, cues: Sequence[float]) -> None:
-    """Arrange icons with labels in a row; steps are numbered and joined by arrows. Empty discs are there from the
-    start."""
+    """Arrange icons with labels in a row; steps are numbered and joined by arrows. They are faint until then."""
     _add_heading(picture, stage)
     count = len(picture.items)
     size = {2: 340, 3: 320, 4: 290, 5: 240}.get(count, 205)
     pitch = min(_ROOM / (count - 0.25), 540)
-    middle = (_TOP + FLOOR) / 2 - 78
+    middle = (_TOP + FLOOR) / 2 - 92
     for at, (item, cue) in enumerate(zip(picture.items, cues, strict=True)):
         x = WIDTH / 2 + pitch * (at - (count - 1) / 2)
         stage.add(stage.draw_disc(size, stage.colours.card), x, middle, stage.first + 0.1 + at * 0.08, "pop")
         if at and picture.kind == "steps":
             stage.add(_draw_arrow(stage, pitch - size - 36), x - pitch / 2, middle, cue - 0.2, "right")
+        stage.add_icon_preview(item.icon, size * 0.66, x, middle, stage.first + 0.3)
         stage.add_icon_on_disc(item.icon, size, x, middle, cue)
         if picture.kind == "steps":
             stage.add(_draw_badge(stage, str(at + 1)), x - size * 0.36, middle - size * 0.36, cue + 0.1, "pop")
@@ -100,16 +100,19 @@ def _add_flow_item(item: Item, stage: Stage, middle: Point, place: Point, radius
     outer = place[0] + side * (size / 2 + 24)
     inner, far = _shorten_line(middle, place, radius + 22, size / 2 + 20)
     stage.add(stage.draw_disc(size, stage.colours.card), *place, stage.first + 0.3, "pop")
+    stage.add_icon_preview(item.icon, size * 0.66, *place, stage.first + 0.4)
     _add_arrow(stage, *((inner, far) if side > 0 else (far, inner)), cue)
     stage.add_icon_on_disc(item.icon, size, *place, cue)
     align: Literal["left", "right"] = "left" if side > 0 else "right"
     room = (WIDTH - 70 - outer) if side > 0 else outer - 70
     rows = [stage.draw_text(item.label, 50, room, align=align, rows=2)]
-    rows += [_draw_note(stage, item.note, 38, room, side)] if item.note else []
+    rows += [_draw_note(stage, item.note, 44, room, side)] if item.note else []
     top = place[1] - sum(stage.measure(row)[1] for row in rows) / 2
     for number, row in enumerate(rows):
         wide, high = stage.measure(row)
-        stage.add(row, outer + side * wide / 2, top + high / 2, cue + 0.12 + number * 0.12)
+        if not number:
+            stage.add_preview(row, outer + side * wide / 2, top + high / 2, stage.first + 0.4)
+        stage.add(row, outer + side * wide / 2, top + high / 2, cue + 0.12 + number * 0.12, "fade")
         top += high
 
 
@@ -142,7 +145,7 @@ def _add_callout(item: Item, stage: Stage, side: int, level: float, target: Poin
     _add_leader(stage, (edge, level), target, cue)
     wide, high = stage.measure(label)
     outer = edge + side * 20
-    note = _draw_note(stage, item.note, 37, 450, side) if item.note else None
+    note = _draw_note(stage, item.note, 43, 450, side) if item.note else None
     below = stage.measure(note)[1] if note else 0
     stage.add(label, outer + side * wide / 2, level - below / 2, cue + 0.1)
     if note:
@@ -170,7 +173,7 @@ def _arrange_comparison(picture: Picture, stage: Stage, cues: Sequence[float]) -
     _add_heading(picture, stage)
     wide = 780.0
     lines = [
-        [stage.draw_text(point, 42, wide - 170, weight="Medium", rows=2) for point in item.points]
+        [stage.draw_text(point, 46, wide - 170, weight="Medium", rows=2) for point in item.points]
         for item in picture.items
     ]
     high = 300 + max(sum(stage.measure(line)[1] + 26 for line in each) for each in lines)
@@ -181,9 +184,11 @@ def _arrange_comparison(picture: Picture, stage: Stage, cues: Sequence[float]) -
         x = WIDTH / 2 + side * (wide / 2 + 26)
         left = x - wide / 2 + 56
         stage.add(stage.draw_card(wide, high, 40, stage.colours.card), x, top + high / 2, stage.first + 0.15)
+        stage.add_icon_preview(item.icon, 125, left + 95, top + 146, stage.first + 0.35)
         stage.add_icon_on_disc(item.icon, 190, left + 95, top + 146, cue + 0.1, floats=True)
         label = stage.draw_text(item.label, 60, wide - 56 - 190 - 80, weight="ExtraBold", rows=2)
-        _add_left(stage, label, left + 226, top + 146 - stage.measure(label)[1] / 2, cue + 0.15)
+        stage.add_preview(label, left + 226 + stage.measure(label)[0] / 2, top + 146, stage.first + 0.35)
+        stage.add(label, left + 226 + stage.measure(label)[0] / 2, top + 146, cue + 0.15, "fade")
         y, step = top + 280, max(min(end, stage.spoken_until) - max(cue, 0) - 0.8, 0.2) / len(rows)
         for at, row in enumerate(rows):
             start = cue + 0.4 + step * at if cue >= 0 else cue
@@ -196,22 +201,23 @@ def _arrange_chart(picture: Picture, stage: Stage, cues: Sequence[float]) -> Non
     """Arrange bars that grow from a line, with their values and icons above and their names below."""
     _add_heading(picture, stage)
     has_icons = any(item.icon for item in picture.items)
-    count, base, tallest = len(picture.items), FLOOR - 122.0, 270.0 if has_icons else 380.0
+    count, base, tallest = len(picture.items), FLOOR - 134.0, 250.0 if has_icons else 380.0
     pitch = min(_ROOM / count, 380 if count > 2 else 520)
     wide = min(pitch * 0.56, 190 if count > 2 else 270)
     most = max(item.value for item in picture.items) or 1
     line = stage.draw_card(pitch * count, 6, 3, stage.colours.soft)
     stage.add(line, WIDTH / 2, base + 3, stage.first + 0.2, "right")
-    for at, (item, cue) in enumerate(zip(picture.items, cues, strict=True)):
+    for at, (item, cue, following) in enumerate(zip(picture.items, cues, [*cues[1:], math.inf], strict=True)):
         x, high = WIDTH / 2 + pitch * (at - (count - 1) / 2), max(tallest * item.value / most, 12)
-        colour = stage.colours.accent if item.value == most else stage.colours.soft
-        for fill, start in ((stage.colours.card, stage.first + 0.3), (colour, cue)):
+        for fill, start in ((stage.colours.card, stage.first + 0.3), (stage.colours.accent, cue)):
             stage.add(stage.draw_card(wide, high, 14, fill), x, base - high / 2, start, "up")
+        # The bar that is spoken of is highlighted.
+        stage.add(stage.draw_card(wide, high, 14, stage.colours.soft), x, base - high / 2, following, "fade")
         value = stage.draw_text(item.text, 58, pitch - 12, weight="Black", align="center", rows=1)
         stage.add(value, x, base - high - 50, cue + 0.35)
         if item.icon:
             stage.add_icon_on_disc(item.icon, 140, x, base - high - 164, cue + 0.45)
-        name = stage.draw_text(item.label, 38, pitch - 24, weight="SemiBold", align="center", rows=2)
+        name = stage.draw_text(item.label, 44, pitch - 24, weight="SemiBold", align="center", rows=2)
         stage.add(name, x, base + 22 + stage.measure(name)[1] / 2, stage.first + 0.3)
 
 
@@ -231,6 +237,7 @@ def _arrange_timeline(picture: Picture, stage: Stage, cues: Sequence[float]) -> 
         stage.add(stage.draw_disc(44, stage.colours.card), x, level, stage.first + 0.4, "pop")
         stage.add(_draw_dot(stage), x, level, cue, "pop")
         if item.icon:
+            stage.add_icon_preview(item.icon, 190, x, level - 150, stage.first + 0.4)
             stage.add_icon(item.icon, 190, x, level - 150, cue + 0.1)
         _add_label(item, stage, x, level + 52, pitch - 40, cue + 0.12)
 
@@ -260,7 +267,8 @@ def _arrange_number(picture: Picture, stage: Stage, cues: Sequence[float]) -> No
     high, below = stage.measure(number)[1], stage.measure(note)[1]
     top = 500 - (high + 24 + below) / 2
     stage.add_counter(lambda share: draw(count_to(picture.text, share)), x, top + high / 2, cues[0])
-    stage.add(note, x, top + high + 24 + below / 2, cues[0] + 0.4)
+    stage.add_preview(number, x, top + high / 2, stage.first + 0.4, cues[0])
+    stage.add(note, x, top + high + 24 + below / 2, min(stage.first + 0.5, cues[0]))
 
 
 def count_to(text: str, share: float) -> str:
@@ -280,15 +288,16 @@ def _add_heading(picture: Picture, stage: Stage) -> None:
         stage.add(stage.draw_card(14, 66, 7, stage.colours.accent), _MARGIN + 7, y, stage.first, "up")
         _add_left(stage, text, _MARGIN + 44, y - stage.measure(text)[1] / 2, stage.first + 0.1)
     if picture.note and picture.kind == "chart":
-        _add_left(stage, _draw_note(stage, picture.note, 38, _ROOM - 44), _MARGIN + 44, y + 40, stage.first + 0.2)
+        _add_left(stage, _draw_note(stage, picture.note, 42, _ROOM - 44), _MARGIN + 44, y + 40, stage.first + 0.2)
 
 
 def _add_label(item: Item, stage: Stage, x: float, top: float, wide: float, start: float) -> None:
     label = stage.draw_text(item.label, 46, wide, align="center", rows=2)
     high = stage.measure(label)[1]
-    stage.add(label, x, top + high / 2, start)
+    stage.add_preview(label, x, top + high / 2, stage.first + 0.4)
+    stage.add(label, x, top + high / 2, start, "fade")
     if item.note:
-        note = _draw_note(stage, item.note, 37, wide, 0)
+        note = _draw_note(stage, item.note, 44, wide, 0)
         stage.add(note, x, top + high + 12 + stage.measure(note)[1] / 2, start + 0.12)
 
 

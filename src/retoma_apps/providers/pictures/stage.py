@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from retoma_apps.providers import fonts
 from retoma_apps.providers.pictures import icons
 from retoma_apps.providers.pictures.icons import Point
-from retoma_apps.providers.pictures.models import Theme, Tone
+from retoma_apps.providers.pictures.models import Kind, Theme, Tone
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFont import FreeTypeFont
 
 WIDTH, HEIGHT, FLOOR = 1920, 1080, 846
-FIRST = 0.35
-"""Seconds before the first part appears: until then the previous scene leaves."""
+FIRST = 0.2
+"""Seconds before the first part appears: until then the previous scene is still seen."""
+_PREVIEW = 0.3
+"""How visible a part is before it is spoken of."""
 _LEADING = 1.2
 _DESCENDERS = 0.1
 """How far letters reach above and below their row, relative to the size of the font."""
@@ -71,11 +73,26 @@ COLOURS: dict[Theme, dict[Tone, Colours]] = {
 }
 
 
+_GLOWS: dict[Kind, tuple[tuple[int, int, int], ...]] = {
+    "title": ((1560, 210, 620), (210, 820, 430)),
+    "steps": ((960, 1180, 760), (1840, 60, 300)),
+    "icons": ((960, -420, 900), (160, 900, 340)),
+    "flow": ((330, 500, 700), (1800, 880, 330)),
+    "diagram": ((960, 520, 640),),
+    "comparison": ((60, 40, 330), (1880, 60, 260)),
+    "chart": ((1700, 1020, 820), (300, -80, 380)),
+    "timeline": ((-120, 500, 560), (960, 1120, 520), (2040, 260, 520)),
+    "number": ((1290, 500, 600), (120, 60, 260)),
+}
+"""The soft discs behind each kind of picture: x, y and radius."""
+
+
 @dataclass(frozen=True)
 class Sprite:
     """A drawn part and how it appears: its middle on the stage, when, with which move, and whether it then floats.
 
     The `layer` of an icon that moves never rests, nor does a part in an `orbit`: its radius, and its start in turns.
+    A part is seen until its `end`.
     """
 
     image: Image
@@ -86,12 +103,17 @@ class Sprite:
     floats: bool = False
     layer: icons.Layer | None = None
     orbit: tuple[float, float] | None = None
+    end: float = math.inf
+
+    def is_shown(self, at: float) -> bool:
+        return self.start <= at < self.end
 
     def compute_progress(self, at: float) -> float:
         return min(max((at - self.start) / _MOVE_SECONDS[self.move], 0.0), 1.0)
 
     def is_settled(self, at: float) -> bool:
-        return self.compute_progress(at) >= 1 and not (self.floats or self.layer or self.orbit)
+        is_moving = self.floats or self.layer or self.orbit
+        return at < self.end and self.compute_progress(at) >= 1 and not is_moving
 
     def draw(self, at: float) -> Image:
         return icons.move_layer(self.image, self.layer, at) if self.layer and self.layer.motion else self.image
@@ -111,6 +133,13 @@ class Stage:
 
     def add(self, image: Image, x: float, y: float, start: float, move: Move = "rise", *, floats: bool = False) -> None:
         self.sprites.append(Sprite(image, x, y + self.lowered, start, move, floats))
+
+    def add_preview(self, image: Image, x: float, y: float, start: float, end: float = math.inf) -> None:
+        """Add a part faintly, before it is spoken of. If the part itself fades in over it, it needs no `end`."""
+        self.sprites.append(Sprite(_fade(image, _PREVIEW), x, y + self.lowered, start, "fade", end=end))
+
+    def add_icon_preview(self, name: str, size: float, x: float, y: float, start: float) -> None:
+        self.add_preview(icons.draw_icon(name, round(size * self.scale)), x, y, start)
 
     def add_counter(self, draw: Callable[[float], Image], x: float, y: float, start: float) -> None:
         self.sprites.append(Counter(draw, x, y + self.lowered, start))
@@ -229,6 +258,9 @@ class Counter:
     start: float
     seconds: float = 1.1
 
+    def is_shown(self, at: float) -> bool:
+        return at >= self.start
+
     def compute_progress(self, at: float) -> float:
         return min(max((at - self.start) / self.seconds, 0.0), 1.0)
 
@@ -237,8 +269,8 @@ class Counter:
 
 
 def place_sprite(frame: Image, sprite: Sprite | Counter, at: float, scale: float) -> None:
-    """Draw a sprite into the frame as it is at this time; nothing before its start."""
-    if at < sprite.start:
+    """Draw a sprite into the frame as it is at this time; nothing before its start or after its end."""
+    if not sprite.is_shown(at):
         return
     done = sprite.compute_progress(at)
     if isinstance(sprite, Counter):
@@ -268,13 +300,13 @@ def place_sprite(frame: Image, sprite: Sprite | Counter, at: float, scale: float
         _paste(frame, _fade(image, _ease_out(done)), x, y + offset)
 
 
-def draw_ground(colours: Colours, width: int, height: int) -> Image:
-    """Draw the ground with two soft discs of light."""
+def draw_ground(colours: Colours, width: int, height: int, kind: Kind = "title") -> Image:
+    """Draw the ground with soft discs of light, which are elsewhere for each kind of picture."""
     from PIL import Image, ImageDraw
 
     ground = Image.new("RGB", (width, height), colours.ground)
     draw, unit = ImageDraw.Draw(ground), width / WIDTH
-    for x, y, radius in ((1560, 210, 620), (210, 820, 430)):
+    for x, y, radius in _GLOWS[kind]:
         draw.ellipse(tuple(each * unit for each in (x - radius, y - radius, x + radius, y + radius)), colours.glow)
     return ground
 

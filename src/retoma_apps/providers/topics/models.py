@@ -12,7 +12,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class TopicSource(Model):
-    """Where a fact can be checked. `url` is empty unless it is the home page of the source."""
+    """Where a fact can be checked. `url` is the address of that page, or empty if it is not certain."""
 
     name: Text
     url: str = Field("", pattern=r"^(https://\S+)?$")

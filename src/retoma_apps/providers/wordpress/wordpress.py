@@ -80,7 +80,7 @@ class WordPress(HttpService[WordPressSettings]):
 
     @classmethod
     def from_connection(cls, values: Mapping[str, str], site: str = "") -> Self:
-        """Whoever enters the address administers a tenant, not this machine: see `HttpService.from_connection`."""
+        """A person who enters the address administers a tenant, not this machine: see `HttpService.from_connection`."""
         settings = WordPressSettings.from_connection(site, values)
         return cls(settings, HttpClient(Guard.from_settings(Settings())))
 

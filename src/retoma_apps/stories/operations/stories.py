@@ -44,7 +44,7 @@ async def order_story(client: Client, order: Order, writer: StoryWriter, *, key:
 
 def create_brief(order: Order, channel: Channel, writer: StoryWriter) -> Brief:
     """Return the order, completed with its channel's current settings. A bundled topic that exists only in another
-    language than the channel's is told in its own. The language of the narration needs no translation."""
+    language than the channel's keeps that language. The language of the narration needs no translation."""
     language: Language = channel.language
     if writer.topics and not find_topic(order.topic, language) and (bundled := find_topic(order.topic)):
         language = "en" if bundled.language == "en" else "pt-BR"

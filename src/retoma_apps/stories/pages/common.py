@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from retoma.server import PageContext
-from retoma_apps.providers import images, llm, speech, youtube
-from retoma_apps.providers.provider import Provider
 from retoma_apps.stories.models import Upload
 from retoma_apps.stories.pages import messages
 from retoma_apps.stories.pages.badges import STATUS_BADGES
@@ -15,12 +12,6 @@ from retoma_apps.stories.services import Services
 
 HOME = "/storyboard/"
 WATCH_URL = f"{HOME}channel/{{id}}"
-_PROVIDERS: dict[str, Sequence[type[Provider]]] = {
-    "writer": llm.PROVIDERS,
-    "images": images.PROVIDERS,
-    "speech": speech.PROVIDERS,
-    "youtube": youtube.PROVIDERS,
-}
 
 
 class StoryPages:
@@ -31,10 +22,6 @@ class StoryPages:
 
     async def get_values(self, context: PageContext) -> dict[str, Any]:
         notice = context.query.get("notice", "")
-        offline = {
-            service: [name for each in _PROVIDERS[service] for name in each.variables]
-            for service in (await self.get_services(context)).offline_services
-        }
         return {
             "badges": STATUS_BADGES,
             "status_name": lambda status: context.translate(messages.STATUS_NAMES[status]),
@@ -44,7 +31,7 @@ class StoryPages:
             "offline_name": lambda service: context.translate(messages.OFFLINE_NAMES[service]),
             "offline_sentence": lambda service: context.translate(messages.OFFLINE_SENTENCES[service]),
             "now": await context.client.now(),
-            "offline": offline,
+            "offline": (await self.get_services(context)).offline_variables,
             "safe_link": get_safe_link,
             # The address names it, and anyone can write an address.
             "own_notice": context.translate(messages.NOTICES[notice]) if notice in messages.NOTICES else None,

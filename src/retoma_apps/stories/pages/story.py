@@ -89,12 +89,16 @@ def _read_approval(fields: Mapping[str, str]) -> Approval:
     given = {
         "thumbnail": _parse_number(fields.get("thumbnail", "1")),
         "title": fields.get("title", "").strip()[:LONGEST_TITLE] or None,
+        "description": fields["description"].replace("\r\n", "\n").strip() if "description" in fields else None,
+        "tags": [tag.strip() for tag in fields["tags"].splitlines() if tag.strip()] if "tags" in fields else None,
         "new_video": fields.get("new_video") == "1",
     }
     try:
         return Approval.model_validate(given)
     except ValidationError as error:
-        raise InvalidInput("the form names no thumbnail of the story, or a title that is not one line") from error
+        raise InvalidInput(
+            "the form names no thumbnail of the story, a title that is not one line, or texts that are too long"
+        ) from error
 
 
 def _parse_number(text: str) -> int:

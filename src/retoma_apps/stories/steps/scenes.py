@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from retoma import Context, GiveUp
+from retoma_apps.media.services import UsageCallback
 from retoma_apps.media.speaking import Voice, speak_scenes
 from retoma_apps.media.stills import Format, render_drawing, render_still
 from retoma_apps.media.temp_dir import temp_dir
@@ -18,7 +19,7 @@ from retoma_apps.providers.pictures import LAST_PAUSE_SECONDS, PAUSE_SECONDS
 from retoma_apps.providers.topics import read_drawing
 from retoma_apps.stories.models import Brief, Scene, SceneAudio, SceneClip, SceneImage, SceneTranslation
 from retoma_apps.stories.services import Services
-from retoma_apps.stories.steps.writing.port import StoryWriter, UsageCallback
+from retoma_apps.stories.steps.writing.port import StoryWriter
 
 
 def charge_usage(writer: StoryWriter, ctx: Context) -> UsageCallback:

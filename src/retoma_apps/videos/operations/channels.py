@@ -70,7 +70,7 @@ def find_topic_problem(brief: Brief, writer: Writer) -> NeedsLanguageModel | Non
 
 def create_brief(order: VideoOrder, channel: Channel, writer: Writer) -> Brief:
     """Return the order, completed with its channel's current settings. A bundled topic that exists only in another
-    language than the channel's is told in its own."""
+    language than the channel's keeps that language."""
     values = channel.model_dump(exclude={"account"}) | order.model_dump(
         exclude_none=True, include={"language", "scheduled_for"}
     )

@@ -8,7 +8,6 @@ from retoma import Client
 from retoma.server import PageContext
 from retoma_apps.videos.pages import messages
 from retoma_apps.videos.pages.forms import list_voice_forms
-from retoma_apps.videos.pages.offline import offline_variables
 from retoma_apps.videos.pipeline import longform
 from retoma_apps.videos.services import Services
 
@@ -33,7 +32,7 @@ class VideoPages:
             "offline_name": lambda service: context.translate(messages.OFFLINE_NAMES[service]),
             "offline_sentence": lambda service: context.translate(messages.OFFLINE_SENTENCES[service]),
             "now": await context.client.now(),
-            "offline": offline_variables(services),
+            "offline": services.offline_variables,
             # The address names it, and anyone can write an address.
             "own_notice": context.translate(messages.NOTICES[notice]) if notice in messages.NOTICES else None,
         }

@@ -8,11 +8,10 @@ from __future__ import annotations
 from decimal import Decimal
 
 from retoma_apps.media.models import MOST_THUMBNAILS
+from retoma_apps.providers.estimates import ANSWER, IMAGE
 from retoma_apps.videos.models import Script
 
-WRITING = Decimal("0.05")
-"""An answer of a language model, with a second try."""
-IMAGE = Decimal("0.02")
+WRITING = ANSWER
 THUMBNAILS = MOST_THUMBNAILS * IMAGE
 _CHARACTER = Decimal("0.000016")  # of a neural voice
 

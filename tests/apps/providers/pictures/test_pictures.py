@@ -1,4 +1,4 @@
-"""Animated pictures: parts appear as they are spoken of, and leave before the next scene."""
+"""Animated pictures: parts appear as they are spoken of, and stay until the next scene."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retoma_apps.providers.footage.offline import Frames, OfflineFootage
 from retoma_apps.providers.pictures import VARIANTS, Animation, Item, Picture, Scene, find_cues
 from retoma_apps.providers.pictures.icons import draw_icon, draw_shapes, get_layers, list_icons, move_layer
 from retoma_apps.providers.pictures.layouts import count_to
-from retoma_apps.providers.pictures.stage import FLOORS
+from retoma_apps.providers.pictures.stage import COLOURS, FLOORS
 from retoma_apps.providers.speech import split_sentences
 from retoma_apps.providers.topics import Drawing, Topic, TopicScene, find_scene, list_topics
 
@@ -33,13 +33,68 @@ def difference(one: Image.Image, other: Image.Image) -> float:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_a_scene_starts_and_ends_empty_and_shows_everything_in_between(scene: Scene) -> None:
-    """So the words of two scenes are never seen at once while one replaces the other."""
+def test_a_scene_starts_empty_and_shows_everything_until_the_next_one_has_arrived(scene: Scene) -> None:
+    """So a film never shows an empty frame while one scene slides over the other."""
     animation = Animation(scene, SECONDS, SIZE)
+    ground, complete = animation.draw(0), animation.draw_complete()
+    assert difference(animation.draw(0.15), ground) == 0
+    assert difference(complete, ground) > 2
+    assert difference(animation.draw(SECONDS + 0.25), ground) > 0.8 * difference(complete, ground)
+
+
+def test_the_first_frame_of_a_film_shows_its_title() -> None:
+    topic = list_topics("en")[0]
+    drawing = Drawing(topic, topic.scenes[0])
+    first = Animation(drawing.animate(), SECONDS, SIZE).draw(0).crop((0, 0, SIZE[0] // 2, SIZE[1]))
+    complete = Animation(drawing.animate(), SECONDS, SIZE).draw_complete().crop((0, 0, SIZE[0] // 2, SIZE[1]))
+    assert difference(first, complete) < 2
+
+
+@pytest.mark.parametrize("kind", ["steps", "icons", "comparison", "timeline", "number"])
+def test_what_is_not_yet_spoken_of_is_shown_faintly(kind: str) -> None:
+    """So no half of a picture is empty while its first words are spoken."""
+    topic, scene = find_by_kind(kind)
+    animation = Animation(Scene(scene.picture, scene.text, topic.theme), 60, SIZE)
+    early, complete = (animation.draw(at).crop((SIZE[0] // 2, 40, SIZE[0], 140)) for at in (1.4, 55))
+    shapes = early.getcolors(20_000)
+    assert shapes is not None
+    assert len(shapes) > 50, "only discs or cards"
+    assert difference(early, complete) > 1
+
+
+def test_a_number_that_counts_does_not_cover_its_own_preview() -> None:
+    picture = Picture(kind="number", text="R$ 250", cue="sempre", note="por mês")
+    animation = Animation(Scene(picture, "isto custa muito, e sempre custou muito", "coffee"), 10, SIZE)
+    previous, counting = (animation.draw(at) for at in (2, 4.9))
+    where = ImageChops.difference(previous, animation.draw(0)).getbbox()
+    assert where is not None
     ground = animation.draw(0)
-    assert difference(animation.draw(0.25), ground) == 0
-    assert difference(animation.draw(SECONDS - 0.25), ground) == 0
-    assert difference(animation.draw_complete(), ground) > 2
+    left = where[0], 70, where[0] + 6, 90
+    assert difference(counting.crop(left), ground.crop(left)) == 0
+
+
+def test_the_bar_that_is_spoken_of_is_highlighted() -> None:
+    items = tuple(Item(label=name, value=value, text=name, cue=name) for name, value in (("um", 9), ("dois", 5)))
+    scene = Scene(Picture(kind="chart", items=items), "um e mais tarde dois e fim", "coffee")
+    animation = Animation(scene, 10.7, SIZE)
+    accent = ImageColor.getrgb(COLOURS["coffee"]["dark"].accent)
+
+    def find_highlight(at: float) -> list[int]:
+        frame = animation.draw(at)
+        return [x for x in range(SIZE[0]) if frame.getpixel((x, 110)) == accent]
+
+    first, second = find_highlight(3), find_highlight(9.5)
+    assert first
+    assert second
+    assert max(first) < SIZE[0] / 2 < min(second)
+
+
+def test_pictures_of_different_kinds_have_different_grounds() -> None:
+    grounds = {
+        Animation(Scene(scene.picture, scene.text, "coffee"), SECONDS, SIZE, subtitles=False).draw(0.301).tobytes()
+        for _, scene in map(find_by_kind, ("steps", "icons", "flow", "comparison", "timeline", "number"))
+    }
+    assert len(grounds) == 6
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -55,11 +110,13 @@ def test_no_part_of_a_picture_covers_the_subtitles_or_leaves_the_frame(scene: Sc
 
 
 @pytest.mark.parametrize("subtitles", [True, False])
-def test_the_last_scene_stays_and_then_fades_out(subtitles: bool) -> None:
+def test_the_last_scene_stays_and_then_fades_but_never_to_an_empty_frame(subtitles: bool) -> None:
     topic = list_topics("en")[0]
     animation = Animation(Drawing(topic, topic.scenes[-1]).animate(), SECONDS, SIZE, subtitles=subtitles)
     assert difference(animation.draw(SECONDS - 0.8), animation.draw_complete()) < 2
-    assert animation.draw(SECONDS).getextrema() == tuple((each, each) for each in get_dark(topic))
+    dark = Image.new("RGB", SIZE, FLOORS[topic.theme])
+    whole, faded = (difference(animation.draw(at), dark) for at in (SECONDS - 0.8, SECONDS))
+    assert 0.1 * whole < faded < 0.5 * whole
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -154,14 +211,14 @@ def test_each_variant_has_other_colours() -> None:
 
 async def test_a_clip_of_a_bundled_scene_lasts_through_both_transitions(tmp_path: Path) -> None:
     footage = OfflineFootage(Frames(160, 90, 10))
-    scene = list_topics("en")[0].scenes[0]
+    _, scene = find_by_kind("icons")
     found, *others = await footage.search(scene.visual, language="en", seconds=4)
     await footage.fetch(found, tmp_path / "clip.mp4")
     with av.open(str(tmp_path / "clip.mp4")) as clip:
         frames = [frame.to_image() for frame in clip.decode(video=0)]  # type: ignore[no-untyped-call]
     assert (found.seconds, len(frames), len(others)) == (4.6, 46, VARIANTS - 1)
-    assert difference(frames[0], frames[-1]) < 3
-    assert difference(frames[0], frames[25]) > 20
+    assert difference(frames[-7], frames[-1]) < 3
+    assert difference(frames[0], frames[-1]) > 20
 
 
 @pytest.mark.parametrize(

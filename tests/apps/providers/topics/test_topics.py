@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from pydantic import ValidationError
@@ -27,6 +28,12 @@ def test_every_topic_has_facts_and_uses_every_source(topic: Topic) -> None:
     assert {fact.source for fact in topic.facts} == set(topic.sources)
     assert len({fact.text for fact in topic.facts}) == len(topic.facts)
     assert topic.scenes[0].facts, "even the shortest script states a fact"
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_address_of_a_source_is_that_of_a_page_and_not_of_a_whole_site(topic: Topic) -> None:
+    for source in topic.sources.values():
+        assert not source.url or urlsplit(source.url).path.strip("/"), source.name
 
 
 @pytest.mark.parametrize("topic", TOPICS)

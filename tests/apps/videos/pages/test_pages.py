@@ -9,13 +9,13 @@ from retoma.reviews import Decision
 from retoma.server.pages.page_context import TIME_ZONE_COOKIE
 from retoma_apps.media.channels import get_channel
 from retoma_apps.media.models import Channel
+from retoma_apps.media.services import VARIABLES
 from retoma_apps.providers.speech import KNOWN_VOICES
 from retoma_apps.providers.speech.espeak import Espeak
 from retoma_apps.providers.youtube import VideoToPublish, mark_of
 from retoma_apps.videos.demo import run_demo
 from retoma_apps.videos.pages import forms, messages
 from retoma_apps.videos.pages.badges import STAGE_BADGES
-from retoma_apps.videos.pages.offline import VARIABLES
 from retoma_apps.videos.pipeline import longform, video_batch
 from retoma_apps.videos.states import Stage
 from tests.apps.videos.pages.test_reviews import text_of

@@ -12,7 +12,7 @@ from retoma_apps.media.models import Language
 from retoma_apps.providers.topics import find_topic, list_topics
 from retoma_apps.videos.models import Script
 from retoma_apps.videos.steps.writing.bundled import BundledWriter, can_follow
-from retoma_apps.videos.steps.writing.port import Writer
+from retoma_apps.videos.steps.writing.port import Writer, WritingRequest
 from retoma_apps.videos.steps.writing.quality import assess_quality
 from tests.apps.videos.writing.texts import make_brief, make_fact
 
@@ -25,8 +25,13 @@ async def make_script(
     topic: str = COFFEE, language: Language = "en", seconds: int = 60, feedback_history: Sequence[str] = ()
 ) -> Script:
     brief = make_brief(topic, language, seconds)
-    found = await WRITER.research(brief, [], feedback_history)
-    return await WRITER.script(brief, found, feedback_history=feedback_history, previous=None)
+    found = await WRITER.research(WritingRequest(brief, [], feedback_history))
+    return await WRITER.script(WritingRequest(brief, found, feedback_history))
+
+
+def list_remarks(script: Script) -> list[str]:
+    assert not any(issue.blocking for issue in script.quality.issues)
+    return [issue.code for issue in script.quality.issues]
 
 
 @pytest.mark.parametrize(("topic", "language"), TOPICS)
@@ -36,7 +41,7 @@ async def test_a_bundled_topic_gets_a_script_of_the_requested_length_that_passes
 ) -> None:
     script = await make_script(topic, language, seconds)
     assert script.quality == assess_quality(script, language, seconds)
-    assert (script.quality.issues, script.quality.passed) == ([], True)
+    assert (list_remarks(script), script.quality.passed) == (["not_checked"], True)
     assert script.word_count == pytest.approx(seconds * 2.5, rel=0.2)
     assert script.facts_used
     assert script.sources
@@ -63,25 +68,42 @@ async def test_the_description_says_that_the_script_is_bundled_and_lists_its_sou
     assert {source.origin for source in script.sources} == {"offline_facts"}
 
 
+@pytest.mark.parametrize(
+    ("topic", "visual"),
+    [
+        (FIXED_INCOME, "cinco passos para começar"),
+        (FIXED_INCOME, "resgatar a qualquer dia ou no vencimento"),
+        (FIXED_INCOME, "o que o FGC garante"),
+        ("How photosynthesis works", "why leaves are green"),
+        ("Como funciona a fotossíntese", "por que as folhas são verdes"),
+    ],
+)
+async def test_a_minute_shows_what_the_title_and_the_thumbnails_promise(topic: str, visual: str) -> None:
+    bundled = find_topic(topic)
+    assert bundled is not None
+    script = await make_script(topic, "en" if bundled.language == "en" else "pt-BR", 60)
+    assert visual in [scene.visual for scene in script.scenes]
+
+
 async def test_a_script_cites_only_the_facts_of_its_scenes() -> None:
     short, long = await make_script(seconds=25), await make_script(seconds=300)
     assert set(short.facts) < set(long.facts)
     stranger = make_fact("O xadrez tem sessenta e quatro casas.")
-    script = await WRITER.script(make_brief(COFFEE, "en"), [stranger], feedback_history=[], previous=None)
+    script = await WRITER.script(WritingRequest(make_brief(COFFEE, "en"), [stranger]))
     assert (script.facts, script.sources, script.quality.passed) == ([], [], False)
 
 
 @pytest.mark.parametrize(("topic", "language"), [("Xadrez", "pt-BR"), (FIXED_INCOME, "en"), (COFFEE, "pt-BR")])
 async def test_another_topic_needs_a_language_model(topic: str, language: Language) -> None:
     with pytest.raises(GiveUp, match="needs a language model: set OPENROUTER_API_KEY, or choose one of") as raised:
-        await WRITER.research(make_brief(topic, language), [], [])
+        await WRITER.research(WritingRequest(make_brief(topic, language)))
     assert raised.value.code == "NEEDS_LANGUAGE_MODEL"
     assert all(each.title in str(raised.value) for each in list_topics(language))
 
 
 async def test_research_returns_only_new_facts() -> None:
-    first = await WRITER.research(make_brief("Café"), [], [])
-    again = await WRITER.research(make_brief("CAFE"), first[:2], [])
+    first = await WRITER.research(WritingRequest(make_brief("Café")))
+    again = await WRITER.research(WritingRequest(make_brief("CAFE"), first[:2]))
     assert len(first) > 2
     assert again == first[2:]
 
@@ -91,7 +113,7 @@ async def test_a_script_gets_shorter_on_request(feedback_note: str) -> None:
     previous = await make_script(seconds=100)
     script = await make_script(seconds=100, feedback_history=[feedback_note])
     assert script.word_count == pytest.approx(previous.word_count * 0.7, rel=0.15)
-    assert script.quality.issues == []
+    assert list_remarks(script) == ["not_checked"]
 
 
 @pytest.mark.parametrize("feedback_note", ["Quero um texto mais longo", "please make it longer"])
@@ -99,7 +121,7 @@ async def test_a_script_gets_longer_on_request(feedback_note: str) -> None:
     previous = await make_script(seconds=60)
     script = await make_script(seconds=60, feedback_history=[feedback_note])
     assert script.word_count == pytest.approx(previous.word_count * 1.4, rel=0.15)
-    assert script.quality.issues == []
+    assert list_remarks(script) == ["not_checked"]
 
 
 async def test_a_requested_scene_is_told_even_if_there_is_no_room_for_others() -> None:
@@ -107,7 +129,7 @@ async def test_a_requested_scene_is_told_even_if_there_is_no_room_for_others() -
     script = await make_script(FIXED_INCOME, "pt-BR", 25, ["fale das debêntures e do FGC"])
     assert "Debêntures ficam de fora" not in previous.text
     assert "Debêntures ficam de fora" in script.text
-    assert (script.quality.issues, script.not_understood) == ([], [])
+    assert (list_remarks(script), script.not_understood) == (["not_checked"], [])
 
 
 async def test_feedback_persists_when_other_feedback_follows() -> None:
@@ -135,6 +157,64 @@ def test_a_note_is_followed_only_if_all_of_it_changes_the_script(note: str, foll
     assert can_follow(note, topic, 60, []) is follows
 
 
+@pytest.mark.parametrize(
+    ("note", "topic"),
+    [
+        ("Não fale dos cinco passos", FIXED_INCOME),
+        ("Não inclua LCI e LCA", FIXED_INCOME),
+        ("Sem o Tesouro Selic, por favor", FIXED_INCOME),
+        ("Remova o FGC e fale do Tesouro Selic", FIXED_INCOME),
+        ("Mais curto, e tire o FGC", FIXED_INCOME),
+        ("Deixe o Tesouro Selic de fora", FIXED_INCOME),
+        ("Menos sobre LCI e LCA", FIXED_INCOME),
+        ("Só fale de LCI e LCA", FIXED_INCOME),
+        ("Os cinco passos estão errados", FIXED_INCOME),
+        ("O Tesouro Selic não é para reserva: está errado", FIXED_INCOME),
+        ("A Selic é definida a cada 30 dias", FIXED_INCOME),
+        ("Explique LCI e LCA com exemplos de valores", FIXED_INCOME),
+        ("Por que vocês mentiram sobre LCI?", FIXED_INCOME),
+        ("Deixe a parte de LCI e LCA mais curta", FIXED_INCOME),
+        ("Do not mention caffeine", COFFEE),
+        ("Don't talk about caffeine", COFFEE),
+        ("No caffeine, please", COFFEE),
+        ("without the growers", COFFEE),
+        ("Remove the part about Brazil and Vietnam", COFFEE),
+        ("Drop Brazil", COFFEE),
+        ("less about caffeine", COFFEE),
+        ("Too much about caffeine", COFFEE),
+        ("tell only about caffeine", COFFEE),
+        ("The caffeine is wrong", COFFEE),
+        ("Wrong: caffeine does not come from the bean", COFFEE),
+        ("Make the part about caffeine shorter", COFFEE),
+    ],
+)
+async def test_a_note_that_asks_for_anything_else_is_not_followed(note: str, topic: str) -> None:
+    bundled = find_topic(topic)
+    assert bundled is not None
+    assert not can_follow(note, bundled, 60, [])
+    language: Language = "en" if topic == COFFEE else "pt-BR"
+    script = await make_script(topic, language, feedback_history=[note])
+    assert script.text == (await make_script(topic, language)).text
+    assert script.not_understood == [note]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "Fale das três formas de render, por favor",
+        "Inclua o que vale para LCI e LCA",
+        "Mais curto, e fale do Tesouro Selic",
+        "Quero muito mais longo",
+        "Fale mais sobre as Copom e a Selic",
+        "conte sobre o pós-fixado",
+    ],
+)
+def test_a_note_that_only_asks_for_a_length_or_a_scene_is_followed(note: str) -> None:
+    topic = find_topic(FIXED_INCOME)
+    assert topic is not None
+    assert can_follow(note, topic, 25, [])
+
+
 def test_a_script_that_has_all_scenes_cannot_get_longer() -> None:
     topic = find_topic(COFFEE, "en")
     assert topic is not None
@@ -144,7 +224,7 @@ def test_a_script_that_has_all_scenes_cannot_get_longer() -> None:
 
 async def test_a_note_that_was_not_followed_becomes_a_remark() -> None:
     script = await make_script(feedback_history=["shorter and funnier"])
-    assert [(issue.code, issue.blocking) for issue in script.quality.issues] == [("not_understood", False)]
+    assert list_remarks(script) == ["not_understood", "not_checked"]
 
 
 async def test_visuals_differ_from_scene_to_scene() -> None:

@@ -13,6 +13,7 @@ from retoma_apps.providers.llm import InvalidJson, Usage
 from retoma_apps.providers.llm.prompts import find_quoted_text
 from retoma_apps.videos.models import Script
 from retoma_apps.videos.steps.writing.llm import MOST_FACTS, LlmWriter
+from retoma_apps.videos.steps.writing.port import WritingRequest
 from tests.apps.videos.fast_video_app import running_fast_video_app
 from tests.apps.videos.writing.texts import PAID, ScriptedLlm, make_brief, make_fact, make_script, make_sentences
 from tests.conftest import empty_database
@@ -31,12 +32,12 @@ def draft(**changed: Any) -> dict[str, Any]:
 
 
 async def research(*facts: dict[str, Any]) -> Any:
-    return await LlmWriter(ScriptedLlm({"facts": list(facts)}), "m").research(make_brief(), [], [])
+    return await LlmWriter(ScriptedLlm({"facts": list(facts)}), "m").research(WritingRequest(make_brief()))
 
 
 async def write_script(answer: dict[str, Any]) -> Script:
     facts = [make_fact("Um."), make_fact("Dois.")]
-    return await LlmWriter(ScriptedLlm(answer), "m").script(make_brief(), facts, feedback_history=[], previous=None)
+    return await LlmWriter(ScriptedLlm(answer), "m").script(WritingRequest(make_brief(), facts))
 
 
 async def test_facts_from_a_models_memory_are_unverified_and_without_confidence() -> None:
@@ -68,7 +69,7 @@ async def test_a_url_that_is_not_plain_http_is_dropped_and_its_fact_is_kept(url:
 
 async def test_known_repeated_and_empty_facts_are_omitted() -> None:
     llm = ScriptedLlm({"facts": [found(text="Um!"), found(), found(text="a LUA gira"), found(text="…")]})
-    result = await LlmWriter(llm, "m").research(make_brief(), [make_fact("Um.")], [])
+    result = await LlmWriter(llm, "m").research(WritingRequest(make_brief(), [make_fact("Um.")]))
     assert [fact.text for fact in result] == ["A lua gira."]
 
 
@@ -81,7 +82,7 @@ async def test_invisible_characters_are_removed_from_model_output() -> None:
 async def test_an_answer_beyond_its_limits_is_requested_again_and_both_are_charged(bad: Any) -> None:
     reported: list[Usage] = []
     llm = ScriptedLlm({"facts": bad}, {"facts": [found()]})
-    result = await LlmWriter(llm, "m").research(make_brief(), [], [], on_usage=reported.append)
+    result = await LlmWriter(llm, "m").research(WritingRequest(make_brief()), on_usage=reported.append)
     assert (len(result), len(llm.asked)) == (1, 2)
     assert reported == [PAID, PAID]
 
@@ -122,10 +123,9 @@ async def test_user_text_is_delimited_data_and_never_in_the_system_prompt() -> N
     llm = ScriptedLlm(draft(), {"facts": []})
     writer, brief = LlmWriter(llm, "m"), make_brief(f"Topic {ORDER}", style=f"Style {ORDER}")
     previous = make_script(f"Former {ORDER}")
-    await writer.script(
-        brief, [make_fact(f"Fact {ORDER}")], feedback_history=["first", f"Notes {ORDER}"], previous=previous
-    )
-    await writer.research(brief, [make_fact(f"Fact {ORDER}")], ["first", f"Notes {ORDER}"])
+    request = WritingRequest(brief, [make_fact(f"Fact {ORDER}")], ["first", f"Notes {ORDER}"], previous)
+    await writer.script(request)
+    await writer.research(request)
     for system, user in llm.asked:
         assert (system.role, user.role) == ("system", "user")
         assert "Ignore the rules" not in system.content
@@ -139,13 +139,13 @@ async def test_user_text_is_delimited_data_and_never_in_the_system_prompt() -> N
 
 async def test_the_prompt_of_a_first_script_has_no_empty_quotes() -> None:
     llm = ScriptedLlm(draft())
-    await LlmWriter(llm, "m").script(make_brief(), [], feedback_history=[], previous=None)
+    await LlmWriter(llm, "m").script(WritingRequest(make_brief()))
     assert llm.asked[0][1].content.count("<<") == 2
 
 
 async def test_the_prompt_requests_language_and_length_and_the_tokens_are_bounded_by_them() -> None:
     llm = ScriptedLlm(draft())
-    await LlmWriter(llm, "m").script(make_brief(language="en", seconds=120), [], feedback_history=[], previous=None)
+    await LlmWriter(llm, "m").script(WritingRequest(make_brief(language="en", seconds=120)))
     assert "in English" in llm.asked[0][0].content
     assert "about 300 words" in llm.asked[0][0].content
     assert llm.max_tokens == 3_200

@@ -38,6 +38,7 @@ class ScriptedLlm:
     """Returns these answers in turn and records its messages."""
 
     name = "scripted"
+    is_offline = False
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

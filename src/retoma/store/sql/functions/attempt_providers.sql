@@ -1,4 +1,4 @@
--- The data of an event with the provider of a chain that its attempt used, unless the event names it: a result has no data, and a
+-- The data of an event with the provider that its attempt used, unless the event names it: a result has no data, and a
 -- worker that died could not add the provider to its error.
 create or replace function retoma.add_provider(p_event retoma.events) returns table (data json) stable language sql as $$
   select (coalesce(p_event.data::jsonb, '{}') || jsonb_build_object('provider', p.provider))::json

@@ -103,7 +103,8 @@ create or replace function retoma.hard_budgets(p_tenant int, p_pipeline text) re
    order by b.id;
 $$;
 
--- Reserve what an attempt is estimated to cost. If a hard budget would be passed, reserve nothing and return its facts.
+-- Reserve what an attempt is estimated to cost. If a hard budget would be passed, reserve nothing and return its facts. An attempt
+-- without an estimate (`p_micros` is null) reserves nothing, and only needs a budget that is not used up.
 create or replace function retoma.reserve_budget(
   p_run uuid, p_step text, p_item text, p_revision int, p_fence int, p_micros bigint) returns json
 language plpgsql as $$
@@ -127,14 +128,15 @@ begin
     select retoma.describe_passed_budget(b, p_run, v_now, s.spent, s.reserved, p_micros) into v_passed
       from retoma.hard_budgets(v_job.tenant, v_pipeline) b,
            lateral (select retoma.budget_spent(b, p_run, v_now) as spent, retoma.budget_reserved(b, p_run, v_key) as reserved) s
-     where s.spent + s.reserved + p_micros > b.micros
+     where case when p_micros is null then s.spent + s.reserved >= b.micros else s.spent + s.reserved + p_micros > b.micros end
      limit 1;
     if v_passed is not null then
       return v_passed;
     end if;
   end if;
   insert into retoma.budget_reservations (run, step, item, revision, fence, tenant, pipeline, micros, reserved_at)
-  values (p_run, p_step, p_item, p_revision, p_fence, v_job.tenant, v_pipeline, p_micros, v_now)
+  select p_run, p_step, p_item, p_revision, p_fence, v_job.tenant, v_pipeline, p_micros, v_now
+   where p_micros is not null
       on conflict (run, step, item, revision)
       do update set fence = excluded.fence, micros = excluded.micros, reserved_at = excluded.reserved_at;
   return null;

@@ -1,5 +1,5 @@
--- End the credentials of a person who is given a role, if whoever handed them out could not give that role: that one may know
--- the password, or have kept the link. Returns what has ended.
+-- End the credentials of a person who is given a role, if the person who handed them out could not grant that role: that person
+-- may know the password, or have kept the link. Returns what has ended.
 create or replace function retoma.check_credentials(p_person int, p_tenant int, p_role text) returns text[] language plpgsql as $$
 declare
   v_person retoma.people;

@@ -38,7 +38,11 @@ begin
     perform retoma.apply_decision(p_now, p_review.id);
   elsif p_review.budget is not null then
     perform retoma.recheck_budget(p_now, p_review);
-    perform retoma.refresh_run_state(p_now, array[p_review.run]);
+    -- Another job may have ended when this review was opened, without seeing it. Once the run waits for people, decisions refresh its
+    -- state: do not derive that of a run with hundreds of such reviews for each of them.
+    if exists (select from retoma.runs r where r.id = p_review.run and r.state <> 'needs_review') then
+      perform retoma.refresh_run_state(p_now, array[p_review.run]);
+    end if;
   elsif p_review.expires_at <= p_now then
     update retoma.reviews set state = 'expired', ended_at = p_now where id = p_review.id;
     perform retoma.log_review_event(p_now, p_review, '{"what": "expired"}');

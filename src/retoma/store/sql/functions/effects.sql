@@ -46,7 +46,7 @@ begin
 end $$;
 
 -- Record the value of an effect, unless a later lease has taken it over. Repeating the call changes nothing. An effect that was
--- abandoned in the meantime is looked at again: now it is known.
+-- abandoned in the meantime is due again: now its value is known.
 create or replace function retoma.end_effect(
   p_run uuid, p_step text, p_item text, p_revision int, p_fence int, p_name text, p_value json) returns boolean
 language plpgsql as $$

@@ -21,8 +21,8 @@ begin
                        reserve_budget, resolve_orphan, resume_once, resume_run, resume_schedule, retry_job, set_role, sign_on, skip_items,
                        start_children, start_runs, take_ended_runs, trigger_schedule, undo_decision, update_metric_counters}'::text[]),
     (c_nested_loops, '{claim_messages, notify_of_budget, notify_of_review, notify_test, prepare_message, record_message_attempt, resend_messages}'),
-    (c_indexes_only, '{busy_workers, jobs_by_pool, jobs_by_queue, jobs_of_tenant_by_queue, next_ready_jobs, next_ready_jobs_by_step, queue_load,
-                       ready_since, runs_not_started, sample_queues, select_bulk_targets}'),
+    (c_indexes_only, '{busy_workers, jobs_by_pool, jobs_by_queue, jobs_of_tenant_by_queue, list_unnamed_files, next_ready_jobs, next_ready_jobs_by_step,
+                       queue_load, ready_since, runs_not_started, sample_queues, select_bulk_targets}'),
     (c_indexes_only, '{begin_restored_state, drop_held, release_held}'),
     -- It joins its own rows, whose number the planner does not know, and looks up all others by `lateral`, one by one.
     (c_indexes_only || ' set enable_nestloop = off set jit = off', '{job_metrics}'),

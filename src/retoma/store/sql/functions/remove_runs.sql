@@ -52,16 +52,19 @@ begin
   end if;
 end $$;
 
--- Add what these runs have cost to the hours in which it was recorded.
+-- Delete the charges of these runs, and add them to the hours in which they were recorded, in one statement: a charge that arrives
+-- meanwhile stays, for `remove_orphaned_charges`.
 create or replace function retoma.roll_up_charges(p_runs uuid[]) returns void language sql as $$
+  with removed as (
+    delete from retoma.charges where run = any (p_runs) returning *
+  )
   insert into retoma.charge_rollups as t
     (hour, tenant, pipeline, step, provider, resource, charges, tokens_in, tokens_out, units, micros, unpriced)
-  select date_trunc('hour', c.at, 'UTC'), c.tenant, v.pipeline, c.step, c.provider, c.resource, count(*), sum(c.tokens_in), sum(c.tokens_out),
+  select date_trunc('hour', c.at, 'UTC'), c.tenant, coalesce(v.pipeline, ''), c.step, c.provider, c.resource, count(*), sum(c.tokens_in), sum(c.tokens_out),
          sum(c.units), coalesce(sum(c.micros), 0), count(*) filter (where c.micros is null)
-    from retoma.charges c
-    join retoma.runs r on r.id = c.run
-    join retoma.versions v on v.id = r.version
-   where c.run = any (p_runs)
+    from removed c
+    left join retoma.runs r on r.id = c.run
+    left join retoma.versions v on v.id = r.version
    group by 1, 2, 3, 4, 5, 6
    order by 2, 1, 3, 4, 5, 6
       on conflict (tenant, hour, pipeline, step, provider, resource) do update
@@ -108,7 +111,6 @@ create or replace function retoma.delete_run_rows(p_runs uuid[]) returns void la
   delete from retoma.attempt_providers where run = any (p_runs);
   delete from retoma.budget_reservations where run = any (p_runs);
   delete from retoma.budget_warnings where run = any (p_runs);
-  delete from retoma.charges where run = any (p_runs);
   delete from retoma.pending_reruns where run = any (p_runs);
   delete from retoma.stuck_runs where run = any (p_runs);
   delete from retoma.holdings where run = any (p_runs);
@@ -118,13 +120,54 @@ create or replace function retoma.delete_run_rows(p_runs uuid[]) returns void la
   delete from retoma.runs where id = any (p_runs);
 $$;
 
--- About how many bytes a run takes in the database: its rows, with the share of the indexes and of free space.
-create or replace function retoma.measure_run(p_run uuid) returns double precision stable language sql as $$
-  select 2.0 * (
-    (select sum(pg_column_size(r.*)) from retoma.runs r where r.id = p_run)
-    + coalesce((select sum(pg_column_size(j.*)) from retoma.jobs j where j.run = p_run), 0)
-    + coalesce((select sum(pg_column_size(e.*)) from retoma.events e where e.run = p_run), 0)
-    + coalesce((select sum(pg_column_size(c.*)) from retoma.charges c where c.run = p_run), 0)
-    + coalesce((select sum(pg_column_size(v.*)) from retoma.reviews v where v.run = p_run), 0)
-    + coalesce((select sum(pg_column_size(d.*)) from retoma.deliveries d where d.run = p_run), 0));
+-- Runs that `can_remove` keeps whatever the rules say, except for their parents and for jobs that have not ended.
+create or replace function retoma.list_needed_runs() returns table (run uuid) stable language sql as $$
+  select h.run from retoma.run_holds h
+   union
+  select (c.parent).run from retoma.runs c where c.parent is not null and c.ended_at is null
+   union
+  select o.run from retoma.external_work o where o.ended_at is null
+   union
+  select d.run from retoma.deliveries d where d.ended_at is null
+   union
+  select e.run from retoma.pending_webhook_events e
+   union
+  select e.run from retoma.effects e where e.next_at is not null;
+$$;
+
+-- About how many bytes these runs take in the database: their rows, which take 8 bytes more in a page, with the free space that each table
+-- is created with and the share of its indexes.
+create or replace function retoma.measure_runs(p_runs uuid[]) returns double precision stable language sql as $$
+  select sum(t.bytes * 100 / f.fillfactor * pg_total_relation_size(t.name) / pg_table_size(t.name))
+    from (select 'retoma.runs'::regclass as name, sum(pg_column_size(r.*) + 8) as bytes from retoma.runs r where r.id = any (p_runs)
+           union all
+          select 'retoma.jobs', sum(pg_column_size(j.*) + 8) from retoma.jobs j where j.run = any (p_runs)
+           union all
+          select 'retoma.events', sum(pg_column_size(e.*) + 8) from retoma.events e where e.run = any (p_runs)
+           union all
+          select 'retoma.charges', sum(pg_column_size(c.*) + 8) from retoma.charges c where c.run = any (p_runs)
+           union all
+          select 'retoma.attempt_providers', sum(pg_column_size(a.*) + 8) from retoma.attempt_providers a where a.run = any (p_runs)
+           union all
+          select 'retoma.reviews', sum(pg_column_size(v.*) + 8) from retoma.reviews v where v.run = any (p_runs)
+           union all
+          select 'retoma.effects', sum(pg_column_size(e.*) + 8) from retoma.effects e where e.run = any (p_runs)
+           union all
+          select 'retoma.external_work', sum(pg_column_size(o.*) + 8) from retoma.external_work o where o.run = any (p_runs)
+           union all
+          select 'retoma.callbacks', sum(pg_column_size(c.*) + 8) from retoma.callbacks c where c.run = any (p_runs)
+           union all
+          select 'retoma.file_names', sum(pg_column_size(f.*) + 8) from retoma.file_names f where f.run = any (p_runs)
+           union all
+          select 'retoma.run_webhooks', sum(pg_column_size(w.*) + 8) from retoma.run_webhooks w where w.run = any (p_runs)
+           union all
+          select 'retoma.deliveries', sum(pg_column_size(d.*) + 8) from retoma.deliveries d where d.run = any (p_runs)
+           union all
+          select 'retoma.delivery_attempts', sum(pg_column_size(a.*) + 8)
+            from retoma.deliveries d
+            join retoma.delivery_attempts a on a.delivery = d.id
+           where d.run = any (p_runs)) t
+    join pg_class c on c.oid = t.name,
+         lateral (select coalesce(max(o.option_value::int), 100) as fillfactor from pg_options_to_table(c.reloptions) o where o.option_name = 'fillfactor') f
+   where t.bytes > 0;
 $$;

@@ -1,5 +1,5 @@
 -- Remove the next runs that have been kept long enough: at most `p_limit`, and no more after `p_jobs` jobs. Only one process does it at a
--- time, and each call continues where the last one stopped. Returns `working`, `idle` between two passes, or `busy` if another
+-- time, and each call continues where the last one stopped: between two passes, its version is 0. Returns `working`, `idle` between two passes, or `busy` if another
 -- process does it.
 create or replace function retoma.remove_expired_runs(
   p_default interval, p_default_failed interval, p_limit int, p_jobs int, p_pause interval, out o_state text, out o_removed int)
@@ -16,13 +16,9 @@ begin
     return;
   end if;
   select * into v_progress from retoma.retention_progress;
-  if v_progress.pass_ended_at > v_now - p_pause then
+  if v_progress.version = 0 and v_progress.pass_ended_at > v_now - p_pause then
     o_state := 'idle';
     return;
-  elsif v_progress.pass_ended_at is not null then
-    v_progress.version := 0;
-    v_progress.after_run := null;
-    v_progress.pass_ended_at := null;
   end if;
   o_state := 'working';
   for round in 1..100 loop
@@ -69,13 +65,15 @@ returns table (runs uuid[], last uuid, checked int) stable language sql as $$
          (select count(*)::int from checked);
 $$;
 
--- Remove one run and its child runs at once, whatever the rules say. Returns how many, or null if the tenant has no such run. Raises
--- RT002 for a run that has not ended, and RT007 for one that is held.
-create or replace function retoma.erase_run(p_run uuid, p_tenant int) returns int language plpgsql as $$
+-- Remove one run and its child runs at once, whatever the rules say. Returns how many, or null if the tenant has no such run, and of how
+-- many files they were the last runs to name them. Raises RT008 for a run that has not ended, and RT007 for one that is held.
+create or replace function retoma.erase_run(p_run uuid, p_tenant int, out o_runs int, out o_files int) language plpgsql as $$
 declare
   v_runs uuid[] := retoma.list_descendants(p_run, p_tenant);
 begin
-  return case when v_runs <> '{}' then retoma.erase_runs(v_runs) end;
+  if v_runs <> '{}' then
+    select e.o_runs, e.o_files into o_runs, o_files from retoma.erase_runs(v_runs) e;
+  end if;
 end $$;
 
 create or replace function retoma.list_descendants(p_run uuid, p_tenant int) returns uuid[] stable language sql as $$
@@ -88,20 +86,23 @@ create or replace function retoma.list_descendants(p_run uuid, p_tenant int) ret
   select array(select id from family);
 $$;
 
--- Erase the next runs of a tenant, and return how many; 0 if none is left.
-create or replace function retoma.erase_runs_of_tenant(p_tenant int, p_limit int) returns int language plpgsql as $$
+-- Erase the next runs of a tenant, and return how many, 0 if none is left, and of how many files they were the last runs to name them.
+create or replace function retoma.erase_runs_of_tenant(p_tenant int, p_limit int, out o_runs int, out o_files int) language plpgsql as $$
 begin
-  return retoma.erase_runs(array(select r.id from retoma.runs r where r.tenant = p_tenant order by r.id limit p_limit));
+  select e.o_runs, e.o_files into o_runs, o_files
+    from retoma.erase_runs(array(select r.id from retoma.runs r where r.tenant = p_tenant order by r.id limit p_limit)) e;
 end $$;
 
-create or replace function retoma.erase_runs(p_runs uuid[]) returns int language plpgsql as $$
+create or replace function retoma.erase_runs(p_runs uuid[], out o_runs int, out o_files int) language plpgsql as $$
 declare
+  v_digests bytea[] := array(select distinct n.digest from retoma.file_names n where n.run = any (p_runs));
   v_removed uuid[] := retoma.remove_runs(p_runs, 'erased');
 begin
   if cardinality(v_removed) < cardinality(p_runs) then
     perform retoma.explain_left_runs(array(select unnest(p_runs) except select unnest(v_removed)));
   end if;
-  return cardinality(v_removed);
+  o_runs := cardinality(v_removed);
+  o_files := (select count(*) from unnest(v_digests) as g (digest) where not exists (select from retoma.file_names n where n.digest = g.digest));
 end $$;
 
 -- Raise why these runs could not be erased.
@@ -136,6 +137,8 @@ begin
   delete from retoma.tenant_facts where tenant = p_tenant;
   delete from retoma.tenant_files where tenant = p_tenant;
   delete from retoma.inbound_events where tenant = p_tenant;
+  delete from retoma.inbound_streams s where s.tenant = p_tenant
+     and not exists (select from retoma.inbound_events e where e.app = s.app and e.stream = s.stream);
   delete from retoma.endpoints where tenant = p_tenant;
   delete from retoma.webhook_secrets where tenant = p_tenant;
   delete from retoma.retention_rules where tenant = p_tenant;
@@ -164,8 +167,10 @@ begin
 end $$;
 
 -- Delete rows that nothing needs any more, at most `p_limit` of each kind: keys whose runs were removed, entries of the audit log, bulk
--- actions and workers that ended, links of accounts that expired, and figures. Returns how many. Null keeps for ever.
-create or replace function retoma.delete_old_rows(p_keep_keys interval, p_keep_audit interval, p_limit int) returns int language plpgsql as $$
+-- actions and workers that ended, links of accounts that expired, figures, events of other systems, and what `old_rows.sql` lists.
+-- Returns how many. Null keeps for ever.
+create or replace function retoma.delete_old_rows(p_keep_keys interval, p_keep_audit interval, p_keep_inbound interval, p_limit int)
+returns int language plpgsql as $$
 declare
   v_now timestamptz := retoma.now();
   v_count int;
@@ -197,5 +202,9 @@ begin
        and not exists (select from retoma.worker_stacks s where s.worker = w.id) limit p_limit));
   delete from retoma.account_links where expires_at < v_now - interval '30 days';
   delete from retoma.run_removals where day < (v_now - interval '400 days')::date;
-  return v_total;
+  v_total := v_total + retoma.remove_inbound_events(v_now, v_now - p_keep_inbound, p_limit)
+           + retoma.remove_orphaned_charges(p_limit)
+           + retoma.delete_old_records(v_now, p_limit);
+  -- Last, because it locks the table.
+  return v_total + retoma.compact_charge_rollups(date_trunc('day', v_now - interval '13 months', 'UTC'), p_limit);
 end $$;

@@ -62,3 +62,8 @@ end $$;
 create or replace function retoma.first_run_id(p_at timestamptz) returns uuid immutable language sql as $$
   select rpad(lpad(to_hex(greatest((extract(epoch from p_at) * 1000)::bigint, 0)), 12, '0'), 32, '0')::uuid;
 $$;
+
+-- The same by the clock of the machines, which ids follow even if the time of the database is set.
+create or replace function retoma.first_run_id_since(p_at timestamptz) returns uuid stable language sql as $$
+  select retoma.first_run_id(p_at + (statement_timestamp() - retoma.now()));
+$$;

@@ -1,4 +1,4 @@
--- The state of a run is derived from facts by the rules of `derive_run_state`, and written in two places: `refresh_run_state`,
+-- The state of a run is derived from facts by the rules of `derive_run_state`, and written in three places: `refresh_run_state`,
 -- which everything that changes a run calls, and the hot path, which knows the result without looking (`start_runs` inserts
 -- 'pending' or 'running', `complete_runs` ends a run whose last sink is final). Tests compare the two, and find other writers.
 
@@ -29,8 +29,8 @@ begin
   return exists (select from retoma.jobs j where j.run = p_run and j.state in ('ready', 'running', 'parked'));
 end $$;
 
--- Whether anything in a run goes on without a person, now or after a delay: not before its start, and not work that is being
--- cancelled.
+-- Whether a run can progress without a person, now or after a delay. Jobs before their start and work that is being cancelled do
+-- not count.
 create or replace function retoma.can_progress(p_run retoma.runs) returns boolean stable language plpgsql as $$
 begin
   return exists (

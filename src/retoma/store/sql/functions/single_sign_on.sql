@@ -45,7 +45,7 @@ begin
     update retoma.people p set oidc_issuer = p_issuer, oidc_subject = p_subject where p.id = v_person.id;
   end if;
   if v_outcome = 'linked' then
-    -- Whoever invited the person may have used the link: that password must not reach what the claims give.
+    -- The person who sent the invitation may have used its link: that password must not reach what the claims give.
     v_ended := retoma.end_credentials(v_person.id);
   end if;
   if v_outcome = 'created' then

@@ -103,6 +103,7 @@ class OfflineWriter:
     """Costs nothing. It answers the tasks of this application only."""
 
     name = "offline"
+    is_offline = True
 
     async def ask(
         self, messages: Sequence[Message], *, model: str, schema: type[BaseModel] | None = None, max_tokens: int
@@ -127,8 +128,8 @@ def list_bundled_facts(language: str) -> list[Fact]:
 
 
 def find_theme_problem(model: LanguageModel, request: ArticleRequest) -> NeedsLanguageModel | None:
-    """Return why this model cannot write the article, or None. Only the offline writer knows some themes only."""
-    if model.provider.name != OfflineWriter.name or _match_sheet(request.theme, request.language) is not None:
+    """Return why this model cannot write the article, or None. Only an offline model knows some themes only."""
+    if not model.provider.is_offline or _match_sheet(request.theme, request.language) is not None:
         return None
     return NeedsLanguageModel(request.theme, request.language)
 

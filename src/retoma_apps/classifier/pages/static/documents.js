@@ -285,7 +285,7 @@ function showReader(fresh, number) {
   if (matchMedia("(max-width: 1240px)").matches) document.getElementById("leitor").scrollIntoView({ block: "start" });
 }
 
-// Decides the document that is read, and goes on to the next. The answer is this page with the new state.
+// Decides the open document, and opens the next one. The answer is this page with the new state.
 async function decide(form) {
   const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { accept: "text/html" } }).catch(() => null);
   if (!answer?.ok) return form.submit();

@@ -8,12 +8,12 @@ from retoma import GiveUp
 from retoma.errors import InvalidInput
 from retoma.translations import N_
 from retoma_apps.media.script_texts import SCRIPT_TEXTS
+from retoma_apps.media.services import UsageCallback
 from retoma_apps.media.spoken_text import split_sentences, word_count
 from retoma_apps.providers import llm
 from retoma_apps.providers.provider import format_variables
 from retoma_apps.providers.topics import Topic, TopicScene, find_scene, find_topic, find_translation, list_topics
 from retoma_apps.stories.models import Brief, Metadata, Scene, Texts
-from retoma_apps.stories.steps.writing.port import UsageCallback
 
 _NEEDS_MODEL = N_(
     "the topic “%(topic)s” needs a language model: set %(variables)s, or choose one of the topics that come with "
@@ -107,10 +107,16 @@ def _choose_scenes(topic: Topic, count: int) -> list[TopicScene]:
 
 
 def _split_scenes(scenes: Sequence[TopicScene], count: int) -> list[tuple[TopicScene, list[str]]]:
-    """Return the sentences of each part of each scene. The longest parts are split until there are `count`."""
+    """Return the sentences of each part of each scene. The longest parts are split until there are `count`.
+
+    A picture of one number is not split: its second part would show nothing new.
+    """
     parts = [(scene, split_sentences(scene.text)) for scene in scenes]
     while len(parts) < count:
-        lengths = [word_count(" ".join(sentences)) if len(sentences) > 1 else 0 for _, sentences in parts]
+        lengths = [
+            word_count(" ".join(sentences)) if len(sentences) > 1 and scene.picture.kind != "number" else 0
+            for scene, sentences in parts
+        ]
         longest = lengths.index(max(lengths))
         if not lengths[longest]:
             break

@@ -7,10 +7,10 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from retoma_apps.media.services import UsageCallback
 from retoma_apps.media.spoken_text import clean_text, truncate, word_count
 from retoma_apps.providers.llm import InvalidJson, Llm, Message, ask_structured, quote_text, quoting_rule
 from retoma_apps.stories.models import LONGEST_TITLE, MOST_SCENES, Brief, Metadata, Scene, Texts
-from retoma_apps.stories.steps.writing.port import UsageCallback
 
 _TOKENS_PER_SCENE = 400
 _TEXT_TOKENS = 3_000

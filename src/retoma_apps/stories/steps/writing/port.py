@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from retoma_apps.providers.llm import Usage
-from retoma_apps.providers.topics import Topic
+from retoma_apps.media.services import FilmWriter, UsageCallback
 from retoma_apps.stories.models import Brief, Metadata, Scene
 
-UsageCallback = Callable[[Usage], None]
 
-
-class StoryWriter(Protocol):
-    """`on_usage` receives the cost of each call immediately, whatever follows.
-
-    Charges name it by `provider` and `name`, which is the model. `is_offline` says whether it runs on this machine,
-    without a service. `topics` are the only ones that it can write about; None if it can write about any.
-    """
-
-    provider: str
-    name: str
-    is_offline: bool
-
-    @property
-    def topics(self) -> Sequence[Topic] | None: ...
+class StoryWriter(FilmWriter, Protocol):
+    """`on_usage` receives the cost of each call immediately, whatever follows."""
 
     async def script(self, brief: Brief, *, on_usage: UsageCallback | None = None) -> list[Scene]:
         """Return about as many scenes as the brief asks for; none if there is nothing to tell."""

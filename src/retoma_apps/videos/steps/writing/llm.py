@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from retoma_apps.media.services import UsageCallback
 from retoma_apps.media.spoken_text import clean_text, word_count, words_for_seconds
 from retoma_apps.providers.llm import InvalidJson, Llm, Message, Usage, ask_structured, quote_text, quoting_rule
 from retoma_apps.videos.models import Brief, Fact, Scene, Script, Source
 from retoma_apps.videos.steps.writing.drafts import build_script, select_new_facts
-from retoma_apps.videos.steps.writing.port import UsageCallback
+from retoma_apps.videos.steps.writing.port import WritingRequest
 
 MOST_FACTS = 20
 UNVERIFIED = 0.0  # confidence in a model's memory: no page was checked, and its own estimate means nothing
@@ -77,59 +78,44 @@ class LlmWriter:
         self.name = model
         self._llm = llm
 
-    async def research(
-        self,
-        brief: Brief,
-        known: Sequence[Fact],
-        feedback_history: Sequence[str],
-        *,
-        on_usage: UsageCallback | None = None,
-    ) -> list[Fact]:
+    async def research(self, request: WritingRequest, *, on_usage: UsageCallback | None = None) -> list[Fact]:
         answer = await ask_structured(
             self._llm,
-            research_messages(brief, known, feedback_history),
+            research_messages(request),
             FoundFacts,
             model=self.name,
             max_tokens=_RESEARCH_TOKENS,
             on_usage=on_usage,
         )
         found = [fact for each in answer.value.facts if (fact := _to_fact(each, self.name))]
-        return select_new_facts(found, known)
+        return select_new_facts(found, request.facts)
 
-    async def script(
-        self,
-        brief: Brief,
-        facts: Sequence[Fact],
-        *,
-        feedback_history: Sequence[str],
-        previous: Script | None,
-        on_usage: UsageCallback | None = None,
-    ) -> Script:
+    async def script(self, request: WritingRequest, *, on_usage: UsageCallback | None = None) -> Script:
         answer = await ask_structured(
             self._llm,
-            script_messages(brief, facts, feedback_history, previous),
+            script_messages(request),
             Draft,
             model=self.name,
-            max_tokens=words_for_seconds(brief.seconds) * 4 + 2_000,
+            max_tokens=words_for_seconds(request.brief.seconds) * 4 + 2_000,
             on_usage=on_usage,
         )
-        return _to_script(brief, facts, answer.value, answer.usage)
+        return _to_script(request.brief, request.facts, answer.value, answer.usage)
 
 
-def research_messages(brief: Brief, known: Sequence[Fact], feedback_history: Sequence[str]) -> list[Message]:
+def research_messages(request: WritingRequest) -> list[Message]:
     system = [
-        _RESEARCH.format(facts=MOST_FACTS, language=_LANGUAGES[brief.language]),
+        _RESEARCH.format(facts=MOST_FACTS, language=_LANGUAGES[request.brief.language]),
         quoting_rule("topic"),
         quoting_rule("facts"),
         _NOTES,
     ]
-    texts = [("topic", brief.topic), ("facts", _format_facts(known)), *(("notes", note) for note in feedback_history)]
+    brief, history = request.brief, request.feedback_history
+    texts = [("topic", brief.topic), ("facts", _format_facts(request.facts)), *(("notes", note) for note in history)]
     return [Message("system", "\n\n".join(system)), Message("user", _quote_all(texts))]
 
 
-def script_messages(
-    brief: Brief, facts: Sequence[Fact], feedback_history: Sequence[str], previous: Script | None
-) -> list[Message]:
+def script_messages(request: WritingRequest) -> list[Message]:
+    brief, previous = request.brief, request.previous
     system = [
         _SCRIPT.format(language=_LANGUAGES[brief.language], words=words_for_seconds(brief.seconds)),
         *(quoting_rule(kind) for kind in ("topic", "style", "facts", "previous script")),
@@ -138,9 +124,9 @@ def script_messages(
     texts = [
         ("topic", brief.topic),
         ("style", brief.style),
-        ("facts", _format_facts(facts)),
+        ("facts", _format_facts(request.facts)),
         ("previous script", previous.text[:_MAX_PREVIOUS_SCRIPT] if previous else ""),
-        *(("notes", note) for note in feedback_history),
+        *(("notes", note) for note in request.feedback_history),
     ]
     return [Message("system", "\n\n".join(system)), Message("user", _quote_all(texts))]
 

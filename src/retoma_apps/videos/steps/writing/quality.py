@@ -49,6 +49,10 @@ _MESSAGES = {
     "unverified": N_(
         "Sources from the model's memory that were not verified: %(found)s. Check them before you approve."
     ),
+    "not_checked": N_(
+        "The facts come with Retoma. They were compared with stored copies of their sources, not with the live pages: "
+        "%(found)s sources to check."
+    ),
     "unbalanced_quotes": N_("Unbalanced quotes or brackets in scene %(found)s."),
     "leftover_marks": N_("A leftover template mark: “%(text)s”"),
 }
@@ -112,6 +116,8 @@ def _facts(script: Script) -> Iterator[tuple[str, dict[str, object]]]:
     remembered = sum(source.origin == "model_memory" and not source.verified for source in script.sources)
     if remembered:
         yield "unverified", {"found": remembered}
+    if bundled := sum(source.origin == "offline_facts" and not source.verified for source in script.sources):
+        yield "not_checked", {"found": bundled}
 
 
 def _length(script: Script, wanted: int | None) -> Iterator[tuple[str, dict[str, object]]]:

@@ -16,11 +16,11 @@ from bench.chaos.chance import chance, mix
 from retoma import Context, PollResult
 from retoma.errors import RateLimited
 
-NAME = "render-farm"
-POOL = "farm"
+NAME = "fake-provider"
+POOL = "provider"
 CAPACITY, MOST = 3, 4  # slots as declared, and the maximum that is ever set
 SLOTS = {"clip": 1, "poster": 2}  # of the steps that need the pool
-# Steps whose work goes on until it is cancelled, and those whose work goes on until it calls back. Neither is polled.
+# Steps whose work continues until it is cancelled, or until it calls back. Neither is polled.
 ENDLESS, CALLS_BACK = {"ship"}, {"letter"}
 UNPOLLED = ENDLESS | CALLS_BACK
 IN_PROGRESS = ("queued", "running")
@@ -29,7 +29,7 @@ GOOD, BAD, LOST, IDLE = "succeeded", "failed", "lost", "never begins"
 
 def result_of(key: str) -> int:
     """Return the result of the work with this effect key."""
-    return mix("farm", key)
+    return mix("provider", key)
 
 
 def get_folder() -> Path:
@@ -123,7 +123,7 @@ class Work:
         _create_file(self.file.with_name(f"{self.file.name}!{what}"), f"{time.monotonic():.6f}")
 
 
-class Farm:
+class FakeProvider:
     """Sometimes its responses are lost, sometimes it rate limits, and some of its work fails."""
 
     async def submit(self, ctx: Context) -> str:
@@ -131,7 +131,7 @@ class Farm:
             raise RateLimited(0.2)
         work = _new_work(ctx)
         if not _is_hurried() and chance("lost reply", work.external_id) < 0.1:
-            raise ConnectionError("the farm's answer was lost")
+            raise ConnectionError("the answer of the provider was lost")
         return work.external_id
 
     async def find(self, key: str) -> str | None:
@@ -149,7 +149,7 @@ class Farm:
             case "succeeded":
                 return PollResult("succeeded", result=result_of(work.key))
             case "failed":
-                return PollResult("failed", code="FARM", message="the machine broke")
+                return PollResult("failed", code="RENDERING_FAILED", message="the machine broke")
             case "queued" | "running" | "cancelled" | "lost" as state:
                 return PollResult(state)
         raise AssertionError(external_id)
@@ -237,7 +237,7 @@ def key_of(run: UUID, step: str, item: str = "") -> str:
 
 def _fail_sometimes(call: str, about: str, now: float) -> None:
     if not _is_hurried() and chance("no word", call, about, int(now * 4)) < 0.1:
-        raise ConnectionError("the farm does not answer")
+        raise ConnectionError("the provider does not answer")
 
 
 def _create_file(file: Path, text: str) -> bool:

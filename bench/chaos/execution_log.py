@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from retoma import Context
 
 Key = tuple[UUID, str, str, int]  # run, step, item, revision
-NAME = "ledger"
+NAME = "execution-log"
 KILL_MARK = "fate"
 
 
@@ -43,11 +43,11 @@ def record_start(ctx: Context, pid: int) -> str:
 
 def write(ctx: Context, pid: int, token: str, what: str) -> None:
     words = (f"{time.monotonic():.6f}", pid, ctx.run, ctx.step, ctx.item or "-", ctx.revision, ctx.attempt, token, what)
-    ledger = os.open(get_path(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    log = os.open(get_path(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
-        os.write(ledger, f"{' '.join(map(str, words))}\n".encode())
+        os.write(log, f"{' '.join(map(str, words))}\n".encode())
     finally:
-        os.close(ledger)
+        os.close(log)
     _kill_worker_if_marked(ctx.run, pid)
 
 
