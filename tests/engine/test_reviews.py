@@ -78,7 +78,7 @@ def article(world: World, **options: Any) -> Pipeline:
         world.feedback["outline"] = ctx.feedback
         return f"outline of {facts[0]} #{world.called.count('outline')}"
 
-    pipeline.review("approved_outline", of=outline, send_back_to=[outline, facts], **options)
+    pipeline.review("approved_outline", of=outline, **{"send_back_to": [outline, facts], **options})
 
     @pipeline.step
     def draft(approved_outline: str) -> str:
@@ -290,6 +290,18 @@ async def test_a_review_may_only_send_back_to_the_steps_of_its_pipeline_definiti
     review = await start_until_review(sandbox)
     with pytest.raises(InvalidInput, match="can be sent back to 'outline', 'facts', not to"):
         await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="x", to="draft"))
+
+
+async def test_a_review_without_steps_to_send_back_to_can_only_be_approved_or_rejected(
+    open_lasting_sandbox: Opened,
+) -> None:
+    sandbox = await open_lasting_sandbox(article(World(), send_back_to=None))
+    review = await start_until_review(sandbox)
+    assert review.can_send_back_to == ()
+    for step in (None, "outline"):
+        with pytest.raises(InvalidInput, match="'approved_outline' cannot be sent back: approve or reject it"):
+            await sandbox.client.reviews.decide(review.id, Decision("send_back", by="ana", notes="x", to=step))
+    await sandbox.client.reviews.decide(review.id, APPROVE)
 
 
 async def test_the_number_of_send_backs_is_limited(open_lasting_sandbox: Opened) -> None:

@@ -138,7 +138,7 @@ class Pipeline:
         *,
         of: StepReference | Sequence[StepReference],
         form: type[BaseModel] | None = None,
-        send_back_to: StepReference | Sequence[StepReference] = (),
+        send_back_to: StepReference | Sequence[StepReference] | None = (),
         feedback_form: type[BaseModel] | None = None,
         when: Callable[..., bool] | None = None,
         due: Duration | None = None,
@@ -160,11 +160,11 @@ class Pipeline:
         receives the results of `of` by name and returns whether a person is needed; if not, the result passes through.
         A rejection ends the run. A rejected item only fails, and the others continue, unless `rejection_ends_run`.
 
-        A reviewer can send work back to `send_back_to` (default: `of`), at most `max_revisions` times, with the values
-        of the `feedback_form`, in which every field must be optional. The times count from when the review opened. The
-        deadline is `due`; at `remind` an event reports that the review is still open; at `escalate` it is assigned to
-        `escalate_to`; at `expires` an open review is decided as `on_expiry`. A `retired` review is only part of runs
-        that were started before it was retired.
+        A reviewer can send work back to `send_back_to` (default: `of`; `None`: it can only be approved or rejected), at
+        most `max_revisions` times, with the values of the `feedback_form`, in which every field must be optional. The
+        times count from when the review opened. The deadline is `due`; at `remind` an event reports that the review is
+        still open; at `escalate` it is assigned to `escalate_to`; at `expires` an open review is decided as
+        `on_expiry`. A `retired` review is only part of runs that were started before it was retired.
         """
         location = Location(self.name, name)
         for option in unknown:
@@ -400,6 +400,8 @@ class Pipeline:
         return visible[name]
 
     def _resolve_send_back_to(self, references: Any, subjects: Sequence[Step], location: Location) -> tuple[str, ...]:
+        if references is None:
+            return ()
         listed = (references,) if isinstance(references, str) or callable(references) else tuple(references)
         names = tuple(self._resolve_name(reference, location, "send_back_to= names") for reference in listed)
         above = self._include_ancestors({step.name for step in subjects})

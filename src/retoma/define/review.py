@@ -18,6 +18,7 @@ class ReviewPolicy:
     """The settings of a review. `subject` is the step whose result is under review, None if there are several.
 
     `back_to` are the steps that work may be sent back to, by default to the first, at most `max_revisions` times.
+    Without any, it can only be approved or rejected.
     `rejection_ends_run` is for the review of an each step: without it, a rejection fails only its item.
     """
 

@@ -254,6 +254,8 @@ async def _build_refusal(database: Database, review: Review, decision: Decision,
             return RevisionChanged(
                 f"you saw revision {decision.seen}, but the current revision is {review.revision}: look at it again"
             )
+        case "forbidden" if not review.can_send_back_to:
+            return SendBackNotAllowed(f"{review.step!r} cannot be sent back: approve or reject it")
         case "forbidden":
             allowed = ", ".join(map(repr, review.can_send_back_to))
             return SendBackNotAllowed(f"{review.step!r} can be sent back to {allowed}, not to {decision.to!r}")

@@ -17,7 +17,7 @@ from retoma_apps.autowriter.metrics import collect_metrics
 from retoma_apps.autowriter.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.autowriter.pages.pages import STATIC, TEMPLATES, create_pages
 from retoma_apps.autowriter.pages.reasons import list_review_reasons
-from retoma_apps.autowriter.pages.reviews import REVIEW_TEMPLATES, get_review_values
+from retoma_apps.autowriter.pages.reviews import REVIEW_ASIDES, REVIEW_TEMPLATES, get_review_values
 from retoma_apps.autowriter.pipeline import article, article_import, article_mark
 from retoma_apps.autowriter.routes import LARGE_BODIES, router, webhook_router
 from retoma_apps.autowriter.services import FollowsNotes, ImportFiles
@@ -77,6 +77,7 @@ def make_app(
         templates=TEMPLATES,
         static=STATIC,
         review_templates=REVIEW_TEMPLATES,
+        review_asides=REVIEW_ASIDES,
         review_values=get_review_values,
         review_reasons=list_review_reasons(follows_notes),
         labels=STEP_LABELS,

@@ -49,6 +49,7 @@ from retoma_apps.autowriter.steps.quality import Article, check_quality
 from retoma_apps.autowriter.steps.texts import make_slug, truncate
 from retoma_apps.autowriter.steps.writing.ask import write_part
 from retoma_apps.autowriter.steps.writing.offline import list_bundled_facts
+from retoma_apps.media.review_times import REVIEW_TIMES
 from retoma_apps.providers import estimates
 from retoma_apps.providers.images import Images
 from retoma_apps.providers.keywords import KeywordProvider
@@ -384,6 +385,7 @@ article.review(
         outline_created,
         brief_created,
     ],
+    **REVIEW_TIMES,
 )
 
 
@@ -453,7 +455,7 @@ def lacks_image(published_wp: Published) -> bool:
     return bool(published_wp.missing_images or published_wp.warnings)
 
 
-article.review("image_review", of=published_wp, when=lacks_image, send_back_to=[images_resolved])
+article.review("image_review", of=published_wp, when=lacks_image, send_back_to=[images_resolved], **REVIEW_TIMES)
 
 article.group("images", [images_resolved])
 article.group("seo", [title_slug_created, meta_created, headings_created])

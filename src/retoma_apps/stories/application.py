@@ -20,6 +20,7 @@ from retoma_apps.stories.demo import run_demo
 from retoma_apps.stories.pages.common import WATCH_URL
 from retoma_apps.stories.pages.messages import LOCALE, STEP_LABELS
 from retoma_apps.stories.pages.pages import STATIC, TEMPLATES, create_pages
+from retoma_apps.stories.pages.reviews import REVIEW_ASIDES, REVIEW_TEMPLATES, get_review_values
 from retoma_apps.stories.pipeline import story
 from retoma_apps.stories.routes import router
 from retoma_apps.stories.services import Services
@@ -44,6 +45,9 @@ def make_app(services: Services, build: Callable[[TenantConnections], Services] 
         pages=create_pages(services),
         templates=TEMPLATES,
         static=STATIC,
+        review_templates=REVIEW_TEMPLATES,
+        review_asides=REVIEW_ASIDES,
+        review_values=get_review_values,
         labels=STEP_LABELS,
         locale=LOCALE,
         files=services.files,

@@ -6,6 +6,7 @@ from typing import Any
 
 from retoma import Context, Items, Pipeline, Pool, Retry, all_finished, exponential, hours, minutes
 from retoma_apps.media.models import Language
+from retoma_apps.media.review_times import REVIEW_TIMES
 from retoma_apps.providers import estimates
 from retoma_apps.providers.images import Images
 from retoma_apps.stories.models import (
@@ -164,7 +165,14 @@ async def generate_metadata(
     return Metadata.model_validate(await ctx.once("metadata", write))
 
 
-story.review("approval", of=[render_video, generate_thumbnails, generate_metadata], form=Approval)
+# No step before it follows notes: people rerun single scenes on the story's page instead.
+story.review(
+    "approval",
+    of=[render_video, generate_thumbnails, generate_metadata],
+    form=Approval,
+    send_back_to=None,
+    **REVIEW_TIMES,
+)
 
 
 @story.step(queue="upload_youtube", retry=Retry(5, backoff=exponential(60)), timeout=hours(2), publishes=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from datetime import datetime
+from typing import Any
 
 from retoma import Context, Pipeline, Pool, Retry, exponential, fixed_delay, hours, minutes
 from retoma.records import Fact as Learnt
 from retoma_apps.media.models import Language
+from retoma_apps.media.review_times import REVIEW_TIMES
 from retoma_apps.media.subtitles import srt, vtt
 from retoma_apps.providers.images import Images
 from retoma_apps.videos.models import (
@@ -37,16 +38,6 @@ from retoma_apps.videos.steps import estimates, feedback_checks, footage, narrat
 from retoma_apps.videos.steps.feedback_history import append_feedback, find_previous_result
 from retoma_apps.videos.steps.writing.port import Writer, WritingRequest
 
-
-class ReviewTimes(TypedDict):
-    due: timedelta
-    remind: timedelta
-    escalate: timedelta
-    escalate_to: str
-
-
-REVIEW_TIMES: ReviewTimes = {"due": hours(2), "remind": hours(2), "escalate": hours(4), "escalate_to": "editor"}
-"""A review should be decided within two hours; then a reminder is sent, and later it is assigned to the editor."""
 MOST_FACTS = 30
 # Shared by all channels. None may use all of it: one channel's backlog must not block the others.
 WRITER = Pool("writer", capacity=8, per_tenant=4)

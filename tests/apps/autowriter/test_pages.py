@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,12 +13,13 @@ import pytest
 
 from retoma.translations import CATALOGUES, Translator
 from retoma_apps.autowriter.metrics import PERIODS
-from retoma_apps.autowriter.models import MAX_CONTENT_LENGTH, ArticleRequest, Image
+from retoma_apps.autowriter.models import MAX_CONTENT_LENGTH, ArticleRequest, Content, Image
 from retoma_apps.autowriter.operations import overview
 from retoma_apps.autowriter.operations.overview import list_article_page
 from retoma_apps.autowriter.pages import messages
 from retoma_apps.autowriter.pages.article_html import MAX_DEPTH, render_article
 from retoma_apps.autowriter.pages.imports import LINES_PER_PAGE, LINES_PER_PREVIEW
+from retoma_apps.autowriter.pages.reviews import list_used_facts
 from retoma_apps.autowriter.states import ArticleState
 from retoma_apps.autowriter.steps.csv_file import MAX_ROWS
 from retoma_apps.autowriter.steps.error_codes import ERROR_CODES
@@ -25,7 +27,7 @@ from retoma_apps.autowriter.steps.writing.offline import list_bundled_facts
 from retoma_apps.providers.images.errors import ImageUnavailable
 from retoma_apps.providers.llm.errors import LlmUnavailable
 from retoma_apps.providers.wordpress import Event, PostChanged
-from tests.apps.autowriter.samples import HEADER, LINE, REQUEST, make_request
+from tests.apps.autowriter.samples import HEADER, LINE, REQUEST, make_article, make_request
 from tests.apps.autowriter.writer_app import WriterApp
 from tests.server.pages.test_pages import EVERYTHING, Elements
 from tests.server.pages.visitor import Visitor, token_of, visible_text
@@ -457,6 +459,28 @@ async def test_a_reviewer_sees_the_article_the_findings_and_what_decisions_do(pa
     assert (await pages.app.get_results(run))["content_created"]["conclusion"][0] in text
     portuguese = await pages.read_review(run, "pt")
     assert re.search(r"Tamanho Alerta o corpo tem \d+ palavras, mas foram pedidas 700", portuguese)
+
+
+async def test_quality_facts_cost_and_due_time_are_beside_the_article(pages: WriterPages) -> None:
+    run = (await pages.app.write(make_request(word_count=700))).id
+    review = await pages.app.get_review(run)
+    results = await pages.app.get_results(run)
+    content = Content.model_validate(results["content_created"])
+    used = [results["brief_created"]["facts"][number - 1] for number in sorted(content.used_facts)]
+    page = (await pages.visitor.get(f"/reviews/{review.id}", Accept_Language="en")).text
+    beside = " ".join(re.sub(r"<[^>]+>", " ", html.unescape(page.partition('id="context"')[2])).split())
+    assert re.search(r"Quality With warnings Words \d+ of 700 requested Language Brazilian Portuguese", beside)
+    fact = f"{used[0]['source_name']} {used[0]['text']} {used[0]['source_url']} Comes with Retoma"
+    assert f"Facts and sources {len(used)} {fact}" in beside
+    assert re.search(r"This article US\$ 0\.0\d", beside)
+    assert review.due_at == review.opened_at + timedelta(hours=2)
+
+
+def test_a_fact_that_does_not_come_with_retoma_is_marked() -> None:
+    article = make_article()
+    results = {"brief_created": article.brief.model_dump(), "content_created": article.content.model_dump()}
+    assert [each.is_bundled for each in list_used_facts(results, "en")] == [False]
+    assert list_used_facts({}, "en") == []
 
 
 async def test_a_reviewer_of_a_rewritten_article_sees_first_which_words_changed(pages: WriterPages) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -198,7 +199,55 @@ async def test_pages_are_in_portuguese_too(visitor: StoryVisitor) -> None:
         assert text in visible_text(await visitor.get(path, Accept_Language="pt-BR")), path
     (review,) = await visitor.client.reviews.list(run=UUID(story))
     shown = visible_text(await visitor.get(f"/reviews/{review.id}", Accept_Language="pt-BR"))
-    assert [name in shown for name in ("Segundos", "Largura", "Inícios das cenas")] == [True] * 3
+    assert [name in shown for name in ("Duração", "Resolução", "Transcrição", "Refazer uma cena")] == [True] * 4
+
+
+async def test_a_reviewer_of_a_story_watches_reads_and_chooses_a_thumbnail(visitor: StoryVisitor) -> None:
+    story = await visitor.app.order_until_review("Tea", languages=["en"])
+    (review,) = await visitor.client.reviews.list(run=UUID(story))
+    page = (await visitor.get(f"/reviews/{review.id}")).text
+    lines = re.findall(r'data-start="([\d.]+)" data-end="([\d.]+)" data-said="([^"]+)"', page)
+    assert lines[:2] == [("0.000", "1.500", "Sentence 1 on Tea."), ("2.700", "4.200", "Sentence 2 on Tea.")]
+    assert re.search(rf'data-peaks="/storyboard/waveforms/{story}/\w+"', page)
+    assert re.findall(r'name="value.thumbnail" value="(\d)" form="decision" required( checked)?', page) == [
+        ("1", " checked"),
+        ("2", ""),
+        ("3", ""),
+    ]
+    assert 'value="Tea" id="value.title"' in page
+    assert review.due_at == review.opened_at + timedelta(hours=2)
+    shown = visible_text(await visitor.get(f"/reviews/{review.id}"))
+    assert "Subtitles in all languages: en, pt-BR" in shown
+    assert "Your answer" not in shown
+
+
+async def test_a_story_is_not_sent_back_but_its_scenes_can_be_rerun(visitor: StoryVisitor) -> None:
+    story = await visitor.app.order_until_review("Tea")
+    (review,) = await visitor.client.reviews.list(run=UUID(story))
+    page = (await visitor.get(f"/reviews/{review.id}")).text
+    assert [name in page for name in ('data-do="send_back"', 'name="comments"', 'value="send_back"')] == [False] * 3
+    assert f'href="/storyboard/{story}#scenes"' in page
+
+
+async def test_a_reviewer_of_a_rerun_scene_sees_first_what_is_different(visitor: StoryVisitor) -> None:
+    story = await visitor.app.order_until_review("Tea")
+    await visitor.app.rerun_scene(story, "2", "image", "audio")
+    await visitor.app.work()
+    (review,) = await visitor.client.reviews.list(run=UUID(story))
+    shown = " ".join(visible_text(await visitor.get(f"/reviews/{review.id}")).split())
+    changed = shown.partition("What you will see and hear differently")[2].partition("Compare with the previous")[0]
+    assert re.search(r"0:02 Scene 2 Image Voice Before Now", changed)
+    assert "Scene 1" not in changed
+
+
+async def test_a_story_is_approved_in_the_inbox_with_what_the_form_says(visitor: StoryVisitor) -> None:
+    story = await visitor.app.order_until_review("Tea")
+    (review,) = await visitor.client.reviews.list(run=UUID(story))
+    path = f"/reviews/{review.id}"
+    fields = {"action": "approve", "seen": str(review.revision), "value.thumbnail": "2", "value.title": "Green tea"}
+    await visitor.submit(path, path, **fields)
+    decided = await visitor.client.reviews.get(review.id)
+    assert (decided.value["thumbnail"], decided.value["title"], decided.value["new_video"]) == (2, "Green tea", False)
 
 
 async def test_hostile_texts_are_escaped(visitor: StoryVisitor) -> None:

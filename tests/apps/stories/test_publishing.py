@@ -230,11 +230,11 @@ async def test_subtitles_of_another_timing_are_not_set_on_the_old_film(
     assert "(en, version 2)" not in video.captions["en"].read_text("utf-8").replace("\n", " ")
 
 
-async def test_a_note_that_no_step_can_follow_is_refused_with_the_reason(story_app: StoryApp) -> None:
+async def test_a_story_cannot_be_sent_back(story_app: StoryApp) -> None:
     story = await story_app.order_until_review()
     (review,) = await story_app.client.reviews.list(run=UUID(story))
     path = f"/api/v1/reviews/{review.id}/decision"
     answer = await story_app.api.post(path, json={"action": "send_back", "notes": "add a cat"})
-    assert (answer.status_code, answer.json()["code"]) == (422, "FEEDBACK_NOT_SUPPORTED")
-    assert "Rerun single scenes" in answer.json()["detail"]
+    assert answer.status_code == 422
+    assert "cannot be sent back: approve or reject it" in answer.json()["detail"]
     assert (await story_app.show(story))["status"] == "ready_for_review"

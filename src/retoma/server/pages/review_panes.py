@@ -216,10 +216,11 @@ def _compare_edit(context: PageContext, review: Review, subjects: Mapping[str, S
 
 
 def _takes_comments(context: PageContext, review: Review, subjects: Mapping[str, Subject]) -> bool:
-    """Return whether there is audio or video to comment on and the feedback form does not say `comments: false`."""
+    """Return whether there is audio or video to comment on, the work can be sent back, and the feedback form does not
+    say `comments: false`."""
     form = get_feedback_form(review, context.find_pipeline(review.pipeline))
     is_played = any(file.media_type.startswith(PLAYABLE_MEDIA) for file in _list_files(review, subjects))
-    return is_played and (forms.build_schema(form) or {}).get("comments") is not False
+    return bool(review.can_send_back_to) and is_played and (forms.build_schema(form) or {}).get("comments") is not False
 
 
 async def _list_items(context: PageContext, review: Review, graph: Graph) -> list[str]:

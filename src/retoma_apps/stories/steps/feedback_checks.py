@@ -1,4 +1,7 @@
-"""Which feedback the steps before the review can follow: none, as people rerun single scenes instead."""
+"""Refuse feedback: people rerun single scenes instead.
+
+Only stories from before their review had `send_back_to=None` can still be sent back.
+"""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ async def test_the_lines_of_a_narration_show_their_times(video_pages: VideoPages
     assert re.findall(r'data-start="([\d.]+)" data-end="([\d.]+)"', page) == [("0.000", "2.000"), ("62.250", "71.000")]
     assert 'data-transcript="narration"' in page
     assert re.search(r'<audio controls [^>]*id="narration"', page)
-    script = await video_pages.visitor.get("/static/apps/videos/transcript.js")
+    script = await video_pages.visitor.get("/static/transcript.js")
     assert script.headers["content-type"].startswith("text/javascript")
 
 
