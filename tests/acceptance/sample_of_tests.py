@@ -22,6 +22,7 @@ TESTS_PER_FILE = 3
 ALWAYS = {
     "test_a_dead_message_can_be_sent_again",
     "test_a_paused_schedule_starts_nothing_and_says_so_when_it_is_resumed",
+    "test_a_reservation_that_no_worker_has_checked_for_long_blocks_nobody",
     "test_a_returning_worker_ends_the_stuck_episode_before_any_action",
     "test_a_run_that_has_not_ended_by_its_deadline_fails",
     "test_a_stuck_run_fails_after_the_maximum_number_of_resumes",

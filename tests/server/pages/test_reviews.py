@@ -557,7 +557,7 @@ async def test_pages_use_the_application_labels_of_steps(open_pages: OpenPages, 
         for path in ("/reviews", f"/reviews/{review.id}", f"/runs/{review.run}"):
             assert "Leitura" in visible_text(await visitor.get(f"{path}?lang=pt")), path
         assert "Rascunho" in visible_text(await visitor.get(f"/reviews/{review.id}"))
-        assert "Leitura: aguarda a decisão de uma pessoa" in visible_text(await visitor.get(f"/runs/{review.run}"))
+        assert "Aguardando revisão: Leitura" in visible_text(await visitor.get(f"/runs/{review.run}"))
 
 
 def test_a_label_for_a_missing_step_is_rejected() -> None:
