@@ -5,8 +5,8 @@ const getButton = () => document.querySelector("[data-do=approve]");
 
 // An edit has such fields too, but an approval does not take them.
 function findInvalid() {
-  if (!document.getElementById("form")) return undefined;
-  return [...(getForm()?.elements ?? [])].find((each) => each.name.startsWith("value.") && each.willValidate && !each.validity.valid);
+  if (!getForm()?.hasAttribute("data-answers")) return undefined;
+  return [...getForm().elements].find((each) => each.name.startsWith("value.") && each.willValidate && !each.validity.valid);
 }
 
 function getName(control) {

@@ -159,7 +159,7 @@ async function decide(event) {
 }
 
 // An approval without answers is refused only if a colleague was faster: the next review is shown at once.
-const canGoOn = (action) => action === "approve" && document.getElementById("form") === null;
+const canGoOn = (action) => action === "approve" && !getForm().hasAttribute("data-answers");
 
 async function approveAndGoOn(form) {
   const review = getReview();
@@ -254,7 +254,7 @@ function confirmApproval(form) {
 
 // An approval takes the notes, and the answers to the review's own form, but no edits, marks or comments.
 function isAnythingLost(form) {
-  const hasForm = document.getElementById("form") !== null;
+  const hasForm = form.hasAttribute("data-answers");
   const isTaken = (name) => ["", "notes", "to", "csrf", "key", "seen", "action"].includes(name) || hasForm && name.startsWith("value.");
   const restored = new Set((getContent().dataset.typed ?? "").split(" "));
   const isTyped = (control) => restored.has(control.name) ? control.value !== "" : isChanged(control);
