@@ -76,6 +76,7 @@ async def test_any_other_caller_needs_a_key_in_development_too(open_api: OpenApi
     [
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://[::"},
         {"Origin": "http://localhost.evil.example"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.cookies
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -114,6 +115,21 @@ def test_json_is_validated_the_same_in_any_chunks(around: str, size: int) -> Non
     expected = "TOO_DEEP" if "[]" in around else None
     assert refuse_in_parts(value.encode(), size) == expected
     assert refuse_in_parts((around % value).encode(), size) == "TOO_DEEP"
+
+
+@pytest.mark.parametrize("escapes", [0, request_limits.MAX_COOKIE_ESCAPES, request_limits.MAX_COOKIE_ESCAPES + 1])
+@pytest.mark.parametrize("path", ["/login", "/runs", "/login/code", "/api/v1/runs", "/healthz"])
+async def test_cookies_with_many_escapes_are_not_read(
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, escapes: int
+) -> None:
+    unquoted: list[str] = []
+    monkeypatch.setattr(http.cookies, "_unquote", unquoted.append)
+    escaped = '"' + "\\a" * escapes + '"'
+    answer = await api.get(path, key=None, headers={"Cookie": f"retoma-theme=dark; other={escaped}; retoma=a"})
+    assert answer.status_code < 500
+    read = set(unquoted)
+    assert read <= ({"dark", "a"} if escapes > request_limits.MAX_COOKIE_ESCAPES else {"dark", "a", escaped})
+    assert read >= {"dark", "a"}
 
 
 async def test_deep_json_is_refused_before_it_is_read(api: Api) -> None:

@@ -113,7 +113,7 @@ def _is_local(request: Request) -> bool:
     names = [
         request.client.host if request.client else "",
         parse_host(headers.get("host", "")),
-        parse_host(urlsplit(origin).netloc) if origin else "localhost",
+        parse_host(parse_netloc(origin)) if origin else "localhost",
     ]
     return all(map(is_loopback, names))
 
@@ -125,6 +125,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def parse_netloc(url: str) -> str:
+    """Return the host and port of a URL as they are, or "" if it has none or cannot be parsed."""
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return ""
 
 
 def parse_host(netloc: str) -> str:

@@ -23,6 +23,7 @@ log = get_logger(__name__)
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_UNAUTHENTICATED_BODY_BYTES = 64 * 1024
 MAX_QUERY_FIELDS = 1_000
+MAX_COOKIE_ESCAPES = 50  # backslashes in the cookies of a request
 CALLBACKS_PATH = "/api/v1/callbacks/"
 RESPONSE_TIMEOUT_SECONDS = 20.0  # until the response starts
 CONTENT_SECURITY_POLICY = (
@@ -70,6 +71,7 @@ class RequestLimits:
     async def _handle(self, scope: Scope, receive: Receive, response: _ResponseSender) -> None:
         if scope["query_string"].count(b"&") >= MAX_QUERY_FIELDS:
             raise Problem(400, "BAD_REQUEST", f"the query has more than {MAX_QUERY_FIELDS:,} fields")
+        _drop_escaped_cookies(scope)
         limit = self._large_bodies.get(scope["path"])
         if limit is None:
             body = await self._read_body(scope, receive)
@@ -144,6 +146,22 @@ def _add_default_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes
     media_type = present.get(b"content-type", b"").lower()
     defaults = _DEFAULT_HEADERS + (_RAW_PAGE_HEADERS if b"html" in media_type or b"xml" in media_type else [])
     return [*headers, *(each for each in defaults if each[0] not in present)]
+
+
+def _drop_escaped_cookies(scope: Scope) -> None:
+    """Leave out cookies with escapes if there are many escapes. Retoma's own cookies have none.
+
+    Python before 3.11.10 and 3.12.6 takes quadratic time to read them: 120 ms for 15 kB.
+    """
+    escapes = sum(value.count(b"\\") for name, value in scope["headers"] if name == b"cookie")
+    if escapes > MAX_COOKIE_ESCAPES:
+        scope["headers"] = [
+            (name, _join_plain_cookies(value) if name == b"cookie" else value) for name, value in scope["headers"]
+        ]
+
+
+def _join_plain_cookies(cookies: bytes) -> bytes:
+    return b";".join(each for each in cookies.split(b";") if b"\\" not in each)
 
 
 def _body_limit(scope: Scope) -> int:

@@ -20,6 +20,7 @@ from retoma.engine.api_keys import hash_secret
 from retoma.engine.second_factor import CodeKind
 from retoma.errors import InvalidInput
 from retoma.records import Actor, ActorKind, AuditAction, Person, Role
+from retoma.server.dev_auth import parse_netloc
 from retoma.server.problems import Problem, check_rate
 from retoma.server.rate_limit import RateLimiter
 from retoma.settings import Settings
@@ -216,7 +217,7 @@ class Sessions:
             )
 
     def _is_own_origin(self, request: Request, origin: str) -> bool:
-        netloc = urlsplit(origin).netloc
+        netloc = parse_netloc(origin)
         return netloc != "" and netloc in (request.headers.get("host"), self._public_url.netloc)
 
     def is_secure(self, request: Request) -> bool:

@@ -22,6 +22,7 @@ from retoma.server import (
     Principal,
     Problem,
     ProblemRoute,
+    document_binary,
     document_problems,
     idempotency_key_header,
     public,
@@ -73,12 +74,7 @@ ActionKey = Annotated[
     str | None, idempotency_key_header("The same action with the same key happens once; repeats get the first answer.")
 ]
 _JSON_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
-_CSV_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"text/csv": {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
+_CSV_BODY = {"requestBody": {"required": True, "description": "A CSV file.", "content": document_binary("")["content"]}}
 _RESPONSES = document_problems(400, 401, 403, 404, 409, 413, 422, 429, 503)
 
 

@@ -85,6 +85,13 @@ async def test_login_rejects_cross_origin_forms(open_pages: OpenPages) -> None:
         assert (answer.status_code, visitor.cookies) == (403, {})
 
 
+@pytest.mark.parametrize("origin", ["http://[::", "http://a]", "null", "x"])
+async def test_a_malformed_origin_is_another_one(open_pages: OpenPages, origin: str) -> None:
+    async with open_pages(**CLOSED) as visitor:
+        answer = await visitor.api.post("/login", key=None, data=LOGIN, headers={"Origin": origin})
+        assert (answer.status_code, visitor.cookies) == (403, {})
+
+
 @pytest.mark.parametrize(
     ("public", "name", "secure"), [("https://retoma.example", "__Host-retoma", True), (None, "retoma", False)]
 )
