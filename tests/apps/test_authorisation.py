@@ -68,8 +68,8 @@ LISTS = {
 SAME_FOR_ALL = {"/api/v1/topics", "/stories/topics"}
 # Concern all tenants, so a key for one is refused.
 OF_ALL_TENANTS = {"/autowriter/blogs/{blog_id}", "/autowriter/metrics"}
-# Does not exist yet, or takes seconds to create; their own tests cover it.
-OF_LATER = {"/api/v1/files/{kind}/{video}/{digest}/{name}", "/projetos/{projeto}/precisao"}
+# Takes seconds to create; its own tests cover it.
+OF_LATER = {"/projetos/{projeto}/precisao"}
 # A key creates objects in its own tenant; their own tests use another tenant.
 STARTS = {
     "/video/img2vid/async",
