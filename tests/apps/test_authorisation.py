@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
@@ -21,7 +22,8 @@ from tests.apps.autowriter.writer_app import open_writer_app
 from tests.apps.classifier.classifier_app import make_project, running_classifier_app
 from tests.apps.gpu.gpu_app import running_gpu_app
 from tests.apps.stories.story_app import running_story_app
-from tests.apps.videos.video_app import TOPIC, running_video_app
+from tests.apps.videos.fast_video_app import FastVideoApp, running_fast_video_app
+from tests.apps.videos.video_app import TOPIC
 from tests.conftest import empty_database
 from tests.server.access_matrix import Target, check, list_page_targets, make_people
 from tests.server.api import Api
@@ -68,8 +70,8 @@ LISTS = {
 SAME_FOR_ALL = {"/api/v1/topics", "/stories/topics"}
 # Concern all tenants, so a key for one is refused.
 OF_ALL_TENANTS = {"/autowriter/blogs/{blog_id}", "/autowriter/metrics"}
-# Does not exist yet, or takes seconds to create; their own tests cover it.
-OF_LATER = {"/api/v1/files/{kind}/{video}/{digest}/{name}", "/projetos/{projeto}/precisao"}
+# Takes seconds to create; its own tests cover it.
+OF_LATER = {"/projetos/{projeto}/precisao"}
 # A key creates objects in its own tenant; their own tests use another tenant.
 STARTS = {
     "/video/img2vid/async",
@@ -142,19 +144,27 @@ async def classifier(database: Database, folder: Path) -> AsyncIterator[Subject]
 
 @asynccontextmanager
 async def videos(database: Database, folder: Path) -> AsyncIterator[Subject]:
-    async with running_video_app(database, folder) as video_app:
-        waiting = await video_app.order_until_script_review()
-        order = {"videos": [{"channel": "financas", "topic": TOPIC}]}
-        key = await video_app.api.make_key("runs:write", tenant="financas")
-        batch = (await video_app.api.post("/api/v1/videos/batches", json=order, key=key)).json()["id"]
-        file = {"kind": "audio", "digest": "0" * 64, "name": "a.mp3"}
-        things = {
-            "video": waiting["video_id"],
-            "checkpoint": waiting["checkpoint_id"],
-            "channel": "financas",
-            "batch": batch,
-        }
-        yield Subject(video_app.api, "financas", {"channel": "financas", **things, **file})
+    with pytest.MonkeyPatch.context() as patched:
+        async with running_fast_video_app(database, folder, patched) as video_app:
+            waiting = await video_app.order_until("audio_review")
+            yield await describe_video(video_app, waiting)
+
+
+async def describe_video(video_app: FastVideoApp, waiting: dict[str, Any]) -> Subject:
+    order = {"videos": [{"channel": "financas", "topic": TOPIC}]}
+    key = await video_app.api.make_key("runs:write", tenant="financas")
+    batch = (await video_app.api.post("/api/v1/videos/batches", json=order, key=key)).json()["id"]
+    kind, _, digest, name = urlsplit(waiting["data"]["audio_url"]).path.split("/")[-4:]
+    things = {
+        "video": waiting["video_id"],
+        "checkpoint": waiting["checkpoint_id"],
+        "channel": "financas",
+        "batch": batch,
+        "kind": kind,
+        "digest": digest,
+        "name": name,
+    }
+    return Subject(video_app.api, "financas", things)
 
 
 @asynccontextmanager

@@ -9,17 +9,14 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel
 
-from retoma import App, Pipeline, Webhook
+from retoma import Webhook
 from retoma.client.bulk_actions import BulkFilter
-from retoma.define.file import File
 from retoma.errors import DefinitionError
-from retoma.files import FileSettings, create_file_store
 from retoma.records import BulkKind, Role, Scope
 from retoma.server import Page, auth
 from retoma.server.pages.registry import PAGES
-from tests.server import articles
+from tests.server import articles, letters
 from tests.server.access_matrix import (
     OWN,
     ROLES,
@@ -34,10 +31,9 @@ from tests.server.access_matrix import (
     make_people,
     send,
 )
-from tests.server.api import Api, film
+from tests.server.api import Api
 from tests.server.conftest import OpenApi
 from tests.server.test_authorisation import BODIES, OF_A_TENANT, WITH_KEY
-from tests.studio import STUDIO
 
 SECRET = "marker-of-another-tenant"
 PERSON = "subject@example.com"
@@ -85,18 +81,6 @@ OF_A_VIEWER = {
 }
 
 
-class Letter(BaseModel):
-    letter: File
-
-
-mail = Pipeline("mail", inputs=Letter)
-
-
-@mail.step
-def weigh(letter: File) -> int:
-    return letter.size
-
-
 @dataclass(frozen=True)
 class Objects:
     """One object of each kind, all of one tenant."""
@@ -142,12 +126,9 @@ class Objects:
 @pytest.fixture
 async def objects(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Objects]:
     monkeypatch.setattr(auth, "FAILURES_PER_MINUTE", 100_000)
-    files = create_file_store(FileSettings(home=tmp_path, files_url=None))
-    application = App("objects", pipelines=[film, articles.article, mail], connections=[STUDIO], files=files)
-    async with open_api(application=application) as api:
+    async with open_api(application=letters.make_app(tmp_path)) as api:
         client = api.client
-        letter = await client.files.save(SECRET.encode(), tenant=OWN, name="letter.txt")
-        sent = await client.start("mail", Letter(letter=letter), tenant=OWN)
+        run_with_file, digest = await letters.start_with_file(api, SECRET, tenant=OWN)
         hook = Webhook("https://hooks.example/x", ("run.started",))
         run = await client.start("film", {"topic": SECRET}, tenant=OWN, webhook=hook)
         (delivery,) = await client.webhooks.list_deliveries(run=run.id)
@@ -161,7 +142,7 @@ async def objects(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, tmp_path: 
         things = {
             "schedule": str(schedule.id),
             "run": str(run.id),
-            "run_with_file": str(sent.id),
+            "run_with_file": str(run_with_file),
             "delivery": str(delivery.id),
             "endpoint": str(delivery.endpoint),
             "subscription": str(subscription.id),
@@ -174,7 +155,7 @@ async def objects(open_api: OpenApi, monkeypatch: pytest.MonkeyPatch, tmp_path: 
             "queue": "default",
             "worker": "1",
             "pipeline": "film",
-            "digest": letter.file,
+            "digest": digest,
             "step": "cut",
             "tenant": OWN,
             "period": "month",

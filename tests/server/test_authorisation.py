@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from retoma.server.principal import RouteAccess, get_route_access
 from retoma.server.server import list_routes
 from retoma.settings import Settings
 from retoma.store.database import Database
-from tests.server import articles
+from tests.server import articles, letters
 from tests.server.api import Api, app
 from tests.server.conftest import OpenApi
 
@@ -40,6 +41,7 @@ ADMINISTRATION = {
 # Even reading them takes the scope that changes them: they show who has access. So do connections.
 PEOPLE = {"/api/v1/people", "/api/v1/people/{email}", "/api/v1/people/{email}/sessions"}
 NO_REVIEW = UUID(int=9)
+NO_DIGEST = "0" * 64
 BODIES: dict[str, Any] = {
     "/api/v1/runs": {"pipeline": "film"},
     "/api/v1/runs/bulk": {"pipeline": "film", "inputs": [{}]},
@@ -95,7 +97,6 @@ CHANGING = {
 }
 # Things that this run has none of; their own tests ask for them.
 WITHOUT_ONE = {
-    "/api/v1/runs/{run}/files/{digest}",
     "/api/v1/runs/{run}/orphans/resolve",
     "/api/v1/bulk-actions/{action}",
     "/api/v1/bulk-actions/{action}/abort",
@@ -140,7 +141,15 @@ class Route:
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
-    def fill_path(self, run: UUID, delivery: UUID, endpoint: int, review: UUID = NO_REVIEW, schedule: int = 1) -> str:
+    def fill_path(
+        self,
+        run: UUID,
+        delivery: UUID,
+        endpoint: int,
+        review: UUID = NO_REVIEW,
+        schedule: int = 1,
+        digest: str = NO_DIGEST,
+    ) -> str:
         # A stream that follows what happens would never end.
         path = f"{self.path}?follow=false" if self.path.endswith("/live") else self.path
         return (
@@ -154,7 +163,7 @@ class Route:
             .replace("{worker}", "1")
             .replace("{action}", str(UUID(int=6)))
             .replace("{pipeline}", "film")
-            .replace("{digest}", "0" * 64)
+            .replace("{digest}", digest)
             .replace("{review}", str(review))
             .replace("{step}", "cut")
             .replace("{email}", "subject@example.com")
@@ -237,11 +246,11 @@ async def check_scopes(route: Route, ask: Request, keys: Mapping[Scope, str]) ->
 
 
 @each_route
-async def test_resources_of_another_tenant_are_not_found(open_api: OpenApi, route: Route) -> None:
+async def test_resources_of_another_tenant_are_not_found(open_api: OpenApi, route: Route, tmp_path: Path) -> None:
     assert route.need is not None
     if route.need.scope in CROSS_TENANT_SCOPES or route.need.scope is Scope.PEOPLE_WRITE:
         return  # the matrix has people
-    async with open_api(application=articles.app) as api:
+    async with open_api(application=letters.make_app(tmp_path)) as api:
         await check_tenants(api, route, route.need.scope or Scope.RUNS_READ)
 
 
@@ -260,7 +269,10 @@ async def check_tenants(api: Api, route: Route, scope: Scope) -> None:
     key = await api.make_key(scope, tenant="shop")
     own = await api.make_key(scope, tenant="blog")
     schedule = await api.client.schedules.create("hourly", "film", every=3600, inputs={"topic": "tea"}, tenant="blog")
-    path = route.fill_path(delivery.run, delivery.id, delivery.endpoint, review, schedule.id)
+    run, digest = delivery.run, NO_DIGEST
+    if "{digest}" in route.path:
+        run, digest = await letters.start_with_file(api, "a letter", tenant="blog")
+    path = route.fill_path(run, delivery.id, delivery.endpoint, review, schedule.id, digest)
     answer = await api.call(route.method, path, key=key, json=BODIES.get(route.path))
     mine = await api.call(route.method, path, key=own, json=BODIES.get(route.path))
     if str(route) in CHANGING:

@@ -132,7 +132,7 @@ def _count_needed(load: QueueLoad) -> tuple[int, Reason]:
         return _to_workers(load, load.running), reason
     if load.seconds_per_job is None:
         first = max(2 * load.workers, _to_workers(load, FIRST_JOBS))
-        message = N_("%(queued)s jobs are waiting and none has ended recently: start some, then double their number")
+        message = N_("waiting jobs: %(queued)s; none has ended recently: start some workers, then double them")
         return first, Reason(message, queued=load.queued)
     left = MAX_WAIT_SECONDS - load.oldest_wait_seconds
     drain = min(max(left, MIN_DRAIN_SECONDS), DRAIN_SECONDS)
@@ -141,8 +141,8 @@ def _count_needed(load: QueueLoad) -> tuple[int, Reason]:
         message, waited = N_("a job has been waiting for %(seconds)s s"), round(load.oldest_wait_seconds)
         return ceil(load.workers * GROWTH), Reason(message, seconds=waited)
     message = N_(
-        "%(queued)s jobs are waiting and %(running)s are running: "
-        "%(workers)s workers can start them within %(drain)s s at %(seconds)s s per job"
+        "waiting jobs: %(queued)s; running jobs: %(running)s; "
+        "workers that can start them within %(drain)s s at %(seconds)s s per job: %(workers)s"
     )
     seconds = float(f"{load.seconds_per_job:.3g}")
     return needed, Reason(
@@ -159,10 +159,10 @@ def _count_usable(load: QueueLoad) -> tuple[int, Reason]:
     """Return how many workers could run jobs at once, and what limits them."""
     jobs = load.running + load.startable
     if load.limit is not None and load.limit < jobs:
-        reason = Reason(N_("at most %(limit)s jobs of the queue may run at once"), limit=load.limit)
+        reason = Reason(N_("the queue may run at most %(limit)s at once"), limit=load.limit)
         return _to_workers(load, load.limit), reason
     if load.startable < load.queued:
-        message = N_("%(waiting)s of %(queued)s waiting jobs need slots of a pool that has none left")
+        message = N_("waiting jobs that need slots of a pool that has none left: %(waiting)s of %(queued)s")
         reason = Reason(message, waiting=load.queued - load.startable, queued=load.queued)
         return _to_workers(load, jobs), reason
     return _to_workers(load, jobs), Reason(N_("every waiting job can start at once"))

@@ -155,7 +155,7 @@ async def test_an_invalid_value_is_returned_at_its_field_as_typed(visitor: Visit
     assert re.search(r'id="value.score-why" role="alert">.*Enter a number\.', answer.text)
     assert (">mine</textarea>" in answer.text, 'value="much"' in answer.text) == (True, True)
     answer = await decide(visitor, review, "edit", value__title="", value__text="mine", value__score="1")
-    assert re.search(r'id="value.title-why" role="alert">.*at least 1 characters', answer.text)
+    assert re.search(r'id="value.title-why" role="alert">.*This field is required', answer.text)
     assert "Some fields need attention: see below." in visible_text(answer)
     answer = await decide(visitor, review, "edit", value__title="x", value__text="", value__picture="{")
     assert re.search(r'id="value.picture-why" role="alert">.*Invalid JSON at line 1, column 2\.', answer.text)

@@ -56,6 +56,7 @@ async def show(context: PageContext) -> Response:
     """Show a page of the documents that match the filters, and the one that is read beside them."""
     run = await _get_run(context)
     context.path = f"{ROUTE}execucoes/{run.id}"
+    await context.load_keys()
     values, table = await _template_values(context, run)
     page = await _load_page(context, table, run, values["overview"])
     edited = context.query.get("corrigir", "") if run.state in CHANGEABLE else ""
@@ -87,6 +88,7 @@ async def show_document(context: PageContext) -> Response:
     """Return what is read beside the table, for a page that is open."""
     run = await _get_run(context)
     context.path = f"{ROUTE}execucoes/{run.id}"
+    await context.load_keys()
     values, table = await _template_values(context, run)
     reading = await _load_document(context, table, run, await _load_page(context, table, run, values["overview"]))
     return context.render("classifier_document.html", **values, reading=reading)

@@ -122,8 +122,10 @@ def _stopped_advice(context: PageContext, stuck: StuckRun | None) -> tuple[Liter
             "It resumes automatically as soon as this is fixed, and does not fail because of it."
         )
     if stuck and stuck.resumes < stuck.max_resumes:
-        return "wait", context.gettext(
+        return "wait", context.ngettext(
+            "It is about to resume automatically (resumed %(times)s of %(most)s time). You can wait, or continue now.",
             "It is about to resume automatically (resumed %(times)s of %(most)s times). You can wait, or continue now.",
+            stuck.max_resumes,
             times=stuck.resumes,
             most=stuck.max_resumes,
         )

@@ -71,7 +71,8 @@ def _find_entry_field(field: Field, submitted: Mapping[str, str], within: Locati
 def _build_error(error: ErrorDetails, within: str) -> FieldError:
     """Return a translatable message, or pydantic's own."""
     about = error.get("ctx", {})
-    name = _MESSAGE_BY_TYPE.get(error["type"])
+    is_empty = error["type"] == "string_too_short" and about.get("min_length") == 1
+    name = _MESSAGE_BY_TYPE.get("missing" if is_empty else error["type"])
     if name is None:
         return FieldError("%(why)s", within, why=str(about.get("error", error["msg"])))
     values = {each: value for each, value in about.items() if each in _CONTEXT_KEYS}

@@ -2,6 +2,7 @@
 // person is using stays as it is until they leave it.
 
 import { registerKey, registerNumbers } from "/static/keys.js";
+import { showToast, undoLatest } from "/static/toasts.js";
 
 const KINDS = ["start", "result", "failure", "retry", "action", "stuck", "resume", "end"];
 const SHORTEST = 500;
@@ -194,7 +195,7 @@ function checkStream() {
 }
 
 function change() {
-  if (document.hidden) return stop();
+  if (document.hidden) return leavePage();
   recordEvent();
   refreshChanged();
   listen();
@@ -285,24 +286,78 @@ function showReader(fresh, number) {
   if (matchMedia("(max-width: 1240px)").matches) document.getElementById("leitor").scrollIntoView({ block: "start" });
 }
 
-// Decides the open document, and opens the next one. The answer is this page with the new state.
+// The last decision is held for some seconds, in which it can be undone. It is sent after that time, or as soon as the next
+// document is decided or the page is left. Decisions are sent one at a time: each starts a summary that the next one waits for.
+const DECIDED = ["confirmado", "corrigido", "pulado"];
+const unsent = [];
+let held = null;
+let sending = null;
+
+// Decides the open document, and opens the next one.
 async function decide(form) {
-  const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { accept: "text/html" } }).catch(() => null);
-  if (!answer?.ok) return form.submit();
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  for (const id of ["leitor", "documents", "c-progress", "c-chips", "c-errors"]) {
-    const part = document.getElementById(id), next = fresh.getElementById(id);
-    if (!part || !next) continue;
-    if (id === "leitor") showReader(next, next.dataset.number);
-    else part.replaceChildren(...[...next.childNodes].map((each) => document.importNode(each, true)));
-  }
-  const address = new URL(answer.url);
-  address.searchParams.delete("notice");
-  history.replaceState(null, "", address.pathname + address.search);
-  const reader = document.getElementById("leitor");
-  document.getElementById(`d${reader.dataset.number}`)?.classList.add("reading");
-  reader.querySelector(".paper")?.focus({ preventScroll: true });
-  countPicked();
+  const { number, next } = document.getElementById("leitor").dataset;
+  if (held?.number === number) takeBack();
+  releaseHeld();
+  hold(form, number);
+  if (next) await read(next);
+  document.querySelector("#leitor .paper")?.focus({ preventScroll: true });
+}
+
+function hold(form, number) {
+  const fields = new URLSearchParams(new FormData(form));
+  fields.delete("doc");
+  const name = document.querySelector("#leitor h2").textContent;
+  const toast = copyToast("held");
+  toast.dataset.review = number;
+  toast.querySelector("span").prepend(`${name}: `);
+  toast.querySelector("b").textContent = form.dataset.said ?? fields.get("rotulo");
+  showToast(toast);
+  held = { number, name, fields, address: form.action, toast, timer: setTimeout(releaseHeld, Number(toast.dataset.seconds) * 1000) };
+}
+
+function takeBack() {
+  clearTimeout(held.timer);
+  held.toast.remove();
+  held = null;
+}
+
+function releaseHeld() {
+  if (!held) return;
+  unsent.push(held);
+  takeBack();
+  sending ??= sendUnsent();
+}
+
+async function sendUnsent() {
+  while (unsent.length) await send(unsent.shift());
+  sending = null;
+}
+
+// The answer is this page, whose address says whether the decision was stored.
+async function send({ number, name, fields, address }) {
+  const answer = await fetch(address, { method: "POST", body: fields, headers: { accept: "text/html" }, keepalive: true }).catch(() => null);
+  if (!answer?.ok || !DECIDED.includes(new URL(answer.url).searchParams.get("notice"))) return showNotSaved(number, name);
+  changed.add(`d${number}`);
+  scheduleRefresh();
+  if (document.getElementById("leitor").dataset.number === number) read(number);
+}
+
+function showNotSaved(number, name) {
+  const toast = copyToast("not-saved");
+  const link = toast.querySelector("a");
+  link.dataset.read = number;
+  link.textContent = name;
+  showToast(toast);
+}
+
+function copyToast(id) {
+  return document.getElementById(id).content.firstElementChild.cloneNode(true);
+}
+
+function leavePage() {
+  stop();
+  releaseHeld();
+  while (unsent.length) send(unsent.shift()); // there may be no time to wait
 }
 
 function findForm(name) {
@@ -333,6 +388,8 @@ function registerKeys() {
   registerKey("reject", () => { const form = findForm("reject"); if (!form) return false; decide(form); });
   registerKey("edit", () => { const form = findForm("edit"); if (!form) return false; form.querySelector("select").focus(); });
   registerKey("select", pick);
+  registerKey("undo", undoLatest);
+  registerKey("help", () => { document.getElementById("keys").showModal(); });
   registerNumbers((_, number) => {
     const form = findForm("edit");
     const option = form?.querySelector("select").options[number];
@@ -340,6 +397,20 @@ function registerKeys() {
     form.querySelector("select").value = option.value;
     decide(form);
   });
+}
+
+async function submit(event) {
+  const { target: form, submitter } = event;
+  if (event.defaultPrevented) return;
+  if (form.matches("#leitor form[data-decide]")) {
+    event.preventDefault();
+    decide(form);
+  } else if (form.method === "post" && (held || sending)) {
+    event.preventDefault();
+    releaseHeld();
+    await sending;
+    form.requestSubmit(submitter);
+  }
 }
 
 function openLink(event) {
@@ -357,10 +428,10 @@ document.addEventListener("visibilitychange", change);
 window.addEventListener("pagehide", stop);
 table.addEventListener("click", edit);
 document.addEventListener("click", openLink);
-document.addEventListener("submit", (event) => {
-  if (!event.target.matches("#leitor form[data-decide]")) return;
-  event.preventDefault();
-  decide(event.target);
+document.addEventListener("submit", submit);
+document.addEventListener("retoma:undo", (event) => {
+  takeBack();
+  read(event.detail.review);
 });
 table.addEventListener("change", (event) => {
   if (event.target.matches("[data-pick-all]")) for (const box of table.querySelectorAll("[data-pick]")) box.checked = event.target.checked;
