@@ -37,7 +37,7 @@ def test_workers_are_started_for_a_backlog_and_drained_after_it(terminal: Termin
         wait_until(lambda: terminal.state(again) == "completed")
         os.kill(supervisor.pid, signal.SIGTERM)
         assert supervisor.wait_for_exit() == 0
-        assert "workers_scaled" in supervisor.wait_for_output("0 -> 1 workers: queue default")
+        assert "workers_scaled" in supervisor.wait_for_output("0 -> 1 workers: queues default, image")
     assert terminal.json("workers") == []
 
 
