@@ -1312,8 +1312,8 @@ BUGS = [
     Bug(
         "an attempt reserves nothing of a budget",
         f"{FUNCTIONS}/budgets.sql",
-        "  values (p_run, p_step, p_item, p_revision, p_fence, v_job.tenant, v_pipeline, p_micros, v_now)\n",
-        "  values (p_run, p_step, p_item, p_revision, p_fence, v_job.tenant, v_pipeline, 0, v_now)\n",
+        "  select p_run, p_step, p_item, p_revision, p_fence, v_job.tenant, v_pipeline, p_micros, v_now\n",
+        "  select p_run, p_step, p_item, p_revision, p_fence, v_job.tenant, v_pipeline, 0, v_now\n",
         f"{BUDGETS}::test_two_jobs_cannot_pass_a_hard_budget_together",
     ),
     Bug(

@@ -52,7 +52,6 @@ async def test_a_run_that_waits_for_a_person_links_to_the_review(visitor: Visito
     assert f'href="/reviews/{review.id}"' in page.text
     text = visible_text(page)
     assert "Waiting for review" in text
-    assert "waiting for a person's decision" in text
     assert "Outside" not in text
 
 
