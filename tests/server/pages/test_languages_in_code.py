@@ -33,7 +33,6 @@ CONTENT = (
 LANGUAGE_RULES = (
     "autowriter/steps/csv_file.py",
     "autowriter/steps/texts.py",
-    "bundled_notes.py",
     "chunks.py",
     "content_words.py",
     "feedback_checks.py",
