@@ -11,7 +11,7 @@ import argparse
 import os
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
@@ -36,11 +36,17 @@ INBOX = {"inbox": "/reviews", "with a filter": "/reviews?q=parte+1&assignee=nobo
 def use_cores(cores: set[int]) -> Iterator[None]:
     """Let this process, and all that it starts meanwhile, use only these cores."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
+    _set_affinity(cores)
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        _set_affinity(before)
+
+
+def _set_affinity(cores: set[int]) -> None:
+    for thread in Path("/proc/self/task").iterdir():  # each has an affinity of its own, and passes it to what it starts
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 async def measure_speed(rig: Rig) -> Samples:
@@ -97,7 +103,7 @@ async def _main(arguments: argparse.Namespace) -> None:
         for name, value in (await describe(server)).items():
             print(f"{name}: {value}")
     samples = await compare_cores(arguments.rounds, arguments.scale)
-    print("\n| each second | " + " | ".join(f"{count} cores" for count in samples) + " |")
+    print("\n| each second | " + " | ".join(f"{count} core{'s'[: count - 1]}" for count in samples) + " |")
     print("| --- |" + " --- |" * len(samples))
     for name in samples[max(samples)]:
         print(f"| {name} | " + " | ".join(f"{median(found[name]):,.0f}" for found in samples.values()) + " |")
