@@ -13,12 +13,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+import uvloop
 
 from retoma.cli.http_server import bind_socket, get_address, run_server
 from retoma.engine import background_loops
 from retoma.errors import DatabaseUnavailable
 from retoma.records import LiveEvent
 from retoma.server import streams
+from retoma.server.routes.live import _limit_silence
 from retoma.server.streams import MAX_BACKLOG_BYTES, Stream, Streams, encode_event
 from retoma.settings import Settings
 from retoma.store import event_stream
@@ -564,3 +566,23 @@ async def connect(place: list[str], key: str, buffer: int) -> RawConnection:
     raw = RawConnection(made)
     assert (await raw.read(4096)).startswith(b"HTTP/1.1 200")
     return raw
+
+
+def test_a_connection_that_has_closed_is_no_error() -> None:
+    """With the event loop of the server: each client that leaves its stream would be logged as a failed request."""
+
+    class Watcher(asyncio.Protocol):
+        def connection_lost(self, _: Exception | None) -> None:
+            lost.set()
+
+    async def close_and_limit() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        transport, _ = await loop.create_connection(Watcher, *server.sockets[0].getsockname())
+        transport.abort()
+        await lost.wait()
+        _limit_silence(transport, 0)
+        server.close()
+
+    lost = asyncio.Event()
+    uvloop.run(close_and_limit())

@@ -149,7 +149,7 @@ def _limit_silence(transport: asyncio.Transport | None, seconds: float) -> None:
     """Close the connection of a client that vanished without closing it: otherwise the system waits for 15 minutes."""
     connection = transport.get_extra_info("socket") if transport is not None else None
     if connection is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-        with suppress(OSError):  # it is closed, or it is not TCP
+        with suppress(OSError, ValueError):  # it is closed (uvloop raises the second), or it is not TCP
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
