@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-import uvloop
 
 from retoma.cli.http_server import bind_socket, get_address, run_server
 from retoma.engine import background_loops
@@ -569,20 +568,14 @@ async def connect(place: list[str], key: str, buffer: int) -> RawConnection:
 
 
 def test_a_connection_that_has_closed_is_no_error() -> None:
-    """With the event loop of the server: each client that leaves its stream would be logged as a failed request."""
+    """Each client that leaves its stream would be logged as a failed request."""
 
-    class Watcher(asyncio.Protocol):
-        def connection_lost(self, _: Exception | None) -> None:
-            lost.set()
+    class ClosedSocket:
+        def setsockopt(self, *_: int) -> None:
+            raise ValueError("negative file descriptor")  # as uvloop does
 
-    async def close_and_limit() -> None:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
-        transport, _ = await loop.create_connection(Watcher, *server.sockets[0].getsockname())
-        transport.abort()
-        await lost.wait()
-        _limit_silence(transport, 0)
-        server.close()
+    class ClosedTransport(asyncio.Transport):
+        def get_extra_info(self, name: str, default: Any = None) -> Any:
+            return ClosedSocket()
 
-    lost = asyncio.Event()
-    uvloop.run(close_and_limit())
+    _limit_silence(ClosedTransport(), 0)
